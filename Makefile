@@ -1,0 +1,30 @@
+# Every target first makes the environment in .venv what it needs to be; nothing is rebuilt when nothing changed.
+PYTHON ?= python3
+WORKSHOP = $(PYTHON) workshop/prepare.py
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench docs wheel clean
+
+help:   ## list the targets
+	@sed -n 's/^\([a-z]*\):  *## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo:   ## set everything up, then run the main job
+	@$(WORKSHOP) run && .venv/bin/penstock demo
+
+test:   ## set everything up, then pass all tests
+	@$(WORKSHOP) test && .venv/bin/python -m pytest
+
+lint:   ## only the rules about the code itself
+	@$(WORKSHOP) test && .venv/bin/python -m pytest -m gate
+
+bench:  ## measure every claim, as ratios
+	@$(WORKSHOP) test && .venv/bin/python -m benchmarks
+
+docs:   ## build the documentation into site/
+	@$(WORKSHOP) test && .venv/bin/mkdocs build --strict --quiet && echo "open site/index.html"
+
+wheel:  ## one abi3 wheel in dist/, tried in a clean environment
+	@$(WORKSHOP) test && .venv/bin/python workshop/wheel.py
+
+clean:  ## remove what was built (keeps .venv)
+	rm -rf target dist site build python/penstock/view/web/static python/penstock/_rust*.so .venv/stamps

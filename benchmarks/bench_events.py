@@ -1,0 +1,88 @@
+"""
+What recording a span costs, against an empty `with` and against writing a JSON line through logging.
+
+The last contender is how structured loggers of training frameworks work: a record object, a formatter that makes
+JSON, and a synchronous write per begin and end.
+"""
+
+import json
+import logging
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+from benchmarks.table import Table, best_of
+from penstock import events
+
+SPANS = 50_000
+
+
+def run() -> Table:
+    """Measure in one run."""
+    table = Table("a span costs at most 1 µs", "µs per span")
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        table.add("empty `with` (nullcontext)", per_span(lambda step: nullcontext()))
+        table.add("penstock, not recording", per_span(lambda step: events.span("data.wait", step=step)))
+        with events.recording(place):
+            table.add("penstock, recording", per_span(lambda step: events.span("data.wait", step=step)))
+            table.add("penstock, recording, called directly", direct())
+            statistics = events.statistics()
+            assert statistics is not None
+            table.rows[-1].note = f"{statistics.lost} lost"
+        table.add(
+            "logging with a JSON formatter", per_span(json_logger(place / "log.jsonl"), spans=SPANS // 10)
+        )
+    return table
+
+
+def per_span(make: Callable[[int], AbstractContextManager[object]], *, spans: int = SPANS) -> float:
+    """Microseconds for making, entering and leaving one span."""
+
+    def work() -> None:
+        for step in range(spans):
+            with make(step):
+                pass
+
+    return best_of(work) / spans * 1e6
+
+
+def direct() -> float:
+    """The same without the lambda that the other rows share: what a training loop pays."""
+
+    def work() -> None:
+        span = events.span
+        for step in range(SPANS):
+            with span("data.wait", step=step):
+                pass
+
+    return best_of(work) / SPANS * 1e6
+
+
+def json_logger(path: Path) -> Callable[[int], AbstractContextManager[object]]:
+    """Spans as two JSON lines through the standard library's logging."""
+    logger = logging.getLogger("benchmarks.events")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    handler = logging.FileHandler(path)
+    handler.setFormatter(JsonFormatter())
+    logger.addHandler(handler)
+
+    @contextmanager
+    def span(step: int):
+        logger.info("begin", extra={"kind": "data.wait", "step": step, "time_ns": time.time_ns()})
+        yield
+        logger.info("end", extra={"kind": "data.wait", "step": step, "time_ns": time.time_ns()})
+
+    return span
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's own fields."""
+        fields = {key: record.__dict__[key] for key in ("kind", "step", "time_ns")}
+        return json.dumps({"fact": record.msg, "process": record.process, "thread": record.thread, **fields})

@@ -1,0 +1,110 @@
+//! What can go wrong between us and stored bytes. Every variant names the file; those that can name the byte do.
+
+use std::io;
+
+/// A failure to read bytes, or to trust the bytes that were read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IoError {
+    /// There is nothing under this name.
+    #[error("`{name}` does not exist")]
+    NotFound {
+        /// The file as the caller named it.
+        name: String,
+    },
+    /// The file exists and we may not read it.
+    #[error("`{name}` may not be read: permission denied")]
+    Denied {
+        /// The file as the caller named it.
+        name: String,
+    },
+    /// The file ended inside the bytes asked for.
+    #[error("`{name}` ends early: wanted {wanted} bytes at byte {offset}, got {got}")]
+    Short {
+        /// The file as the caller named it.
+        name: String,
+        /// Where the read began.
+        offset: u64,
+        /// How many bytes were asked for.
+        wanted: u64,
+        /// How many bytes there were.
+        got: u64,
+    },
+    /// A block does not have the sum it was registered with.
+    #[error("`{name}` is corrupt at byte {offset}: expected xxh3 {expected:016x}, found {found:016x}")]
+    Corrupt {
+        /// The file as the caller named it.
+        name: String,
+        /// First byte of the block.
+        offset: u64,
+        /// The registered sum.
+        expected: u64,
+        /// The sum of what is there now.
+        found: u64,
+    },
+    /// The file is not as long as when it was registered.
+    #[error("`{name}` has {found} bytes, but was registered with {expected}")]
+    SizeChanged {
+        /// The file as the caller named it.
+        name: String,
+        /// Its registered length in bytes.
+        expected: u64,
+        /// Its length in bytes now.
+        found: u64,
+    },
+    /// The caller asked for bytes that the registered file never had.
+    #[error("bytes {offset}..{end} of `{name}` were asked for, but it has {bytes}")]
+    Beyond {
+        /// The file as the caller named it.
+        name: String,
+        /// First byte asked for.
+        offset: u64,
+        /// One past the last byte asked for.
+        end: u64,
+        /// Its registered length in bytes.
+        bytes: u64,
+    },
+    /// Anything else the operating system said.
+    #[error("reading `{name}` failed{}: {reason}", at(*.offset))]
+    Other {
+        /// The file as the caller named it.
+        name: String,
+        /// Where the read began, when it had begun.
+        offset: Option<u64>,
+        /// The operating system's words.
+        reason: String,
+    },
+}
+
+impl IoError {
+    /// The typed form of what the operating system said about `name`.
+    pub fn from_system(name: &str, offset: Option<u64>, error: &io::Error) -> Self {
+        let name = name.to_owned();
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { name },
+            io::ErrorKind::PermissionDenied => Self::Denied { name },
+            _ => Self::Other { name, offset, reason: error.to_string() },
+        }
+    }
+}
+
+fn at(offset: Option<u64>) -> String {
+    offset.map(|byte| format!(" at byte {byte}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_says_file_offset_and_values() {
+        let corrupt = IoError::Corrupt { name: "a.jsonl".into(), offset: 65_536, expected: 1, found: 2 };
+        assert_eq!(
+            corrupt.to_string(),
+            "`a.jsonl` is corrupt at byte 65536: expected xxh3 0000000000000001, found 0000000000000002"
+        );
+        let denied = IoError::from_system("b", None, &io::Error::from(io::ErrorKind::PermissionDenied));
+        assert_eq!(denied, IoError::Denied { name: "b".into() });
+        let other = IoError::from_system("b", Some(7), &io::Error::other("disk on fire"));
+        assert_eq!(other.to_string(), "reading `b` failed at byte 7: disk on fire");
+    }
+}

@@ -1,0 +1,15 @@
+//! The outside world as the data room sees it: files that are read by position, and the sums that make them trusted.
+//!
+//! Everything that touches a disk goes through [`ReadAt`], which has a real side ([`LocalFile`]) and a simulated
+//! one ([`MemoryFile`]) whose bytes a test can damage. [`CheckedFile`] stands on top and hands out bytes only after the
+//! block they lie in has matched its registered sum.
+
+mod checked;
+mod error;
+mod hash;
+mod read_at;
+
+pub use checked::{BlockSums, CheckedFile, Damage, DamageKind, verify_blocks};
+pub use error::IoError;
+pub use hash::{BLOCK_BYTES, BlockHasher, Digest, DigestParseError, DigestStream, block_count, block_sum};
+pub use read_at::{LocalFile, MemoryFile, ReadAt};

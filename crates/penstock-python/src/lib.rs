@@ -1,0 +1,25 @@
+//! `penstock._rust`: the border between Python and the Rust crates, and nothing else.
+//!
+//! If a line here would make sense without Python, it is in the wrong crate. What Python people need to know
+//! stands in `python/penstock/_rust.pyi`.
+
+mod error;
+mod events;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _rust {
+    #[pymodule_export]
+    use crate::events::{
+        EventReader, Span, events_abandon, events_flush, events_path, events_start, events_statistics,
+        events_stop, record, span,
+    };
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,34 @@
+"""
+Penstock: a training runtime that brings data, state and processes to accelerators at full pressure.
+
+Names are loaded when first used, so that ``import penstock`` costs a few milliseconds and pulls in no framework.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock import errors, events
+    from penstock._rust import __version__
+    from penstock.errors import PenstockError
+
+__all__ = ["PenstockError", "__version__", "errors", "events"]
+
+_HOME = {
+    "PenstockError": "penstock.errors",
+    "__version__": "penstock._rust",
+    "errors": "penstock.errors",
+    "events": "penstock.events",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    module = import_module(home)
+    return module if home == f"penstock.{name}" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

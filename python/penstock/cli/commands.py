@@ -1,0 +1,62 @@
+"""
+The table of commands: what ``penstock --help`` shows and where each command lives.
+
+A plain table instead of the commands themselves, because importing them (and the command-line library) costs more
+than all the time ``penstock --help`` may take. ``tests/cli/test_main.py`` holds it against the real commands.
+"""
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """A top-level command."""
+
+    name: str
+    purpose: str
+    #: ``module:attribute`` of the cyclopts app.
+    home: str
+
+
+COMMANDS = (
+    Command(
+        "demo", "Show the best real thing this build does, end to end, and check it.", "penstock.cli.demo:app"
+    ),
+    Command(
+        "doctor",
+        "Examine this machine: what is installed, limits, accelerators, disk.",
+        "penstock.cli.doctor:app",
+    ),
+    Command("events", "Print the events that a process recorded.", "penstock.cli.events:app"),
+    Command("web", "Open the browser view of recordings and of this machine.", "penstock.cli.web:app"),
+    Command("completion", "Print the completion script for a shell.", "penstock.cli.completion:app"),
+)
+
+EXAMPLES = """\
+examples:
+  penstock doctor                      is this machine fit for training?
+  penstock events run.pev --summary    where did the time of a process go?
+  penstock COMMAND --help              purpose, options and examples of a command"""
+
+
+def overview() -> str:
+    """The text of ``penstock --help``."""
+    width = max(len(command.name) for command in COMMANDS)
+    lines = [f"  {command.name:<{width}}  {command.purpose}" for command in COMMANDS]
+    return "\n".join(
+        [
+            "usage: penstock COMMAND [OPTIONS]",
+            "",
+            "A training runtime: brings data, state and processes to accelerators at full pressure.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "options of every command:",
+            "  --help     purpose, options and examples",
+            "  --json     machine-readable output on stdout",
+            "  --debug    show the traceback of an error",
+            "  --version  print the version (penstock --version)",
+            "",
+            EXAMPLES,
+        ]
+    )

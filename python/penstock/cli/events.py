@@ -1,0 +1,96 @@
+"""``penstock events``: what a process recorded."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from penstock.cli.output import Json, command_app, duration, print_json, print_table, say
+from penstock.events import Event, Recording, read
+
+app = command_app(
+    "events",
+    "Print the events that a process recorded.",
+    examples=(
+        "  penstock events run.pev --summary\n"
+        "  penstock events run.pev --kind data.wait --json | jq .duration_ns"
+    ),
+)
+
+
+@app.default
+def events(
+    file: Path,
+    *,
+    kind: Annotated[
+        str | None, Parameter(help="Only events of this kind, or of kinds that begin with it.")
+    ] = None,
+    summary: Annotated[bool, Parameter(negative=(), help="Count, total and percentiles per kind.")] = False,
+    json: Json = False,
+) -> int:
+    """
+    Print points as they come and spans as they end; spans that never ended come last.
+
+    Parameters
+    ----------
+    file
+        A recording (.pev). One that was torn by a kill is read up to the tear.
+    """
+    recording = read(file)
+    chosen = (event for event in recording if kind is None or event.kind.startswith(kind))
+    if summary:
+        _summarise(chosen, json=json)
+    else:
+        for event in chosen:
+            if json:
+                print_json(event.to_json())
+            else:
+                print(_line(event))
+    _tell_losses(recording)
+    return 0
+
+
+def _line(event: Event) -> str:
+    took = "open" if event.open else "" if event.duration_ns is None else duration(event.duration_ns)
+    fields = " ".join(f"{key}={value!r}" for key, value in event.fields.items())
+    return f"{event.time_ns / 1e9:>12.6f} s  {took:>8}  {event.kind}  {fields}".rstrip()
+
+
+def _summarise(events: Iterable[Event], *, json: bool) -> None:
+    counts: dict[str, int] = defaultdict(int)
+    spans: dict[str, list[int]] = defaultdict(list)
+    for event in events:
+        counts[event.kind] += 1
+        if event.duration_ns is not None:
+            spans[event.kind].append(event.duration_ns)
+    rows = [(kind, count, *_percentiles(spans[kind])) for kind, count in counts.items()]
+    rows.sort(key=lambda row: -(row[2] or 0))
+    names = ["kind", "count", "total_ns", "p50_ns", "p99_ns", "max_ns"]
+    if json:
+        for row in rows:
+            print_json(dict(zip(names, row, strict=True)))
+        return
+    shown = [(row[0], row[1], *("" if cell is None else duration(cell) for cell in row[2:])) for row in rows]
+    heads = ["kind", "count", "total", "p50", "p99", "max"]
+    print_table(heads, shown, right=heads[1:])
+
+
+def _percentiles(durations_ns: list[int]) -> tuple[int | None, int | None, int | None, int | None]:
+    if not durations_ns:
+        return None, None, None, None
+    if len(durations_ns) == 1:
+        return (durations_ns[0],) * 4
+    cuts = statistics.quantiles(durations_ns, n=100, method="inclusive")
+    return sum(durations_ns), round(cuts[49]), round(cuts[98]), max(durations_ns)
+
+
+def _tell_losses(recording: Recording) -> None:
+    if recording.torn_bytes:
+        say(f"note: the last {recording.torn_bytes} bytes are torn or damaged and were not read")
+    elif not recording.closed:
+        say("note: the recording was not closed: its process was killed, or still records")
+    if recording.lost:
+        say(f"note: the recorder had to drop {recording.lost} events")

@@ -1,0 +1,80 @@
+"""
+Entry point: fast answers first, then one command, then errors as sentences.
+
+Exit codes: 0 done, 1 a check found something wrong or the work failed, 2 bad input, 130 interrupted.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from penstock.cli.commands import COMMANDS, overview
+from penstock.errors import PenstockError, UsageError
+
+EXIT_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = _take_debug(words)
+    try:
+        return _dispatch(words)
+    except PenstockError as problem:
+        if debug:
+            raise
+        _say(problem)
+        return problem.exit_code
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output left (`penstock events … | head`); that is no failure of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("--help", "-h", "help"):
+        print(overview())
+        return 0
+    if words[0] == "--version":
+        from penstock import __version__
+
+        print(f"penstock {__version__}")
+        return 0
+    known = [command.name for command in COMMANDS]
+    if words[0] not in known:
+        raise UsageError(f"there is no command {words[0]!r}", hint=_did_you_mean(words[0], known))
+    from penstock.cli.root import call
+
+    return call(words)
+
+
+def _did_you_mean(word: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, known, n=1)
+    return f"did you mean `penstock {close[0]}`?" if close else "`penstock --help` lists the commands"
+
+
+def _take_debug(words: list[str]) -> bool:
+    """Removes ``--debug``; what follows ``--`` belongs to somebody else's program."""
+    ours = words[: words.index("--")] if "--" in words else words
+    if "--debug" not in ours:
+        return False
+    words.remove("--debug")
+    return True
+
+
+def _say(problem: PenstockError) -> None:
+    print(f"error: {problem}", file=sys.stderr)
+    if problem.hint:
+        print(f"\nhint: {problem.hint}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

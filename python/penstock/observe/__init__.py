@@ -1,0 +1,1 @@
+"""Observe: what the machine and the run are doing, computed from facts."""

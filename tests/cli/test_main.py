@@ -1,0 +1,110 @@
+"""The frame of the command line: every command has a purpose, examples and JSON, and bad input gets a sentence."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.commands import COMMANDS
+from penstock.cli.main import main
+from penstock.cli.root import root as root_app
+
+HEAVY = {"cyclopts", "jax", "numpy", "pyarrow", "rich", "starlette", "textual", "torch"}
+
+
+def modules_after(code: str) -> set[str]:
+    """Which heavy modules a fresh interpreter has after running some code."""
+    probe = f"{code}\nimport sys, json; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    return HEAVY & set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_importing_penstock_imports_no_framework() -> None:
+    assert modules_after("import penstock; dir(penstock)") == set()
+
+
+def test_help_is_answered_without_the_command_line_library() -> None:
+    assert modules_after("from penstock.cli.main import main; main(['--help'])") == set()
+
+
+def test_the_table_of_commands_agrees_with_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in COMMANDS:
+        app = root_app()[command.name]
+        assert app.name == (command.name,)
+        assert app.help == command.purpose
+
+
+@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
+def test_every_command_has_purpose_examples_and_json(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--help"]) == 0
+
+    text = capsys.readouterr().out
+    assert f"penstock {command}" in text.partition("examples:")[2]
+    assert "--json" in text
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("penstock 0.")
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["evnts"], "there is no command 'evnts'", "did you mean `penstock events`?"),
+        (["qqqqqq"], "there is no command 'qqqqqq'", "`penstock --help` lists the commands"),
+        (["doctor", "--bogus"], "--bogus", "`penstock doctor --help` shows the options"),
+        (["events"], "--file", "`penstock events --help` shows the options"),
+        (["events", "missing.pev"], "cannot open event file missing.pev", ""),
+    ],
+)
+def test_bad_input_gets_a_sentence_a_hint_and_exit_code_2(
+    words: list[str], message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert message in captured.err
+    assert hint in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_debug_shows_the_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "events", "missing.pev", "--debug"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "EventFileUnusable" in done.stderr
+
+
+def test_a_reader_that_leaves_is_no_failure(tmp_path: Path) -> None:
+    script = "from penstock import events\nwith events.recording('a.pev'):\n    [events.record('x', n=n) for n in range(50_000)]"
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+    pipeline = f"{sys.executable} -m penstock.cli.main events a.pev | head -n 1"
+    done = subprocess.run(["bash", "-c", pipeline], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_commands(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(command.name in script for command in COMMANDS)
+
+
+def test_bash_completes_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["completion", "bash"])
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    ask = "source ./script; COMP_WORDS=(penstock doc); COMP_CWORD=1; _penstock; echo ${COMPREPLY[@]}"
+    done = subprocess.run(["bash", "-c", ask], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["doctor"]

@@ -1,0 +1,96 @@
+"""Rules about the code itself, as functions from a tree to complaints, so that the rules can be tested too."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+PARAMETERS_MAX = 7
+FOLDERS = ("python", "crates", "web/src", "tests", "workshop", "benchmarks", "examples")
+SUFFIXES = (".py", ".pyi", ".rs", ".ts", ".tsx", ".css")
+SKIPPED = {"node_modules", "static", "__pycache__", "target"}
+
+_VAGUE_FILE = re.compile(r"^(utils?|common|helpers?|misc|managers?|handlers?)$", re.IGNORECASE)
+_VAGUE_CLASS = re.compile(r"(Manager|Helper|Utils?|Handler)$")
+_MACHINE_PATH = re.compile(r"(?<![\w.$}/])/(home|root|work|farm|Users)/\w")
+_LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
+_RUST_FUNCTION = re.compile(r"^(\s*)(?:pub(?:\([a-z]+\))? )?(?:const |async |unsafe )*fn (\w+)")
+
+
+def sources(tree: Path) -> Iterator[Path]:
+    """Every source file that is ours."""
+    for folder in FOLDERS:
+        for path in sorted((tree / folder).rglob("*")):
+            if path.suffix in SUFFIXES and not SKIPPED & set(path.relative_to(tree).parts):
+                yield path
+
+
+def complaints(tree: Path) -> list[str]:
+    """Everything that breaks a rule, as ``file:line: what``."""
+    found = []
+    for path in sources(tree):
+        text = path.read_text()
+        name = path.relative_to(tree)
+        found += [f"{name}:{line}: {what}" for line, what in _of_file(path, text)]
+        if path.suffix == ".py":
+            found += [f"{name}:{line}: {what}" for line, what in _of_python(path, ast.parse(text), text)]
+        if path.suffix == ".rs":
+            found += [f"{name}:{line}: {what}" for line, what in _of_rust(text)]
+    return found
+
+
+def _of_file(path: Path, text: str) -> Iterator[tuple[int, str]]:
+    lines = text.splitlines()
+    if len(lines) > LINES_MAX:
+        yield LINES_MAX, f"{len(lines)} lines, at most {LINES_MAX} are readable: split it by concept"
+    if _VAGUE_FILE.match(path.stem):
+        yield 1, f"a file called {path.stem!r} has no concept: name what lives in it"
+    for number, line in enumerate(lines, start=1):
+        if _MACHINE_PATH.search(line):
+            yield number, "a path of one particular machine"
+        if _LEFTOVER.search(line) and path.name != "rules.py":
+            yield number, "something left to do without the number of an issue, as in TODO(#12)"
+
+
+def _of_python(path: Path, module: ast.Module, text: str) -> Iterator[tuple[int, str]]:
+    if text.strip() and ast.get_docstring(module) is None:
+        yield 1, "the file does not say what lives in it (module docstring)"
+    for node in ast.walk(module):
+        if isinstance(node, ast.ClassDef) and _VAGUE_CLASS.search(node.name):
+            yield node.lineno, f"class {node.name} has a vague name"
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _of_function(node)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "time.sleep" and "tests" in path.parts:
+            yield node.lineno, "a test that sleeps: wait for the condition instead"
+
+
+def _of_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[int, str]]:
+    length = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
+    if length > FUNCTION_LINES_MAX:
+        yield node.lineno, f"{node.name} has {length} lines, at most {FUNCTION_LINES_MAX} are readable"
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    count = sum(argument.arg not in ("self", "cls") for argument in arguments)
+    if count > PARAMETERS_MAX:
+        yield (
+            node.lineno,
+            f"{node.name} has {count} parameters, at most {PARAMETERS_MAX}: group what belongs together",
+        )
+
+
+def _of_rust(text: str) -> Iterator[tuple[int, str]]:
+    lines = text.splitlines()
+    if not text.startswith("//!"):
+        yield 1, "the file does not say what lives in it (//! header)"
+    for number, line in enumerate(lines):
+        if (match := _RUST_FUNCTION.match(line)) is None or line.rstrip().endswith(";"):
+            continue
+        # rustfmt puts the closing brace of a function at the function's own indentation.
+        closing = f"{match[1]}}}"
+        end = next((at for at in range(number + 1, len(lines)) if lines[at] == closing), number)
+        if end - number - 1 > FUNCTION_LINES_MAX:
+            yield (
+                number + 1,
+                f"{match[2]} has {end - number - 1} lines, at most {FUNCTION_LINES_MAX} are readable",
+            )

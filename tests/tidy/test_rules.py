@@ -1,0 +1,42 @@
+"""The rules hold for our code, and each rule notices what it is for."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.tidy import rules
+
+pytestmark = pytest.mark.gate
+
+
+def test_our_code_keeps_the_rules(root: Path) -> None:
+    assert rules.complaints(root) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("python/penstock/utils.py", '"""Things."""\n', "has no concept"),
+        ("python/penstock/long.py", '"""Long."""\n' + "x = 1\n" * 600, "601 lines"),
+        ("python/penstock/bare.py", "x = 1\n", "module docstring"),
+        ("python/penstock/a.py", '"""A."""\ndef f(a, b, c, d, e, f, g, h): ...\n', "8 parameters"),
+        ("python/penstock/a.py", '"""A."""\ndef f():\n' + "    x = 1\n" * 71, "f has 71 lines"),
+        ("python/penstock/a.py", '"""A."""\nclass DataManager: ...\n', "vague name"),
+        ("python/penstock/a.py", '"""A."""\nP = "/' + 'home/someone/data"\n', "particular machine"),
+        ("python/penstock/a.py", '"""A."""\n# TO' + "DO later\n", "issue"),
+        ("tests/test_a.py", '"""A."""\nimport time\ntime.sleep(1)\n', "a test that sleeps"),
+        ("crates/penstock-x/src/lib.rs", "pub fn f() {}\n", "//! header"),
+        ("crates/penstock-x/src/lib.rs", "//! X.\nfn f() {\n" + "    g();\n" * 71 + "}\n", "f has 71 lines"),
+        ("web/src/helpers.ts", "// Things.\n", "has no concept"),
+    ],
+)
+def test_a_planted_violation_is_named(tmp_path: Path, name: str, text: str, complaint: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+    found = rules.complaints(tmp_path)
+
+    assert len(found) == 1
+    assert found[0].startswith(name)
+    assert complaint in found[0]

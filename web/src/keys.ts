@@ -1,0 +1,68 @@
+// Keyboard: one listener for the whole page, and a list of what is bound right now.
+//
+// Components bind keys while they are shown, and the key sheet (`?`) lists exactly these, so it can
+// not say anything untrue. A binding is one key (`t`) or two pressed in turn (`g e`).
+
+import { useEffect } from "preact/hooks";
+
+export interface Binding {
+  readonly keys: string;
+  /** What it does, as the key sheet says it. */
+  readonly says: string;
+  readonly run: () => void;
+}
+
+const SECOND_KEY_WITHIN_MS = 1200;
+
+const bound: Binding[][] = [];
+let firstKey: { readonly key: string; readonly at_ms: number } | null = null;
+
+/** Binds keys while the component is shown; the newest binding of a key wins. */
+export function useKeys(bindings: Binding[]): void {
+  useEffect(() => {
+    bound.push(bindings);
+    return () => {
+      bound.splice(bound.indexOf(bindings), 1);
+    };
+  });
+}
+
+/** Everything bound now, in the order in which it was bound. */
+export function boundKeys(): readonly Binding[] {
+  return bound.flat();
+}
+
+/** Moves the focus through the rows of the page (elements with `data-row`), `by` rows on. */
+export function moveFocus(by: 1 | -1): void {
+  const rows = [...document.querySelectorAll<HTMLElement>("main [data-row]")];
+  const at = rows.indexOf(document.activeElement as HTMLElement);
+  const next = at < 0 ? (by > 0 ? 0 : rows.length - 1) : at + by;
+  rows[Math.max(0, Math.min(rows.length - 1, next))]?.focus();
+}
+
+export function listenForKeys(): () => void {
+  addEventListener("keydown", onKey);
+  return () => removeEventListener("keydown", onKey);
+}
+
+function onKey(event: KeyboardEvent): void {
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+  if (document.querySelector("dialog[open]") !== null) return;
+  const prefix = firstKey !== null && event.timeStamp - firstKey.at_ms < SECOND_KEY_WITHIN_MS ? firstKey.key : null;
+  firstKey = null;
+  const binding = (prefix !== null && find(`${prefix} ${event.key}`)) || find(event.key);
+  if (binding) {
+    event.preventDefault();
+    binding.run();
+  } else if (boundKeys().some((one) => one.keys.startsWith(`${event.key} `))) {
+    firstKey = { key: event.key, at_ms: event.timeStamp };
+  }
+}
+
+function find(keys: string): Binding | undefined {
+  return [...boundKeys()].reverse().find((binding) => binding.keys === keys);
+}
+
+function isTyping(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]");
+}

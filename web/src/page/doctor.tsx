@@ -1,0 +1,66 @@
+// Home: which Penstock this is, and what `penstock doctor` says about the machine it runs on.
+
+import { readDoctor, type Check, type Doctor, type Verdict } from "../api";
+import { formatPlural, formatWhen, visible } from "../format";
+import { useLoaded } from "../load";
+import { Command } from "../part/command";
+import { Outcome } from "../part/state";
+
+const WORDS: Readonly<Record<Verdict, string>> = { ok: "fine", warn: "warning", fail: "problem", info: "for information" };
+const MARKS: Readonly<Record<Verdict, string>> = { ok: "✓", warn: "!", fail: "✕", info: "i" };
+
+export function DoctorPage() {
+  const [loaded, again] = useLoaded("api/doctor", readDoctor);
+  return (
+    <>
+      <h1>Doctor</h1>
+      <Outcome of={loaded} again={again} show={(doctor) => <Examination doctor={doctor} again={again} />} />
+    </>
+  );
+}
+
+function Examination(props: { doctor: Doctor; again: () => void }) {
+  const { version, checks, examined_ms } = props.doctor;
+  return (
+    <>
+      <p class="lead">
+        Penstock {visible(version)} on the machine that serves this page. {summary(checks)} Examined {formatWhen(examined_ms)}.
+      </p>
+      <ul class="checks">
+        {checks.map((check) => (
+          <CheckLine key={check.name} check={check} />
+        ))}
+      </ul>
+      <div class="foot">
+        <Command text="penstock doctor" />
+        <button type="button" onClick={props.again}>
+          Examine again
+        </button>
+      </div>
+    </>
+  );
+}
+
+function CheckLine(props: { check: Check }) {
+  const { name, verdict, value, hint } = props.check;
+  return (
+    <li class={`check ${verdict}`} data-row tabIndex={-1}>
+      <span class="mark" role="img" aria-label={WORDS[verdict]} title={WORDS[verdict]}>
+        {MARKS[verdict]}
+      </span>
+      <span class="check-name">{visible(name)}</span>
+      <span class="check-value">
+        {visible(value)}
+        {hint !== "" && <span class="hint">{visible(hint)}</span>}
+      </span>
+    </li>
+  );
+}
+
+function summary(checks: readonly Check[]): string {
+  const problems = checks.filter((check) => check.verdict === "fail").length;
+  const warnings = checks.filter((check) => check.verdict === "warn").length;
+  if (problems + warnings === 0) return `No problem in ${formatPlural(checks.length, "check")}.`;
+  const parts = [problems > 0 && formatPlural(problems, "problem"), warnings > 0 && formatPlural(warnings, "warning")];
+  return `${parts.filter(Boolean).join(" and ")} in ${formatPlural(checks.length, "check")}.`;
+}

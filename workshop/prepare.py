@@ -1,0 +1,223 @@
+"""
+Makes a bare checkout ready: environment, packages, web bundle, extension, and what tests need from the system.
+
+Runs on the machine's own Python with nothing installed. Each step states what it depends on; a step whose inputs
+have the same content as last time is skipped, so that a second `make` starts at once. `prepare.py run` readies
+the demo, `prepare.py test` readies the tests as well.
+"""
+
+from __future__ import annotations  # so that an old Python gets as far as the line that says so
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMPS = VENV / "stamps"
+LOG_LINES = 40
+
+# Tool -> the oldest version that works, and how to get it.
+TOOLS = {
+    "cargo": ((1, 85), "install Rust from rustup.rs, or your distribution's rustup package"),
+    "cc": ((0,), "install a C compiler (Debian: apt-get install build-essential)"),
+    "node": ((20, 0), "install Node.js 20 or newer (nodejs.org, or your distribution's package)"),
+    "npm": ((9, 0), "install npm (it comes with Node.js)"),
+}
+# Command that a test needs -> Debian package that brings it.
+SYSTEM_PACKAGES = {"chromium": "chromium"}
+
+
+class Unready(Exception):
+    """Something is missing or failed; the message is the one line that the person reads."""
+
+
+def main() -> int:
+    """Ready the tree for `run` or `test`."""
+    purpose = sys.argv[1] if len(sys.argv) > 1 else "run"
+    if sys.version_info < (3, 11):  # noqa: UP036 - the machine decides which Python runs this
+        print("error: Python 3.11 or newer is needed, this is {}.{}".format(*sys.version_info[:2]))
+        return 2
+    begun = time.monotonic()
+    try:
+        check_tools()
+        did = [make_venv(), install_packages(purpose), build_web(), build_extension()]
+        if purpose == "test":
+            did.append(install_system_packages())
+    except Unready as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return 2
+    if any(did):
+        say(f"ready after {time.monotonic() - begun:.0f} s")
+    return 0
+
+
+def check_tools() -> None:
+    """Every tool is there and new enough, or one line says which is not."""
+    for tool, (oldest, remedy) in TOOLS.items():
+        if shutil.which(tool) is None:
+            raise Unready(f"{tool} is missing: {remedy}")
+        if oldest == (0,):
+            continue
+        answer = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
+        found = re.search(r"(\d+)\.(\d+)", answer.stdout)
+        version = (int(found[1]), int(found[2])) if found else (0, 0)
+        if version < oldest:
+            wanted = ".".join(map(str, oldest))
+            raise Unready(f"{tool} {version[0]}.{version[1]} is too old, {wanted} is needed: {remedy}")
+
+
+def make_venv() -> bool:
+    """The environment itself."""
+    if (VENV / "bin" / "pip").exists():
+        return False
+    remedy = "the venv module does not work here (Debian: apt-get install python3-venv)"
+    step("environment in .venv", [sys.executable, "-m", "venv", str(VENV)], remedy=remedy)
+    return True
+
+
+def install_packages(purpose: str) -> bool:
+    """What pyproject.toml asks for, at the versions of constraints.txt."""
+    inputs = [ROOT / "constraints.txt", ROOT / "pyproject.toml"]
+    extras = requirements(purpose)
+    name = f"packages-{purpose}"
+    mark = digest(inputs, salt=" ".join(extras))
+    if stamped(name, mark):
+        return False
+    command = [
+        VENV / "bin" / "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "-c",
+        "constraints.txt",
+    ]
+    step(f"Python packages ({purpose})", [*command, *extras])
+    stamp(name, mark)
+    return True
+
+
+def requirements(purpose: str) -> list[str]:
+    """The requirements of the project and of the extras that a purpose needs."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    chosen = [
+        *project["dependencies"],
+        *extras["view"],
+        *(r for r in extras["dev"] if r.startswith("maturin")),
+    ]
+    return [*chosen, *extras["dev"]] if purpose == "test" else chosen
+
+
+def build_web() -> bool:
+    """The browser bundle, into the package."""
+    static = ROOT / "python/penstock/view/web/static"
+    web = ROOT / "web"
+    skip = {"node_modules", "dist"}
+    files = [
+        file
+        for file in sorted(web.rglob("*"))
+        if file.is_file() and not skip & set(file.relative_to(web).parts)
+    ]
+    mark = digest(files)
+    if (static / "index.html").exists() and stamped("web", mark):
+        return False
+    if not (web / "node_modules").exists() or not stamped("npm", digest([web / "package-lock.json"])):
+        step("web packages", ["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=web)
+        stamp("npm", digest([web / "package-lock.json"]))
+    step("web bundle", ["npm", "run", "--silent", "build"], cwd=web)
+    stamp("web", mark)
+    return True
+
+
+def build_extension() -> bool:
+    """The Rust extension, installed editable into the environment."""
+    sources = [*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("crates/*/Cargo.toml")]
+    fixed = [ROOT / name for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")]
+    mark = digest([*sorted(sources), *fixed])
+    built = list((ROOT / "python/penstock").glob("_rust*.so"))
+    if built and stamped("extension", mark):
+        return False
+    environment = {**os.environ, "VIRTUAL_ENV": str(VENV), "PATH": f"{VENV}/bin:{os.environ['PATH']}"}
+    environment.pop("CONDA_PREFIX", None)
+    command = [VENV / "bin" / "maturin", "develop", "--profile", "dev", "--locked"]
+    step("Rust extension", command, environment=environment)
+    stamp("extension", mark)
+    return True
+
+
+def install_system_packages() -> bool:
+    """Programs that tests use, where we may install them; elsewhere those tests say by name that they were skipped."""
+    missing = sorted(
+        {package for command, package in SYSTEM_PACKAGES.items() if shutil.which(command) is None}
+    )
+    if not missing or os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return False
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    step("package lists", ["apt-get", "update", "-qq"], environment=environment)
+    install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
+    step(f"system packages: {', '.join(missing)}", install, environment=environment)
+    return True
+
+
+def step(
+    what: str,
+    command: Sequence[object],
+    *,
+    cwd: Path = ROOT,
+    environment: dict[str, str] | None = None,
+    remedy: str = "",
+) -> None:
+    """Run one command, saying what it is for and how long it took; its output is shown only when it fails."""
+    say(f"{what} …")
+    begun = time.monotonic()
+    words = [str(word) for word in command]
+    with tempfile.TemporaryFile() as log:
+        done = subprocess.run(
+            words, cwd=cwd, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False
+        )
+        log.seek(0)
+        tail = log.read().decode(errors="replace").splitlines()[-LOG_LINES:]
+    if done.returncode != 0:
+        print("\n".join(tail), file=sys.stderr)
+        raise Unready(remedy or f"{what}: `{' '.join(words)}` exited with {done.returncode}")
+    say(f"{what}: {time.monotonic() - begun:.1f} s")
+
+
+def digest(files: list[Path], *, salt: str = "") -> str:
+    """A hash of names and contents."""
+    total = hashlib.sha256(f"{sys.version_info[:2]} {salt}".encode())
+    for file in files:
+        total.update(str(file.relative_to(ROOT)).encode() + b"\0")
+        total.update(file.read_bytes() if file.exists() else b"absent")
+    return total.hexdigest()
+
+
+def stamped(name: str, mark: str) -> bool:
+    """Whether a step was last done with these inputs."""
+    path = STAMPS / name
+    return path.exists() and path.read_text() == mark
+
+
+def stamp(name: str, mark: str) -> None:
+    """Remember that a step was done with these inputs."""
+    STAMPS.mkdir(parents=True, exist_ok=True)
+    (STAMPS / name).write_text(mark)
+
+
+def say(words: str) -> None:
+    """One line on the terminal."""
+    print(f"[penstock] {words}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
