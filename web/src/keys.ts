@@ -3,7 +3,7 @@
 // Components bind keys while they are shown, and the key sheet (`?`) lists exactly these, so it can
 // not say anything untrue. A binding is one key (`t`) or two pressed in turn (`g e`).
 
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 
 export interface Binding {
   readonly keys: string;
@@ -12,24 +12,32 @@ export interface Binding {
   readonly run: () => void;
 }
 
+/** Where a key works, in the order in which the key sheet says it. */
+export const SCOPES = ["Everywhere", "This page", "Timeline"] as const;
+export type Scope = (typeof SCOPES)[number];
+
 const SECOND_KEY_WITHIN_MS = 1200;
 
-const bound: Binding[][] = [];
+const bound: { readonly scope: Scope; readonly bindings: readonly Binding[] }[] = [];
 let firstKey: { readonly key: string; readonly at_ms: number } | null = null;
 
-/** Binds keys while the component is shown; the newest binding of a key wins. */
-export function useKeys(bindings: Binding[]): void {
-  useEffect(() => {
-    bound.push(bindings);
+/**
+ * Binds keys while the component is shown. Bound again right after every drawing, not when the browser
+ * finds the time: a key pressed twice quickly must not act twice on the same old state.
+ */
+export function useKeys(scope: Scope, bindings: readonly Binding[]): void {
+  useLayoutEffect(() => {
+    const entry = { scope, bindings };
+    bound.push(entry);
     return () => {
-      bound.splice(bound.indexOf(bindings), 1);
+      bound.splice(bound.indexOf(entry), 1);
     };
   });
 }
 
-/** Everything bound now, in the order in which it was bound. */
-export function boundKeys(): readonly Binding[] {
-  return bound.flat();
+/** What is bound now, everywhere or in one scope. */
+export function boundKeys(scope?: Scope): readonly Binding[] {
+  return bound.filter((entry) => scope === undefined || entry.scope === scope).flatMap((entry) => entry.bindings);
 }
 
 /** Moves the focus through the rows of the page (elements with `data-row`), `by` rows on. */
@@ -60,7 +68,7 @@ function onKey(event: KeyboardEvent): void {
 }
 
 function find(keys: string): Binding | undefined {
-  return [...boundKeys()].reverse().find((binding) => binding.keys === keys);
+  return boundKeys().find((binding) => binding.keys === keys);
 }
 
 function isTyping(target: EventTarget | null): boolean {

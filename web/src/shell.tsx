@@ -14,8 +14,8 @@ export function Shell() {
   const [keysShown, setKeysShown] = useState(false);
   const section = SECTIONS.find((one) => one.name === route.path[0]);
   useEffect(listenForKeys, []);
-  useKeys([
-    { keys: "?", says: "Show or hide these keys", run: () => setKeysShown(true) },
+  useKeys("Everywhere", [
+    { keys: "?", says: "Show these keys", run: () => setKeysShown(true) },
     ...SECTIONS.map((one): Binding => ({ keys: `g ${one.key}`, says: `Go to ${one.title}`, run: () => go([one.name]) })),
     { keys: "j", says: "Next row", run: () => moveFocus(1) },
     { keys: "k", says: "Previous row", run: () => moveFocus(-1) },

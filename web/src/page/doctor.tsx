@@ -2,6 +2,7 @@
 
 import { readDoctor, type Check, type Doctor, type Verdict } from "../api";
 import { formatPlural, formatWhen, visible } from "../format";
+import { useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { Command } from "../part/command";
 import { Outcome } from "../part/state";
@@ -11,6 +12,7 @@ const MARKS: Readonly<Record<Verdict, string>> = { ok: "✓", warn: "!", fail: "
 
 export function DoctorPage() {
   const [loaded, again] = useLoaded("api/doctor", readDoctor);
+  useKeys("This page", [{ keys: "r", says: "Examine again", run: again }]);
   return (
     <>
       <h1>Doctor</h1>

@@ -15,7 +15,7 @@ export function EventPanel(props: { recording: Recording; index: number }) {
   const { timeline } = recording;
   const kind = timeline.names[timeline.kind[index] ?? 0] ?? "";
   const close = () => replaceQuery(new Map([["event", null]]));
-  useKeys([{ keys: "Escape", says: "Let go of the chosen event", run: close }]);
+  useKeys("Timeline", [{ keys: "Escape", says: "Let go of the chosen event", run: close }]);
   return (
     <section class="panel" aria-label="Chosen event">
       <div class="panel-head">

@@ -2,6 +2,7 @@
 
 import { readRecordingList, type RecordingFile, type RecordingList } from "../api";
 import { formatBytes, formatPlural, formatWhen, visible } from "../format";
+import { useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { EmptyState, Outcome } from "../part/state";
 import { formatRoute } from "../route";
@@ -16,6 +17,7 @@ export function EventsPage(props: PageProps) {
 
 function ListPage() {
   const [loaded, again] = useLoaded("api/events", readRecordingList);
+  useKeys("This page", [{ keys: "r", says: "Load the list again", run: again }]);
   return (
     <>
       <h1>Events</h1>

@@ -20,7 +20,10 @@ type Query = ReadonlyMap<string, string>;
 
 export function RecordingPage(props: { name: string; query: Query }) {
   const [loaded, again] = useLoaded(`api/events/${encodeURIComponent(props.name)}`, readRecording);
-  useKeys([{ keys: "u", says: "Back to the list of recordings", run: () => go(["events"]) }]);
+  useKeys("This page", [
+    { keys: "r", says: "Load the recording again", run: again },
+    { keys: "u", says: "Back to the list of recordings", run: () => go(["events"]) },
+  ]);
   return (
     <>
       <p class="crumb">

@@ -2,12 +2,14 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { boundKeys } from "../keys";
+import { boundKeys, SCOPES, type Binding } from "../keys";
+
+const SIGNS: Readonly<Record<string, string>> = { ArrowLeft: "←", ArrowRight: "→", Escape: "Esc" };
 
 export function KeySheet(props: { close: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  // Taken once: while the sheet is open nothing else may bind keys.
-  const [bindings] = useState(() => [...boundKeys()]);
+  // Taken once, so that the sheet does not change under the reader.
+  const [scopes] = useState(() => SCOPES.map((scope) => ({ scope, bindings: boundKeys(scope) })));
   useEffect(() => dialog.current?.showModal(), []);
   const closeOnKey = (event: KeyboardEvent) => {
     if (event.key === "?") dialog.current?.close();
@@ -19,22 +21,31 @@ export function KeySheet(props: { close: () => void }) {
     <dialog ref={dialog} aria-label="Keys" onClose={props.close} onKeyDown={closeOnKey} onClick={closeOnBackdrop}>
       <div class="sheet">
         <h2>Keys</h2>
-        <dl>
-          {bindings.map((binding) => (
-            <div key={binding.keys}>
-              <dt>
-                {binding.keys.split(" ").map((key) => (
-                  <kbd key={key}>{key.replace("Arrow", "").replace("Left", "←").replace("Right", "→")}</kbd>
-                ))}
-              </dt>
-              <dd>{binding.says}</dd>
-            </div>
-          ))}
-        </dl>
+        {scopes.map(({ scope, bindings }) => bindings.length > 0 && <KeyList key={scope} scope={scope} bindings={bindings} />)}
         <form method="dialog">
           <button type="submit">Close</button>
         </form>
       </div>
     </dialog>
+  );
+}
+
+function KeyList(props: { scope: string; bindings: readonly Binding[] }) {
+  return (
+    <>
+      <h3>{props.scope}</h3>
+      <dl>
+        {props.bindings.map((binding) => (
+          <div key={binding.keys}>
+            <dt>
+              {binding.keys.split(" ").map((key) => (
+                <kbd key={key}>{SIGNS[key] ?? key}</kbd>
+              ))}
+            </dt>
+            <dd>{binding.says}</dd>
+          </div>
+        ))}
+      </dl>
+    </>
   );
 }

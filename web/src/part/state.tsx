@@ -4,12 +4,10 @@ import type { ComponentChildren } from "preact";
 
 import { visible } from "../format";
 import type { Loaded } from "../load";
-import { useKeys } from "../keys";
 
 /** The loaded value drawn by `show`, or the state it is in, with a way to ask again. */
 export function Outcome<T>(props: { of: Loaded<T>; again: () => void; show: (value: T) => ComponentChildren }) {
   const { of: loaded, again } = props;
-  useKeys([{ keys: "r", says: "Load again", run: again }]);
   if (loaded.phase === "ready") return <>{props.show(loaded.value)}</>;
   if (loaded.phase === "loading") {
     return (

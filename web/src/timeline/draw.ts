@@ -29,6 +29,7 @@ export interface Scene {
 const FONT = "11px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 const LABEL_MIN_WIDTH = 34;
 const TICK_WIDTH = 110;
+const POINT_WIDTH = 12;
 const FAINT = 0.16;
 
 export function drawScene(canvas: CanvasRenderingContext2D, scene: Scene): void {
@@ -90,7 +91,8 @@ function drawLane(canvas: CanvasRenderingContext2D, scene: Scene, lane: Lane, to
       drawSpan(canvas, scene, { index, left, right, y, glyph });
     }
   }
-  for (const point of points) drawPoint(canvas, scene, point);
+  const draw = points.length * POINT_WIDTH > scene.width ? drawTick : drawPoint;
+  for (const point of points) draw(canvas, scene, point);
   canvas.globalAlpha = 1;
 }
 
@@ -116,6 +118,13 @@ function drawPoint(canvas: CanvasRenderingContext2D, scene: Scene, point: Point)
   canvas.closePath();
   canvas.fill();
   canvas.stroke();
+}
+
+/** Where points are too many to tell apart, thin lines show their density. */
+function drawTick(canvas: CanvasRenderingContext2D, _scene: Scene, point: Point): void {
+  canvas.globalAlpha = point.alpha;
+  canvas.fillStyle = point.colour;
+  canvas.fillRect(point.x, point.y, 1, ROW_HEIGHT - 2);
 }
 
 interface Box {
@@ -171,7 +180,11 @@ function drawAxis(canvas: CanvasRenderingContext2D, scene: Scene): void {
   canvas.fillRect(0, AXIS_HEIGHT - 1, scene.width, 1);
   canvas.fillStyle = palette.soft;
   const { step_ns, at_ns } = ticks(scene.range, scene.width / TICK_WIDTH);
-  for (const at of at_ns) canvas.fillText(axisLabel(at, step_ns), xOf(scene, at) + 4, AXIS_HEIGHT / 2);
+  for (const at of at_ns) {
+    const label = axisLabel(at, step_ns);
+    const x = xOf(scene, at) + 4;
+    if (x + canvas.measureText(label).width < scene.width) canvas.fillText(label, x, AXIS_HEIGHT / 2);
+  }
 }
 
 /** One unit for the whole axis, and only the digits in which its labels differ. */

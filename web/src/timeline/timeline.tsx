@@ -65,7 +65,7 @@ export function Timeline(props: TimelineProps) {
     choose(next);
     setRange(revealIn(range, recording.timeline.time_ns[next] ?? 0, layout.end_ns[next] ?? 0));
   };
-  useKeys([
+  useKeys("Timeline", [
     { keys: "+", says: "Zoom in", run: zoomIn },
     { keys: "-", says: "Zoom out", run: zoomOut },
     { keys: "0", says: "Show the whole recording", run: showAll },

@@ -1,0 +1,70 @@
+"""What the documents show is run: Python blocks, command lines and examples."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+_BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_TIMEOUT_S = 300
+
+
+def run(command: list[str], cwd: Path) -> None:
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PENSTOCK_HOME": str(cwd),
+    }
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_the_page_shows_works(page: Path, tmp_path: Path) -> None:
+    """The Python blocks of a page are one program; its command lines run after it in the same directory."""
+    blocks = _BLOCK.findall(page.read_text())
+    program = "\n".join(text for language, text in blocks if language == "python")
+    run([sys.executable, "-c", program], tmp_path)
+    for language, text in blocks:
+        if language == "console":
+            for line in text.splitlines():
+                if line.startswith("$ "):
+                    run(["bash", "-c", line.removeprefix("$ ")], tmp_path)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_the_example_runs(example: Path, tmp_path: Path) -> None:
+    run([sys.executable, str(example)], tmp_path)
+
+
+def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
+    mkdocs = Path(sys.executable).with_name("mkdocs")
+    run(
+        [
+            str(mkdocs),
+            "build",
+            "--strict",
+            "--quiet",
+            "-f",
+            str(ROOT / "mkdocs.yml"),
+            "-d",
+            str(tmp_path / "site"),
+        ],
+        tmp_path,
+    )
+    assert (tmp_path / "site/index.html").exists()
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    pages = [str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")]
+    assert [page for page in pages if page not in navigation] == []
