@@ -74,7 +74,9 @@ function ThemeButton() {
 function NoSuchPage() {
   return (
     <EmptyState title="There is no such page">
-      The link may come from another version. <a href={formatRoute([""])}>Start at the beginning.</a>
+      <p>
+        The link may come from another version. <a href={formatRoute([""])}>Start at the beginning.</a>
+      </p>
     </EmptyState>
   );
 }

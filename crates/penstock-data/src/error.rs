@@ -178,7 +178,9 @@ impl From<IoError> for DataError {
             IoError::Corrupt { name: shard, offset, expected, found } => {
                 Self::Corrupt { shard, offset, expected, found }
             }
-            IoError::SizeChanged { name: shard, expected, found } => Self::SizeChanged { shard, expected, found },
+            IoError::SizeChanged { name: shard, expected, found } => {
+                Self::SizeChanged { shard, expected, found }
+            }
             IoError::Short { name: shard, offset, .. } => Self::Truncated { shard, offset },
             other => Self::Io(other),
         }
@@ -203,7 +205,8 @@ impl DataError {
             | Self::NoRanges { shard }
             | Self::TooMuch { shard, .. }
             | Self::Cancelled { shard, .. } => *shard = name.to_owned(),
-            Self::IndexDamaged { .. } | Self::IndexVersion { .. } | Self::IndexWrite { .. } | Self::Io(_) => {}
+            Self::IndexDamaged { .. } | Self::IndexVersion { .. } | Self::IndexWrite { .. } | Self::Io(_) => {
+            }
         }
         self
     }
@@ -222,7 +225,9 @@ mod tests {
         let found = IoError::Corrupt { name: "a".into(), offset: 65_536, expected: 1, found: 2 };
         let error = DataError::from(found);
         assert_eq!(error, DataError::Corrupt { shard: "a".into(), offset: 65_536, expected: 1, found: 2 });
-        assert!(error.for_shard("s3://b/a").to_string().starts_with("shard `s3://b/a` is corrupt at byte 65536"));
+        assert!(
+            error.for_shard("s3://b/a").to_string().starts_with("shard `s3://b/a` is corrupt at byte 65536")
+        );
         let gone = DataError::from(IoError::NotFound { name: "a".into() });
         assert_eq!(gone.to_string(), "`a` does not exist");
     }

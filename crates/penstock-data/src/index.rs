@@ -26,7 +26,9 @@ mod open;
 mod parse;
 mod write;
 
+pub(crate) use open::Frame;
 pub use open::{Index, Span};
+pub(crate) use write::sync_parent;
 pub use write::{IndexWriter, WrittenIndex};
 
 /// The format version written here, and the newest that can be read.

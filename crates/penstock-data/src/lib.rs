@@ -1,9 +1,20 @@
 //! Shards of a dataset: scanned once into an index, then read at random and never on trust.
 //!
-//! [`scan`] walks a raw file once and writes its [`Index`]; [`Shard`] joins the file and the index and reads rows.
+//! [`scan`](scan::scan) walks a raw file once and writes its [`Index`]; [`Shard`] joins the file and the index and reads
+//! rows. The raw file stays as it is, and whatever changes in it afterwards is noticed before a byte of it is delivered.
 
+mod archive;
 mod error;
+mod frame_cache;
+mod gather;
 mod index;
+pub mod scan;
+mod shard;
+#[cfg(test)]
+mod testing;
 
+pub use archive::{Member, members};
 pub use error::DataError;
+pub use gather::Gathered;
 pub use index::{BATCH_ROWS, INDEX_VERSION, Index, IndexDocument, IndexWriter, Layout, Span, WrittenIndex};
+pub use shard::Shard;

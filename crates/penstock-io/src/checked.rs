@@ -115,7 +115,11 @@ impl CheckedFile {
                 }
             }
             let piece = &mut into[(at - offset) as usize..(next - offset) as usize];
-            if good { self.file.read_at(at, piece)? } else { self.read_unchecked_block(at, piece)? }
+            if good {
+                self.file.read_at(at, piece)?
+            } else {
+                self.read_unchecked_block(at, piece)?
+            }
             at = next;
         }
         Ok(())
@@ -198,7 +202,10 @@ pub fn verify_blocks(
         }
     }
     if range.end >= blocks && file.len() > registered {
-        join(&mut damage, Damage { offset: registered, bytes: file.len() - registered, kind: DamageKind::Extra });
+        join(
+            &mut damage,
+            Damage { offset: registered, bytes: file.len() - registered, kind: DamageKind::Extra },
+        );
     }
     damage
 }
@@ -211,7 +218,9 @@ fn block_range(block: u64, file_bytes: u64) -> Range<u64> {
 /// Appends `next`, or lengthens the last stretch when `next` continues it in the same way.
 fn join(damage: &mut Vec<Damage>, next: Damage) {
     match damage.last_mut() {
-        Some(last) if last.kind == next.kind && last.offset + last.bytes == next.offset => last.bytes += next.bytes,
+        Some(last) if last.kind == next.kind && last.offset + last.bytes == next.offset => {
+            last.bytes += next.bytes
+        }
         _ => damage.push(next),
     }
 }
@@ -254,7 +263,10 @@ mod tests {
     fn a_file_of_another_length_is_refused() {
         let short = Arc::new(MemoryFile::new("shard", contents()[..10].to_vec()));
         let refused = CheckedFile::new(short, sums()).err();
-        assert_eq!(refused, Some(IoError::SizeChanged { name: "shard".into(), expected: 200_000, found: 10 }));
+        assert_eq!(
+            refused,
+            Some(IoError::SizeChanged { name: "shard".into(), expected: 200_000, found: 10 })
+        );
     }
 
     #[test]

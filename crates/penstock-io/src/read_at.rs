@@ -70,7 +70,9 @@ impl ReadAt for LocalFile {
                 Ok(0) => return Err(short(&self.name, offset, into.len(), got)),
                 Ok(count) => got += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(IoError::from_system(&self.name, Some(offset + got as u64), &error)),
+                Err(error) => {
+                    return Err(IoError::from_system(&self.name, Some(offset + got as u64), &error));
+                }
             }
         }
         Ok(())

@@ -3,7 +3,9 @@
 //! The exceptions are the classes of `penstock/errors.py`; each is made from keyword arguments, which are its
 //! fields, so that a message is written once, in Python, whoever raises it.
 
+use penstock_data::DataError;
 use penstock_events::EventError;
+use penstock_io::IoError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -39,5 +41,69 @@ pub(crate) fn from_events(py: Python<'_>, error: EventError) -> PyErr {
         EventError::Version { path, found, known } => {
             raise!(py, "EventFormatUnknown", { path: path, found: found, known: known })
         }
+    }
+}
+
+/// Failures to scan or read shards.
+pub(crate) fn from_data(py: Python<'_>, error: DataError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        DataError::Corrupt { shard, offset, expected, found } => {
+            let reason = format!("expected xxh3 {expected:016x}, found {found:016x}");
+            raise!(py, "CorruptShard", { shard: shard, offset: offset, reason: reason })
+        }
+        DataError::SizeChanged { shard, expected, found } => {
+            let reason = format!("the file has {found} bytes, but was registered with {expected}");
+            raise!(py, "CorruptShard", { shard: shard, offset: expected.min(found), reason: reason })
+        }
+        DataError::Truncated { shard, offset } => {
+            let reason = "the file ends inside what begins here";
+            raise!(py, "CorruptShard", { shard: shard, offset: offset, reason: reason })
+        }
+        DataError::BadStream { shard, offset, reason } => {
+            raise!(py, "CorruptShard", { shard: shard, offset: offset, reason: format!("cannot be decompressed: {reason}") })
+        }
+        DataError::BadRow { shard, line, offset, reason } => {
+            raise!(py, "BadRow", { shard: shard, line: line, offset: offset, reason: reason })
+        }
+        DataError::RowTooLarge { shard, line, offset, limit } => {
+            let reason = format!("it is longer than {limit} bytes");
+            raise!(py, "BadRow", { shard: shard, line: line, offset: offset, reason: reason })
+        }
+        DataError::TooManyBad { shard, limit, line, offset, reason } => {
+            let first = format!("row {line} (byte {offset}): {reason}");
+            raise!(py, "TooManyBadRows", { shard: shard, limit: limit, last: first })
+        }
+        DataError::IndexDamaged { reason } => raise!(py, "IndexDamaged", { index: "of this shard", reason: reason }),
+        DataError::IndexVersion { found, known } => {
+            raise!(py, "ManifestNewer", { name: "an index", found: found, known: known })
+        }
+        DataError::OutOfRange { row, rows, .. } => raise!(py, "RowOutOfRange", { row: row, rows: rows }),
+        DataError::Cancelled { shard, .. } => raise!(py, "ScanCancelled", { shard: shard }),
+        DataError::EmptyShard { shard } => raise!(py, "FileUnusable", { path: shard, reason: "it has no rows" }),
+        DataError::NotThisFormat { shard, format, offset, reason } => {
+            raise!(py, "FileUnusable", { path: shard, reason: format!("not {format}: at byte {offset}, {reason}") })
+        }
+        DataError::FrameTooLarge { shard, .. } | DataError::NoRanges { shard } | DataError::TooMuch { shard, .. } => {
+            raise!(py, "FileUnusable", { path: shard, reason: message })
+        }
+        DataError::IndexWrite { path, reason } => {
+            raise!(py, "StoreFailed", { verb: "write", url: path, reason: reason })
+        }
+        DataError::Io(problem) => from_io(py, problem),
+    }
+}
+
+/// Failures to read bytes at all.
+fn from_io(py: Python<'_>, error: IoError) -> PyErr {
+    let reason = error.to_string();
+    match error {
+        IoError::NotFound { name } => raise!(py, "ObjectMissing", { url: name }),
+        IoError::Denied { name } => raise!(py, "StoreDenied", { verb: "read", url: name, reason: "permission denied" }),
+        IoError::Short { name, .. }
+        | IoError::Corrupt { name, .. }
+        | IoError::SizeChanged { name, .. }
+        | IoError::Beyond { name, .. }
+        | IoError::Other { name, .. } => raise!(py, "StoreFailed", { verb: "read", url: name, reason: reason }),
     }
 }

@@ -5,6 +5,9 @@
 
 mod error;
 mod events;
+mod scan;
+mod shard;
+mod source;
 
 use pyo3::prelude::*;
 
@@ -15,6 +18,12 @@ mod _rust {
         EventReader, Span, events_abandon, events_flush, events_path, events_start, events_statistics,
         events_stop, record, span,
     };
+
+    #[pymodule_export]
+    use crate::scan::{digest, digest_file, quick_hash, reframe, scan_known, scan_rows};
+
+    #[pymodule_export]
+    use crate::shard::{ShardFile, archive_members, find_damage};
 
     use pyo3::prelude::*;
 

@@ -38,9 +38,11 @@ def web(
         raise UsageError("the browser view is not installed", hint="pip install 'penstock[view]'")
     from penstock.view.web.server import serve
 
-    if json:
-        print_json({"url": f"http://{host}:{port}/"})
-    else:
-        say(f"serving http://{host}:{port}/ (Ctrl-C ends it)")
-    serve(host=host, port=port, events_directory=events or _home() / "events")
+    def announce(url: str) -> None:
+        if json:
+            print_json({"url": url})
+        else:
+            say(f"serving {url} (Ctrl-C ends it)")
+
+    serve(host, port, events or _home() / "events", announce=announce)
     return 0

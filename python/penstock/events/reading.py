@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock._rust import EventReader
+from penstock.errors import NotAnEventFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,10 @@ class Recording:
     closed: bool = False
 
     def __post_init__(self) -> None:
-        self.process = json.loads(EventReader(self.path).header)
+        try:
+            self.process = json.loads(EventReader(self.path).header)
+        except ValueError as reason:
+            raise NotAnEventFile(path=self.path, reason="its header is not JSON") from reason
 
     def __iter__(self) -> Iterator[Event]:
         """Points as they come and spans as they end; spans that never ended come last."""

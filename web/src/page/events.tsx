@@ -34,7 +34,7 @@ function Recordings(props: { list: RecordingList }) {
         <p>
           A recording appears in <code>{visible(directory)}</code> when a program records its events there:
         </p>
-        <pre>{`import penstock.events as events\n\nwith events.recording(${JSON.stringify(directory)}):\n    with events.span("step", number=1):\n        ...`}</pre>
+        <pre>{example(directory)}</pre>
       </EmptyState>
     );
   }
@@ -51,6 +51,16 @@ function Recordings(props: { list: RecordingList }) {
       </ul>
     </>
   );
+}
+
+function example(directory: string): string {
+  return [
+    "from penstock import events",
+    "",
+    `with events.recording(${JSON.stringify(directory)}):`,
+    '    with events.span("step", number=1):',
+    "        ...",
+  ].join("\n");
 }
 
 function FileLine(props: { file: RecordingFile }) {

@@ -48,7 +48,9 @@ function Contents(props: { recording: Recording; query: Query }) {
       <Notices recording={recording} />
       {recording.event_count === 0 ? (
         <EmptyState title="This recording holds no events">
-          The process started to record, and recorded nothing that is on disk yet. Press <kbd>r</kbd> to look again.
+          <p>
+            The process started to record, and recorded nothing that is on disk yet. Press <kbd>r</kbd> to look again.
+          </p>
         </EmptyState>
       ) : (
         <>
@@ -71,8 +73,8 @@ function Origin(props: { recording: Recording }) {
   return (
     <>
       <p class="lead">
-        {formatPlural(event_count, "event")} in {formatDuration(length_ns)}, from process {visible(String(process["pid"]))} on{" "}
-        {visible(String(process["host"]))}, started {formatWhen(started_ms)}.
+        {event_count === 0 ? "No events" : `${formatPlural(event_count, "event")} in ${formatDuration(length_ns)}`}, from process{" "}
+        {visible(String(process["pid"]))} on {visible(String(process["host"]))}, started {formatWhen(started_ms)}.
       </p>
       {argv !== "" && <p class="argv">{visible(argv)}</p>}
     </>
@@ -84,7 +86,8 @@ function Notices(props: { recording: Recording }) {
   const drawn = timeline.kind.length;
   const notices = [
     lost > 0 && `${formatPlural(lost, "event")} ${lost === 1 ? "was" : "were"} lost: the recorder had no room for them.`,
-    torn_bytes > 0 && `The file ends in the middle of a frame, as after a kill: ${formatPlural(torn_bytes, "byte")} cannot be read.`,
+    torn_bytes > 0 &&
+      `The file ends in the middle of a frame, as after a kill: ${formatPlural(torn_bytes, "byte")} cannot be read.`,
     !closed && torn_bytes === 0 && "The recorder has not closed this file: it still records, or was killed.",
     drawn < event_count &&
       `The timeline shows the first ${formatCount(drawn)} of ${formatPlural(event_count, "event")} in the file. The table counts all of them.`,

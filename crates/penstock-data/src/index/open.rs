@@ -103,7 +103,9 @@ impl Index {
             }
             if batch.offset.count > 0 {
                 if row_count % BATCH_ROWS != 0 {
-                    return Err(DataError::index_damaged(format!("a batch before row {row_count} is not full")));
+                    return Err(DataError::index_damaged(format!(
+                        "a batch before row {row_count} is not full"
+                    )));
                 }
                 row_count += batch.offset.count;
                 rows.push(batch);
@@ -111,9 +113,9 @@ impl Index {
         }
         check_counts(&document, row_count, block_total)?;
         let content_bytes = match document.layout {
-            Layout::Frames => document
-                .detail_u64("content_bytes")
-                .ok_or_else(|| DataError::index_damaged("it has frames, but not the length of what they hold"))?,
+            Layout::Frames => document.detail_u64("content_bytes").ok_or_else(|| {
+                DataError::index_damaged("it has frames, but not the length of what they hold")
+            })?,
             Layout::Ranges | Layout::Opaque => document.bytes,
         };
         Ok(Self { bytes, document, rows, blocks, frames, frame_count, content_bytes })
@@ -158,7 +160,9 @@ impl Index {
 
     /// The frame that holds byte `offset` of the decompressed stream.
     pub(crate) fn frame_of(&self, offset: u64) -> Option<Frame> {
-        let batch = self.frames.partition_point(|(_, _, start)| self.u64_at(*start, 0).is_some_and(|at| at <= offset));
+        let batch = self
+            .frames
+            .partition_point(|(_, _, start)| self.u64_at(*start, 0).is_some_and(|at| at <= offset));
         let (first, _, starts) = self.frames.get(batch.checked_sub(1)?)?;
         let (mut low, mut high) = (0, starts.count);
         // Halves the range each turn: the last start at or before `offset` is in `low..high`.
@@ -215,10 +219,17 @@ impl BlockSums for Index {
 
 fn check_counts(document: &IndexDocument, rows: u64, blocks: u64) -> Result<(), DataError> {
     if document.block_bytes != BLOCK_BYTES {
-        return Err(DataError::index_damaged(format!("blocks of {} bytes are unknown", document.block_bytes)));
+        return Err(DataError::index_damaged(format!(
+            "blocks of {} bytes are unknown",
+            document.block_bytes
+        )));
     }
     if blocks != block_count(document.bytes) {
-        let reason = format!("{} bytes need {} block sums, found {blocks}", document.bytes, block_count(document.bytes));
+        let reason = format!(
+            "{} bytes need {} block sums, found {blocks}",
+            document.bytes,
+            block_count(document.bytes)
+        );
         return Err(DataError::index_damaged(reason));
     }
     if document.layout != Layout::Opaque && rows != document.rows {

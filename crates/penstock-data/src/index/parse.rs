@@ -52,12 +52,14 @@ fn damaged(reason: impl Into<String>) -> DataError {
 
 /// Reads the footer and the place of every column. Never panics, whatever the bytes.
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, DataError> {
-    let body_end = bytes.len().checked_sub(TAIL_BYTES).ok_or_else(|| damaged("it is shorter than its own frame"))?;
+    let body_end =
+        bytes.len().checked_sub(TAIL_BYTES).ok_or_else(|| damaged("it is shorter than its own frame"))?;
     if !bytes.starts_with(MAGIC) || &bytes[body_end + 4..] != MAGIC {
         return Err(damaged("it is not a complete Arrow IPC file"));
     }
     let footer_bytes = le_u32(bytes, body_end).unwrap_or(0) as usize;
-    let footer_at = body_end.checked_sub(footer_bytes).ok_or_else(|| damaged("its footer is longer than the file"))?;
+    let footer_at =
+        body_end.checked_sub(footer_bytes).ok_or_else(|| damaged("its footer is longer than the file"))?;
     let footer = root_as_footer(&bytes[footer_at..body_end])
         .map_err(|error| damaged(format!("its footer is not valid: {error}")))?;
     let schema = footer.schema().ok_or_else(|| damaged("it has no schema"))?;
@@ -75,22 +77,17 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, DataError> {
     Ok(Parsed { document, batches })
 }
 
-type Pairs<'a> = Option<arrow_ipc_pairs::Pairs<'a>>;
-
-/// The type of a flatbuffer's key-value list, which Arrow's generated code spells at length.
-mod arrow_ipc_pairs {
-    use arrow_ipc::KeyValue;
-
-    pub(super) type Pairs<'a> = flatbuffers::Vector<'a, flatbuffers::ForwardsUOffset<KeyValue<'a>>>;
-}
+/// A flatbuffer's key-value list.
+type Pairs<'a> = flatbuffers::Vector<'a, flatbuffers::ForwardsUOffset<arrow_ipc::KeyValue<'a>>>;
 
 /// The value of our one key.
-fn pair<'a>(pairs: Pairs<'a>) -> Option<&'a str> {
+fn pair(pairs: Option<Pairs<'_>>) -> Option<&str> {
     pairs?.iter().find(|pair| pair.key() == Some(DOCUMENT_KEY)).and_then(|pair| pair.value())
 }
 
 fn check_version(text: Option<&str>) -> Result<(), DataError> {
-    let found = text.and_then(|text| text.parse().ok()).ok_or_else(|| damaged("it does not say its version"))?;
+    let found =
+        text.and_then(|text| text.parse().ok()).ok_or_else(|| damaged("it does not say its version"))?;
     match found {
         1..=INDEX_VERSION => Ok(()),
         _ => Err(DataError::IndexVersion { found, known: INDEX_VERSION }),
@@ -151,7 +148,11 @@ fn batch(bytes: &[u8], place: &Place) -> Result<Batch, DataError> {
     }
     let header = message.header_as_record_batch().ok_or_else(|| wrong("it has no header"))?;
     let (nodes, buffers) = header.nodes().zip(header.buffers()).ok_or_else(|| wrong("it has no columns"))?;
-    if header.length() != 1 || header.compression().is_some() || nodes.len() != NODES || buffers.len() != BUFFERS {
+    if header.length() != 1
+        || header.compression().is_some()
+        || nodes.len() != NODES
+        || buffers.len() != BUFFERS
+    {
         return Err(wrong("its shape is not that of an index"));
     }
     let counts: Vec<u64> = (0..COLUMNS.len())
@@ -182,7 +183,8 @@ impl Columns<'_> {
             frame_start: self.fixed(5, 24, 8)?,
         };
         let lists = [(0, 1), (1, 5), (2, 9), (3, 14), (4, 18), (5, 22)];
-        let whole = lists.into_iter().all(|(column, offsets)| self.list_is_whole(column, offsets) == Some(true));
+        let whole =
+            lists.into_iter().all(|(column, offsets)| self.list_is_whole(column, offsets) == Some(true));
         let names = batch.name_cuts.count.saturating_sub(1);
         let rows = batch.offset.count;
         let agree = rows == batch.length.count

@@ -148,7 +148,8 @@ impl IndexWriter {
 
     fn flush(&mut self, with_rows: bool) -> Result<(), DataError> {
         let columns = self.pending.take(with_rows);
-        let batch = RecordBatch::try_new(self.schema.clone(), columns).map_err(|error| failed(&self.path, &error))?;
+        let batch =
+            RecordBatch::try_new(self.schema.clone(), columns).map_err(|error| failed(&self.path, &error))?;
         let Some(out) = self.out.as_mut() else { return Err(failed(&self.path, &"it is already closed")) };
         out.write(&batch).map_err(|error| failed(&self.path, &error))
     }

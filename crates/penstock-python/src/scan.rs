@@ -1,0 +1,213 @@
+//! Scanning across the border: one call per shard, with progress told to a Python function.
+
+use crate::error;
+use crate::source::{Raised, Source};
+use penstock_data::DataError;
+use penstock_data::scan::{
+    self, Field, Format, Header, Kind, Mixed, OnBad, Opaque, Packing, Progress, RowPlaces, ScanOptions, ScanRequest,
+    ScanSummary,
+};
+use penstock_io::{Digest, DigestStream, block_sum};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// The blake3 digest of some bytes.
+#[pyfunction]
+pub(crate) fn digest(py: Python<'_>, data: &[u8]) -> String {
+    py.detach(|| Digest::of(data).to_string())
+}
+
+/// The blake3 digest of a file.
+#[pyfunction]
+pub(crate) fn digest_file(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    let read = || -> std::io::Result<String> {
+        let mut file = std::fs::File::open(&path)?;
+        let mut stream = DigestStream::default();
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            let count = file.read(&mut buffer)?;
+            if count == 0 {
+                return Ok(stream.finish().0.to_string());
+            }
+            stream.update(&buffer[..count]);
+        }
+    };
+    py.detach(read).map_err(PyErr::from)
+}
+
+/// The xxh3_64 hash of some bytes.
+#[pyfunction]
+pub(crate) fn quick_hash(data: &[u8]) -> u64 {
+    block_sum(data)
+}
+
+/// The caller's choices, as Python passes them.
+#[derive(FromPyObject)]
+pub(crate) struct Choices {
+    #[pyo3(item)]
+    row_bytes_max: u32,
+    #[pyo3(item)]
+    skip_bad: u64,
+    #[pyo3(item)]
+    mixed: bool,
+}
+
+impl From<&Choices> for ScanOptions {
+    fn from(choices: &Choices) -> Self {
+        ScanOptions {
+            row_bytes_max: choices.row_bytes_max,
+            on_bad: if choices.skip_bad == 0 { OnBad::Fail } else { OnBad::Skip { limit: choices.skip_bad } },
+            mixed: if choices.mixed { Mixed::Allow } else { Mixed::Fail },
+            header: Header::FirstRow,
+            allow_empty: false,
+        }
+    }
+}
+
+/// Scans a shard of one of the formats whose rows Rust finds, and writes its index.
+#[pyfunction]
+#[pyo3(signature = (format, source, index, *, shard, choices, progress))]
+pub(crate) fn scan_rows<'py>(
+    py: Python<'py>,
+    format: &str,
+    source: Source,
+    index: PathBuf,
+    shard: &str,
+    choices: Choices,
+    progress: Py<PyAny>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let format: Format = format.parse().map_err(|unknown: scan::UnknownFormat| PyValueError::new_err(unknown.to_string()))?;
+    run(py, source, &index, shard, &choices, progress, |input, request| scan::scan(format, input, request))
+}
+
+/// Sums a shard whose rows Python has found, and writes its index.
+#[pyfunction]
+#[pyo3(signature = (format, source, index, *, shard, choices, progress, known))]
+#[expect(clippy::too_many_arguments, reason = "one call per shard; Python passes them by name")]
+pub(crate) fn scan_known<'py>(
+    py: Python<'py>,
+    format: &str,
+    source: Source,
+    index: PathBuf,
+    shard: &str,
+    choices: Choices,
+    progress: Py<PyAny>,
+    known: Known,
+) -> PyResult<Bound<'py, PyDict>> {
+    let details: BTreeMap<String, serde_json::Value> =
+        serde_json::from_str(&known.details).map_err(|reason| PyValueError::new_err(reason.to_string()))?;
+    let offsets = known.offsets.map(|buffer| buffer.to_vec(py)).transpose()?;
+    let lengths = known.lengths.map(|buffer| buffer.to_vec(py)).transpose()?;
+    let rows = match (&offsets, &lengths) {
+        (Some(offsets), Some(lengths)) => RowPlaces::Ranges { offsets, lengths, names: known.names.as_deref() },
+        _ => RowPlaces::Counted(known.rows),
+    };
+    let opaque = Opaque { format, rows, schema: Vec::new(), details };
+    run(py, source, &index, shard, &choices, progress, |input, request| scan::scan_opaque(input, opaque, request))
+}
+
+/// What Python knows about a shard's rows.
+#[derive(FromPyObject)]
+pub(crate) struct Known {
+    #[pyo3(item)]
+    rows: u64,
+    #[pyo3(item)]
+    offsets: Option<PyBuffer<u64>>,
+    #[pyo3(item)]
+    lengths: Option<PyBuffer<u32>>,
+    #[pyo3(item)]
+    names: Option<Vec<String>>,
+    /// JSON object.
+    #[pyo3(item)]
+    details: String,
+}
+
+/// Copies lines into frames that can be read at random. Returns rows are untouched; bytes written.
+#[pyfunction]
+#[pyo3(signature = (source, output, *, shard, packing, progress))]
+pub(crate) fn reframe(
+    py: Python<'_>,
+    source: Source,
+    output: PathBuf,
+    shard: &str,
+    packing: &str,
+    progress: Py<PyAny>,
+) -> PyResult<u64> {
+    let packing = match packing {
+        "plain" => Packing::Plain,
+        "gzip" => Packing::Gzip,
+        "zstd" => Packing::Zstd,
+        other => return Err(PyValueError::new_err(format!("unknown packing {other:?}"))),
+    };
+    let raised = Raised::default();
+    let mut tell = teller(progress, &raised);
+    let work = || -> Result<u64, DataError> {
+        let input = source.stream(&raised)?;
+        let summary = scan::reframe(input, packing, ScanRequest {
+            shard,
+            index_path: &output,
+            options: &ScanOptions::default(),
+            progress: Some(&mut tell),
+        })?;
+        Ok(summary.bytes)
+    };
+    py.detach(work).map_err(|problem| raised.take().unwrap_or_else(|| error::from_data(py, problem)))
+}
+
+fn run<'py>(
+    py: Python<'py>,
+    source: Source,
+    index: &PathBuf,
+    shard: &str,
+    choices: &Choices,
+    progress: Py<PyAny>,
+    work: impl FnOnce(Box<dyn Read + Send>, ScanRequest<'_>) -> Result<ScanSummary, DataError> + Send,
+) -> PyResult<Bound<'py, PyDict>> {
+    let raised = Raised::default();
+    let mut tell = teller(progress, &raised);
+    let options = ScanOptions::from(choices);
+    let done = py.detach(|| {
+        let input = source.stream(&raised)?;
+        work(input, ScanRequest { shard, index_path: index, options: &options, progress: Some(&mut tell) })
+    });
+    match done {
+        Ok(summary) => summarise(py, summary),
+        Err(problem) => Err(raised.take().unwrap_or_else(|| error::from_data(py, problem))),
+    }
+}
+
+/// A progress function that tells Python; an exception there (also Ctrl-C) ends the work and is raised again.
+fn teller(progress: Py<PyAny>, raised: &Raised) -> impl FnMut(Progress) -> ControlFlow<()> + Send + use<> {
+    let raised = raised.clone();
+    move |now: Progress| {
+        let told = Python::attach(|py| progress.bind(py).call1((now.bytes, now.rows)).map(drop));
+        match told {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(problem) => {
+                raised.keep(problem);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+fn summarise(py: Python<'_>, summary: ScanSummary) -> PyResult<Bound<'_, PyDict>> {
+    let found = PyDict::new(py);
+    found.set_item("rows", summary.rows)?;
+    found.set_item("bytes", summary.bytes)?;
+    found.set_item("digest", summary.digest.to_string())?;
+    let schema: Vec<(String, &str, bool)> =
+        summary.schema.into_iter().map(|Field { name, kind, optional }| (name, Kind::name(kind), optional)).collect();
+    found.set_item("schema", schema)?;
+    let bad: Vec<(u64, u64, String)> = summary.bad.into_iter().map(|bad| (bad.line, bad.offset, bad.reason)).collect();
+    found.set_item("bad", bad)?;
+    let details = serde_json::to_string(&summary.details).map_err(|reason| PyValueError::new_err(reason.to_string()))?;
+    found.set_item("details", details)?;
+    Ok(found)
+}

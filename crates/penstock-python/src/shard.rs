@@ -1,0 +1,142 @@
+//! Reading across the border: rows of one shard by number, bytes of one file by place, everything checked.
+
+use crate::error;
+use crate::source::{Raised, Source};
+use penstock_data::{DataError, Index, Shard};
+use penstock_io::{DamageKind, Digest, verify_blocks};
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// An index as Python passes it: the file that holds it, or its bytes.
+#[derive(FromPyObject)]
+pub(crate) enum IndexSource {
+    Bytes(Vec<u8>),
+    File(PathBuf),
+}
+
+impl IndexSource {
+    fn open(self, digest: &str) -> Result<Index, DataError> {
+        let expected: Digest =
+            digest.parse().map_err(|reason: penstock_io::DigestParseError| DataError::IndexDamaged { reason: reason.to_string() })?;
+        match self {
+            IndexSource::Bytes(bytes) => Index::from_bytes(bytes, Some(expected)),
+            IndexSource::File(path) => Index::open_path(&path, Some(expected)),
+        }
+    }
+}
+
+/// One shard, open for reading.
+#[pyclass(module = "penstock._rust", frozen)]
+pub(crate) struct ShardFile {
+    shard: Shard,
+    /// Where an exception of a Python source waits.
+    raised: Raised,
+}
+
+#[pymethods]
+impl ShardFile {
+    #[new]
+    fn new(py: Python<'_>, source: Source, index: IndexSource, digest: &str) -> PyResult<Self> {
+        let raised = Raised::default();
+        let opened = py.detach(|| Shard::open(source.open(&raised)?, Arc::new(index.open(digest)?)));
+        match opened {
+            Ok(shard) => Ok(ShardFile { shard, raised }),
+            Err(problem) => Err(raised.take().unwrap_or_else(|| error::from_data(py, problem))),
+        }
+    }
+
+    /// How many rows it has.
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.shard.index().rows()
+    }
+
+    /// What the index says about the shard beyond its rows, as JSON.
+    #[getter]
+    fn document(&self) -> PyResult<String> {
+        serde_json::to_string(self.shard.index().document())
+            .map_err(|reason| pyo3::exceptions::PyValueError::new_err(reason.to_string()))
+    }
+
+    /// The key of a row, where rows have keys.
+    fn key(&self, row: u64) -> Option<String> {
+        self.shard.index().name(row).map(str::to_owned)
+    }
+
+    /// First byte and length of a row.
+    fn span(&self, row: u64) -> Option<(u64, u64)> {
+        self.shard.index().row(row).map(|span| (span.offset, span.length))
+    }
+
+    /// The bytes of the given rows, one after another, and where each ends (u64, as bytes).
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        rows: PyBuffer<u64>,
+        threads: usize,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let rows = rows.to_vec(py)?;
+        let gathered = py.detach(|| self.shard.gather(&rows, threads)).map_err(|problem| self.raise(py, problem))?;
+        let ends = PyBytes::new_with(py, gathered.ends.len() * 8, |into| {
+            for (place, end) in into.chunks_exact_mut(8).zip(&gathered.ends) {
+                place.copy_from_slice(&end.to_le_bytes());
+            }
+            Ok(())
+        })?;
+        Ok((PyBytes::new(py, &gathered.bytes), ends))
+    }
+
+    /// Bytes of the file itself, checked.
+    fn read<'py>(&self, py: Python<'py>, offset: u64, length: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py
+            .detach(|| self.shard.file().read(offset, length).map_err(DataError::from))
+            .map_err(|problem| self.raise(py, problem))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+}
+
+impl ShardFile {
+    fn raise(&self, py: Python<'_>, problem: DataError) -> PyErr {
+        self.raised.take().unwrap_or_else(|| error::from_data(py, problem))
+    }
+}
+
+/// Every stretch of a file that is not as its index says: first byte, length, in which way.
+#[pyfunction]
+pub(crate) fn find_damage(
+    py: Python<'_>,
+    source: Source,
+    index: IndexSource,
+    digest: &str,
+) -> PyResult<Vec<(u64, u64, String)>> {
+    let raised = Raised::default();
+    let found = py.detach(|| {
+        let index = index.open(digest)?;
+        let file = source.open(&raised)?;
+        Ok(verify_blocks(&*file, &index, 0..u64::MAX, &mut |_| true))
+    });
+    let damages = found.map_err(|problem| raised.take().unwrap_or_else(|| error::from_data(py, problem)))?;
+    if let Some(problem) = raised.take() {
+        return Err(problem);
+    }
+    Ok(damages.into_iter().map(|damage| (damage.offset, damage.bytes, describe(damage.kind))).collect())
+}
+
+fn describe(kind: DamageKind) -> String {
+    match kind {
+        DamageKind::Changed => "the bytes are not those that were registered".into(),
+        DamageKind::Missing => "the file ends here, but was registered with more".into(),
+        DamageKind::Extra => "the file goes on past its registered end".into(),
+        DamageKind::Unreadable(reason) => format!("cannot be read: {reason}"),
+    }
+}
+
+/// The members of one sample of an archive: extension, first byte, end.
+#[pyfunction]
+pub(crate) fn archive_members(py: Python<'_>, shard: &str, row: &[u8]) -> PyResult<Vec<(String, usize, usize)>> {
+    let members = penstock_data::archive::members(shard, row).map_err(|problem| error::from_data(py, problem))?;
+    Ok(members.into_iter().map(|member| (member.extension, member.start, member.end)).collect())
+}

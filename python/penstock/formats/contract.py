@@ -1,0 +1,140 @@
+"""What a format has to do: recognise a file, scan it once, and open it for reading rows at random."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.store import Store, join
+
+Row = dict[str, Any]
+RowNumbers = npt.NDArray[np.uint64]
+#: Told how many bytes and rows were done since the last call.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RawFile:
+    """A file as it was given to `register`."""
+
+    #: Where it is, and its name there.
+    store: Store
+    name: str
+    bytes: int
+    #: Changes whenever the file does.
+    stamp: str
+    #: For a shard that is many small files (a folder of media): those files. Its name is then the folder's.
+    members: "tuple[RawFile, ...]" = ()
+
+    @property
+    def url(self) -> str:
+        """For messages."""
+        path = self.path
+        return str(path) if path is not None else join(self.store.url, self.name)
+
+    @property
+    def path(self) -> Path | None:
+        """The file itself, if it is on this machine."""
+        return self.store.local_path(self.name)
+
+    def read(self, start: int, length: int) -> bytes:
+        """A range of its bytes; fewer at its end."""
+        length = max(0, min(length, self.bytes - start))
+        return self.store.get_range(self.name, start, length)
+
+    def beside(self, name: str) -> "RawFile":
+        """Another file of the same store."""
+        found = self.store.describe(name)
+        return RawFile(self.store, name, found.bytes, found.stamp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What to do with rows and files that break their contract."""
+
+    #: How many bad rows per shard may be left out (and are listed); 0 means that the first one is an error.
+    skip_bad: int = 0
+    #: Whether a field may hold different kinds of values.
+    mixed: bool = False
+    #: A row longer than this is bad.
+    row_bytes_max: int = 64 << 20
+    #: How much derived data one registration may make.
+    derived_bytes_max: int = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class FieldKind:
+    """One field of a row, as found by scanning."""
+
+    name: str
+    kind: str
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A bad row that was left out."""
+
+    line: int
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Scanned:
+    """What scanning one shard found. The index, and a copy if one was made, are files in the given folder."""
+
+    rows: int
+    bytes: int
+    digest: str
+    schema: list[FieldKind]
+    index: Path
+    skipped: list[BadLine] = field(default_factory=list)
+    #: A row-addressable copy of the shard, with its own index.
+    derived: Path | None = None
+    derived_index: Path | None = None
+    companions: list[RawFile] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenShard:
+    """A shard on its way to being read: where its bytes are, and its index."""
+
+    #: For messages: the file, with its place.
+    label: str
+    raw: RawFile
+    bytes: int
+    rows: int
+    #: The index's own bytes, or the file that holds them, and the digest they must have.
+    index: Path | bytes
+    index_digest: str
+
+
+class RowReader(Protocol):
+    """Rows of one open shard. Safe to use from any thread."""
+
+    def take(self, rows: RowNumbers) -> list[Row]:
+        """The given rows, in the order given."""
+
+
+class Format(Protocol):
+    """One way to keep rows in files."""
+
+    name: str
+    #: What such files are usually called.
+    suffixes: Sequence[str]
+
+    def recognise(self, raw: RawFile, head: bytes) -> bool:
+        """Whether the content is of this format, from its first bytes (and others, if needed)."""
+
+    def shards(self, raws: list[RawFile]) -> list[RawFile]:
+        """Which of the files are shards: without companions and sidecars, or joined where many files are one shard."""
+
+    def scan(self, raw: RawFile, policy: Policy, folder: Path, progress: Progress) -> Scanned:
+        """Read the shard once, check its contract, and write its index into ``folder``."""
+
+    def open(self, shard: OpenShard) -> RowReader:
+        """Open a shard whose rows are in the file itself (or in its copy)."""

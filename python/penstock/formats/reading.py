@@ -1,0 +1,214 @@
+"""Bytes of shards, checked: from files on this machine directly, from stores through a small cache of large pieces."""
+
+import io
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock import _rust
+from penstock.formats.contract import BadLine, FieldKind, OpenShard, Policy, Progress, RawFile, RowNumbers, Scanned
+
+_PIECE_BYTES = 1 << 20
+_PIECES_MAX = 32
+_THREADS = min(4, os.cpu_count() or 1)
+
+Source = Path | tuple[str, int, Callable[[int, int], bytes]]
+
+
+def source_of(raw: RawFile) -> Source:
+    """What the Rust side reads a file from."""
+    path = raw.path
+    return path if path is not None else (raw.url, raw.bytes, _Pieces(raw).read)
+
+
+class _Pieces:
+    """The last few pieces of an object, so that rows beside each other cost one request."""
+
+    def __init__(self, raw: RawFile) -> None:
+        self._raw = raw
+        self._pieces: OrderedDict[int, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """A range of the object; large ones bypass the cache."""
+        if length >= _PIECE_BYTES:
+            return self._raw.store.get_range(self._raw.name, offset, length)
+        first, last = offset // _PIECE_BYTES, (offset + max(length, 1) - 1) // _PIECE_BYTES
+        data = b"".join(self._piece(number) for number in range(first, last + 1))
+        start = offset - first * _PIECE_BYTES
+        return data[start : start + length]
+
+    def _piece(self, number: int) -> bytes:
+        with self._lock:
+            if (piece := self._pieces.get(number)) is not None:
+                self._pieces.move_to_end(number)
+                return piece
+        piece = self._raw.read(number * _PIECE_BYTES, _PIECE_BYTES)
+        with self._lock:
+            self._pieces[number] = piece
+            while len(self._pieces) > _PIECES_MAX:
+                self._pieces.popitem(last=False)
+        return piece
+
+
+def choices(policy: Policy) -> dict[str, Any]:
+    """A policy as the Rust side takes it."""
+    return {"row_bytes_max": policy.row_bytes_max, "skip_bad": policy.skip_bad, "mixed": policy.mixed}
+
+
+def steps(progress: Progress) -> Callable[[int, int], None]:
+    """Turns totals, as Rust tells them, into what was added since the last time."""
+    before = [0, 0]
+
+    def tell(byte_count: int, row_count: int) -> None:
+        progress(byte_count - before[0], row_count - before[1])
+        before[:] = [byte_count, row_count]
+
+    return tell
+
+
+def silent(byte_count: int, row_count: int) -> None:
+    """For second passes, whose bytes were counted already."""
+
+
+def scan_rows(format_name: str, raw: RawFile, policy: Policy, index: Path, progress: Progress) -> Scanned:
+    """Scan a file of a format whose rows the Rust side finds."""
+    found = _rust.scan_rows(
+        format_name, source_of(raw), index, shard=raw.url, choices=choices(policy), progress=steps(progress)
+    )
+    return scanned(found, index)
+
+
+def scan_known(
+    format_name: str,
+    raw: RawFile,
+    policy: Policy,
+    index: Path,
+    progress: Progress,
+    known: "KnownRows",
+) -> Scanned:
+    """Sum a file whose rows were found in Python, and write its index."""
+    found = _rust.scan_known(
+        format_name,
+        source_of(raw),
+        index,
+        shard=raw.url,
+        choices=choices(policy),
+        progress=steps(progress),
+        known=known.for_rust(),
+    )
+    result = scanned(found, index)
+    result.schema = known.schema
+    result.companions = known.companions
+    return result
+
+
+class KnownRows(msgspec.Struct, kw_only=True):
+    """What a format knows about the rows of a file before it is summed."""
+
+    rows: int
+    schema: list[FieldKind]
+    #: Where each row is; None when rows are not ranges of bytes and the format finds them itself.
+    offsets: "np.ndarray[Any, np.dtype[np.uint64]] | None" = None
+    lengths: "np.ndarray[Any, np.dtype[np.uint32]] | None" = None
+    names: list[str] | None = None
+    #: What reading needs to know; kept in the index.
+    details: dict[str, Any] = {}
+    companions: list[RawFile] = []
+
+    def for_rust(self) -> dict[str, Any]:
+        """As the Rust side takes it."""
+        details = msgspec.json.encode(self.details, order="deterministic").decode()
+        fields = {"offsets": self.offsets, "lengths": self.lengths, "names": self.names, "details": details}
+        return {"rows": self.rows, **fields}
+
+
+def scanned(found: dict[str, Any], index: Path) -> Scanned:
+    """What the Rust side found, in our words."""
+    return Scanned(
+        rows=found["rows"],
+        bytes=found["bytes"],
+        digest=found["digest"],
+        schema=[FieldKind(*field) for field in found["schema"]],
+        index=index,
+        skipped=[BadLine(*bad) for bad in found["bad"]],
+    )
+
+
+def open_file(shard: OpenShard) -> _rust.ShardFile:
+    """The shard's checked file with its index."""
+    return _rust.ShardFile(source_of(shard.raw), shard.index, shard.index_digest)
+
+
+def details_of(file: _rust.ShardFile) -> dict[str, Any]:
+    """What the format wrote into the index."""
+    document: dict[str, Any] = msgspec.json.decode(file.document)
+    details: dict[str, Any] = document.get("details", {})
+    return {**details, "format": document["format"]}
+
+
+def gather(file: _rust.ShardFile, rows: RowNumbers) -> list[memoryview]:
+    """The bytes of each row, in the order given."""
+    data, ends_bytes = file.gather(np.ascontiguousarray(rows, dtype=np.uint64), _THREADS)
+    view = memoryview(data)
+    ends = np.frombuffer(ends_bytes, dtype=np.uint64).tolist()
+    return [view[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def check_all(raw: RawFile, index: Path | bytes, index_digest: str) -> list[tuple[int, str]]:
+    """Every place of a file that is not as registered: offset and reason."""
+    found = _rust.find_damage(source_of(raw), index, index_digest)
+    return [(offset, f"{reason} ({length:,} bytes)") for offset, length, reason in found]
+
+
+class CheckedIO(io.RawIOBase):
+    """A shard's file as a Python file object whose every byte is checked, for libraries that want one."""
+
+    def __init__(self, file: _rust.ShardFile, size_bytes: int) -> None:
+        super().__init__()
+        self._file = file
+        self._size = size_bytes
+        self._at = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        """The place."""
+        return self._at
+
+    def size(self) -> int:
+        """Bytes in all; pyarrow asks for it."""
+        return self._size
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes."""
+        left = max(0, self._size - self._at)
+        length = left if size is None or size < 0 else min(size, left)
+        data = self._file.read(self._at, length) if length else b""
+        self._at += length
+        return data
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes, into a buffer."""
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)

@@ -1,0 +1,99 @@
+"""The manifest: shards, schema, counts and checksums of one version. It *is* the version.
+
+A manifest holds nothing but what follows from the bytes that were registered: no times, no people, no places. So the
+same bytes give the same manifest, and its digest names the version everywhere and for ever. Where the bytes are and
+who registered them stands in the version's record (see ``record.py``).
+"""
+
+import msgspec
+
+from penstock._rust import digest
+from penstock.errors import ManifestDamaged, ManifestNewer
+
+#: The newest form of manifests that this Penstock writes and reads.
+FORM = 1
+
+
+class Field(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One field of a row."""
+
+    name: str
+    #: bool, int, float, string, bytes, list, object, array, null, or mixed.
+    kind: str
+    #: Whether rows may lack it or have null there.
+    optional: bool = False
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A bad row that was left out on request."""
+
+    shard: str
+    #: Its place in the shard, counted from 1 as editors do.
+    line: int
+    offset: int
+    reason: str
+
+
+class Companion(msgspec.Struct, frozen=True):
+    """A file that a shard needed to be understood, such as the .idx beside a .bin."""
+
+    name: str
+    bytes: int
+    digest: str
+
+
+class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One immutable data file."""
+
+    #: Its name below the version's root.
+    name: str
+    bytes: int
+    digest: str
+    rows: int
+    #: Digest of its index, an object of the registry.
+    index: str
+    #: Digest of the row-addressable copy that is read instead, if rows cannot be reached cheaply in the file itself.
+    derived: str = ""
+    #: Digest of the copy's index.
+    derived_index: str = ""
+    companions: list[Companion] = []
+
+
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """See the module's description."""
+
+    form: int
+    format: str
+    rows: int
+    bytes: int
+    schema: list[Field]
+    shards: list[Shard]
+    skipped: list[Skipped] = []
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The one way to write a manifest; equal manifests give equal bytes."""
+    return msgspec.json.encode(manifest, order="deterministic")
+
+
+def decode(data: bytes, *, name: str) -> Manifest:
+    """Read a manifest of any form up to ours and check that it is the one its name says."""
+    found = digest(data)
+    if found != name:
+        raise ManifestDamaged(name=name, reason=f"its digest is {found}")
+    return parse(data, name=name)
+
+
+def parse(data: bytes, *, name: str) -> Manifest:
+    """Read a manifest without holding it against a digest."""
+    try:
+        form = msgspec.json.decode(data, type=_Form).form
+        if form > FORM:
+            raise ManifestNewer(name=name, found=form, known=FORM)
+        return msgspec.json.decode(data, type=Manifest)
+    except msgspec.MsgspecError as reason:
+        raise ManifestDamaged(name=name, reason=str(reason)) from reason
+
+
+class _Form(msgspec.Struct):
+    form: int

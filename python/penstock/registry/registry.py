@@ -1,0 +1,208 @@
+"""The registry of datasets on a store: register, resolve, tag, relocate, trace and compare."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from penstock import events
+from penstock._rust import digest
+from penstock.errors import AddressInvalid, AddressUnknown, ObjectMissing
+from penstock.formats import detect
+from penstock.formats.contract import Policy
+from penstock.registry import names
+from penstock.registry.difference import Difference, compare
+from penstock.registry.gathering import gather
+from penstock.registry.lineage import Lineage, trace
+from penstock.registry.manifest import FORM, Manifest, decode, encode
+from penstock.registry.record import About, Record, Root, Tag, check_name, check_tag, read
+from penstock.registry.scanning import ShardScan, Watch, object_name, scan_all
+from penstock.registry.schema import merge
+from penstock.registry.version import Version
+from penstock.store import open_store, to_url
+
+_DIGEST_PREFIX_MIN = 4
+
+
+class Registry:
+    """Names and versions on a directory or an object store. Any number of processes may use it at once."""
+
+    def __init__(self, place: str | os.PathLike[str] | None = None) -> None:
+        if place is None:
+            place = Path(os.environ.get("PENSTOCK_HOME", Path.home() / ".penstock")) / "registry"
+        self.store = open_store(to_url(place))
+        self.url = self.store.url
+
+    def __repr__(self) -> str:
+        return f"Registry({self.url!r})"
+
+    def register(
+        self,
+        name: str,
+        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        format: str | None = None,  # noqa: A002 - what everybody calls it
+        policy: Policy | None = None,
+        about: About | None = None,
+        engine: str = "local",
+        watch: Watch | None = None,
+    ) -> Version:
+        """Scan, index and checksum files where they are, and publish them as a version.
+
+        Files are paths, patterns, folders or URLs; the originals stay untouched. The same bytes under the same names
+        give the same version again. Nothing is visible until everything is written; a killed call leaves nothing, and
+        the next one goes on where it was.
+        """
+        check_name(name)
+        given = [files] if isinstance(files, str | os.PathLike) else list(files)
+        with events.span("registry.register", dataset=name):
+            chosen, raws = detect(gather(given), format)
+            scans = scan_all(raws, chosen, policy or Policy(), self.store, engine=engine, watch=watch)
+            manifest = _assemble(chosen, scans, policy or Policy())
+            return self.publish(name, manifest, root=raws[0].store.url, about=about or About())
+
+    def publish(self, name: str, manifest: Manifest, *, root: str, about: About) -> Version:
+        """Give a manifest the next number, unless the dataset has it already."""
+        data = encode(manifest)
+        found = digest(data)
+        self.store.put_if_absent(object_name(found), data)
+        for record in self._records(name):
+            if record.manifest == found:
+                self._add_root(record, root)
+                return self._version(record)
+
+        def make(number: int) -> bytes:
+            return msgspec.json.encode(Record(name=name, number=number, manifest=found, root=root, about=about))
+
+        def lost(standing: bytes) -> bool:
+            return read(standing, Record, name=name).manifest == found
+
+        number, written = names.append(self.store, names.versions_of(name), make, lost)
+        return self._version(read(written, Record, name=f"{name}@{number}"))
+
+    def resolve(self, address: str) -> Version:
+        """The version at ``web`` (newest), ``web@3``, ``web@gold`` (tag) or ``web@b3:4f2a`` (digest)."""
+        return self._version(self._find(address))
+
+    def datasets(self) -> list[str]:
+        """Names of all datasets."""
+        found = {entry.name.rpartition("/")[0].removeprefix("datasets/") for entry in self.store.entries("datasets")}
+        return sorted(found)
+
+    def versions(self, name: str) -> list[Version]:
+        """All versions of a dataset, oldest first."""
+        found = [self._version(record) for record in self._records(name)]
+        if not found:
+            raise AddressUnknown(address=name, registry=self.url, known=self.datasets())
+        return sorted(found, key=lambda version: version.number)
+
+    def tag(self, address: str, tag: str) -> Version:
+        """Let ``name@tag`` mean this version from now on; earlier settings stay in the tag's history."""
+        record = self._find(address)
+        data = msgspec.json.encode(Tag(number=record.number))
+        names.append(self.store, names.tags_of(record.name, check_tag(tag)), lambda number: data, lambda standing: False)
+        return self._version(record)
+
+    def tags(self, name: str) -> dict[str, int]:
+        """The tags of a dataset and the numbers they stand at."""
+        top = names.tags_of(check_name(name)) + "/"
+        found = {entry.name.removeprefix(top).partition("/")[0] for entry in self.store.entries(top.rstrip("/"))}
+        return {tag: number for tag in sorted(found) if (number := self._tagged(name, tag)) is not None}
+
+    def relocate(self, address: str, roots: Mapping[str, str]) -> Version:
+        """Say that the shards of a version have moved: each old place (or prefix of it) to a new one."""
+        record = self._find(address)
+        version = self._version(record)
+        for old, new in roots.items():
+            before, after = to_url(old), to_url(new)
+            for root in version.roots:
+                if root == before or root.startswith(before + "/"):
+                    self._add_root(record, after + root[len(before) :])
+        return self._version(record)
+
+    def lineage(self, address: str) -> Lineage:
+        """What a version came from, and what was made from it."""
+        return trace(self, self._version(self._find(address)))
+
+    def diff(self, before: str, after: str, *, rows: bool = True) -> Difference:
+        """What changed between two versions: schema, shards, and (reading the shards that differ) rows."""
+        return compare(self.resolve(before), self.resolve(after), rows=rows)
+
+    def _find(self, address: str) -> Record:
+        name, _, which = address.partition("@")
+        check_name(name)
+        if "@" in address and not which:
+            raise AddressInvalid(address=address, reason="nothing follows the @")
+        if which.startswith("b3:"):
+            return self._by_digest(name, which, address)
+        number = self._number(name, which)
+        if number is not None:
+            try:
+                data = self.store.get(names.document(names.versions_of(name), number))
+                return read(data, Record, name=address)
+            except ObjectMissing:
+                pass
+        raise AddressUnknown(address=address, registry=self.url, known=self._known(name))
+
+    def _number(self, name: str, which: str) -> int | None:
+        if not which:
+            return max(names.numbers(self.store, names.versions_of(name)), default=None)
+        return int(which) if which.isdecimal() else self._tagged(name, check_tag(which))
+
+    def _tagged(self, name: str, tag: str) -> int | None:
+        sequence = names.tags_of(name, tag)
+        newest = max(names.numbers(self.store, sequence), default=None)
+        if newest is None:
+            return None
+        return read(self.store.get(names.document(sequence, newest)), Tag, name=f"{name}@{tag}").number
+
+    def _by_digest(self, name: str, prefix: str, address: str) -> Record:
+        if len(prefix) < len("b3:") + _DIGEST_PREFIX_MIN:
+            raise AddressInvalid(address=address, reason=f"a digest needs at least {_DIGEST_PREFIX_MIN} digits")
+        found = [record for record in self._records(name) if record.manifest.startswith(prefix)]
+        if len({record.manifest for record in found}) > 1:
+            numbers = ", ".join(f"{name}@{record.number}" for record in found)
+            raise AddressInvalid(address=address, reason=f"several versions begin so: {numbers}")
+        if not found:
+            raise AddressUnknown(address=address, registry=self.url, known=self._known(name))
+        return found[0]
+
+    def _known(self, name: str) -> list[str]:
+        numbers = names.numbers(self.store, names.versions_of(name))
+        if not numbers:
+            return self.datasets()
+        return [f"{name}@{number}" for number in reversed(numbers)] + [f"{name}@{tag}" for tag in self.tags(name)]
+
+    def _records(self, name: str) -> list[Record]:
+        """Newest first, since that is the one most often asked for."""
+        sequence = names.versions_of(name)
+        numbers = reversed(names.numbers(self.store, sequence))
+        return [read(self.store.get(names.document(sequence, n)), Record, name=f"{name}@{n}") for n in numbers]
+
+    def _roots(self, record: Record) -> list[str]:
+        sequence = names.roots_of(record.name, record.number)
+        added = reversed(names.numbers(self.store, sequence))
+        found = [read(self.store.get(names.document(sequence, n)), Root, name=f"{sequence}/{n}").root for n in added]
+        return [*found, record.root]
+
+    def _add_root(self, record: Record, root: str) -> None:
+        if self._roots(record)[0] != root:
+            data = msgspec.json.encode(Root(root=root))
+            names.append(self.store, names.roots_of(record.name, record.number), lambda number: data, lambda standing: False)
+
+    def _version(self, record: Record) -> Version:
+        manifest = decode(self.store.get(object_name(record.manifest)), name=record.manifest)
+        return Version(record=record, manifest=manifest, registry=self.store, roots=self._roots(record))
+
+
+def _assemble(format_name: str, scans: list[ShardScan], policy: Policy) -> Manifest:
+    return Manifest(
+        form=FORM,
+        format=format_name,
+        rows=sum(scan.shard.rows for scan in scans),
+        bytes=sum(scan.shard.bytes for scan in scans),
+        schema=merge([(scan.shard.name, scan.schema) for scan in scans], mixed=policy.mixed),
+        shards=[scan.shard for scan in scans],
+        skipped=[bad for scan in scans for bad in scan.skipped],
+    )

@@ -1,0 +1,212 @@
+"""A version: one immutable edition of a dataset, readable row by row where its files are."""
+
+import bisect
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.errors import CorruptShard, ObjectMissing, RowOutOfRange, UsageError
+from penstock.formats import format_named
+from penstock.formats.contract import OpenShard, RawFile, Row, RowReader
+from penstock.registry.manifest import Field, Manifest, Shard
+from penstock.registry.record import About, Record
+from penstock.registry.scanning import object_name
+from penstock.registry.verifying import Report, verify_version
+from penstock.store import Store, join, open_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_OPEN_SHARDS_MAX = 128
+_ITERATE_ROWS = 1024
+
+
+class Version:
+    """One immutable edition of a dataset. Think of it as a sequence of rows; every row is a dict.
+
+    Bytes are checked against the registered checksums when they are first touched; whatever is not what was registered
+    raises ``CorruptShard`` with file and offset.
+    """
+
+    def __init__(self, *, record: Record, manifest: Manifest, registry: Store, roots: Sequence[str]) -> None:
+        self.record = record
+        self.manifest = manifest
+        #: Where the shards are, newest first.
+        self.roots = tuple(roots)
+        self._registry = registry
+        self._ends = list(_running_total(shard.rows for shard in manifest.shards))
+        self._readers: OrderedDict[int, RowReader] = OrderedDict()
+        self._lock = threading.Lock()
+
+    name = property(lambda self: self.record.name, doc="The dataset's name.")
+    number = property(lambda self: self.record.number, doc="Which edition this is, from 1.")
+
+    @property
+    def address(self) -> str:
+        """``web@3``."""
+        return f"{self.record.name}@{self.record.number}"
+
+    @property
+    def digest(self) -> str:
+        """What identifies the version everywhere: the digest of its manifest."""
+        return self.record.manifest
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return self.manifest.rows
+
+    @property
+    def bytes(self) -> int:
+        """Size of its shards."""
+        return self.manifest.bytes
+
+    @property
+    def schema(self) -> tuple[Field, ...]:
+        """Its fields."""
+        return tuple(self.manifest.schema)
+
+    @property
+    def about(self) -> About:
+        """What people say about it."""
+        return self.record.about
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __repr__(self) -> str:
+        return f"<Version {self.address} {self.manifest.format}, {self.rows:,} rows, {self.digest[:15]}>"
+
+    def __getitem__(self, row: int) -> Row:
+        return self.take([row])[0]
+
+    def __iter__(self) -> Iterator[Row]:
+        for first in range(0, self.rows, _ITERATE_ROWS):
+            yield from self.take(range(first, min(self.rows, first + _ITERATE_ROWS)))
+
+    def take(self, rows: Sequence[int] | np.ndarray[Any, Any]) -> list[Row]:
+        """The given rows, in the order given; negative numbers count from the end. Shards are read in parallel."""
+        wanted = self._checked(rows)
+        if not len(wanted):
+            return []
+        shards = np.searchsorted(np.asarray(self._ends, dtype=np.int64), wanted, side="right")
+        present = np.unique(shards)
+        if len(present) == 1:
+            return self._take_of(int(present[0]), wanted)
+        places = [np.flatnonzero(shards == shard) for shard in present]
+        with ThreadPoolExecutor(min(len(present), os.cpu_count() or 1), thread_name_prefix="penstock-take") as pool:
+            parts = list(pool.map(lambda pair: self._take_of(int(pair[0]), wanted[pair[1]]), zip(present, places, strict=True)))
+        found: list[Row] = [{}] * len(wanted)
+        for place, part in zip(places, parts, strict=True):
+            for at, row in zip(place.tolist(), part, strict=True):
+                found[at] = row
+        return found
+
+    def to_arrow(self, rows: range | None = None) -> "pa.Table":
+        """A range of rows as an Arrow table (all of them if none is given)."""
+        import pyarrow as pa
+
+        chosen = range(self.rows) if rows is None else rows
+        samples = self.take(chosen)
+        names = [field.name for field in self.schema]
+        return pa.table({name: [_arrow_value(sample.get(name)) for sample in samples] for name in names})
+
+    def verify(self, watch: "Callable[[int, int], None] | None" = None) -> Report:
+        """Read every byte of every shard, in parallel, and report all damage with file and offset."""
+        return verify_version(self, watch)
+
+    def shard_rows(self, name: str) -> tuple[int, int]:
+        """First row of a shard, and the row after its last."""
+        at = next(at for at, shard in enumerate(self.manifest.shards) if shard.name == name)
+        return self._ends[at] - self.manifest.shards[at].rows, self._ends[at]
+
+    def shard_of(self, row: int) -> tuple[Shard, int]:
+        """The shard that holds a row, and the row's place in it."""
+        number = int(self._checked([row])[0])
+        at = bisect.bisect_right(self._ends, number)
+        shard = self.manifest.shards[at]
+        return shard, number - (self._ends[at] - shard.rows)
+
+    def open_shard(self, shard: Shard) -> OpenShard:
+        """Where the bytes of a shard are, preferring its row-addressable copy, and its index."""
+        if shard.derived:
+            raw = self._derived(shard)
+            index, rows_in = shard.derived_index, raw.bytes
+        else:
+            raw = self.raw(shard)
+            index, rows_in = shard.index, shard.bytes
+        path = self._registry.local_path(object_name(index))
+        content = path if path is not None else self._registry.get(object_name(index))
+        return OpenShard(raw.url, raw, rows_in, shard.rows, content, index)
+
+    def raw(self, shard: Shard) -> RawFile:
+        """The original file of a shard, at the newest place that has it."""
+        for root in self.roots:
+            store = open_store(root)
+            try:
+                found = store.describe(shard.name)
+            except ObjectMissing:
+                continue
+            return RawFile(store, shard.name, found.bytes, found.stamp)
+        place = join(self.roots[0], shard.name)
+        problem = CorruptShard(shard=place, offset=0, reason="the file is gone")
+        problem.hint = "if it has moved: penstock data relocate NAME@V --root OLD=NEW"
+        raise problem
+
+    def _derived(self, shard: Shard) -> RawFile:
+        name = object_name(shard.derived, "derived")
+        try:
+            found = self._registry.describe(name)
+        except ObjectMissing:
+            from penstock.registry.deriving import remake
+
+            remake(self, shard, self._registry)
+            found = self._registry.describe(name)
+        return RawFile(self._registry, name, found.bytes, found.stamp)
+
+    def _take_of(self, at: int, rows: "np.ndarray[Any, Any]") -> list[Row]:
+        first = self._ends[at] - self.manifest.shards[at].rows
+        return self._reader(at).take((rows - first).astype(np.uint64))
+
+    def _reader(self, at: int) -> RowReader:
+        with self._lock:
+            reader = self._readers.get(at)
+            if reader is not None:
+                self._readers.move_to_end(at)
+                return reader
+        opened = format_named(self.manifest.format).open(self.open_shard(self.manifest.shards[at]))
+        with self._lock:
+            # Another thread may have opened it meanwhile; both are good, one is kept. A reader that is put out is not
+            # closed here, since someone may be reading from it: it goes when its last user lets go.
+            reader = self._readers.setdefault(at, opened)
+            while len(self._readers) > _OPEN_SHARDS_MAX:
+                self._readers.popitem(last=False)
+        return reader
+
+    def _checked(self, rows: Sequence[int] | np.ndarray[Any, Any]) -> "np.ndarray[Any, Any]":
+        try:
+            wanted = np.array(rows, dtype=np.int64)
+        except (TypeError, ValueError, OverflowError) as reason:
+            raise UsageError(f"rows are whole numbers, not {rows!r}") from reason
+        wanted[wanted < 0] += self.rows
+        outside = (wanted < 0) | (wanted >= self.rows)
+        if outside.any():
+            at = int(np.flatnonzero(outside)[0])
+            raise RowOutOfRange(row=int(rows[at]), rows=self.rows)
+        return wanted
+
+
+def _running_total(counts: Iterator[int]) -> Iterator[int]:
+    total = 0
+    for count in counts:
+        total += count
+        yield total
+
+
+def _arrow_value(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value

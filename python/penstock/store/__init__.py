@@ -1,0 +1,13 @@
+"""
+Stores: where bytes live, behind one small contract.
+
+A store holds named byte strings below a root. The one guarantee everything else is built on is *put-if-absent*: of
+any number of writers of a name, in any number of processes, exactly one succeeds, and a reader sees all of its bytes
+or nothing. Local directories give it with a hard link, object stores with a conditional put; no server is needed.
+"""
+
+from penstock.store.contract import Entry, Store
+from penstock.store.location import is_remote, join, relative, to_url
+from penstock.store.opening import open_store
+
+__all__ = ["Entry", "Store", "is_remote", "join", "open_store", "relative", "to_url"]

@@ -1,0 +1,162 @@
+"""
+A directory as a store.
+
+Put-if-absent writes and syncs a temporary file beside the target and then makes a hard link with the final name, which
+the kernel does for exactly one of any number of contenders; the directory is synced after that. A killed writer leaves
+at most a ``.tmp-`` file, which nobody sees and which ``sweep`` removes.
+"""
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.errors import ObjectMissing, StoreDenied, StoreFailed
+from penstock.store.contract import Entry
+
+_TEMPORARY = ".tmp-"
+_STALE_S = 24 * 3600
+
+
+class LocalStore:
+    """See the module's description. Directories are made when first written to."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.url = f"file://{root}"
+
+    def get(self, name: str) -> bytes:
+        """All bytes of an object."""
+        try:
+            return self._path(name).read_bytes()
+        except OSError as reason:
+            raise self._failure("read", name, reason) from reason
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        """Exactly ``length`` bytes from ``start``."""
+        try:
+            with self._path(name).open("rb") as file:
+                data = os.pread(file.fileno(), length, start)
+        except OSError as reason:
+            raise self._failure("read", name, reason) from reason
+        if len(data) != length:
+            raise StoreFailed(
+                verb="read", url=self._url(name), reason=f"it ends before byte {start + length}"
+            )
+        return data
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """Make an object unless it exists."""
+        try:
+            temporary = self._temporary(name)
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            return self._publish(temporary, self._path(name))
+        except OSError as reason:
+            raise self._failure("write", name, reason) from reason
+
+    def put_file_if_absent(self, name: str, file: Path) -> bool:
+        """Make an object from a file; a file of the same file system is linked, not copied."""
+        try:
+            temporary = self._temporary(name)
+            try:
+                os.link(file, temporary)
+            except OSError:
+                shutil.copyfile(file, temporary)
+            with temporary.open("rb") as opened:
+                os.fsync(opened.fileno())
+            return self._publish(temporary, self._path(name))
+        except OSError as reason:
+            raise self._failure("write", name, reason) from reason
+
+    def describe(self, name: str) -> Entry:
+        """Size and stamp of an object."""
+        try:
+            return _entry(name, self._path(name))
+        except OSError as reason:
+            raise self._failure("read", name, reason) from reason
+
+    def entries(self, prefix: str = "") -> Iterator[Entry]:
+        """Every object below a prefix, sorted by name."""
+        top = self._path(prefix) if prefix else self.root
+        if top.is_file():
+            yield _entry(prefix, top)
+            return
+        for folder, folders, files in os.walk(top):
+            folders.sort()
+            for file in sorted(files):
+                if not file.startswith(_TEMPORARY):
+                    path = Path(folder) / file
+                    yield _entry(path.relative_to(self.root).as_posix(), path)
+
+    def delete(self, name: str) -> None:
+        """Remove an object."""
+        try:
+            self._path(name).unlink(missing_ok=True)
+        except OSError as reason:
+            raise self._failure("delete", name, reason) from reason
+
+    def local_path(self, name: str) -> Path | None:
+        """The object's own file."""
+        return self._path(name)
+
+    def sweep(self, prefix: str) -> int:
+        """Remove what killed writers left more than a day ago; how many files that were."""
+        oldest = time.time() - _STALE_S
+        stale = [path for path in self._path(prefix).rglob(f"{_TEMPORARY}*") if path.stat().st_mtime < oldest]
+        for path in stale:
+            path.unlink(missing_ok=True)
+        return len(stale)
+
+    def _publish(self, temporary: Path, target: Path) -> bool:
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink()
+        _sync_directory(target.parent)
+        return True
+
+    def _temporary(self, name: str) -> Path:
+        folder = self._path(name).parent
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            # A name that survives a power failure needs every directory on its way to do so too.
+            for parent in [folder, *folder.parents][: len(Path(name).parts)]:
+                _sync_directory(parent)
+        return folder / f"{_TEMPORARY}{uuid.uuid4().hex}"
+
+    def _path(self, name: str) -> Path:
+        path = self.root / name
+        assert ".." not in Path(name).parts, f"a name may not climb out of its store: {name}"
+        return path
+
+    def _url(self, name: str) -> str:
+        return f"{self.root / name}"
+
+    def _failure(self, verb: str, name: str, reason: OSError) -> ObjectMissing | StoreDenied | StoreFailed:
+        if isinstance(reason, FileNotFoundError | NotADirectoryError):
+            return ObjectMissing(url=self._url(name))
+        if isinstance(reason, PermissionError):
+            return StoreDenied(verb=verb, url=self._url(name), reason=reason.strerror or str(reason))
+        return StoreFailed(verb=verb, url=self._url(name), reason=reason.strerror or str(reason))
+
+
+def _entry(name: str, path: Path) -> Entry:
+    found = path.stat()
+    # The change time is set by the kernel at every write and cannot be set back by a program.
+    stamp = f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}"
+    return Entry(name=name, bytes=found.st_size, stamp=stamp)
+
+
+def _sync_directory(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

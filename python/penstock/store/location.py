@@ -1,0 +1,58 @@
+"""Places as URLs: ``file:///data/web``, ``s3://bucket/web``; plain paths are accepted and made absolute."""
+
+import os
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from penstock.errors import UsageError
+
+SCHEMES = ("file", "memory", "s3", "gs", "az", "http", "https")
+
+
+def to_url(place: str | os.PathLike[str]) -> str:
+    """A path or URL as a URL without a trailing slash."""
+    text = os.fspath(place)
+    scheme = text.partition("://")[0] if "://" in text else ""
+    if not scheme:
+        return "file://" + quote(os.path.abspath(os.path.expanduser(text)))
+    if scheme not in SCHEMES:
+        raise UsageError(
+            f"there is no store for {text!r}", hint=f"known are {', '.join(SCHEMES)}, and plain paths"
+        )
+    return text.rstrip("/")
+
+
+def to_path(url: str) -> Path:
+    """The local path of a ``file://`` URL."""
+    return Path(unquote(urlsplit(url).path))
+
+
+def is_remote(url: str) -> bool:
+    """Whether the bytes are somewhere else than in this machine's file system."""
+    return not url.startswith("file://")
+
+
+def join(root: str, name: str) -> str:
+    """The URL of a name below a root."""
+    return f"{root}/{quote(name) if not is_remote(root) else name}"
+
+
+def relative(url: str, root: str) -> str:
+    """The name of a URL below a root."""
+    assert url.startswith(root + "/"), f"{url} is not below {root}"
+    name = url[len(root) + 1 :]
+    return unquote(name) if not is_remote(root) else name
+
+
+def split(url: str) -> tuple[str, str]:
+    """Root and name of a single object: its parent, and the last part."""
+    parent, _, name = url.rpartition("/")
+    return parent, unquote(name) if not is_remote(url) else name
+
+
+def common_root(urls: list[str]) -> str:
+    """The deepest place that holds all of the given objects."""
+    parents = [url.rpartition("/")[0].split("/") for url in urls]
+    shared = os.path.commonprefix([[*parent] for parent in parents])
+    # A list of parts has the prefix in parts, so `/a/b1` and `/a/b2` share `/a`, not `/a/b`.
+    return "/".join(shared)
