@@ -40,7 +40,7 @@ def build(profile: str, out: Path) -> Path:
     before = set(out.glob("*.whl"))
     for old in before:
         old.unlink()
-    command = [BIN / "maturin", "build", "--profile", profile, "--locked", "--out", out]
+    command: list[str | Path] = [BIN / "maturin", "build", "--profile", profile, "--locked", "--out", out]
     subprocess.run(command, cwd=ROOT, check=True)
     (wheel,) = out.glob("*.whl")
     return wheel

@@ -1,21 +1,37 @@
 """The Rust side of Penstock. Not public: use the packages that carry these names."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, final
+from typing import Any, Literal, Self, TypeAlias, final
+
+from typing_extensions import Buffer
+
+#: A file on this machine, or name, length in bytes, and a function from offset and length to exactly those bytes.
+_Source: TypeAlias = Path | tuple[str, int, Callable[[int, int], bytes]]
 
 __all__ = [
     "EventReader",
+    "ShardFile",
     "Span",
     "__version__",
+    "archive_members",
+    "digest",
+    "digest_file",
     "events_abandon",
     "events_flush",
     "events_path",
     "events_start",
     "events_statistics",
     "events_stop",
+    "find_damage",
+    "quick_hash",
     "record",
+    "reframe",
+    "scan_known",
+    "scan_rows",
     "span",
+    "zstd_head",
 ]
 
 __version__: str
@@ -85,3 +101,79 @@ class EventReader:
         | None
     ):
         """Fact, time_ns, thread, span, kind, fields and whether something was cut, per record; None at the end."""
+
+def digest(data: bytes) -> str:
+    """The blake3 digest of some bytes, as ``b3:`` and 64 hexadecimal digits."""
+
+def digest_file(path: Path) -> str:
+    """The blake3 digest of a file."""
+
+def quick_hash(data: bytes) -> int:
+    """The xxh3_64 hash of some bytes."""
+
+def zstd_head(head: bytes, bytes_max: int) -> bytes:
+    """The beginning of what is inside a zstd file, as far as the given beginning of the file reaches."""
+
+def scan_rows(
+    format: str,  # noqa: A002
+    source: _Source,
+    index: Path,
+    *,
+    shard: str,
+    choices: dict[str, Any],
+    progress: Callable[[int, int], object],
+) -> dict[str, Any]:
+    """
+    Scan a shard of a format whose rows Rust finds, write its index, and return what was found.
+
+    ``choices`` has row_bytes_max, skip_bad and mixed. ``progress`` is told bytes and rows in all about every 4 MiB; an
+    exception there ends the scan and is raised again. The result has rows, bytes, digest, schema (name, kind, optional),
+    bad (line, offset, reason) and details (JSON).
+    """
+
+def scan_known(
+    format: str,  # noqa: A002
+    source: _Source,
+    index: Path,
+    *,
+    shard: str,
+    choices: dict[str, Any],
+    progress: Callable[[int, int], object],
+    known: dict[str, Any],
+) -> dict[str, Any]:
+    """
+    Sum a shard whose rows Python has found, write its index, and return what was found.
+
+    ``known`` has rows, offsets (u64 buffer or None), lengths (u32 buffer or None), names and details (JSON object).
+    """
+
+def reframe(
+    source: _Source, output: Path, *, shard: str, packing: str, progress: Callable[[int, int], object]
+) -> int:
+    """Copy the lines of a plain, gzip or zstd file into small zstd frames; the bytes written."""
+
+@final
+class ShardFile:
+    """One shard, open for reading; every byte that leaves it has matched its registered checksum."""
+
+    def __new__(cls, source: _Source, index: Path | bytes, digest: str) -> Self: ...
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+    @property
+    def document(self) -> str:
+        """What the index says about the shard beyond its rows, as JSON."""
+    def key(self, row: int) -> str | None:
+        """The key of a row, where rows have keys."""
+    def span(self, row: int) -> tuple[int, int] | None:
+        """First byte and length of a row."""
+    def gather(self, rows: Buffer, threads: int) -> tuple[bytes, bytes]:
+        """The bytes of the given rows (u64), one after another, and where each ends (u64)."""
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes of the file itself."""
+
+def find_damage(source: _Source, index: Path | bytes, digest: str) -> list[tuple[int, int, str]]:
+    """Every stretch of a file that is not as its index says: first byte, length, in which way."""
+
+def archive_members(shard: str, row: bytes) -> list[tuple[str, int, int]]:
+    """The members of one sample of an archive: extension, first byte, end."""

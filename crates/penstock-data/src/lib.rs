@@ -8,6 +8,7 @@ mod error;
 mod frame_cache;
 mod gather;
 mod index;
+mod peek;
 pub mod scan;
 mod shard;
 #[cfg(test)]
@@ -17,4 +18,5 @@ pub use archive::{Member, members};
 pub use error::DataError;
 pub use gather::Gathered;
 pub use index::{BATCH_ROWS, INDEX_VERSION, Index, IndexDocument, IndexWriter, Layout, Span, WrittenIndex};
+pub use peek::zstd_head;
 pub use shard::Shard;

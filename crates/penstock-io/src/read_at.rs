@@ -63,6 +63,10 @@ impl ReadAt for LocalFile {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        // The system refuses positions past i64::MAX as malformed; to the reader they are past the end like any other.
+        if i64::try_from(offset.saturating_add(into.len() as u64)).is_err() {
+            return Err(short(&self.name, offset, into.len(), 0));
+        }
         let mut got = 0;
         // Each turn reads at least one byte or returns, so there are at most `into.len()` turns; interrupts apart.
         while got < into.len() {
@@ -146,7 +150,9 @@ mod tests {
         let local = LocalFile::open(&path).unwrap();
         let memory = MemoryFile::new(local.name(), b"0123456789".to_vec());
 
-        for (offset, wanted) in [(0, 10), (3, 4), (9, 1), (10, 0), (8, 4), (11, 1), (u64::MAX >> 1, 1)] {
+        for (offset, wanted) in
+            [(0, 10), (3, 4), (9, 1), (10, 0), (8, 4), (11, 1), (i64::MAX as u64, 1), (u64::MAX, 1)]
+        {
             let (mut a, mut b) = (vec![0; wanted], vec![0; wanted]);
             assert_eq!(local.read_at(offset, &mut a), memory.read_at(offset, &mut b), "{offset}+{wanted}");
             assert_eq!(a, b);

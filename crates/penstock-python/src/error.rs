@@ -74,17 +74,23 @@ pub(crate) fn from_data(py: Python<'_>, error: DataError) -> PyErr {
             let first = format!("row {line} (byte {offset}): {reason}");
             raise!(py, "TooManyBadRows", { shard: shard, limit: limit, last: first })
         }
-        DataError::IndexDamaged { reason } => raise!(py, "IndexDamaged", { index: "of this shard", reason: reason }),
+        DataError::IndexDamaged { reason } => {
+            raise!(py, "IndexDamaged", { index: "of this shard", reason: reason })
+        }
         DataError::IndexVersion { found, known } => {
             raise!(py, "ManifestNewer", { name: "an index", found: found, known: known })
         }
         DataError::OutOfRange { row, rows, .. } => raise!(py, "RowOutOfRange", { row: row, rows: rows }),
         DataError::Cancelled { shard, .. } => raise!(py, "ScanCancelled", { shard: shard }),
-        DataError::EmptyShard { shard } => raise!(py, "FileUnusable", { path: shard, reason: "it has no rows" }),
+        DataError::EmptyShard { shard } => {
+            raise!(py, "FileUnusable", { path: shard, reason: "it has no rows" })
+        }
         DataError::NotThisFormat { shard, format, offset, reason } => {
             raise!(py, "FileUnusable", { path: shard, reason: format!("not {format}: at byte {offset}, {reason}") })
         }
-        DataError::FrameTooLarge { shard, .. } | DataError::NoRanges { shard } | DataError::TooMuch { shard, .. } => {
+        DataError::FrameTooLarge { shard, .. }
+        | DataError::NoRanges { shard }
+        | DataError::TooMuch { shard, .. } => {
             raise!(py, "FileUnusable", { path: shard, reason: message })
         }
         DataError::IndexWrite { path, reason } => {
@@ -99,11 +105,15 @@ fn from_io(py: Python<'_>, error: IoError) -> PyErr {
     let reason = error.to_string();
     match error {
         IoError::NotFound { name } => raise!(py, "ObjectMissing", { url: name }),
-        IoError::Denied { name } => raise!(py, "StoreDenied", { verb: "read", url: name, reason: "permission denied" }),
+        IoError::Denied { name } => {
+            raise!(py, "StoreDenied", { verb: "read", url: name, reason: "permission denied" })
+        }
         IoError::Short { name, .. }
         | IoError::Corrupt { name, .. }
         | IoError::SizeChanged { name, .. }
         | IoError::Beyond { name, .. }
-        | IoError::Other { name, .. } => raise!(py, "StoreFailed", { verb: "read", url: name, reason: reason }),
+        | IoError::Other { name, .. } => {
+            raise!(py, "StoreFailed", { verb: "read", url: name, reason: reason })
+        }
     }
 }

@@ -20,7 +20,7 @@ mod _rust {
     };
 
     #[pymodule_export]
-    use crate::scan::{digest, digest_file, quick_hash, reframe, scan_known, scan_rows};
+    use crate::scan::{digest, digest_file, quick_hash, reframe, scan_known, scan_rows, zstd_head};
 
     #[pymodule_export]
     use crate::shard::{ShardFile, archive_members, find_damage};

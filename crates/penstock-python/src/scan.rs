@@ -4,14 +4,14 @@ use crate::error;
 use crate::source::{Raised, Source};
 use penstock_data::DataError;
 use penstock_data::scan::{
-    self, Field, Format, Header, Kind, Mixed, OnBad, Opaque, Packing, Progress, RowPlaces, ScanOptions, ScanRequest,
-    ScanSummary,
+    self, Field, Format, Header, Kind, Mixed, OnBad, Opaque, Packing, Progress, RowPlaces, ScanOptions,
+    ScanRequest, ScanSummary,
 };
 use penstock_io::{Digest, DigestStream, block_sum};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -45,6 +45,12 @@ pub(crate) fn digest_file(py: Python<'_>, path: PathBuf) -> PyResult<String> {
 #[pyfunction]
 pub(crate) fn quick_hash(data: &[u8]) -> u64 {
     block_sum(data)
+}
+
+/// The beginning of what is inside a zstd file, as far as the given beginning of the file reaches.
+#[pyfunction]
+pub(crate) fn zstd_head<'py>(py: Python<'py>, head: &[u8], bytes_max: usize) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &penstock_data::zstd_head(head, bytes_max))
 }
 
 /// The caller's choices, as Python passes them.
@@ -82,7 +88,8 @@ pub(crate) fn scan_rows<'py>(
     choices: Choices,
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let format: Format = format.parse().map_err(|unknown: scan::UnknownFormat| PyValueError::new_err(unknown.to_string()))?;
+    let format: Format =
+        format.parse().map_err(|unknown: scan::UnknownFormat| PyValueError::new_err(unknown.to_string()))?;
     run(py, source, &index, shard, &choices, progress, |input, request| scan::scan(format, input, request))
 }
 
@@ -105,11 +112,15 @@ pub(crate) fn scan_known<'py>(
     let offsets = known.offsets.map(|buffer| buffer.to_vec(py)).transpose()?;
     let lengths = known.lengths.map(|buffer| buffer.to_vec(py)).transpose()?;
     let rows = match (&offsets, &lengths) {
-        (Some(offsets), Some(lengths)) => RowPlaces::Ranges { offsets, lengths, names: known.names.as_deref() },
+        (Some(offsets), Some(lengths)) => {
+            RowPlaces::Ranges { offsets, lengths, names: known.names.as_deref() }
+        }
         _ => RowPlaces::Counted(known.rows),
     };
     let opaque = Opaque { format, rows, schema: Vec::new(), details };
-    run(py, source, &index, shard, &choices, progress, |input, request| scan::scan_opaque(input, opaque, request))
+    run(py, source, &index, shard, &choices, progress, |input, request| {
+        scan::scan_opaque(input, opaque, request)
+    })
 }
 
 /// What Python knows about a shard's rows.
@@ -128,7 +139,7 @@ pub(crate) struct Known {
     details: String,
 }
 
-/// Copies lines into frames that can be read at random. Returns rows are untouched; bytes written.
+/// Copies lines into frames that can be read at random. Returns the bytes written.
 #[pyfunction]
 #[pyo3(signature = (source, output, *, shard, packing, progress))]
 pub(crate) fn reframe(
@@ -149,13 +160,7 @@ pub(crate) fn reframe(
     let mut tell = teller(progress, &raised);
     let work = || -> Result<u64, DataError> {
         let input = source.stream(&raised)?;
-        let summary = scan::reframe(input, packing, ScanRequest {
-            shard,
-            index_path: &output,
-            options: &ScanOptions::default(),
-            progress: Some(&mut tell),
-        })?;
-        Ok(summary.bytes)
+        Ok(scan::reframe(input, packing, shard, &output, Some(&mut tell))?.bytes)
     };
     py.detach(work).map_err(|problem| raised.take().unwrap_or_else(|| error::from_data(py, problem)))
 }
@@ -202,12 +207,17 @@ fn summarise(py: Python<'_>, summary: ScanSummary) -> PyResult<Bound<'_, PyDict>
     found.set_item("rows", summary.rows)?;
     found.set_item("bytes", summary.bytes)?;
     found.set_item("digest", summary.digest.to_string())?;
-    let schema: Vec<(String, &str, bool)> =
-        summary.schema.into_iter().map(|Field { name, kind, optional }| (name, Kind::name(kind), optional)).collect();
+    let schema: Vec<(String, &str, bool)> = summary
+        .schema
+        .into_iter()
+        .map(|Field { name, kind, optional }| (name, Kind::name(kind), optional))
+        .collect();
     found.set_item("schema", schema)?;
-    let bad: Vec<(u64, u64, String)> = summary.bad.into_iter().map(|bad| (bad.line, bad.offset, bad.reason)).collect();
+    let bad: Vec<(u64, u64, String)> =
+        summary.bad.into_iter().map(|bad| (bad.line, bad.offset, bad.reason)).collect();
     found.set_item("bad", bad)?;
-    let details = serde_json::to_string(&summary.details).map_err(|reason| PyValueError::new_err(reason.to_string()))?;
+    let details = serde_json::to_string(&summary.details)
+        .map_err(|reason| PyValueError::new_err(reason.to_string()))?;
     found.set_item("details", details)?;
     Ok(found)
 }

@@ -19,8 +19,9 @@ pub(crate) enum IndexSource {
 
 impl IndexSource {
     fn open(self, digest: &str) -> Result<Index, DataError> {
-        let expected: Digest =
-            digest.parse().map_err(|reason: penstock_io::DigestParseError| DataError::IndexDamaged { reason: reason.to_string() })?;
+        let expected: Digest = digest.parse().map_err(|reason: penstock_io::DigestParseError| {
+            DataError::IndexDamaged { reason: reason.to_string() }
+        })?;
         match self {
             IndexSource::Bytes(bytes) => Index::from_bytes(bytes, Some(expected)),
             IndexSource::File(path) => Index::open_path(&path, Some(expected)),
@@ -79,7 +80,8 @@ impl ShardFile {
         threads: usize,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let rows = rows.to_vec(py)?;
-        let gathered = py.detach(|| self.shard.gather(&rows, threads)).map_err(|problem| self.raise(py, problem))?;
+        let gathered =
+            py.detach(|| self.shard.gather(&rows, threads)).map_err(|problem| self.raise(py, problem))?;
         let ends = PyBytes::new_with(py, gathered.ends.len() * 8, |into| {
             for (place, end) in into.chunks_exact_mut(8).zip(&gathered.ends) {
                 place.copy_from_slice(&end.to_le_bytes());
@@ -91,9 +93,8 @@ impl ShardFile {
 
     /// Bytes of the file itself, checked.
     fn read<'py>(&self, py: Python<'py>, offset: u64, length: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py
-            .detach(|| self.shard.file().read(offset, length).map_err(DataError::from))
-            .map_err(|problem| self.raise(py, problem))?;
+        let bytes =
+            py.detach(|| self.shard.read_range(offset, length)).map_err(|problem| self.raise(py, problem))?;
         Ok(PyBytes::new(py, &bytes))
     }
 }
@@ -136,7 +137,11 @@ fn describe(kind: DamageKind) -> String {
 
 /// The members of one sample of an archive: extension, first byte, end.
 #[pyfunction]
-pub(crate) fn archive_members(py: Python<'_>, shard: &str, row: &[u8]) -> PyResult<Vec<(String, usize, usize)>> {
-    let members = penstock_data::archive::members(shard, row).map_err(|problem| error::from_data(py, problem))?;
+pub(crate) fn archive_members(
+    py: Python<'_>,
+    shard: &str,
+    row: &[u8],
+) -> PyResult<Vec<(String, usize, usize)>> {
+    let members = penstock_data::members(shard, row).map_err(|problem| error::from_data(py, problem))?;
     Ok(members.into_iter().map(|member| (member.extension, member.start, member.end)).collect())
 }

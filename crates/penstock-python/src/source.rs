@@ -36,7 +36,9 @@ impl Source {
     pub(crate) fn open(self, raised: &Raised) -> Result<Arc<dyn ReadAt>, IoError> {
         match self {
             Source::Local(path) => Ok(Arc::new(LocalFile::open(path)?)),
-            Source::Remote((name, bytes, fetch)) => Ok(Arc::new(Fetched { name, bytes, fetch, raised: raised.clone() })),
+            Source::Remote((name, bytes, fetch)) => {
+                Ok(Arc::new(Fetched { name, bytes, fetch, raised: raised.clone() }))
+            }
         }
     }
 
@@ -45,10 +47,13 @@ impl Source {
         match self {
             Source::Local(path) => {
                 let name = path.display().to_string();
-                let file = std::fs::File::open(path).map_err(|error| IoError::from_system(&name, None, &error))?;
+                let file =
+                    std::fs::File::open(path).map_err(|error| IoError::from_system(&name, None, &error))?;
                 Ok(Box::new(file))
             }
-            remote => Ok(Box::new(Sequential { source: remote.open(raised)?, at: 0, buffer: Vec::new(), used: 0 })),
+            remote => {
+                Ok(Box::new(Sequential { source: remote.open(raised)?, at: 0, buffer: Vec::new(), used: 0 }))
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-"""Formats: how rows are kept in raw files, one file per format. Nothing is converted; a sidecar index gives access.
+"""
+Formats: how rows are kept in raw files, one file per format. Nothing is converted; a sidecar index gives access.
 
 ``FORMATS`` lists them in the order in which content is asked "are you one of these?"; the surest signatures come first.
 """
@@ -12,21 +13,10 @@ from penstock.formats.detecting import detect
 
 #: Name -> ``module:class``; loaded when first needed, since some of them import large libraries.
 FORMATS = {
-    "parquet": "penstock.formats.parquet:Parquet",
-    "arrow": "penstock.formats.arrow:Arrow",
-    "safetensors": "penstock.formats.safetensors:Safetensors",
-    "npy": "penstock.formats.npy:Npy",
-    "npz": "penstock.formats.npz:Npz",
-    "megatron": "penstock.formats.megatron:Megatron",
-    "arrayrecord": "penstock.formats.arrayrecord:ArrayRecord",
-    "tfrecord": "penstock.formats.tfrecord:TfRecord",
-    "mds": "penstock.formats.mds:Mds",
-    "webdataset": "penstock.formats.webdataset:WebDataset",
     "jsonl": "penstock.formats.jsonl:Jsonl",
     "csv": "penstock.formats.delimited:Csv",
     "tsv": "penstock.formats.delimited:Tsv",
     "text": "penstock.formats.text:Text",
-    "files": "penstock.formats.files:Files",
 }
 
 __all__ = ["FORMATS", "detect", "format_named"]

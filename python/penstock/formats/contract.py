@@ -23,7 +23,7 @@ class RawFile:
     #: Where it is, and its name there.
     store: Store
     name: str
-    bytes: int
+    size_bytes: int
     #: Changes whenever the file does.
     stamp: str
     #: For a shard that is many small files (a folder of media): those files. Its name is then the folder's.
@@ -42,7 +42,7 @@ class RawFile:
 
     def read(self, start: int, length: int) -> bytes:
         """A range of its bytes; fewer at its end."""
-        length = max(0, min(length, self.bytes - start))
+        length = max(0, min(length, self.size_bytes - start))
         return self.store.get_range(self.name, start, length)
 
     def beside(self, name: str) -> "RawFile":
@@ -106,11 +106,12 @@ class OpenShard:
     #: For messages: the file, with its place.
     label: str
     raw: RawFile
-    bytes: int
     rows: int
     #: The index's own bytes, or the file that holds them, and the digest they must have.
     index: Path | bytes
     index_digest: str
+    #: The fields of the whole version.
+    schema: list[FieldKind]
 
 
 class RowReader(Protocol):

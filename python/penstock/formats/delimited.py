@@ -37,7 +37,7 @@ class _Delimited:
 
     def open(self, shard: OpenShard) -> "DelimitedRows":
         """Rows are byte ranges of records."""
-        return DelimitedRows(open_file(shard), self.delimiter)
+        return DelimitedRows(open_file(shard), shard, self.delimiter)
 
 
 class Csv(_Delimited):
@@ -58,12 +58,13 @@ class Tsv(_Delimited):
 class DelimitedRows:
     """Rows of one shard; an empty field is None, others have the kind that the column was found to have."""
 
-    def __init__(self, file: _rust.ShardFile, delimiter: str) -> None:
+    def __init__(self, file: _rust.ShardFile, shard: OpenShard, delimiter: str) -> None:
         self._file = file
         self._delimiter = delimiter
-        columns = details_of(file)["columns"]
-        self._names = [column["name"] for column in columns]
-        self._readers = [_READERS[column["kind"]] for column in columns]
+        self._names = details_of(file)["columns"]
+        # The kinds of the whole version: a column of whole numbers here may have fractions in another shard.
+        kinds = {field.name: field.kind for field in shard.schema}
+        self._readers = [_READERS[kinds[name]] for name in self._names]
         csv.field_size_limit(_FIELD_BYTES_MAX)
 
     def take(self, rows: RowNumbers) -> list[Row]:
@@ -83,4 +84,11 @@ def _truth(value: str) -> bool:
     return value.lower() == "true"
 
 
-_READERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": _truth, "string": str, "null": str, "mixed": str}
+_READERS: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "bool": _truth,
+    "string": str,
+    "null": str,
+    "mixed": str,
+}

@@ -20,10 +20,14 @@ def detect(raws: list[RawFile], wanted: str | None) -> tuple[str, list[RawFile]]
     chosen = format_named(wanted)
     shards = chosen.shards(raws)
     if not shards:
-        raise FileUnusable(path=raws[0].url, reason=f"there is no {wanted} file among the {len(raws)} files given")
+        raise FileUnusable(
+            path=raws[0].url, reason=f"there is no {wanted} file among the {len(raws)} files given"
+        )
     for shard in shards[:_SAMPLE_FILES] if wanted == "files" else shards:
-        if shard.bytes == 0 and not shard.members:
-            raise FileUnusable(path=shard.url, reason="the file is empty", hint="leave it out, or mend what wrote it")
+        if shard.size_bytes == 0 and not shard.members:
+            raise FileUnusable(
+                path=shard.url, reason="the file is empty", hint="leave it out, or mend what wrote it"
+            )
     return wanted, shards
 
 

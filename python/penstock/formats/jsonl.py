@@ -15,7 +15,15 @@ class Jsonl:
     """See the module's description."""
 
     name = "jsonl"
-    suffixes: Sequence[str] = (".jsonl", ".ndjson", ".jsonl.zst", ".jsonl.gz", ".json", ".json.gz", ".json.zst")
+    suffixes: Sequence[str] = (
+        ".jsonl",
+        ".ndjson",
+        ".jsonl.zst",
+        ".jsonl.gz",
+        ".json",
+        ".json.gz",
+        ".json.zst",
+    )
 
     def recognise(self, raw: RawFile, head: bytes) -> bool:
         """The first line with anything on it is a JSON object, or the beginning of a very long one."""

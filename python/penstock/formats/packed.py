@@ -1,4 +1,5 @@
-"""Compressed line files: in place where rows can be reached cheaply, else through a re-framed copy made once.
+"""
+Compressed line files: in place where rows can be reached cheaply, else through a re-framed copy made once.
 
 A zstd file of many frames of at most ``FRAME_BYTES_MAX`` is read in place. One large frame, or gzip, would have to be
 decompressed from its beginning for every row; such a file gets a derived copy of many small frames with the same lines.
@@ -6,6 +7,8 @@ decompressed from its beginning for every row; such a file gets a derived copy o
 
 import shutil
 from pathlib import Path
+
+import msgspec
 
 from penstock import _rust
 from penstock.errors import DerivedTooLarge
@@ -40,7 +43,7 @@ def unpacked_head(head: bytes, packing: str) -> bytes:
         except zlib.error:
             return b""
     if packing == "zstd":
-        return _rust.unpack_zstd_head(head, 64 << 10)
+        return _rust.zstd_head(head, 64 << 10)
     return head
 
 
@@ -52,15 +55,22 @@ def scan_lines(kind: str, raw: RawFile, policy: Policy, folder: Path, progress: 
         return scan_rows(kind, raw, policy, index, progress)
     if packing == "zstd":
         found = _rust.scan_rows(
-            f"{kind}.zst", source_of(raw), index, shard=raw.url, choices=as_choices(policy), progress=steps(progress)
+            f"{kind}.zst",
+            source_of(raw),
+            index,
+            shard=raw.url,
+            choices=as_choices(policy),
+            progress=steps(progress),
         )
-        if found["frame_bytes_max"] <= FRAME_BYTES_MAX:
+        if msgspec.json.decode(found["details"])["frame_bytes_max"] <= FRAME_BYTES_MAX:
             return scanned(found, index)
         progress = silent
     return _through_copy(kind, packing, raw, policy, folder, progress)
 
 
-def _through_copy(kind: str, packing: str, raw: RawFile, policy: Policy, folder: Path, progress: Progress) -> Scanned:
+def _through_copy(
+    kind: str, packing: str, raw: RawFile, policy: Policy, folder: Path, progress: Progress
+) -> Scanned:
     """The original keeps an index of its checksums; rows are those of the copy."""
     demand_room(raw, policy, folder)
     copy = folder / "copy.zst"
@@ -79,7 +89,7 @@ def _through_copy(kind: str, packing: str, raw: RawFile, policy: Policy, folder:
 
 def demand_room(raw: RawFile, policy: Policy, folder: Path, *, growth: float = _GROWTH) -> None:
     """Refuse a copy that would pass the limit or fill the disk, before anything is written."""
-    needed = int(raw.bytes * growth)
+    needed = int(raw.size_bytes * growth)
     disk = shutil.disk_usage(folder)
     allowed = min(policy.derived_bytes_max, int(disk.free - disk.total * _DISK_RESERVE))
     if needed > allowed:

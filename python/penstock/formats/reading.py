@@ -12,7 +12,16 @@ import msgspec
 import numpy as np
 
 from penstock import _rust
-from penstock.formats.contract import BadLine, FieldKind, OpenShard, Policy, Progress, RawFile, RowNumbers, Scanned
+from penstock.formats.contract import (
+    BadLine,
+    FieldKind,
+    OpenShard,
+    Policy,
+    Progress,
+    RawFile,
+    RowNumbers,
+    Scanned,
+)
 
 _PIECE_BYTES = 1 << 20
 _PIECES_MAX = 32
@@ -24,7 +33,7 @@ Source = Path | tuple[str, int, Callable[[int, int], bytes]]
 def source_of(raw: RawFile) -> Source:
     """What the Rust side reads a file from."""
     path = raw.path
-    return path if path is not None else (raw.url, raw.bytes, _Pieces(raw).read)
+    return path if path is not None else (raw.url, raw.size_bytes, _Pieces(raw).read)
 
 
 class _Pieces:
@@ -155,7 +164,7 @@ def details_of(file: _rust.ShardFile) -> dict[str, Any]:
 
 def gather(file: _rust.ShardFile, rows: RowNumbers) -> list[memoryview]:
     """The bytes of each row, in the order given."""
-    data, ends_bytes = file.gather(np.ascontiguousarray(rows, dtype=np.uint64), _THREADS)
+    data, ends_bytes = file.gather(np.ascontiguousarray(rows, dtype=np.uint64).data, _THREADS)
     view = memoryview(data)
     ends = np.frombuffer(ends_bytes, dtype=np.uint64).tolist()
     return [view[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -50,7 +50,8 @@ class Check:
 
 
 def examine(directory: Path | None = None, *, measure_disk: bool = True) -> list[Check]:
-    """Look at everything; ``directory`` is where data and checkpoints will live (default: the working directory).
+    """
+    Look at everything; ``directory`` is where data and checkpoints will live (default: the working directory).
 
     Measuring the disk writes a file; without it nothing at all is written, as a view promises.
     """

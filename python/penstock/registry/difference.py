@@ -1,4 +1,5 @@
-"""What changed between two versions.
+"""
+What changed between two versions.
 
 Shards are compared by digest, so equal ones cost nothing. Rows are compared as multisets of content hashes, reading
 only the shards that differ; a removed and an added row at the same place of the same shard count as one changed row.
@@ -62,7 +63,9 @@ def compare(before: "Version", after: "Version", *, rows: bool) -> Difference:
         fields_added=[name for name in fields_now if name not in fields],
         fields_removed=[name for name in fields if name not in fields_now],
         fields_changed={
-            name: (kind, fields_now[name]) for name, kind in fields.items() if fields_now.get(name, kind) != kind
+            name: (kind, fields_now[name])
+            for name, kind in fields.items()
+            if fields_now.get(name, kind) != kind
         },
         shards_added=[name for name in shards_now if name not in shards],
         shards_removed=[name for name in shards if name not in shards_now],
@@ -74,7 +77,9 @@ def compare(before: "Version", after: "Version", *, rows: bool) -> Difference:
     )
 
 
-def _rows(before: "Version", after: "Version", shards: "dict[str, Shard]", shards_now: "dict[str, Shard]") -> tuple[int, int, int]:
+def _rows(
+    before: "Version", after: "Version", shards: "dict[str, Shard]", shards_now: "dict[str, Shard]"
+) -> tuple[int, int, int]:
     """Rows added, removed and changed, among the shards whose digest the other version does not have."""
     theirs = Counter(shard.digest for shard in shards_now.values())
     ours = Counter(shard.digest for shard in shards.values())
@@ -97,8 +102,12 @@ def _hashes(version: "Version", names: list[str]) -> dict[tuple[str, int], int]:
     for name in names:
         start, stop = version.shard_rows(name)
         for first in range(start, stop, _CHUNK_ROWS):
-            for row, sample in enumerate(version.take(range(first, min(stop, first + _CHUNK_ROWS))), start=first):
-                found[name, row - start] = quick_hash(msgspec.msgpack.encode(sample, enc_hook=_plain, order="deterministic"))
+            for row, sample in enumerate(
+                version.take(range(first, min(stop, first + _CHUNK_ROWS))), start=first
+            ):
+                found[name, row - start] = quick_hash(
+                    msgspec.msgpack.encode(sample, enc_hook=_plain, order="deterministic")
+                )
     return found
 
 

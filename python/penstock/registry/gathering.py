@@ -72,7 +72,8 @@ def _matches(name: str, pattern: str) -> bool:
     if "**" in pattern:
         return fnmatch.fnmatchcase(name, pattern.replace("**/", "*"))
     return name.count("/") == pattern.count("/") and all(
-        fnmatch.fnmatchcase(part, wanted) for part, wanted in zip(name.split("/"), pattern.split("/"), strict=True)
+        fnmatch.fnmatchcase(part, wanted)
+        for part, wanted in zip(name.split("/"), pattern.split("/"), strict=True)
     )
 
 

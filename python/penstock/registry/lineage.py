@@ -41,6 +41,10 @@ def _parents(digests: tuple[str, ...], known: "dict[str, Version]", depth: int) 
     found = []
     for digest in digests:
         version = known.get(digest)
-        above = _parents(version.about.derived_from, known, depth - 1) if version is not None and depth > 0 else []
+        above = (
+            _parents(version.about.derived_from, known, depth - 1)
+            if version is not None and depth > 0
+            else []
+        )
         found.append(Lineage(version.address if version is not None else digest, digest, above))
     return found

@@ -33,7 +33,9 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     manifest: str
     #: Where the shards were when they were registered.
     root: str
-    created: str = msgspec.field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
+    created: str = msgspec.field(
+        default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    )
     about: About = About()
     #: Tells a writer whose answer got lost that the record it finds is its own.
     token: str = msgspec.field(default_factory=lambda: uuid.uuid4().hex)
@@ -44,7 +46,9 @@ class Root(msgspec.Struct, frozen=True, kw_only=True):
 
     form: int = FORM
     root: str
-    created: str = msgspec.field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
+    created: str = msgspec.field(
+        default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    )
 
 
 class Tag(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +56,9 @@ class Tag(msgspec.Struct, frozen=True, kw_only=True):
 
     form: int = FORM
     number: int
-    created: str = msgspec.field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
+    created: str = msgspec.field(
+        default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    )
     token: str = msgspec.field(default_factory=lambda: uuid.uuid4().hex)
 
 

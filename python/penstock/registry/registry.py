@@ -48,7 +48,8 @@ class Registry:
         engine: str = "local",
         watch: Watch | None = None,
     ) -> Version:
-        """Scan, index and checksum files where they are, and publish them as a version.
+        """
+        Scan, index and checksum files where they are, and publish them as a version.
 
         Files are paths, patterns, folders or URLs; the originals stay untouched. The same bytes under the same names
         give the same version again. Nothing is visible until everything is written; a killed call leaves nothing, and
@@ -73,7 +74,9 @@ class Registry:
                 return self._version(record)
 
         def make(number: int) -> bytes:
-            return msgspec.json.encode(Record(name=name, number=number, manifest=found, root=root, about=about))
+            return msgspec.json.encode(
+                Record(name=name, number=number, manifest=found, root=root, about=about)
+            )
 
         def lost(standing: bytes) -> bool:
             return read(standing, Record, name=name).manifest == found
@@ -87,7 +90,10 @@ class Registry:
 
     def datasets(self) -> list[str]:
         """Names of all datasets."""
-        found = {entry.name.rpartition("/")[0].removeprefix("datasets/") for entry in self.store.entries("datasets")}
+        found = {
+            entry.name.rpartition("/")[0].removeprefix("datasets/")
+            for entry in self.store.entries("datasets")
+        }
         return sorted(found)
 
     def versions(self, name: str) -> list[Version]:
@@ -101,13 +107,20 @@ class Registry:
         """Let ``name@tag`` mean this version from now on; earlier settings stay in the tag's history."""
         record = self._find(address)
         data = msgspec.json.encode(Tag(number=record.number))
-        names.append(self.store, names.tags_of(record.name, check_tag(tag)), lambda number: data, lambda standing: False)
+        names.append(
+            self.store,
+            names.tags_of(record.name, check_tag(tag)),
+            lambda number: data,
+            lambda standing: False,
+        )
         return self._version(record)
 
     def tags(self, name: str) -> dict[str, int]:
         """The tags of a dataset and the numbers they stand at."""
         top = names.tags_of(check_name(name)) + "/"
-        found = {entry.name.removeprefix(top).partition("/")[0] for entry in self.store.entries(top.rstrip("/"))}
+        found = {
+            entry.name.removeprefix(top).partition("/")[0] for entry in self.store.entries(top.rstrip("/"))
+        }
         return {tag: number for tag in sorted(found) if (number := self._tagged(name, tag)) is not None}
 
     def relocate(self, address: str, roots: Mapping[str, str]) -> Version:
@@ -159,7 +172,9 @@ class Registry:
 
     def _by_digest(self, name: str, prefix: str, address: str) -> Record:
         if len(prefix) < len("b3:") + _DIGEST_PREFIX_MIN:
-            raise AddressInvalid(address=address, reason=f"a digest needs at least {_DIGEST_PREFIX_MIN} digits")
+            raise AddressInvalid(
+                address=address, reason=f"a digest needs at least {_DIGEST_PREFIX_MIN} digits"
+            )
         found = [record for record in self._records(name) if record.manifest.startswith(prefix)]
         if len({record.manifest for record in found}) > 1:
             numbers = ", ".join(f"{name}@{record.number}" for record in found)
@@ -172,24 +187,36 @@ class Registry:
         numbers = names.numbers(self.store, names.versions_of(name))
         if not numbers:
             return self.datasets()
-        return [f"{name}@{number}" for number in reversed(numbers)] + [f"{name}@{tag}" for tag in self.tags(name)]
+        return [f"{name}@{number}" for number in reversed(numbers)] + [
+            f"{name}@{tag}" for tag in self.tags(name)
+        ]
 
     def _records(self, name: str) -> list[Record]:
         """Newest first, since that is the one most often asked for."""
         sequence = names.versions_of(name)
         numbers = reversed(names.numbers(self.store, sequence))
-        return [read(self.store.get(names.document(sequence, n)), Record, name=f"{name}@{n}") for n in numbers]
+        return [
+            read(self.store.get(names.document(sequence, n)), Record, name=f"{name}@{n}") for n in numbers
+        ]
 
     def _roots(self, record: Record) -> list[str]:
         sequence = names.roots_of(record.name, record.number)
         added = reversed(names.numbers(self.store, sequence))
-        found = [read(self.store.get(names.document(sequence, n)), Root, name=f"{sequence}/{n}").root for n in added]
+        found = [
+            read(self.store.get(names.document(sequence, n)), Root, name=f"{sequence}/{n}").root
+            for n in added
+        ]
         return [*found, record.root]
 
     def _add_root(self, record: Record, root: str) -> None:
         if self._roots(record)[0] != root:
             data = msgspec.json.encode(Root(root=root))
-            names.append(self.store, names.roots_of(record.name, record.number), lambda number: data, lambda standing: False)
+            names.append(
+                self.store,
+                names.roots_of(record.name, record.number),
+                lambda number: data,
+                lambda standing: False,
+            )
 
     def _version(self, record: Record) -> Version:
         manifest = decode(self.store.get(object_name(record.manifest)), name=record.manifest)

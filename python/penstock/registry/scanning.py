@@ -1,4 +1,5 @@
-"""Scanning shards: in parallel, resumable, the same result wherever it runs.
+"""
+Scanning shards: in parallel, resumable, the same result wherever it runs.
 
 ``scan_shard`` is a pure function of the file and the policy whose outputs (index, copy, summary) go into the registry's
 store, content-addressed. A registration that was killed finds the summaries of the shards it had finished under a key
@@ -51,7 +52,15 @@ class ScanProgress:
 Watch = Callable[[ScanProgress], None]
 
 
-def scan_all(raws: list[RawFile], format_name: str, policy: Policy, registry: Store, *, engine: str, watch: Watch | None) -> list[ShardScan]:
+def scan_all(
+    raws: list[RawFile],
+    format_name: str,
+    policy: Policy,
+    registry: Store,
+    *,
+    engine: str,
+    watch: Watch | None,
+) -> list[ShardScan]:
     """Scan every shard, in order of the files, with the chosen engine."""
     if engine not in ENGINES:
         raise UsageError(f"there is no engine {engine!r}", hint=f"known are {' and '.join(ENGINES)}")
@@ -62,7 +71,9 @@ def scan_all(raws: list[RawFile], format_name: str, policy: Policy, registry: St
     return _scan_locally(raws, format_name, policy, registry, watch)
 
 
-def _scan_locally(raws: list[RawFile], format_name: str, policy: Policy, registry: Store, watch: Watch | None) -> list[ShardScan]:
+def _scan_locally(
+    raws: list[RawFile], format_name: str, policy: Policy, registry: Store, watch: Watch | None
+) -> list[ShardScan]:
     counter = _Counter(raws, watch)
     workers = max(1, min(len(raws), os.cpu_count() or 1))
     with ThreadPoolExecutor(workers, thread_name_prefix="penstock-scan") as pool:
@@ -80,7 +91,9 @@ def _scan_locally(raws: list[RawFile], format_name: str, policy: Policy, registr
     return [job.result() for job in jobs]
 
 
-def _scan_counted(raw: RawFile, format_name: str, policy: Policy, registry: Store, counter: "_Counter") -> ShardScan:
+def _scan_counted(
+    raw: RawFile, format_name: str, policy: Policy, registry: Store, counter: "_Counter"
+) -> ShardScan:
     found = scan_shard(raw, format_name, policy, registry, counter.report)
     counter.finish()
     return found
@@ -93,7 +106,7 @@ class _Counter:
         self._lock = threading.Lock()
         self._watch = watch
         self._shards = len(raws)
-        self._bytes = sum(raw.bytes for raw in raws)
+        self._bytes = sum(raw.size_bytes for raw in raws)
         self._done = [0, 0, 0]
         #: Set when the registration is over, well or not.
         self.stopped = threading.Event()
@@ -111,18 +124,24 @@ class _Counter:
             self._done = [had + new for had, new in zip(self._done, more, strict=True)]
             shards_done, bytes_done, rows_done = self._done
             if self._watch is not None:
-                self._watch(ScanProgress(shards_done, self._shards, min(bytes_done, self._bytes), self._bytes, rows_done))
+                self._watch(
+                    ScanProgress(
+                        shards_done, self._shards, min(bytes_done, self._bytes), self._bytes, rows_done
+                    )
+                )
 
 
-def scan_shard(raw: RawFile, format_name: str, policy: Policy, registry: Store, progress: Callable[[int, int], None]) -> ShardScan:
+def scan_shard(
+    raw: RawFile, format_name: str, policy: Policy, registry: Store, progress: Callable[[int, int], None]
+) -> ShardScan:
     """Scan one shard, or find that it was scanned before; its index is in the registry afterwards."""
     key = f"scans/{_scan_key(raw, format_name, policy)}.json"
     finished = _finished(registry, key)
     if finished is not None:
-        progress(raw.bytes, finished.shard.rows)
+        progress(raw.size_bytes, finished.shard.rows)
         return finished
     with (
-        events.span("registry.scan", shard=raw.name, bytes=raw.bytes),
+        events.span("registry.scan", shard=raw.name, bytes=raw.size_bytes),
         tempfile.TemporaryDirectory(prefix="penstock-scan-", dir=_work_folder(registry)) as folder,
     ):
         scanned = format_named(format_name).scan(raw, policy, Path(folder), progress)
@@ -171,14 +190,16 @@ def _keep(raw: RawFile, scanned: Scanned, registry: Store) -> ShardScan:
     return ShardScan(
         shard=shard,
         schema=[Field(name=f.name, kind=f.kind, optional=f.optional) for f in scanned.schema],
-        skipped=[Skipped(shard=raw.name, line=b.line, offset=b.offset, reason=b.reason) for b in scanned.skipped],
+        skipped=[
+            Skipped(shard=raw.name, line=b.line, offset=b.offset, reason=b.reason) for b in scanned.skipped
+        ],
     )
 
 
 def _companions(scanned: Scanned) -> Iterator[Companion]:
     for file in scanned.companions:
-        found = digest_file(file.path) if file.path is not None else digest(file.read(0, file.bytes))
-        yield Companion(name=file.name, bytes=file.bytes, digest=found)
+        found = digest_file(file.path) if file.path is not None else digest(file.read(0, file.size_bytes))
+        yield Companion(name=file.name, bytes=file.size_bytes, digest=found)
 
 
 def put_object(registry: Store, prefix: str, file: Path) -> str:

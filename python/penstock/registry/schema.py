@@ -7,7 +7,8 @@ _NUMBERS = {"int", "float"}
 
 
 def merge(schemas: list[tuple[str, list[Field]]], *, mixed: bool) -> list[Field]:
-    """Join the schemas of shards, in the order in which fields first appear.
+    """
+    Join the schemas of shards, in the order in which fields first appear.
 
     A field that some shards lack is optional; int and float make float; null takes the other kind and makes it optional.
     """
@@ -25,7 +26,9 @@ def merge(schemas: list[tuple[str, list[Field]]], *, mixed: bool) -> list[Field]
             if joined is None:
                 other = first[field.name]
                 assert before is not None
-                raise SchemaMixed(field=field.name, shard=shard, kind=field.kind, other_shard=other, other_kind=before)
+                raise SchemaMixed(
+                    field=field.name, shard=shard, kind=field.kind, other_shard=other, other_kind=before
+                )
             if before in (None, "null") and field.kind != "null":
                 first[field.name] = shard
             kinds[field.name] = joined

@@ -5,12 +5,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock._rust import digest, digest_file
-from penstock.errors import CorruptShard, DataError, ObjectMissing, StoreError
+from penstock.errors import CorruptShard, DataError, StoreError
+from penstock.formats.contract import RawFile
 from penstock.formats.reading import check_all
-from penstock.registry.scanning import object_name
 
 if TYPE_CHECKING:
     from penstock.registry.manifest import Companion, Shard
@@ -68,12 +69,15 @@ def verify_version(version: "Version", watch: "Callable[[int, int], None] | None
 def _verify_shard(version: "Version", shard: "Shard") -> list[Damage]:
     found = []
     try:
-        raw = version.raw(shard)
-        index = version.index_of(shard)
-        found += [Damage(raw.url, offset, reason) for offset, reason in check_all(raw, shard.bytes, index, shard.index)]
-        found += [damage for companion in shard.companions for damage in _verify_companion(version, companion)]
+        raw = version.raw(shard.name)
+        found += _damages(raw, version.index_of(shard.index), shard.index)
+        found += [
+            damage for companion in shard.companions for damage in _verify_companion(version, companion)
+        ]
         if shard.derived:
-            found += _verify_derived(version, shard)
+            found += _damages(
+                version.derived_file(shard), version.index_of(shard.derived_index), shard.derived_index
+            )
     except CorruptShard as problem:
         found.append(Damage(problem.shard, problem.offset, problem.reason))
     except (DataError, StoreError) as problem:
@@ -81,19 +85,13 @@ def _verify_shard(version: "Version", shard: "Shard") -> list[Damage]:
     return found
 
 
+def _damages(raw: RawFile, index: Path | bytes, index_digest: str) -> list[Damage]:
+    return [Damage(raw.url, offset, reason) for offset, reason in check_all(raw, index, index_digest)]
+
+
 def _verify_companion(version: "Version", companion: "Companion") -> list[Damage]:
-    raw = version.raw_named(companion.name)
-    now = digest_file(raw.path) if raw.path is not None else digest(raw.read(0, raw.bytes))
+    raw = version.raw(companion.name)
+    now = digest_file(raw.path) if raw.path is not None else digest(raw.read(0, raw.size_bytes))
     if now == companion.digest:
         return []
     return [Damage(raw.url, 0, f"its digest is {now}, registered was {companion.digest}")]
-
-
-def _verify_derived(version: "Version", shard: "Shard") -> list[Damage]:
-    """A missing copy is no damage: it is made again when needed."""
-    try:
-        opened = version.open_derived(shard)
-    except ObjectMissing:
-        return []
-    found = check_all(opened.raw, opened.bytes, opened.index, shard.derived_index)
-    return [Damage(object_name(shard.derived, "derived"), offset, reason) for offset, reason in found]

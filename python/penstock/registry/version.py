@@ -1,18 +1,21 @@
 """A version: one immutable edition of a dataset, readable row by row where its files are."""
 
 import bisect
+import builtins
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.errors import CorruptShard, ObjectMissing, RowOutOfRange, UsageError
 from penstock.formats import format_named
-from penstock.formats.contract import OpenShard, RawFile, Row, RowReader
+from penstock.formats.contract import FieldKind, OpenShard, RawFile, Row, RowReader
+from penstock.registry.deriving import remake
 from penstock.registry.manifest import Field, Manifest, Shard
 from penstock.registry.record import About, Record
 from penstock.registry.scanning import object_name
@@ -27,7 +30,8 @@ _ITERATE_ROWS = 1024
 
 
 class Version:
-    """One immutable edition of a dataset. Think of it as a sequence of rows; every row is a dict.
+    """
+    One immutable edition of a dataset. Think of it as a sequence of rows; every row is a dict.
 
     Bytes are checked against the registered checksums when they are first touched; whatever is not what was registered
     raises ``CorruptShard`` with file and offset.
@@ -99,8 +103,15 @@ class Version:
         if len(present) == 1:
             return self._take_of(int(present[0]), wanted)
         places = [np.flatnonzero(shards == shard) for shard in present]
-        with ThreadPoolExecutor(min(len(present), os.cpu_count() or 1), thread_name_prefix="penstock-take") as pool:
-            parts = list(pool.map(lambda pair: self._take_of(int(pair[0]), wanted[pair[1]]), zip(present, places, strict=True)))
+        with ThreadPoolExecutor(
+            min(len(present), os.cpu_count() or 1), thread_name_prefix="penstock-take"
+        ) as pool:
+            parts = list(
+                pool.map(
+                    lambda pair: self._take_of(int(pair[0]), wanted[pair[1]]),
+                    zip(present, places, strict=True),
+                )
+            )
         found: list[Row] = [{}] * len(wanted)
         for place, part in zip(places, parts, strict=True):
             for at, row in zip(place.tolist(), part, strict=True):
@@ -135,39 +146,40 @@ class Version:
     def open_shard(self, shard: Shard) -> OpenShard:
         """Where the bytes of a shard are, preferring its row-addressable copy, and its index."""
         if shard.derived:
-            raw = self._derived(shard)
-            index, rows_in = shard.derived_index, raw.bytes
-        else:
-            raw = self.raw(shard)
-            index, rows_in = shard.index, shard.bytes
-        path = self._registry.local_path(object_name(index))
-        content = path if path is not None else self._registry.get(object_name(index))
-        return OpenShard(raw.url, raw, rows_in, shard.rows, content, index)
+            return self._opened(self.derived_file(shard), shard, shard.derived_index)
+        return self._opened(self.raw(shard.name), shard, shard.index)
 
-    def raw(self, shard: Shard) -> RawFile:
-        """The original file of a shard, at the newest place that has it."""
+    def index_of(self, name: str) -> "Path | builtins.bytes":
+        """An index by its digest: the file that holds it where there is one, else its bytes."""
+        path = self._registry.local_path(object_name(name))
+        return path if path is not None else self._registry.get(object_name(name))
+
+    def raw(self, name: str) -> RawFile:
+        """An original file of the version, at the newest place that has it."""
         for root in self.roots:
             store = open_store(root)
             try:
-                found = store.describe(shard.name)
+                found = store.describe(name)
             except ObjectMissing:
                 continue
-            return RawFile(store, shard.name, found.bytes, found.stamp)
-        place = join(self.roots[0], shard.name)
-        problem = CorruptShard(shard=place, offset=0, reason="the file is gone")
-        problem.hint = "if it has moved: penstock data relocate NAME@V --root OLD=NEW"
+            return RawFile(store, name, found.bytes, found.stamp)
+        problem = CorruptShard(shard=join(self.roots[0], name), offset=0, reason="the file is gone")
+        problem.hint = "if it has moved: `penstock data relocate NAME@V --root OLD=NEW`"
         raise problem
 
-    def _derived(self, shard: Shard) -> RawFile:
+    def derived_file(self, shard: Shard) -> RawFile:
+        """The row-addressable copy of a shard; one that was pruned is made again."""
         name = object_name(shard.derived, "derived")
         try:
             found = self._registry.describe(name)
         except ObjectMissing:
-            from penstock.registry.deriving import remake
-
-            remake(self, shard, self._registry)
+            remake(self.raw(shard.name), self.manifest.format, shard, self._registry)
             found = self._registry.describe(name)
         return RawFile(self._registry, name, found.bytes, found.stamp)
+
+    def _opened(self, raw: RawFile, shard: Shard, index: str) -> OpenShard:
+        schema = [FieldKind(field.name, field.kind, field.optional) for field in self.schema]
+        return OpenShard(raw.url, raw, shard.rows, self.index_of(index), index, schema)
 
     def _take_of(self, at: int, rows: "np.ndarray[Any, Any]") -> list[Row]:
         first = self._ends[at] - self.manifest.shards[at].rows

@@ -53,6 +53,9 @@ def split(url: str) -> tuple[str, str]:
 def common_root(urls: list[str]) -> str:
     """The deepest place that holds all of the given objects."""
     parents = [url.rpartition("/")[0].split("/") for url in urls]
-    shared = os.path.commonprefix([[*parent] for parent in parents])
-    # A list of parts has the prefix in parts, so `/a/b1` and `/a/b2` share `/a`, not `/a/b`.
-    return "/".join(shared)
+    shared = 0
+    for parts in zip(*parents, strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared += 1
+    return "/".join(parents[0][:shared])

@@ -26,8 +26,12 @@ from obstore.store import MemoryStore, from_url
 from penstock.errors import ObjectMissing, StoreDenied, StoreError, StoreFailed
 from penstock.store.contract import Entry
 
-_CLIENT = {"connect_timeout": timedelta(seconds=10), "timeout": timedelta(seconds=120), "allow_http": True}
-_RETRY = {
+_CLIENT: Any = {
+    "connect_timeout": timedelta(seconds=10),
+    "timeout": timedelta(seconds=120),
+    "allow_http": True,
+}
+_RETRY: Any = {
     "max_retries": 6,
     "retry_timeout": timedelta(seconds=120),
     "backoff": {"base": 2, "init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10)},

@@ -216,6 +216,7 @@ impl<'a> Walker<'a> {
         }
     }
 
+    #[inline]
     fn escape(&mut self) -> Result<(), Fault> {
         match self.line.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
@@ -370,9 +371,10 @@ mod tests {
             line[at] = byte;
             if let Ok(text) = std::str::from_utf8(&line) {
                 let theirs = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text);
-                // Numbers too large for a float are valid JSON that serde_json does not accept.
-                let theirs_ok = theirs.as_ref().map_or_else(|e| e.to_string().contains("out of range"), |_| true);
-                prop_assert_eq!(check(text).is_ok(), theirs_ok, "{} {:?}", text, theirs.err());
+                // A number too large for a float is valid JSON, at which serde_json stops and says no more of the line.
+                if !theirs.as_ref().is_err_and(|error| error.to_string().contains("out of range")) {
+                    prop_assert_eq!(check(text).is_ok(), theirs.is_ok(), "{} {:?}", text, theirs.err());
+                }
             }
         }
     }

@@ -221,7 +221,7 @@ mod tests {
         /// Goal: the index depends on the bytes alone. Method: any lines, read in pieces of any size.
         #[test]
         fn pieces_of_any_size_give_the_same_index(
-            lines in prop::collection::vec("(\\{\"[a-c]\":[0-9]{1,3}\\}|[ ]{0,2}|\u{e9}x)\r?\n", 0..200),
+            lines in prop::collection::vec("(\\{\"[a-c]\":[1-9][0-9]{0,2}\\}|[ ]{0,2}|\u{e9}x)\r?\n", 0..200),
             last in "[a-z]{0,3}",
             pieces in prop::collection::vec(1usize..70_000, 1..20),
         ) {

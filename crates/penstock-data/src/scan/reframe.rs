@@ -370,7 +370,7 @@ mod tests {
         let expected: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
         assert_eq!(scanned.rows(), expected);
         assert_eq!(scanned.summary.details["frames"], summary.frames);
-        assert_eq!(scanned.summary.details["frame_bytes_max"], 600_000 + 20);
+        assert_eq!(scanned.summary.details["frame_bytes_max"], 600_019);
     }
 
     #[test]
