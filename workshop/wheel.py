@@ -57,7 +57,7 @@ def look_inside(wheel: Path) -> None:
 def smoke(wheel: Path, folder: Path) -> None:
     """Install without a compiler and run what a first user runs."""
     subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
-    pip = [
+    pip: list[str | Path] = [
         folder / "env/bin/pip",
         "install",
         "--quiet",

@@ -11,11 +11,17 @@ if TYPE_CHECKING:
     from penstock import errors, events
     from penstock._rust import __version__
     from penstock.errors import PenstockError
+    from penstock.formats.contract import Policy
+    from penstock.registry import About, Registry, Version
 
-__all__ = ["PenstockError", "__version__", "errors", "events"]
+__all__ = ["About", "PenstockError", "Policy", "Registry", "Version", "__version__", "errors", "events"]
 
 _HOME = {
+    "About": "penstock.registry",
     "PenstockError": "penstock.errors",
+    "Policy": "penstock.formats.contract",
+    "Registry": "penstock.registry",
+    "Version": "penstock.registry",
     "__version__": "penstock._rust",
     "errors": "penstock.errors",
     "events": "penstock.events",

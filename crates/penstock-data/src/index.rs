@@ -8,12 +8,13 @@
 //! | `offset`      | `LargeList<UInt64>`    | first byte of each row                                                   |
 //! | `length`      | `LargeList<UInt32>`    | bytes of each row                                                        |
 //! | `name`        | `LargeList<LargeUtf8>` | key of each row, where the format has keys; else empty                   |
-//! | `block`       | `LargeList<UInt64>`    | xxh3_64 of each 65,536-byte block of the file, since the batch before    |
-//! | `frame`       | `LargeList<UInt64>`    | first compressed byte of each frame, since the batch before              |
+//! | `block`       | `LargeList<UInt64>`    | xxh3_64 of each 65,536-byte block of the file                             |
+//! | `frame`       | `LargeList<UInt64>`    | first compressed byte of each frame                                      |
 //! | `frame_start` | `LargeList<UInt64>`    | first decompressed byte of each frame                                    |
 //!
-//! A batch holds 65,536 rows (the last one fewer), or none when it only carries sums or frames of a file whose rows are
-//! long. Finding row `i` is therefore a shift. The document with counts and digest is known only at the end, so it is
+//! A batch holds 65,536 rows (the last one fewer). Sums and frames come in the last batch with rows, and in further
+//! batches without rows when there are more than 2^20 of them. Finding row `i` is therefore a shift, and the bytes of an
+//! index do not depend on how the shard was read. The document with counts and digest is known only at the end, so it is
 //! in the footer under `penstock.index`; the schema carries only the version under the same key. One key each, because
 //! Arrow keeps them in a hash map and the bytes of an index must depend on nothing but the shard.
 
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 mod open;
 mod parse;
+mod spool;
 mod write;
 
 pub(crate) use open::Frame;

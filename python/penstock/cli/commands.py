@@ -19,6 +19,11 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command(
+        "data",
+        "Register raw files as datasets, look at them, verify, measure and export them.",
+        "penstock.cli.data:app",
+    ),
+    Command(
         "demo", "Show the best real thing this build does, end to end, and check it.", "penstock.cli.demo:app"
     ),
     Command(
@@ -34,6 +39,7 @@ COMMANDS = (
 EXAMPLES = """\
 examples:
   penstock doctor                      is this machine fit for training?
+  penstock data register web 'raw/*'   point at the files you have
   penstock events run.pev --summary    where did the time of a process go?
   penstock COMMAND --help              purpose, options and examples of a command"""
 

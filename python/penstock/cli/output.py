@@ -52,6 +52,14 @@ def print_table(
     Console(width=width).print(table)
 
 
+def print_facts(facts: dict[str, object]) -> None:
+    """Names and values below each other; what is empty is left out."""
+    shown = {name: str(value) for name, value in facts.items() if value != ""}
+    width = max(map(len, shown), default=0)
+    for name, value in shown.items():
+        print(f"{name:<{width}}  {value}")
+
+
 def duration(nanoseconds: float) -> str:
     """A time span with a unit that suits it."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):

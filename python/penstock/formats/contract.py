@@ -26,19 +26,23 @@ class RawFile:
     size_bytes: int
     #: Changes whenever the file does.
     stamp: str
-    #: For a shard that is many small files (a folder of media): those files. Its name is then the folder's.
+    #: For a shard that is many small files (a folder of media): those files. Its name is then made up.
     members: "tuple[RawFile, ...]" = ()
+    #: For such a shard: the files that hold attributes of its members.
+    attributes: "tuple[RawFile, ...]" = ()
+    #: For such a shard: names from the first on and before the second belong to it; empty is no bound.
+    bounds: tuple[str, str] = ("", "")
 
     @property
     def url(self) -> str:
         """For messages."""
-        path = self.path
+        path = self.store.local_path(self.name)
         return str(path) if path is not None else join(self.store.url, self.name)
 
     @property
     def path(self) -> Path | None:
-        """The file itself, if it is on this machine."""
-        return self.store.local_path(self.name)
+        """The file itself, if it is on this machine and one file."""
+        return None if self.members else self.store.local_path(self.name)
 
     def read(self, start: int, length: int) -> bytes:
         """A range of its bytes; fewer at its end."""

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ from penstock.formats.contract import (
     RowNumbers,
     Scanned,
 )
+from penstock.formats.joining import Joined
 
 _PIECE_BYTES = 1 << 20
 _PIECES_MAX = 32
@@ -32,6 +33,9 @@ Source = Path | tuple[str, int, Callable[[int, int], bytes]]
 
 def source_of(raw: RawFile) -> Source:
     """What the Rust side reads a file from."""
+    if raw.members:
+        joined = Joined(raw.members)
+        return raw.url, joined.size_bytes, joined.read
     path = raw.path
     return path if path is not None else (raw.url, raw.size_bytes, _Pieces(raw).read)
 
@@ -170,16 +174,31 @@ def gather(file: _rust.ShardFile, rows: RowNumbers) -> list[memoryview]:
     return [view[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def check_all(raw: RawFile, index: Path | bytes, index_digest: str) -> list[tuple[int, str]]:
-    """Every place of a file that is not as registered: offset and reason."""
+def check_all(raw: RawFile, index: Path | bytes, index_digest: str) -> list[tuple[str, int, str]]:
+    """Every place of a shard that is not as registered: file, offset and reason."""
+    if raw.members:
+        joined = Joined(raw.members, patient=True)
+        found = _rust.find_damage((raw.url, joined.size_bytes, joined.read), index, index_digest)
+        return joined.damages(found)
     found = _rust.find_damage(source_of(raw), index, index_digest)
-    return [(offset, f"{reason} ({length:,} bytes)") for offset, length, reason in found]
+    return [(raw.url, offset, f"{reason} ({length:,} bytes)") for offset, length, reason in found]
+
+
+class ReadsRanges(Protocol):
+    """Something with bytes at places: a raw file, or one whose bytes are checked."""
+
+    def read(self, offset: int, length: int, /) -> bytes:
+        """The bytes of a range."""
 
 
 class CheckedIO(io.RawIOBase):
-    """A shard's file as a Python file object whose every byte is checked, for libraries that want one."""
+    """
+    A file as a Python file object, for libraries that want one.
 
-    def __init__(self, file: _rust.ShardFile, size_bytes: int) -> None:
+    Over a ``ShardFile`` every byte is checked; over a ``RawFile`` (while it is being registered) none is.
+    """
+
+    def __init__(self, file: ReadsRanges, size_bytes: int) -> None:
         super().__init__()
         self._file = file
         self._size = size_bytes

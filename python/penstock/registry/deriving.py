@@ -6,7 +6,9 @@ was registered, and that is what the error says.
 """
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock._rust import digest_file
 from penstock.errors import CorruptShard
@@ -15,6 +17,49 @@ from penstock.formats.contract import Policy, RawFile
 from penstock.registry.manifest import Shard
 from penstock.registry.scanning import object_name
 from penstock.store import Store
+
+if TYPE_CHECKING:
+    from penstock.registry.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """One file of derived data."""
+
+    name: str
+    bytes: int
+    #: The versions that use it, as addresses; empty when none does.
+    used_by: list[str]
+    #: Whether it can be made again from an original: a row-addressable copy. Payloads are measured again instead.
+    copy: bool
+
+
+def list_derived(registry: "Registry") -> list[Derived]:
+    """Every derived file and who uses it."""
+    users: dict[str, list[str]] = {}
+    copies = set()
+    for dataset in registry.datasets():
+        for version in registry.versions(dataset):
+            for shard in version.manifest.shards:
+                name = shard.derived.removeprefix("b3:") or shard.digest.removeprefix("b3:")
+                users.setdefault(name, []).append(version.address)
+                if shard.derived:
+                    copies.add(name)
+    found = []
+    for entry in registry.store.entries("derived"):
+        name = entry.name.removeprefix("derived/")
+        found.append(Derived(name, entry.bytes, users.get(name, []), name in copies or name not in users))
+    return found
+
+
+def prune_derived(registry: "Registry", names: set[str]) -> int:
+    """Delete copies by name. Payloads are shards of versions, which nothing deletes."""
+    freed = 0
+    for each in list_derived(registry):
+        if each.name in names and each.copy:
+            registry.store.delete(f"derived/{each.name}")
+            freed += each.bytes
+    return freed
 
 
 def remake(raw: RawFile, format_name: str, shard: Shard, registry: Store) -> None:

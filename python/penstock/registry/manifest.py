@@ -6,10 +6,12 @@ same bytes give the same manifest, and its digest names the version everywhere a
 who registered them stands in the version's record (see ``record.py``).
 """
 
+from typing import Any, Protocol
+
 import msgspec
 
 from penstock._rust import digest
-from penstock.errors import ManifestDamaged, ManifestNewer
+from penstock.errors import ManifestDamaged
 
 #: The newest form of manifests that this Penstock writes and reads.
 FORM = 1
@@ -77,24 +79,18 @@ def encode(manifest: Manifest) -> bytes:
     return msgspec.json.encode(manifest, order="deterministic")
 
 
-def decode(data: bytes, *, name: str) -> Manifest:
+def decode(data: bytes, *, name: str, upgrade: "Upgrade") -> Manifest:
     """Read a manifest of any form up to ours and check that it is the one its name says."""
     found = digest(data)
     if found != name:
         raise ManifestDamaged(name=name, reason=f"its digest is {found}")
-    return parse(data, name=name)
-
-
-def parse(data: bytes, *, name: str) -> Manifest:
-    """Read a manifest without holding it against a digest."""
     try:
-        form = msgspec.json.decode(data, type=_Form).form
-        if form > FORM:
-            raise ManifestNewer(name=name, found=form, known=FORM)
-        return msgspec.json.decode(data, type=Manifest)
-    except msgspec.MsgspecError as reason:
+        return msgspec.convert(upgrade(msgspec.json.decode(data), name=name), Manifest)
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as reason:
         raise ManifestDamaged(name=name, reason=str(reason)) from reason
 
 
-class _Form(msgspec.Struct):
-    form: int
+class Upgrade(Protocol):
+    """Brings a document of an older form into the current one; see ``migrating.py``."""
+
+    def __call__(self, document: dict[str, Any], *, name: str) -> dict[str, Any]: ...

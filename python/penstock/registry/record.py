@@ -27,7 +27,7 @@ class About(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Written once, put-if-absent, under the version's number."""
 
-    form: int = FORM
+    form: int
     name: str
     number: int
     manifest: str
@@ -44,7 +44,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Root(msgspec.Struct, frozen=True, kw_only=True):
     """Another place where the shards of a version are."""
 
-    form: int = FORM
+    form: int
     root: str
     created: str = msgspec.field(
         default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -54,7 +54,7 @@ class Root(msgspec.Struct, frozen=True, kw_only=True):
 class Tag(msgspec.Struct, frozen=True, kw_only=True):
     """One setting of a tag; the newest in its sequence counts."""
 
-    form: int = FORM
+    form: int
     number: int
     created: str = msgspec.field(
         default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

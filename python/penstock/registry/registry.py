@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,16 +12,24 @@ from penstock._rust import digest
 from penstock.errors import AddressInvalid, AddressUnknown, ObjectMissing
 from penstock.formats import detect
 from penstock.formats.contract import Policy
+from penstock.registry import manifest as manifests
 from penstock.registry import names
+from penstock.registry.deriving import Derived, list_derived, prune_derived
 from penstock.registry.difference import Difference, compare
+from penstock.registry.exporting import export_version
 from penstock.registry.gathering import gather
 from penstock.registry.lineage import Lineage, trace
-from penstock.registry.manifest import FORM, Manifest, decode, encode
-from penstock.registry.record import About, Record, Root, Tag, check_name, check_tag, read
+from penstock.registry.manifest import Manifest, decode, encode
+from penstock.registry.measuring import Column, Measure, MeasureWatch, measure_version, values_of
+from penstock.registry.migrating import Migrated, migrate, upgrade
+from penstock.registry.record import FORM, About, Record, Root, Tag, check_name, check_tag, read
 from penstock.registry.scanning import ShardScan, Watch, object_name, scan_all
 from penstock.registry.schema import merge
 from penstock.registry.version import Version
 from penstock.store import open_store, to_url
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _DIGEST_PREFIX_MIN = 4
 
@@ -75,7 +84,7 @@ class Registry:
 
         def make(number: int) -> bytes:
             return msgspec.json.encode(
-                Record(name=name, number=number, manifest=found, root=root, about=about)
+                Record(form=FORM, name=name, number=number, manifest=found, root=root, about=about)
             )
 
         def lost(standing: bytes) -> bool:
@@ -106,7 +115,7 @@ class Registry:
     def tag(self, address: str, tag: str) -> Version:
         """Let ``name@tag`` mean this version from now on; earlier settings stay in the tag's history."""
         record = self._find(address)
-        data = msgspec.json.encode(Tag(number=record.number))
+        data = msgspec.json.encode(Tag(form=FORM, number=record.number))
         names.append(
             self.store,
             names.tags_of(record.name, check_tag(tag)),
@@ -141,6 +150,40 @@ class Registry:
     def diff(self, before: str, after: str, *, rows: bool = True) -> Difference:
         """What changed between two versions: schema, shards, and (reading the shards that differ) rows."""
         return compare(self.resolve(before), self.resolve(after), rows=rows)
+
+    def measure(
+        self, address: str, measure: Measure, *, engine: str = "local", watch: MeasureWatch | None = None
+    ) -> Column:
+        """One value per row of a version, computed once and kept; see ``measuring.py``."""
+        return measure_version(self, self.resolve(address), measure, engine=engine, watch=watch)
+
+    def values(self, column: Column) -> "np.ndarray[Any, Any]":
+        """All values of a measured column, in row order."""
+        return values_of(self.store, column)
+
+    def derived(self) -> list[Derived]:
+        """Derived copies and payloads, with their sizes and what they belong to."""
+        return list_derived(self)
+
+    def prune(self, names: Iterable[str]) -> int:
+        """Delete derived copies, which are made again when needed; the bytes that were freed."""
+        return prune_derived(self, set(names))
+
+    def migrate(self, address: str) -> Migrated:
+        """Publish a version in the current form, if it has an older one."""
+        return migrate(self, self.resolve(address))
+
+    def export(
+        self,
+        address: str,
+        target: str,
+        folder: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        watch: MeasureWatch | None = None,
+    ) -> Version:
+        """Write the rows of a version in another format and register them, with lineage."""
+        return export_version(self, self.resolve(address), target, Path(folder), name=name, watch=watch)
 
     def _find(self, address: str) -> Record:
         name, _, which = address.partition("@")
@@ -210,7 +253,7 @@ class Registry:
 
     def _add_root(self, record: Record, root: str) -> None:
         if self._roots(record)[0] != root:
-            data = msgspec.json.encode(Root(root=root))
+            data = msgspec.json.encode(Root(form=FORM, root=root))
             names.append(
                 self.store,
                 names.roots_of(record.name, record.number),
@@ -219,13 +262,13 @@ class Registry:
             )
 
     def _version(self, record: Record) -> Version:
-        manifest = decode(self.store.get(object_name(record.manifest)), name=record.manifest)
+        manifest = decode(self.store.get(object_name(record.manifest)), name=record.manifest, upgrade=upgrade)
         return Version(record=record, manifest=manifest, registry=self.store, roots=self._roots(record))
 
 
 def _assemble(format_name: str, scans: list[ShardScan], policy: Policy) -> Manifest:
     return Manifest(
-        form=FORM,
+        form=manifests.FORM,
         format=format_name,
         rows=sum(scan.shard.rows for scan in scans),
         bytes=sum(scan.shard.bytes for scan in scans),

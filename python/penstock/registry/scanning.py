@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,11 +19,11 @@ import msgspec
 
 from penstock import events
 from penstock._rust import digest, digest_file
-from penstock.errors import ObjectMissing, UsageError
+from penstock.errors import ObjectMissing, ScanCancelled, UsageError
 from penstock.formats import format_named
 from penstock.formats.contract import Policy, RawFile, Scanned
 from penstock.registry.manifest import Companion, Field, Shard, Skipped
-from penstock.store import Store, open_store
+from penstock.store import Store
 
 #: Part of the key of finished scans: raise it when scanning finds something else in the same bytes.
 SCANNER = 1
@@ -82,12 +82,14 @@ def _scan_locally(
             wait(jobs, return_when=FIRST_EXCEPTION)
         finally:
             # After an error or Ctrl-C nothing new is begun; running scans notice at their next report.
-            counter.stopped.set()
+            if any(job.done() and not job.cancelled() and job.exception() for job in jobs) or not all(
+                map(Future.done, jobs)
+            ):
+                counter.stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
-    # The first failing shard in order of the files, so that the message does not depend on timing.
-    failed = [job for job in jobs if not job.cancelled() and job.exception() is not None]
-    for job in failed:
-        job.result()
+    problems = [problem for job in jobs if not job.cancelled() and (problem := job.exception()) is not None]
+    for problem in sorted(problems, key=lambda problem: isinstance(problem, ScanCancelled)):
+        raise problem
     return [job.result() for job in jobs]
 
 
@@ -112,7 +114,9 @@ class _Counter:
         self.stopped = threading.Event()
 
     def report(self, byte_count: int, row_count: int) -> None:
-        """Some bytes and rows more."""
+        """Some bytes and rows more; after a failure elsewhere, the way to stop."""
+        if self.stopped.is_set():
+            raise ScanCancelled(shard="a shard")
         self._add(0, byte_count, row_count)
 
     def finish(self) -> None:
@@ -212,8 +216,3 @@ def put_object(registry: Store, prefix: str, file: Path) -> str:
 def object_name(name: str, prefix: str = "objects") -> str:
     """Where an object with a digest is kept."""
     return f"{prefix}/{name.removeprefix('b3:')}"
-
-
-def reopen(url: str) -> Store:
-    """A store from its URL, for workers in other processes."""
-    return open_store(url)

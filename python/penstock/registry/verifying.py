@@ -86,7 +86,7 @@ def _verify_shard(version: "Version", shard: "Shard") -> list[Damage]:
 
 
 def _damages(raw: RawFile, index: Path | bytes, index_digest: str) -> list[Damage]:
-    return [Damage(raw.url, offset, reason) for offset, reason in check_all(raw, index, index_digest)]
+    return [Damage(file, offset, reason) for file, offset, reason in check_all(raw, index, index_digest)]
 
 
 def _verify_companion(version: "Version", companion: "Companion") -> list[Damage]:

@@ -47,6 +47,10 @@ class RemoteStore:
         self._prefix = parts.path.strip("/")
         self._store = _connect(f"{parts.scheme}://{parts.netloc}")
 
+    def __reduce__(self) -> tuple[type["RemoteStore"], tuple[str]]:
+        # A client does not travel to other processes; its URL does.
+        return RemoteStore, (self.url,)
+
     def get(self, name: str) -> bytes:
         """All bytes of an object."""
         try:

@@ -39,14 +39,14 @@ fn written(contents: &Contents, document: &IndexDocument) -> (Vec<u8>, Digest) {
             false => writer.row(row * 3, row as u32 % 7).unwrap(),
         }
         if row == 10 {
-            writer.blocks(|sums| sums.extend(0..contents.blocks)).unwrap();
+            writer.blocks(&(0..contents.blocks).collect::<Vec<_>>()).unwrap();
         }
     }
     for frame in 0..contents.frames {
         writer.frame(frame * 10, frame * 100).unwrap();
     }
     if contents.rows <= 10 {
-        writer.blocks(|sums| sums.extend(0..contents.blocks)).unwrap();
+        writer.blocks(&(0..contents.blocks).collect::<Vec<_>>()).unwrap();
     }
     let written = writer.finish(document).unwrap();
     let bytes = std::fs::read(&path).unwrap();

@@ -1,6 +1,8 @@
 //! Writing an index as a stream: rows, sums and frames are pushed in order and leave in batches.
 //!
 //! Memory is bounded: a batch holds at most 65,536 rows and about a million sums and frames, whatever the shard's size.
+//! Rows are written as they come; sums and frames wait in a spool and are written behind them, so that the bytes of an
+//! index do not depend on how the shard's bytes arrived.
 //! The file appears under its final name only when it is whole and on disk.
 
 use std::collections::HashMap;
@@ -16,11 +18,9 @@ use arrow_ipc::writer::FileWriter;
 use arrow_schema::{DataType, Field, Schema};
 use penstock_io::{Digest, DigestStream};
 
+use super::spool::Spool;
 use super::{BATCH_ROWS, COLUMNS, DOCUMENT_KEY, INDEX_VERSION, IndexDocument};
 use crate::DataError;
-
-/// Sums or frames that may wait for a batch before they get one without rows.
-const EXTRAS_MAX: usize = 1 << 20;
 
 /// An index that is whole and under its final name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,24 +41,41 @@ pub struct IndexWriter {
     out: Option<FileWriter<Summing<BufWriter<File>>>>,
     /// Schema shared by all batches.
     schema: Arc<Schema>,
-    /// What the next batch will hold.
+    /// Rows of the next batch.
     pending: Pending,
+    /// Block sums so far.
+    block: Spool,
+    /// First compressed byte of each frame so far.
+    frame: Spool,
+    /// First decompressed byte of each frame so far.
+    frame_start: Spool,
     /// Rows pushed so far.
     rows: u64,
     /// Whether rows have names. Fixed by the first row.
     named: bool,
 }
 
-/// The columns of the batch under way.
+/// The rows of the batch under way.
 #[derive(Default)]
 struct Pending {
     offset: Vec<u64>,
     length: Vec<u32>,
     name_ends: Vec<i64>,
     name_bytes: Vec<u8>,
+}
+
+/// What a batch holds besides rows.
+#[derive(Default)]
+struct Extras {
     block: Vec<u64>,
     frame: Vec<u64>,
     frame_start: Vec<u64>,
+}
+
+impl Extras {
+    fn is_empty(&self) -> bool {
+        self.block.is_empty() && self.frame.is_empty()
+    }
 }
 
 impl IndexWriter {
@@ -73,8 +90,12 @@ impl IndexWriter {
         let schema = Arc::new(schema());
         let file = File::create(&partial).map_err(|error| failed(path, &error))?;
         let sink = Summing { sink: BufWriter::with_capacity(1 << 18, file), hash: DigestStream::default() };
+        let spool = |column: &str| Spool::new(partial.with_extension(column));
         let mut writer = Self {
             path: path.to_owned(),
+            block: spool("block"),
+            frame: spool("frame"),
+            frame_start: spool("frame_start"),
             partial,
             out: None,
             schema,
@@ -110,27 +131,23 @@ impl IndexWriter {
         self.pending.offset.push(offset);
         self.pending.length.push(length);
         self.rows += 1;
-        if self.rows % BATCH_ROWS == 0 { self.flush(true) } else { Ok(()) }
+        if self.rows % BATCH_ROWS == 0 { self.flush(Extras::default()) } else { Ok(()) }
     }
 
-    /// Gives `fill` the list of block sums to append to.
-    pub fn blocks(&mut self, fill: impl FnOnce(&mut Vec<u64>)) -> Result<(), DataError> {
-        fill(&mut self.pending.block);
-        if self.pending.block.len() >= EXTRAS_MAX { self.flush(false) } else { Ok(()) }
+    /// Appends block sums.
+    pub fn blocks(&mut self, sums: &[u64]) -> Result<(), DataError> {
+        self.block.extend(sums).map_err(|error| failed(&self.path, &error))
     }
 
     /// Appends a frame: its first compressed byte and its first decompressed byte.
     pub fn frame(&mut self, offset: u64, start: u64) -> Result<(), DataError> {
-        self.pending.frame.push(offset);
-        self.pending.frame_start.push(start);
-        if self.pending.frame.len() >= EXTRAS_MAX { self.flush(false) } else { Ok(()) }
+        let both = self.frame.extend(&[offset]).and_then(|()| self.frame_start.extend(&[start]));
+        both.map_err(|error| failed(&self.path, &error))
     }
 
     /// Writes the last batch and the document, puts the file on disk, and gives it its name.
     pub fn finish(mut self, document: &IndexDocument) -> Result<WrittenIndex, DataError> {
-        if !self.pending.is_empty() {
-            self.flush(true)?;
-        }
+        self.flush_rest()?;
         let text = serde_json::to_string(document).map_err(|error| failed(&self.path, &error))?;
         let path = self.path.clone();
         let failed = |error: &dyn std::fmt::Display| failed(&path, error);
@@ -146,8 +163,30 @@ impl IndexWriter {
         Ok(WrittenIndex { digest, bytes })
     }
 
-    fn flush(&mut self, with_rows: bool) -> Result<(), DataError> {
-        let columns = self.pending.take(with_rows);
+    /// Writes the rows that are left, with the first chunk of sums and frames; then the other chunks.
+    fn flush_rest(&mut self) -> Result<(), DataError> {
+        let path = self.path.clone();
+        let failed = |error: io::Error| failed(&path, &error);
+        let chunks = |spool: &mut Spool| std::mem::replace(spool, Spool::new(PathBuf::new())).into_chunks();
+        let mut block = chunks(&mut self.block).map_err(failed)?;
+        let mut frame = chunks(&mut self.frame).map_err(failed)?;
+        let mut frame_start = chunks(&mut self.frame_start).map_err(failed)?;
+        // Each turn writes a chunk of what is left, or ends.
+        loop {
+            let extras = Extras {
+                block: block.next().map_err(failed)?,
+                frame: frame.next().map_err(failed)?,
+                frame_start: frame_start.next().map_err(failed)?,
+            };
+            if extras.is_empty() && self.pending.offset.is_empty() {
+                return Ok(());
+            }
+            self.flush(extras)?;
+        }
+    }
+
+    fn flush(&mut self, extras: Extras) -> Result<(), DataError> {
+        let columns = columns(std::mem::take(&mut self.pending), extras);
         let batch =
             RecordBatch::try_new(self.schema.clone(), columns).map_err(|error| failed(&self.path, &error))?;
         let Some(out) = self.out.as_mut() else { return Err(failed(&self.path, &"it is already closed")) };
@@ -162,30 +201,17 @@ impl Drop for IndexWriter {
     }
 }
 
-impl Pending {
-    fn is_empty(&self) -> bool {
-        self.offset.is_empty() && self.block.is_empty() && self.frame.is_empty()
-    }
-
-    /// The columns of a batch. Rows stay behind when `with_rows` is false.
-    fn take(&mut self, with_rows: bool) -> Vec<ArrayRef> {
-        let (mut offset, mut length, mut ends, mut bytes) = Default::default();
-        if with_rows {
-            offset = std::mem::take(&mut self.offset);
-            length = std::mem::take(&mut self.length);
-            ends = std::mem::take(&mut self.name_ends);
-            bytes = std::mem::take(&mut self.name_bytes);
-        }
-        let long = |values: Vec<u64>| one_list(DataType::UInt64, Arc::new(UInt64Array::from(values)));
-        vec![
-            long(offset),
-            one_list(DataType::UInt32, Arc::new(UInt32Array::from(length))),
-            one_list(DataType::LargeUtf8, Arc::new(names(&ends, bytes))),
-            long(std::mem::take(&mut self.block)),
-            long(std::mem::take(&mut self.frame)),
-            long(std::mem::take(&mut self.frame_start)),
-        ]
-    }
+/// The columns of a batch.
+fn columns(rows: Pending, extras: Extras) -> Vec<ArrayRef> {
+    let long = |values: Vec<u64>| one_list(DataType::UInt64, Arc::new(UInt64Array::from(values)));
+    vec![
+        long(rows.offset),
+        one_list(DataType::UInt32, Arc::new(UInt32Array::from(rows.length))),
+        one_list(DataType::LargeUtf8, Arc::new(names(&rows.name_ends, rows.name_bytes))),
+        long(extras.block),
+        long(extras.frame),
+        long(extras.frame_start),
+    ]
 }
 
 fn names(ends: &[i64], bytes: Vec<u8>) -> LargeStringArray {

@@ -12,7 +12,8 @@ use std::ops::Range;
 use csv_core::ReadRecordResult;
 use memchr::memchr_iter;
 
-use super::record::{Findings, RawStream, Recorder};
+use super::ahead::{RawStream, read_ahead};
+use super::record::{Findings, Recorder};
 use super::{Field, Format, Header, Kind, ScanRequest, ScanSummary};
 use crate::DataError;
 use crate::index::Layout;
@@ -24,15 +25,26 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Scans a file whose fields are separated by `delimiter`.
 pub fn scan_delimited(
-    input: impl Read,
+    input: impl Read + Send,
     delimiter: u8,
     request: ScanRequest<'_>,
 ) -> Result<ScanSummary, DataError> {
     let format = if delimiter == b'\t' { Format::Tsv } else { Format::Csv };
     let recorder = RefCell::new(Recorder::new(request)?);
+    let findings = read_ahead(input, &recorder, |raw| walk_records(raw, delimiter, format, &recorder))?;
+    recorder.into_inner().finish(findings)
+}
+
+/// Records a row for every record behind the header.
+fn walk_records(
+    raw: RawStream<'_, '_>,
+    delimiter: u8,
+    format: Format,
+    recorder: &RefCell<Recorder<'_>>,
+) -> Result<Findings, DataError> {
     let options = recorder.borrow().options();
     let row_bytes_max = u64::from(options.row_bytes_max);
-    let mut records = Records::new(RawStream::new(input, &recorder), delimiter, row_bytes_max);
+    let mut records = Records::new(raw, delimiter, row_bytes_max);
     let failed = |error| recorder.borrow().read_failed(error);
     let names = match &options.header {
         Header::Names(names) => names.clone(),
@@ -64,14 +76,7 @@ pub fn scan_delimited(
         ("delimiter".to_owned(), char::from(delimiter).to_string().into()),
     ]);
     let schema = names.into_iter().zip(&columns).map(|(name, column)| column.field(name, rows)).collect();
-    drop(records);
-    recorder.into_inner().finish(Findings {
-        format: format.name().to_owned(),
-        layout: Layout::Ranges,
-        rows: None,
-        schema,
-        details,
-    })
+    Ok(Findings { format: format.name().to_owned(), layout: Layout::Ranges, rows: None, schema, details })
 }
 
 fn header(record: &Record<'_>, format: Format, recorder: &Recorder<'_>) -> Result<Vec<String>, DataError> {

@@ -7,9 +7,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Read;
 
+use super::ahead::read_ahead;
 use super::fields::FieldTable;
 use super::json::{Key, check_object};
-use super::record::{Findings, RawStream, Recorder};
+use super::record::{Findings, Recorder};
 use super::split::Lines;
 use super::{Field, Format, Kind, ScanRequest, ScanSummary};
 use crate::DataError;
@@ -26,12 +27,12 @@ pub enum LineFormat {
 
 /// Scans a file of lines.
 pub fn scan_lines(
-    input: impl Read,
+    input: impl Read + Send,
     format: LineFormat,
     request: ScanRequest<'_>,
 ) -> Result<ScanSummary, DataError> {
     let recorder = RefCell::new(Recorder::new(request)?);
-    let (_, walked) = walk_lines(RawStream::new(input, &recorder), format, &recorder)?;
+    let walked = read_ahead(input, &recorder, |raw| Ok(walk_lines(raw, format, &recorder)?.1))?;
     recorder.into_inner().finish(Findings {
         format: Format::Lines(format).name().to_owned(),
         layout: Layout::Ranges,
@@ -214,6 +215,28 @@ mod tests {
         assert!(matches!(error, DataError::Cancelled { offset, .. } if offset >= 8 << 20));
         assert!(seen[0].bytes >= 4 << 20 && seen[0].rows > 30_000 && seen[1].bytes > seen[0].bytes);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "a stopped scan leaves nothing");
+    }
+
+    /// Goal: the same bytes give the same index from any source. Method: several batches of rows, read in pieces that
+    /// begin and end elsewhere, plain and compressed.
+    #[test]
+    fn batches_do_not_depend_on_how_the_source_is_cut() {
+        let text: String = (0..200_000).map(|i| format!("{{\"a\":{i}}}\n")).collect();
+        let packed: Vec<u8> = text
+            .as_bytes()
+            .chunks(50_000)
+            .flat_map(|piece| zstd::bulk::compress(piece, 1).unwrap())
+            .collect();
+        for (format, raw) in
+            [(JSONL, text.as_bytes()), (Format::Frames(LineFormat::Jsonl), packed.as_slice())]
+        {
+            let whole = try_scan(format, raw, &ScanOptions::default()).unwrap();
+            for pieces in [vec![1_000], vec![65_537, 3], vec![200_000, 7]] {
+                let input = Dribble::new(raw, pieces.clone());
+                let cut = Scanned::new(format, raw, input, &ScanOptions::default()).unwrap();
+                assert_eq!(cut.summary.index_digest, whole.summary.index_digest, "{format} {pieces:?}");
+            }
+        }
     }
 
     proptest! {

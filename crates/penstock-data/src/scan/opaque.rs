@@ -7,12 +7,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use super::record::{Findings, RawStream, Recorder, skip};
+use super::ahead::{pass_over, read_ahead};
+use super::record::{Findings, Recorder};
 use super::{Field, ScanRequest, ScanSummary};
 use crate::DataError;
 use crate::index::Layout;
-
-const SCRATCH_BYTES: usize = 256 << 10;
 
 /// What the caller knows about the rows of a file.
 #[derive(Debug, Clone, Copy)]
@@ -45,14 +44,13 @@ pub struct Opaque<'a> {
 
 /// Sums a file and writes an index with the rows the caller has found.
 pub fn scan_opaque(
-    input: impl Read,
+    input: impl Read + Send,
     known: Opaque<'_>,
     request: ScanRequest<'_>,
 ) -> Result<ScanSummary, DataError> {
     let recorder = RefCell::new(Recorder::new(request)?);
-    let mut raw = RawStream::new(input, &recorder);
-    let mut scratch = vec![0; SCRATCH_BYTES];
-    skip(&mut raw, u64::MAX, &mut scratch).map_err(|error| recorder.borrow().read_failed(error))?;
+    let failed = |error| recorder.borrow().read_failed(error);
+    read_ahead(input, &recorder, |mut raw| pass_over(&mut raw, u64::MAX, |_| ()).map_err(failed))?;
     let mut recorder = recorder.into_inner();
     let (layout, rows) = match known.rows {
         RowPlaces::Counted(rows) => (Layout::Opaque, Some(rows)),

@@ -1,13 +1,12 @@
 //! What every scan does whatever the format: sum the bytes that pass, write the index, report, and judge bad rows.
 //!
-//! Bytes pass through [`RawStream`], which sits under any decoder; rows come from the format's walker, which sits above it.
-//! Both speak to one [`Recorder`], shared by reference within the thread of the scan.
+//! Bytes come through a [`RawStream`](super::ahead::RawStream), which sits under any decoder; rows come from the format's
+//! walker, which sits above it. Both speak to one [`Recorder`], shared by reference within the thread of the scan.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 
-use penstock_io::{BLOCK_BYTES, BlockHasher, IoError};
+use penstock_io::{BLOCK_BYTES, Digest, IoError};
 
 use super::{
     BadRow, Field, OnBad, PROGRESS_BYTES, Progress, ProgressFn, ScanOptions, ScanRequest, ScanSummary,
@@ -28,8 +27,10 @@ pub(crate) struct Recorder<'a> {
     progress: Option<&'a mut ProgressFn<'a>>,
     /// Raw bytes at which `progress` is told next.
     progress_at: u64,
-    /// Sums of the raw bytes.
-    hasher: BlockHasher,
+    /// Raw bytes that have come.
+    bytes: u64,
+    /// Identity of the shard, once its end has come.
+    digest: Option<Digest>,
     /// The index under way.
     writer: IndexWriter,
     /// Rows left out so far; at most as many as the policy allows.
@@ -53,7 +54,8 @@ impl<'a> Recorder<'a> {
             options: request.options,
             progress: request.progress,
             progress_at: PROGRESS_BYTES,
-            hasher: BlockHasher::new(),
+            bytes: 0,
+            digest: None,
             writer: IndexWriter::create(request.index_path)?,
             bad: Vec::new(),
         })
@@ -67,19 +69,19 @@ impl<'a> Recorder<'a> {
         self.options
     }
 
-    /// Raw bytes read so far.
+    /// Raw bytes that have come so far.
     pub(crate) fn bytes(&self) -> u64 {
-        self.hasher.bytes()
+        self.bytes
     }
 
     pub(crate) fn rows(&self) -> u64 {
         self.writer.rows()
     }
 
-    /// Takes the next raw bytes.
-    pub(crate) fn pass(&mut self, piece: &[u8]) -> Result<(), DataError> {
-        let hasher = &mut self.hasher;
-        self.writer.blocks(|sums| hasher.update(piece, sums))?;
+    /// Takes the sums of the next `bytes` raw bytes.
+    pub(crate) fn pass(&mut self, bytes: usize, sums: &[u64]) -> Result<(), DataError> {
+        self.writer.blocks(sums)?;
+        self.bytes += bytes as u64;
         if self.bytes() < self.progress_at {
             return Ok(());
         }
@@ -89,6 +91,12 @@ impl<'a> Recorder<'a> {
             return Err(DataError::Cancelled { shard: self.shard.to_owned(), offset: self.bytes() });
         }
         Ok(())
+    }
+
+    /// Takes what is known when the raw bytes have ended: the sum of a short last block, and the identity of all.
+    pub(crate) fn ended(&mut self, last: Option<u64>, digest: Digest) -> Result<(), DataError> {
+        self.digest = Some(digest);
+        self.writer.blocks(last.as_slice())
     }
 
     pub(crate) fn row(&mut self, offset: u64, length: u32) -> Result<(), DataError> {
@@ -142,13 +150,13 @@ impl<'a> Recorder<'a> {
     }
 
     /// Writes the document and gives the index its name.
-    pub(crate) fn finish(mut self, findings: Findings) -> Result<ScanSummary, DataError> {
+    pub(crate) fn finish(self, findings: Findings) -> Result<ScanSummary, DataError> {
         let (bytes, rows) = (self.bytes(), findings.rows.unwrap_or(self.rows()));
         if rows == 0 && !self.options.allow_empty {
             return Err(DataError::EmptyShard { shard: self.shard.to_owned() });
         }
-        let (last, digest) = self.hasher.finish();
-        self.writer.blocks(|sums| sums.extend(last))?;
+        // A walker that stopped early would leave bytes unsummed, and so unreadable: that is our mistake, not the file's.
+        let Some(digest) = self.digest else { return Err(self.truncated(bytes)) };
         let document = IndexDocument {
             version: INDEX_VERSION,
             format: findings.format,
@@ -192,57 +200,4 @@ pub(crate) fn read_failed(shard: &str, offset: u64, error: io::Error) -> DataErr
         Ok(ours) => ours,
         Err(system) => IoError::from_system(shard, Some(offset), &system).into(),
     }
-}
-
-/// Raw bytes on their way from the file to a decoder or walker; the recorder sees them pass.
-pub(crate) struct RawStream<'r, 'a, R> {
-    input: R,
-    recorder: &'r RefCell<Recorder<'a>>,
-}
-
-impl<'r, 'a, R: Read> RawStream<'r, 'a, R> {
-    pub(crate) fn new(input: R, recorder: &'r RefCell<Recorder<'a>>) -> Self {
-        Self { input, recorder }
-    }
-}
-
-impl<R: Read> Read for RawStream<'_, '_, R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        // Ending on a block boundary lets the sums take whole blocks from `into`, without carrying parts over.
-        let at = self.recorder.borrow().bytes();
-        let end = (at + into.len() as u64) / BLOCK_BYTES * BLOCK_BYTES;
-        let wanted = if end > at { (end - at) as usize } else { into.len() };
-        let count = self.input.read(&mut into[..wanted])?;
-        self.recorder.borrow_mut().pass(&into[..count]).map_err(io::Error::other)?;
-        Ok(count)
-    }
-}
-
-/// Fills as much of `into` as the stream has. Less than all of it means the end.
-pub(crate) fn read_full(input: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
-    let mut got = 0;
-    // Each turn reads at least one byte or ends the loop; interrupts apart.
-    while got < into.len() {
-        match input.read(&mut into[got..]) {
-            Ok(0) => break,
-            Ok(count) => got += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(got)
-}
-
-/// Reads and drops `bytes` bytes; returns how many there were.
-pub(crate) fn skip(input: &mut impl Read, bytes: u64, scratch: &mut [u8]) -> io::Result<u64> {
-    let mut left = bytes;
-    while left > 0 {
-        let wanted = left.min(scratch.len() as u64) as usize;
-        let got = read_full(input, &mut scratch[..wanted])?;
-        left -= got as u64;
-        if got < wanted {
-            break;
-        }
-    }
-    Ok(bytes - left)
 }

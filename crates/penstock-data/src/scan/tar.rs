@@ -11,8 +11,9 @@ use std::io::{self, Read};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::ahead::{RawStream, pass_over, read_ahead, read_full};
 use super::fields::FieldTable;
-use super::record::{Findings, RawStream, Recorder, read_full, skip};
+use super::record::{Findings, Recorder};
 use super::{Format, Kind, ScanRequest, ScanSummary};
 use crate::DataError;
 use crate::archive::{Entry, Forward, Walk, WalkFault, key_and_extension};
@@ -22,14 +23,18 @@ use crate::index::Layout;
 const KEY_BYTES_MAX: usize = 1_024;
 /// Most keys remembered to notice one that comes back; keys past that are only compared with these.
 const KEYS_MAX: usize = 1 << 22;
-const SCRATCH_BYTES: usize = 256 << 10;
 
 /// Scans a WebDataset archive.
-pub fn scan_tar(input: impl Read, request: ScanRequest<'_>) -> Result<ScanSummary, DataError> {
+pub fn scan_tar(input: impl Read + Send, request: ScanRequest<'_>) -> Result<ScanSummary, DataError> {
     let recorder = RefCell::new(Recorder::new(request)?);
-    let raw = io::BufReader::with_capacity(SCRATCH_BYTES, RawStream::new(input, &recorder));
-    let mut walk = Walk::new(Streamed { raw, scratch: vec![0; SCRATCH_BYTES] });
-    let mut samples = Samples::new(&recorder);
+    let findings = read_ahead(input, &recorder, |raw| walk_samples(raw, &recorder))?;
+    recorder.into_inner().finish(findings)
+}
+
+/// Records a row for every sample.
+fn walk_samples(raw: RawStream<'_, '_>, recorder: &RefCell<Recorder<'_>>) -> Result<Findings, DataError> {
+    let mut walk = Walk::new(Streamed(raw));
+    let mut samples = Samples::new(recorder);
     // Each turn reads at least one header.
     while let Some(entry) = walk.next().map_err(|fault| typed(fault, &recorder.borrow()))? {
         samples.member(&entry)?;
@@ -38,28 +43,24 @@ pub fn scan_tar(input: impl Read, request: ScanRequest<'_>) -> Result<ScanSummar
     if !walk.marked_end && walk.at() > 0 {
         return Err(recorder.borrow().truncated(walk.at()));
     }
-    check_tail(&mut walk, &recorder)?;
-    let findings = samples.findings();
-    drop(walk);
-    recorder.into_inner().finish(findings)
+    check_tail(&mut walk, recorder)?;
+    Ok(samples.findings())
 }
 
 /// After the end mark there may be nothing but padding.
-fn check_tail<R: Read>(
-    walk: &mut Walk<Streamed<R>>,
-    recorder: &RefCell<Recorder<'_>>,
-) -> Result<(), DataError> {
-    let mut at = walk.at();
-    let Streamed { raw, scratch } = &mut walk.source;
-    loop {
-        let got = read_full(raw, scratch).map_err(|error| recorder.borrow().read_failed(error))?;
-        if let Some(found) = scratch[..got].iter().position(|byte| *byte != 0) {
+fn check_tail(walk: &mut Walk<Streamed<'_, '_>>, recorder: &RefCell<Recorder<'_>>) -> Result<(), DataError> {
+    let (mut at, mut found) = (walk.at(), None);
+    let look = |piece: &[u8]| {
+        let data = piece.iter().position(|byte| *byte != 0);
+        found = found.or(data.map(|data| at + data as u64));
+        at += piece.len() as u64;
+    };
+    pass_over(&mut walk.source.0, u64::MAX, look).map_err(|error| recorder.borrow().read_failed(error))?;
+    match found {
+        None => Ok(()),
+        Some(offset) => {
             let reason = "there is data after the end of the archive, as when archives are joined with `cat`";
-            return Err(recorder.borrow().not_this_format("tar", at + found as u64, reason));
-        }
-        at += got as u64;
-        if got < scratch.len() {
-            return Ok(());
+            Err(recorder.borrow().not_this_format("tar", offset, reason))
         }
     }
 }
@@ -73,18 +74,15 @@ fn typed(fault: WalkFault, recorder: &Recorder<'_>) -> DataError {
 }
 
 /// A stream to walk forwards.
-struct Streamed<R> {
-    raw: R,
-    scratch: Vec<u8>,
-}
+struct Streamed<'r, 'a>(RawStream<'r, 'a>);
 
-impl<R: Read> Forward for Streamed<R> {
+impl Forward for Streamed<'_, '_> {
     fn fill(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        read_full(&mut self.raw, into)
+        read_full(&mut self.0, into)
     }
 
     fn step(&mut self, bytes: u64) -> io::Result<u64> {
-        skip(&mut self.raw, bytes, &mut self.scratch)
+        pass_over(&mut self.0, bytes, |_| ())
     }
 }
 

@@ -5,9 +5,10 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{BufRead, Read};
 
-use super::record::{Findings, RawStream, Recorder, read_full};
+use super::ahead::{RawStream, pass_over, read_ahead, read_full};
+use super::record::{Findings, Recorder};
 use super::{Field, Format, Kind, ScanRequest, ScanSummary};
 use crate::DataError;
 use crate::index::Layout;
@@ -16,18 +17,27 @@ use crate::index::Layout;
 const HEAD_BYTES: u64 = 12;
 /// The sum of the data.
 const TAIL_BYTES: u64 = 4;
-const SCRATCH_BYTES: usize = 256 << 10;
 
 /// Scans a TFRecord file.
-pub fn scan_tfrecord(input: impl Read, request: ScanRequest<'_>) -> Result<ScanSummary, DataError> {
+pub fn scan_tfrecord(input: impl Read + Send, request: ScanRequest<'_>) -> Result<ScanSummary, DataError> {
     let recorder = RefCell::new(Recorder::new(request)?);
-    let mut raw = std::io::BufReader::with_capacity(SCRATCH_BYTES, RawStream::new(input, &recorder));
+    read_ahead(input, &recorder, |raw| walk_records(raw, &recorder))?;
+    recorder.into_inner().finish(Findings {
+        format: Format::Tfrecord.name().to_owned(),
+        layout: Layout::Ranges,
+        rows: None,
+        schema: vec![Field { name: "record".into(), kind: Kind::Bytes, optional: false }],
+        details: BTreeMap::new(),
+    })
+}
+
+/// Records a row for every record.
+fn walk_records(mut raw: RawStream<'_, '_>, recorder: &RefCell<Recorder<'_>>) -> Result<(), DataError> {
     let (mut at, mut ordinal) = (0_u64, 1_u64);
-    let mut scratch = vec![0; SCRATCH_BYTES];
     // Each turn reads at least a head, or ends.
-    while let Some(length) = read_head(&mut raw, at, &recorder)? {
+    while let Some(length) = read_head(&mut raw, at, recorder)? {
         let data_at = at + HEAD_BYTES;
-        let sums = read_data(&mut raw, length, &mut scratch)
+        let sums = read_data(&mut raw, length)
             .map_err(|error| recorder.borrow().read_failed(error))?
             .ok_or_else(|| recorder.borrow().truncated(at))?;
         let mut recorder = recorder.borrow_mut();
@@ -43,14 +53,7 @@ pub fn scan_tfrecord(input: impl Read, request: ScanRequest<'_>) -> Result<ScanS
         at = data_at + length + TAIL_BYTES;
         ordinal += 1;
     }
-    drop(raw);
-    recorder.into_inner().finish(Findings {
-        format: Format::Tfrecord.name().to_owned(),
-        layout: Layout::Ranges,
-        rows: None,
-        schema: vec![Field { name: "record".into(), kind: Kind::Bytes, optional: false }],
-        details: BTreeMap::new(),
-    })
+    Ok(())
 }
 
 /// The length of the record at `at`, or nothing at the end of the file.
@@ -89,15 +92,10 @@ struct Sums {
 }
 
 /// Sums `length` bytes of data and reads the sum behind them. Nothing when the file ends before.
-fn read_data(raw: &mut impl Read, length: u64, scratch: &mut [u8]) -> std::io::Result<Option<Sums>> {
-    let (mut left, mut sum) = (length, 0);
-    while left > 0 {
-        let wanted = left.min(scratch.len() as u64) as usize;
-        if read_full(raw, &mut scratch[..wanted])? < wanted {
-            return Ok(None);
-        }
-        sum = crc32c::crc32c_append(sum, &scratch[..wanted]);
-        left -= wanted as u64;
+fn read_data(raw: &mut impl BufRead, length: u64) -> std::io::Result<Option<Sums>> {
+    let mut sum = 0;
+    if pass_over(raw, length, |piece| sum = crc32c::crc32c_append(sum, piece))? < length {
+        return Ok(None);
     }
     let mut tail = [0; TAIL_BYTES as usize];
     if read_full(raw, &mut tail)? < tail.len() {

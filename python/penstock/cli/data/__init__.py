@@ -1,0 +1,45 @@
+"""``penstock data``: datasets, from raw files to versions and back."""
+
+from penstock.cli.output import command_app
+
+app = command_app(
+    "data",
+    "Register raw files as datasets, look at them, verify, measure and export them.",
+    examples=(
+        "  penstock data register web 'raw/*.jsonl.zst' --note 'first crawl'\n"
+        "  penstock data list\n"
+        "  penstock data rows web@1 --start 17 --count 3\n"
+        "  penstock data verify web@1"
+    ),
+)
+
+#: Command -> its purpose and where it lives; loaded when called. Held against the commands by the tests.
+COMMANDS = {
+    "register": (
+        "Scan, index and checksum raw files where they are, and publish them as a version.",
+        "making",
+    ),
+    "list": ("List datasets, or the versions of one.", "looking"),
+    "show": ("Show a version: schema, shards, places, words.", "looking"),
+    "rows": ("Print rows of a version.", "looking"),
+    "verify": ("Read every byte of a version and report all damage with file and offset.", "working"),
+    "measure": (
+        "Compute one value per row, once: token lengths under a tokenizer, with the tokens kept.",
+        "working",
+    ),
+    "export": ("Write the rows of a version in another format and register them, with lineage.", "working"),
+    "diff": ("Compare two versions: schema, shards, rows.", "looking"),
+    "tag": ("Let a name stand for a version, as in web@gold.", "working"),
+    "lineage": ("Show what a version came from and what was made from it.", "looking"),
+    "relocate": ("Say that the files of a version have moved.", "making"),
+    "derived": ("List derived data: copies and payloads, with their sizes.", "looking"),
+    "migrate": ("Rewrite versions of an older form in the current one.", "working"),
+}
+
+for _name, (_purpose, _module) in COMMANDS.items():
+    app.command(
+        f"penstock.cli.data.{_module}:{_name}_app",
+        name=_name,
+        help=_purpose,
+        sort_key=list(COMMANDS).index(_name),
+    )

@@ -1,0 +1,163 @@
+"""Commands that make versions: register, relocate."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from penstock.cli.data.place import Place, open_registry
+from penstock.cli.data.shown import version_document
+from penstock.cli.output import Json, command_app, print_json, say
+from penstock.cli.output import size as as_size
+from penstock.cli.progress import progress
+from penstock.errors import UsageError
+from penstock.formats.contract import Policy
+from penstock.registry import About
+from penstock.registry.scanning import ScanProgress
+
+register_app = command_app(
+    "register",
+    "Scan, index and checksum raw files where they are, and publish them as a version.",
+    examples=(
+        "  penstock data register web 'raw/*.jsonl.zst'\n"
+        "  penstock data register photos s3://bucket/photos --format webdataset --licence CC-BY-4.0\n"
+        "  penstock data register web raw/ --skip-bad 100 --engine ray"
+    ),
+)
+
+
+@Parameter(name="*")
+class Rules:
+    """What to do with what breaks its contract."""
+
+    def __init__(
+        self,
+        *,
+        skip_bad: Annotated[
+            int, Parameter(help="How many bad rows per shard may be left out; they are listed.")
+        ] = 0,
+        mixed: Annotated[
+            bool, Parameter(negative=(), help="Let a field hold values of different kinds.")
+        ] = False,
+        row_bytes_max: Annotated[int, Parameter(help="A row of more bytes is bad.")] = 64 << 20,
+        derived_max: Annotated[int, Parameter(help="Bytes of derived copies that may be made.")] = 1 << 40,
+    ) -> None:
+        self.policy = Policy(
+            skip_bad=skip_bad, mixed=mixed, row_bytes_max=row_bytes_max, derived_bytes_max=derived_max
+        )
+
+
+@Parameter(name="*")
+class Words:
+    """What people say about the version."""
+
+    def __init__(
+        self,
+        *,
+        note: Annotated[str, Parameter(help="What this is.")] = "",
+        owner: Annotated[str, Parameter(help="Who answers for it.")] = "",
+        licence: Annotated[str, Parameter(help="Under which licence it may be used.")] = "",
+        derived_from: Annotated[tuple[str, ...], Parameter(help="Versions that it was made from.")] = (),
+    ) -> None:
+        self.note = note
+        self.owner = owner
+        self.licence = licence
+        self.derived_from = derived_from
+
+
+@register_app.default
+def register_files(
+    name: str,
+    *files: str,
+    format: Annotated[str | None, Parameter(help="Instead of looking at the content.")] = None,  # noqa: A002
+    engine: Annotated[str, Parameter(help="local, or ray for a Ray cluster.")] = "local",
+    rules: Rules | None = None,
+    words: Words | None = None,
+    registry: Place = None,
+    json: Json = False,
+) -> int:
+    """
+    Register files; the same bytes again give the same version.
+
+    Parameters
+    ----------
+    name
+        The dataset. Letters, digits, '.', '_', '-', and '/' between parts.
+    files
+        Paths, quoted patterns, folders or URLs (s3://, gs://, az://, https://).
+    """
+    if not files:
+        raise UsageError("which files?", hint="penstock data register NAME FILES…; patterns in quotes")
+    opened = open_registry(registry)
+    said = words or Words()
+    parents = tuple(opened.resolve(address).digest for address in said.derived_from)
+    about = About(note=said.note, owner=said.owner, licence=said.licence, derived_from=parents)
+    with progress(f"registering {name}", "bytes", quiet=json) as tell:
+
+        def watch(now: ScanProgress) -> None:
+            tell(now.bytes_done, now.bytes, f"{now.rows_done:,} rows, {now.shards_done}/{now.shards} shards")
+
+        policy = (rules or Rules()).policy
+        version = opened.register(
+            name, files, format=format, policy=policy, about=about, engine=engine, watch=watch
+        )
+    if json:
+        print_json(version_document(version))
+        return 0
+    print(version.address)
+    shards = len(version.manifest.shards)
+    say(
+        f"{version.rows:,} rows, {as_size(version.bytes)} in {shards} shards of {version.manifest.format}, {version.digest}"
+    )
+    for bad in version.manifest.skipped[:10]:
+        say(f"left out: {bad.shard}, row {bad.line} (byte {bad.offset}): {bad.reason}")
+    if len(version.manifest.skipped) > 10:
+        say(
+            f"left out in all: {len(version.manifest.skipped)} (penstock data show {version.address} --json lists them)"
+        )
+    return 0
+
+
+relocate_app = command_app(
+    "relocate",
+    "Say that the files of a version have moved.",
+    examples="  penstock data relocate web@3 --root s3://old-bucket=s3://new-bucket\n  penstock data relocate web@3 --root raw=moved/raw",
+)
+
+
+@relocate_app.default
+def relocate_version(
+    address: str,
+    *,
+    root: Annotated[
+        list[str], Parameter(help="OLD=NEW; may be given several times.", consume_multiple=False)
+    ],
+    registry: Place = None,
+    json: Json = False,
+) -> int:
+    """
+    The version stays what it is; only where its bytes are found changes.
+
+    Parameters
+    ----------
+    address
+        Which version: web@3.
+    """
+    moves = {}
+    for each in root:
+        old, equals, new = each.partition("=")
+        if not (old and equals and new):
+            raise UsageError(f"{each!r} is not of the form OLD=NEW")
+        moves[old] = new
+    opened = open_registry(registry)
+    before = opened.resolve(address).roots
+    version = opened.relocate(address, moves)
+    if version.roots == before:
+        raise UsageError(
+            f"none of {', '.join(moves)} is where {version.address} was",
+            hint=f"it was at {', '.join(before)}",
+        )
+    if json:
+        print_json(version_document(version))
+    else:
+        print("\n".join(version.roots))
+    return 0

@@ -1,0 +1,69 @@
+"""
+Export: the rows of a version in another format, registered with lineage, equal row by row.
+
+Each target has a writer in ``formats/writing``. Shards hold a stated number of rows; files appear under their final names
+only when whole. What a format cannot hold (bytes in JSON, text in token files) is an error that names the row.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock import events
+from penstock.errors import UsageError
+from penstock.formats.contract import FieldKind
+from penstock.formats.writing import WRITERS, writer_named
+from penstock.registry.record import About
+
+if TYPE_CHECKING:
+    from penstock.registry.registry import Registry
+    from penstock.registry.version import Version
+
+_CHUNK_ROWS = 1024
+ROWS_PER_SHARD = 100_000
+
+
+def export_version(
+    registry: "Registry",
+    version: "Version",
+    target: str,
+    folder: Path,
+    *,
+    name: str | None = None,
+    rows_per_shard: int = ROWS_PER_SHARD,
+    watch: Callable[[int, int], None] | None = None,
+) -> "Version":
+    """Write all rows into a new folder and register them, with ``derived_from`` naming the version they came from."""
+    if target not in WRITERS:
+        raise UsageError(f"there is no export to {target!r}", hint=f"known are {', '.join(WRITERS)}")
+    if rows_per_shard < 1:
+        raise UsageError(f"a shard needs at least one row, not {rows_per_shard}")
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(
+            f"{folder} is not empty", hint="export into a new folder; nothing is ever overwritten"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with events.span("registry.export", version=version.address, target=target):
+        for number, first in enumerate(range(0, version.rows, rows_per_shard)):
+            _write_shard(
+                version, target, folder, number, range(first, min(version.rows, first + rows_per_shard))
+            )
+            if watch is not None:
+                watch(min(version.rows, first + rows_per_shard), version.rows)
+    about = About(note=f"export of {version.address} to {target}", derived_from=(version.digest,))
+    writer = writer_named(target)
+    return registry.register(
+        name or f"{version.name}-{target.replace('.', '-')}", [folder], format=writer.format, about=about
+    )
+
+
+def _write_shard(version: "Version", target: str, folder: Path, number: int, rows: range) -> None:
+    schema = [FieldKind(field.name, field.kind, field.optional) for field in version.schema]
+    writer = writer_named(target)(folder, f"{version.name.replace('/', '-')}-{number:05d}", schema)
+    for first in range(rows.start, rows.stop, _CHUNK_ROWS):
+        writer.add(version.take(range(first, min(rows.stop, first + _CHUNK_ROWS))), first)
+    for staged, final in writer.finish():
+        with staged.open("rb") as file:
+            os.fsync(file.fileno())
+        staged.rename(final)

@@ -1,0 +1,88 @@
+"""Token lengths under a Hugging Face ``tokenizer.json``, with the tokens themselves as the payload."""
+
+from functools import cached_property
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock._rust import digest
+from penstock.errors import UsageError
+from penstock.formats.contract import Row
+
+if TYPE_CHECKING:
+    from penstock.registry.version import Version
+
+_U16_MAX = 1 << 16
+#: Text has about four bytes per token; a cautious estimate takes three.
+_BYTES_PER_TOKEN = 3
+
+
+class TokenLength:
+    """How many tokens a field has under a tokenizer."""
+
+    name = "tokens"
+    dtype = "<u4"
+
+    def __init__(self, tokenizer: str | Path, *, field: str = "text", special: bool = False) -> None:
+        self.path = Path(tokenizer)
+        self.field = field
+        #: Whether the tokenizer may add its special tokens (beginning and end of text).
+        self.special = special
+        try:
+            self._content = self.path.read_bytes()
+        except OSError as reason:
+            hint = "give the path of a tokenizer.json, as Hugging Face tokenizers are saved"
+            raise UsageError(f"cannot read tokenizer {self.path}: {reason.strerror}", hint=hint) from reason
+
+    def identity(self) -> dict[str, str]:
+        """By the tokenizer's content, not its name."""
+        return {
+            "kind": "tokens",
+            "tokenizer": digest(self._content),
+            "field": self.field,
+            "special": str(self.special).lower(),
+            "library": f"tokenizers {installed('tokenizers')}",
+        }
+
+    @property
+    def payload_dtype(self) -> str:
+        """The smallest type that holds every token."""
+        return "<u2" if self._tokenizer.get_vocab_size(with_added_tokens=True) <= _U16_MAX else "<u4"
+
+    def compute(self, rows: list[Row]) -> tuple[list[Any], list[Any]]:
+        """Encode a batch; the tokenizer's own threads do not hold the GIL."""
+        texts = [self._text(row) for row in rows]
+        found = [
+            encoding.ids
+            for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=self.special)
+        ]
+        return [len(ids) for ids in found], found
+
+    def payload_bytes(self, version: "Version") -> int:
+        """From the size of the shards."""
+        return version.bytes // _BYTES_PER_TOKEN * int(self.payload_dtype[-1])
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        try:
+            return Tokenizer.from_buffer(self._content)
+        # The library raises bare Exceptions.
+        except Exception as reason:
+            raise UsageError(f"{self.path} is no tokenizer.json: {reason}") from reason
+
+    def _text(self, row: Row) -> str:
+        value = row.get(self.field)
+        if isinstance(value, str):
+            return value
+        if value is None and self.field in row:
+            return ""
+        kind = "missing" if self.field not in row else type(value).__name__
+        raise UsageError(
+            f"field {self.field!r} is {kind}, but tokens are made of text", hint="name the field with --field"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Workers load the tokenizer themselves.
+        return {key: value for key, value in self.__dict__.items() if key != "_tokenizer"}
