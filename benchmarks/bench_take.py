@@ -1,4 +1,5 @@
-"""Random rows of raw JSON lines, against a reader that knows the offsets already and parses in Python.
+"""
+Random rows of raw JSON lines, against a reader that knows the offsets already and parses in Python.
 
 The reference is what a careful person writes by hand: a numpy memmap, a table of offsets, `json.loads` per row. It checks
 nothing; we check every block on first touch, which is part of the time.
@@ -21,15 +22,23 @@ SHARDS = 4
 
 def run() -> Table:
     """Measure in one run, warm page cache, the same rows for all."""
-    table = Table(f"take of {TAKEN:,} random rows of jsonl is at least as fast as memmap + json.loads", "rows/s", smaller_is_better=False)
+    table = Table(
+        f"take of {TAKEN:,} random rows of jsonl is at least as fast as memmap + json.loads",
+        "rows/s",
+        smaller_is_better=False,
+    )
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         paths = write_rows(place)
         version = Registry(place / "registry").register("web", paths)
         chosen = np.random.default_rng(7).permutation(ROWS)[:TAKEN]
         by_hand = ByHand(paths)
-        table.add("numpy memmap, offsets known, json.loads", TAKEN / best_of(lambda: by_hand.take(chosen), rounds=3))
-        table.add("penstock, first touch checked", TAKEN / best_of(lambda: fresh(version).take(chosen), rounds=3))
+        table.add(
+            "numpy memmap, offsets known, json.loads", TAKEN / best_of(lambda: by_hand.take(chosen), rounds=3)
+        )
+        table.add(
+            "penstock, first touch checked", TAKEN / best_of(lambda: fresh(version).take(chosen), rounds=3)
+        )
         table.add("penstock, again", TAKEN / best_of(lambda: version.take(chosen), rounds=3))
         assert version.take(chosen[:100]) == by_hand.take(chosen[:100])
     return table
@@ -37,7 +46,9 @@ def run() -> Table:
 
 def fresh(version: Version) -> Version:
     """The same version without anything opened or checked yet."""
-    return Version(record=version.record, manifest=version.manifest, registry=version._registry, roots=version.roots)
+    return Version(
+        record=version.record, manifest=version.manifest, registry=version._registry, roots=version.roots
+    )
 
 
 def write_rows(place: Path) -> list[Path]:
@@ -49,7 +60,9 @@ def write_rows(place: Path) -> list[Path]:
         with path.open("w") as file:
             for row in range(ROWS // SHARDS):
                 text = " ".join(draw.choices(words, k=draw.randint(40, 300)))
-                file.write(json.dumps({"id": number * ROWS // SHARDS + row, "text": text, "lang": "en"}) + "\n")
+                file.write(
+                    json.dumps({"id": number * ROWS // SHARDS + row, "text": text, "lang": "en"}) + "\n"
+                )
     return paths
 
 

@@ -36,8 +36,9 @@ are made from keyword arguments, which stay readable as attributes; those that b
 ``crates/penstock-python/src/error.rs`` from the same arguments, so a message is written once.
 """
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class PenstockError(Exception):
@@ -47,6 +48,17 @@ class PenstockError(Exception):
     hint: str | None = None
     #: What the command line exits with: 2 for bad input, 1 when a check found the world wanting.
     exit_code: ClassVar[int] = 2
+
+    def __reduce__(self) -> "tuple[Callable[..., PenstockError], tuple[Any, ...]]":
+        # Errors travel between processes with their fields; their constructors take keywords, which pickle does not know.
+        return _revive, (type(self), self.args, self.__dict__)
+
+
+def _revive(kind: type[PenstockError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> PenstockError:
+    problem = kind.__new__(kind, *arguments)
+    problem.args = arguments
+    problem.__dict__.update(fields)
+    return problem
 
 
 class UsageError(PenstockError):

@@ -1,6 +1,6 @@
 //! Scanning: one pass over a raw file that learns everything reading will need, in bounded memory.
 //!
-//! A format's file walks the bytes and says where rows are; `ahead` reads and sums them, `record` writes the index and
+//! A format's file walks the bytes and says where rows are; `raw` reads and sums them, `record` writes the index and
 //! applies the caller's policy for bad rows. The raw file is never changed and never read twice.
 
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use penstock_io::Digest;
 
 use crate::DataError;
 
-mod ahead;
 mod delimited;
 mod fields;
 mod frames;
 mod json;
 mod lines;
 mod opaque;
+mod raw;
 mod record;
 mod reframe;
 mod split;
@@ -224,11 +224,7 @@ impl FromStr for Format {
 }
 
 /// Scans `input` as `format`.
-pub fn scan(
-    format: Format,
-    input: impl Read + Send,
-    request: ScanRequest<'_>,
-) -> Result<ScanSummary, DataError> {
+pub fn scan(format: Format, input: impl Read, request: ScanRequest<'_>) -> Result<ScanSummary, DataError> {
     match format {
         Format::Lines(lines) => scan_lines(input, lines, request),
         Format::Frames(lines) => scan_frames(input, lines, request),

@@ -21,7 +21,7 @@ impl Scanned {
     pub(crate) fn new(
         format: Format,
         raw: &[u8],
-        input: impl Read + Send,
+        input: impl Read,
         options: &ScanOptions,
     ) -> Result<Self, DataError> {
         let dir = tempfile::tempdir().unwrap();

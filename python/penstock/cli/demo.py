@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from penstock.cli.output import Json, command_app, print_json
-from penstock.cli.scenes import flight
+from penstock.cli.scenes import flight, raw
 
 app = command_app(
     "demo",
@@ -21,6 +21,7 @@ app = command_app(
 
 Scene = Callable[[Path], Iterator[str]]
 SCENES: dict[str, Scene] = {
+    "Raw files become a dataset where they are": raw.play,
     "A killed process still tells its story": flight.play,
 }
 

@@ -13,6 +13,10 @@ from penstock.formats.detecting import detect
 
 #: Name -> ``module:class``; loaded when first needed, since some of them import large libraries.
 FORMATS = {
+    "parquet": "penstock.formats.parquet:Parquet",
+    "arrow": "penstock.formats.arrow:Arrow",
+    "webdataset": "penstock.formats.webdataset:WebDataset",
+    "files": "penstock.formats.files:Files",
     "jsonl": "penstock.formats.jsonl:Jsonl",
     "csv": "penstock.formats.delimited:Csv",
     "tsv": "penstock.formats.delimited:Tsv",

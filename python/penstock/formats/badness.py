@@ -1,7 +1,7 @@
 """Bad rows found in Python: the first is an error, or they are listed up to the limit, as the Rust scanners do."""
 
 from penstock.errors import BadRow, TooManyBadRows
-from penstock.formats.contract import BadLine, Policy
+from penstock.formats.contract import BadLine, Policy, RawFile
 
 
 class BadRows:
@@ -13,11 +13,11 @@ class BadRows:
         #: In the order found.
         self.found: list[BadLine] = list(found or [])
 
-    def add(self, line: int, offset: int, reason: str, *, file: str | None = None) -> None:
+    def add(self, line: int, offset: int, reason: str, *, file: RawFile | None = None) -> None:
         """Leave out a row; ``file`` is the one it stands in, where that is not the shard itself."""
         if self._limit == 0:
-            raise BadRow(shard=file or self._shard, line=line, offset=offset, reason=reason)
-        said = reason if file is None else f"{file}: {reason}"
+            raise BadRow(shard=file.url if file else self._shard, line=line, offset=offset, reason=reason)
+        said = reason if file is None else f"{file.name}: {reason}"
         if len(self.found) >= self._limit:
             raise TooManyBadRows(
                 shard=self._shard, limit=self._limit, last=f"row {line} (byte {offset}): {said}"

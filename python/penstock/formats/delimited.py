@@ -1,4 +1,8 @@
-"""Comma- and tab-separated values with a header line; quoting as in RFC 4180, also around line ends."""
+"""
+Comma- and tab-separated values with a header line; quoting as in RFC 4180, also around line ends.
+
+Plain files are read in place, compressed ones (gzip, zstd) through a plain copy made once.
+"""
 
 import csv
 import io
@@ -8,9 +12,14 @@ from typing import Any
 
 from penstock import _rust
 from penstock.formats.contract import OpenShard, Policy, Progress, RawFile, Row, RowNumbers, Scanned
-from penstock.formats.reading import details_of, gather, open_file, scan_rows
+from penstock.formats.packed import packing_of, unpacked_head
+from penstock.formats.reading import choices, details_of, gather, open_file, scan_rows, scanned
+from penstock.formats.unpacking import scan_unpacked
 
 _FIELD_BYTES_MAX = 1 << 30
+_SAMPLE_RECORDS = 8
+_SURE_RECORDS = 3
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 class _Delimited:
@@ -21,11 +30,41 @@ class _Delimited:
     delimiter = ","
 
     def recognise(self, raw: RawFile, head: bytes) -> bool:
-        """It is called so, and its first lines have the same number of fields."""
-        if not raw.name.endswith(tuple(self.suffixes)) or b"\0" in head:
+        """
+        Its first records have as many fields as its header, whose names are different.
+
+        A file that is called so may have a single column or record; any other must look like a table beyond doubt.
+        """
+        records = self._sample(unpacked_head(head, packing_of(head)), whole=len(head) == raw.size_bytes)
+        if not records or len(set(records[0])) < len(records[0]):
             return False
-        lines = head.decode("utf-8", errors="replace").splitlines()[:5]
-        return len(lines) > 0 and (self.delimiter in lines[0] or len(lines[0].split()) == 1)
+        named = raw.name.lower().endswith(tuple(self.suffixes))
+        if any(len(record) != len(records[0]) for record in records):
+            # Called so, and its header is one: the scan says which record is wrong.
+            return named and len(records[0]) > 1
+        if named:
+            return len(records[0]) > 1 or not any(mark in records[0][0] for mark in "\t;|")
+        return len(records[0]) > 1 and len(records) >= _SURE_RECORDS and all(records[0])
+
+    def _sample(self, text: bytes, *, whole: bool) -> list[list[str]]:
+        """The first records, without the last if the sample may end inside it."""
+        if b"\0" in text:
+            return []
+        try:
+            # The sample may end inside a character.
+            decoded = text.decode("utf-8", errors="strict" if whole else "ignore")
+        except UnicodeDecodeError:
+            return []
+        reader = csv.reader(
+            io.StringIO(decoded.removeprefix(_BYTE_ORDER_MARK), newline=""), delimiter=self.delimiter
+        )
+        try:
+            records = [
+                record for record, _ in zip(reader, range(_SAMPLE_RECORDS + 1), strict=False) if record
+            ]
+        except csv.Error:
+            return []
+        return records[:_SAMPLE_RECORDS] if whole or len(records) < 2 else records[:-1]
 
     def shards(self, raws: list[RawFile]) -> list[RawFile]:
         """Every file is one."""
@@ -33,7 +72,17 @@ class _Delimited:
 
     def scan(self, raw: RawFile, policy: Policy, folder: Path, progress: Progress) -> Scanned:
         """Every record is checked to have as many fields as the header; kinds are those that all values fit."""
-        return scan_rows(self.name, raw, policy, folder / "index.arrow", progress)
+        packing = packing_of(raw.read(0, 4))
+        if packing == "plain":
+            return scan_rows(self.name, raw, policy, folder / "index.arrow", progress)
+
+        def scan_copy(copy: Path, index: Path) -> Scanned:
+            found = _rust.scan_rows(
+                self.name, copy, index, shard=raw.url, choices=choices(policy), progress=lambda *_: None
+            )
+            return scanned(found, index)
+
+        return scan_unpacked(raw, packing, policy, folder, progress, scan_copy)
 
     def open(self, shard: OpenShard) -> "DelimitedRows":
         """Rows are byte ranges of records."""
@@ -44,14 +93,14 @@ class Csv(_Delimited):
     """Comma-separated values."""
 
     name = "csv"
-    suffixes: Sequence[str] = (".csv",)
+    suffixes: Sequence[str] = (".csv", ".csv.gz", ".csv.zst")
 
 
 class Tsv(_Delimited):
     """Tab-separated values."""
 
     name = "tsv"
-    suffixes: Sequence[str] = (".tsv", ".tab")
+    suffixes: Sequence[str] = (".tsv", ".tab", ".tsv.gz", ".tsv.zst")
     delimiter = "\t"
 
 

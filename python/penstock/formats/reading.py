@@ -111,7 +111,7 @@ def scan_known(
         format_name,
         source_of(raw),
         index,
-        shard=raw.url,
+        shard=known.label or raw.url,
         choices=choices(policy),
         progress=steps(progress),
         known=known.for_rust(),
@@ -134,6 +134,8 @@ class KnownRows(msgspec.Struct, kw_only=True):
     #: What reading needs to know; kept in the index.
     details: dict[str, Any] = {}
     companions: list[RawFile] = []
+    #: What messages call the file, where that is not its own name: a copy is called what it was made from.
+    label: str | None = None
 
     def for_rust(self) -> dict[str, Any]:
         """As the Rust side takes it."""

@@ -4,6 +4,7 @@ Scanning on a Ray cluster: the same function as locally, as remote tasks, so the
 Workers need to reach the files and the registry under the same places: a shared file system or an object store.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -95,5 +96,5 @@ def _ray() -> Any:
     except ImportError as reason:
         raise UsageError("the engine ray is not installed", hint="pip install 'penstock[ray]'") from reason
     if not ray.is_initialized():
-        ray.init(address="auto", logging_level="ERROR", log_to_driver=False)
+        ray.init(address="auto", logging_level=logging.ERROR, log_to_driver=False)
     return ray

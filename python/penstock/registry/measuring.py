@@ -21,10 +21,12 @@ import numpy as np
 from penstock import events
 from penstock._rust import digest
 from penstock.errors import DerivedTooLarge, ManifestDamaged, ObjectMissing, UsageError
-from penstock.formats.contract import Row
+from penstock.formats.contract import Policy, RawFile, Row
+from penstock.registry.assembling import assemble
 from penstock.registry.payload import PayloadWriter
 from penstock.registry.record import About
-from penstock.store import Store
+from penstock.registry.scanning import scan_all
+from penstock.store import Store, open_store
 
 if TYPE_CHECKING:
     from penstock.registry.registry import Registry
@@ -217,11 +219,18 @@ def _chunks(version: "Version", number: int) -> Iterator[list[Row]]:
 def _publish_payload(registry: "Registry", version: "Version", measure: Measure, parts: list[Part]) -> str:
     if measure.payload_dtype is None:
         return ""
-    names = [f"{registry.url}/derived/{part.payload.removeprefix('b3:')}" for part in parts]
+    store = open_store(f"{registry.url}/derived")
+    names = [part.payload.removeprefix("b3:") for part in parts]
+    # In the order of the version's shards, so that row n of the payload belongs to row n of the version.
+    found = [store.describe(name) for name in names]
+    raws = [RawFile(store, entry.name, entry.bytes, entry.stamp) for entry in found]
+    scans = scan_all(raws, "arrow", Policy(), registry.store, engine="local", watch=None)
     identity = digest(msgspec.json.encode(measure.identity(), order="deterministic"))[3:11]
     about = About(note=f"{measure.name} of {version.address}", derived_from=(version.digest,))
-    made = registry.register(f"{version.name}/{measure.name}-{identity}", names, format="arrow", about=about)
-    return made.digest
+    name = f"{version.name}/{measure.name}-{identity}"
+    return registry.publish(
+        name, assemble("arrow", scans, mixed=False), root="registry:/derived", about=about
+    ).digest
 
 
 def _work_folder(store: Store) -> Path | None:

@@ -12,8 +12,8 @@ from penstock._rust import digest
 from penstock.errors import AddressInvalid, AddressUnknown, ObjectMissing
 from penstock.formats import detect
 from penstock.formats.contract import Policy
-from penstock.registry import manifest as manifests
 from penstock.registry import names
+from penstock.registry.assembling import assemble
 from penstock.registry.deriving import Derived, list_derived, prune_derived
 from penstock.registry.difference import Difference, compare
 from penstock.registry.exporting import export_version
@@ -23,8 +23,7 @@ from penstock.registry.manifest import Manifest, decode, encode
 from penstock.registry.measuring import Column, Measure, MeasureWatch, measure_version, values_of
 from penstock.registry.migrating import Migrated, migrate, upgrade
 from penstock.registry.record import FORM, About, Record, Root, Tag, check_name, check_tag, read
-from penstock.registry.scanning import ShardScan, Watch, object_name, scan_all
-from penstock.registry.schema import merge
+from penstock.registry.scanning import Watch, object_name, scan_all
 from penstock.registry.version import Version
 from penstock.store import open_store, to_url
 
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 _DIGEST_PREFIX_MIN = 4
+#: Begins the root of a version whose files the registry itself keeps, so that they move with it.
+WITHIN = "registry:"
 
 
 class Registry:
@@ -68,8 +69,9 @@ class Registry:
         given = [files] if isinstance(files, str | os.PathLike) else list(files)
         with events.span("registry.register", dataset=name):
             chosen, raws = detect(gather(given), format)
-            scans = scan_all(raws, chosen, policy or Policy(), self.store, engine=engine, watch=watch)
-            manifest = _assemble(chosen, scans, policy or Policy())
+            rules = policy or Policy()
+            scans = scan_all(raws, chosen, rules, self.store, engine=engine, watch=watch)
+            manifest = assemble(chosen, scans, mixed=rules.mixed)
             return self.publish(name, manifest, root=raws[0].store.url, about=about or About())
 
     def publish(self, name: str, manifest: Manifest, *, root: str, about: About) -> Version:
@@ -249,10 +251,13 @@ class Registry:
             read(self.store.get(names.document(sequence, n)), Root, name=f"{sequence}/{n}").root
             for n in added
         ]
-        return [*found, record.root]
+        return [
+            each.replace(WITHIN, self.url, 1) if each.startswith(WITHIN) else each
+            for each in (*found, record.root)
+        ]
 
     def _add_root(self, record: Record, root: str) -> None:
-        if self._roots(record)[0] != root:
+        if self._roots(record)[0] != root.replace(WITHIN, self.url, 1):
             data = msgspec.json.encode(Root(form=FORM, root=root))
             names.append(
                 self.store,
@@ -264,15 +269,3 @@ class Registry:
     def _version(self, record: Record) -> Version:
         manifest = decode(self.store.get(object_name(record.manifest)), name=record.manifest, upgrade=upgrade)
         return Version(record=record, manifest=manifest, registry=self.store, roots=self._roots(record))
-
-
-def _assemble(format_name: str, scans: list[ShardScan], policy: Policy) -> Manifest:
-    return Manifest(
-        form=manifests.FORM,
-        format=format_name,
-        rows=sum(scan.shard.rows for scan in scans),
-        bytes=sum(scan.shard.bytes for scan in scans),
-        schema=merge([(scan.shard.name, scan.schema) for scan in scans], mixed=policy.mixed),
-        shards=[scan.shard for scan in scans],
-        skipped=[bad for scan in scans for bad in scan.skipped],
-    )

@@ -47,8 +47,19 @@ class Version:
         self._readers: OrderedDict[int, RowReader] = OrderedDict()
         self._lock = threading.Lock()
 
-    name = property(lambda self: self.record.name, doc="The dataset's name.")
-    number = property(lambda self: self.record.number, doc="Which edition this is, from 1.")
+    def __reduce__(self) -> "tuple[Callable[..., Version], tuple[Any, ...]]":
+        # Open files do not travel to other processes; what is needed to open them again does.
+        return _rebuild, (self.record, self.manifest, self._registry, self.roots)
+
+    @property
+    def name(self) -> str:
+        """The dataset's name."""
+        return self.record.name
+
+    @property
+    def number(self) -> int:
+        """Which edition this is, from 1."""
+        return self.record.number
 
     @property
     def address(self) -> str:
@@ -158,6 +169,8 @@ class Version:
         """An original file of the version, at the newest place that has it."""
         for root in self.roots:
             store = open_store(root)
+            if (located := self._located(store, name)) is not None:
+                return located
             try:
                 found = store.describe(name)
             except ObjectMissing:
@@ -166,6 +179,15 @@ class Version:
         problem = CorruptShard(shard=join(self.roots[0], name), offset=0, reason="the file is gone")
         problem.hint = "if it has moved: `penstock data relocate NAME@V --root OLD=NEW`"
         raise problem
+
+    def _located(self, store: Store, name: str) -> RawFile | None:
+        """A shard that is many files, if the format has such and the store has any of its files."""
+        locate = getattr(format_named(self.manifest.format), "locate", None)
+        shard = next((shard for shard in self.manifest.shards if shard.name == name), None)
+        if locate is None or shard is None:
+            return None
+        found: RawFile = locate(store, name, self.index_of(shard.index), shard.index)
+        return found if len(self.roots) == 1 or any(map(_exists, found.members[:8])) else None
 
     def derived_file(self, shard: Shard) -> RawFile:
         """The row-addressable copy of a shard; one that was pruned is made again."""
@@ -211,6 +233,18 @@ class Version:
             at = int(np.flatnonzero(outside)[0])
             raise RowOutOfRange(row=int(rows[at]), rows=self.rows)
         return wanted
+
+
+def _exists(raw: RawFile) -> bool:
+    try:
+        raw.store.describe(raw.name)
+    except ObjectMissing:
+        return False
+    return True
+
+
+def _rebuild(record: Record, manifest: Manifest, registry: Store, roots: tuple[str, ...]) -> Version:
+    return Version(record=record, manifest=manifest, registry=registry, roots=roots)
 
 
 def _running_total(counts: Iterator[int]) -> Iterator[int]:

@@ -12,7 +12,7 @@ use std::ops::Range;
 use csv_core::ReadRecordResult;
 use memchr::memchr_iter;
 
-use super::ahead::{RawStream, read_ahead};
+use super::raw::RawStream;
 use super::record::{Findings, Recorder};
 use super::{Field, Format, Header, Kind, ScanRequest, ScanSummary};
 use crate::DataError;
@@ -25,19 +25,19 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Scans a file whose fields are separated by `delimiter`.
 pub fn scan_delimited(
-    input: impl Read + Send,
+    input: impl Read,
     delimiter: u8,
     request: ScanRequest<'_>,
 ) -> Result<ScanSummary, DataError> {
     let format = if delimiter == b'\t' { Format::Tsv } else { Format::Csv };
     let recorder = RefCell::new(Recorder::new(request)?);
-    let findings = read_ahead(input, &recorder, |raw| walk_records(raw, delimiter, format, &recorder))?;
+    let findings = walk_records(RawStream::new(input, &recorder), delimiter, format, &recorder)?;
     recorder.into_inner().finish(findings)
 }
 
 /// Records a row for every record behind the header.
 fn walk_records(
-    raw: RawStream<'_, '_>,
+    raw: impl Read,
     delimiter: u8,
     format: Format,
     recorder: &RefCell<Recorder<'_>>,

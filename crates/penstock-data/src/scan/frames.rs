@@ -9,8 +9,8 @@ use std::io::{self, Read};
 
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
-use super::ahead::read_ahead;
 use super::lines::walk_lines;
+use super::raw::RawStream;
 use super::record::{Findings, Recorder};
 use super::{Format, LineFormat, ScanRequest, ScanSummary};
 use crate::DataError;
@@ -21,19 +21,19 @@ const INPUT_BYTES: usize = 256 << 10;
 
 /// Scans a zstd file of lines.
 pub fn scan_frames(
-    input: impl Read + Send,
+    input: impl Read,
     format: LineFormat,
     request: ScanRequest<'_>,
 ) -> Result<ScanSummary, DataError> {
     let recorder = RefCell::new(Recorder::new(request)?);
     let shard = recorder.borrow().shard();
-    let (totals, mut walked) = read_ahead(input, &recorder, |raw| {
-        let frames = FrameReader::new(raw, shard, |frame: FrameEnd| {
-            recorder.borrow_mut().frame(frame.packed_start, frame.content_start)
-        })?;
-        let (frames, walked) = walk_lines(frames, format, &recorder)?;
-        Ok((frames.totals(), walked))
+    let raw = RawStream::new(input, &recorder);
+    let frames = FrameReader::new(raw, shard, |frame: FrameEnd| {
+        recorder.borrow_mut().frame(frame.packed_start, frame.content_start)
     })?;
+    let (frames, mut walked) = walk_lines(frames, format, &recorder)?;
+    let totals = frames.totals();
+    drop(frames);
     walked.details.insert("content_bytes".into(), totals.content_bytes.into());
     walked.details.insert("frame_bytes_max".into(), totals.frame_bytes_max.into());
     walked.details.insert("frames".into(), totals.frames.into());

@@ -260,18 +260,19 @@ fn next_special(line: &[u8], from: usize) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
     let mut at = from;
-    while let Some(Ok(word)) = line.get(at..at + 8).map(<[u8; 8]>::try_from) {
-        let word = u64::from_le_bytes(word);
-        // A byte below n leaves its high bit set in (word - n * ONES) & !word; a borrow can only
-        // mark a byte after the first true one, and only the first is used.
+    for piece in line.get(from..).unwrap_or_default().chunks_exact(8) {
+        // The pieces are 8 bytes each, so this never takes the other branch.
+        let Ok(piece) = piece.try_into() else { break };
+        let word = u64::from_le_bytes(piece);
+        // A byte below n leaves its high bit set in (word - n * ONES) & !word; a borrow can only mark a byte after the
+        // first true one, and only the first is used.
         let quote = word ^ (ONES * b'"' as u64);
         let slash = word ^ (ONES * b'\\' as u64);
         let marks = (quote.wrapping_sub(ONES) & !quote)
             | (slash.wrapping_sub(ONES) & !slash)
             | (word.wrapping_sub(ONES * 0x20) & !word);
-        let marks = marks & HIGH;
-        if marks != 0 {
-            return at + marks.trailing_zeros() as usize / 8;
+        if marks & HIGH != 0 {
+            return at + (marks & HIGH).trailing_zeros() as usize / 8;
         }
         at += 8;
     }
@@ -331,6 +332,21 @@ mod tests {
         assert!(check(&deep).unwrap_err().contains("256"));
         let allowed = format!("{{\"a\":{}{}}}", "[".repeat(255), "]".repeat(255));
         assert!(check(&allowed).is_ok());
+    }
+
+    #[test]
+    fn every_byte_is_marked_at_every_place() {
+        for byte in 0..=255_u8 {
+            let special = matches!(byte, b'"' | b'\\' | 0..0x20);
+            for length in [1, 15, 16, 17, 40] {
+                for at in 0..length {
+                    let mut line = vec![b'x'; length];
+                    line[at] = byte;
+                    let expected = if special { at } else { length };
+                    assert_eq!(next_special(&line, 0), expected, "{byte} at {at} of {length}");
+                }
+            }
+        }
     }
 
     fn any_json() -> impl Strategy<Value = serde_json::Value> {

@@ -7,9 +7,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use super::ahead::read_ahead;
 use super::fields::FieldTable;
 use super::json::{Key, check_object};
+use super::raw::RawStream;
 use super::record::{Findings, Recorder};
 use super::split::Lines;
 use super::{Field, Format, Kind, ScanRequest, ScanSummary};
@@ -27,12 +27,12 @@ pub enum LineFormat {
 
 /// Scans a file of lines.
 pub fn scan_lines(
-    input: impl Read + Send,
+    input: impl Read,
     format: LineFormat,
     request: ScanRequest<'_>,
 ) -> Result<ScanSummary, DataError> {
     let recorder = RefCell::new(Recorder::new(request)?);
-    let walked = read_ahead(input, &recorder, |raw| Ok(walk_lines(raw, format, &recorder)?.1))?;
+    let (_, walked) = walk_lines(RawStream::new(input, &recorder), format, &recorder)?;
     recorder.into_inner().finish(Findings {
         format: Format::Lines(format).name().to_owned(),
         layout: Layout::Ranges,

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use super::ahead::{pass_over, read_ahead};
+use super::raw::{RawStream, pass_over};
 use super::record::{Findings, Recorder};
 use super::{Field, ScanRequest, ScanSummary};
 use crate::DataError;
@@ -44,13 +44,13 @@ pub struct Opaque<'a> {
 
 /// Sums a file and writes an index with the rows the caller has found.
 pub fn scan_opaque(
-    input: impl Read + Send,
+    input: impl Read,
     known: Opaque<'_>,
     request: ScanRequest<'_>,
 ) -> Result<ScanSummary, DataError> {
     let recorder = RefCell::new(Recorder::new(request)?);
-    let failed = |error| recorder.borrow().read_failed(error);
-    read_ahead(input, &recorder, |mut raw| pass_over(&mut raw, u64::MAX, |_| ()).map_err(failed))?;
+    let mut raw = RawStream::new(input, &recorder);
+    pass_over(&mut raw, u64::MAX, |_| ()).map_err(|error| recorder.borrow().read_failed(error))?;
     let mut recorder = recorder.into_inner();
     let (layout, rows) = match known.rows {
         RowPlaces::Counted(rows) => (Layout::Opaque, Some(rows)),

@@ -1,6 +1,6 @@
 //! What every scan does whatever the format: sum the bytes that pass, write the index, report, and judge bad rows.
 //!
-//! Bytes come through a [`RawStream`](super::ahead::RawStream), which sits under any decoder; rows come from the format's
+//! Bytes come through a [`RawStream`](super::raw::RawStream), which sits under any decoder; rows come from the format's
 //! walker, which sits above it. Both speak to one [`Recorder`], shared by reference within the thread of the scan.
 
 use std::collections::BTreeMap;

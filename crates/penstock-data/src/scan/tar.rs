@@ -7,12 +7,12 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::ahead::{RawStream, pass_over, read_ahead, read_full};
 use super::fields::FieldTable;
+use super::raw::{RawStream, pass_over, read_full};
 use super::record::{Findings, Recorder};
 use super::{Format, Kind, ScanRequest, ScanSummary};
 use crate::DataError;
@@ -25,14 +25,14 @@ const KEY_BYTES_MAX: usize = 1_024;
 const KEYS_MAX: usize = 1 << 22;
 
 /// Scans a WebDataset archive.
-pub fn scan_tar(input: impl Read + Send, request: ScanRequest<'_>) -> Result<ScanSummary, DataError> {
+pub fn scan_tar(input: impl Read, request: ScanRequest<'_>) -> Result<ScanSummary, DataError> {
     let recorder = RefCell::new(Recorder::new(request)?);
-    let findings = read_ahead(input, &recorder, |raw| walk_samples(raw, &recorder))?;
+    let findings = walk_samples(RawStream::new(input, &recorder), &recorder)?;
     recorder.into_inner().finish(findings)
 }
 
 /// Records a row for every sample.
-fn walk_samples(raw: RawStream<'_, '_>, recorder: &RefCell<Recorder<'_>>) -> Result<Findings, DataError> {
+fn walk_samples(raw: impl BufRead, recorder: &RefCell<Recorder<'_>>) -> Result<Findings, DataError> {
     let mut walk = Walk::new(Streamed(raw));
     let mut samples = Samples::new(recorder);
     // Each turn reads at least one header.
@@ -48,7 +48,10 @@ fn walk_samples(raw: RawStream<'_, '_>, recorder: &RefCell<Recorder<'_>>) -> Res
 }
 
 /// After the end mark there may be nothing but padding.
-fn check_tail(walk: &mut Walk<Streamed<'_, '_>>, recorder: &RefCell<Recorder<'_>>) -> Result<(), DataError> {
+fn check_tail<R: BufRead>(
+    walk: &mut Walk<Streamed<R>>,
+    recorder: &RefCell<Recorder<'_>>,
+) -> Result<(), DataError> {
     let (mut at, mut found) = (walk.at(), None);
     let look = |piece: &[u8]| {
         let data = piece.iter().position(|byte| *byte != 0);
@@ -74,9 +77,9 @@ fn typed(fault: WalkFault, recorder: &Recorder<'_>) -> DataError {
 }
 
 /// A stream to walk forwards.
-struct Streamed<'r, 'a>(RawStream<'r, 'a>);
+struct Streamed<R>(R);
 
-impl Forward for Streamed<'_, '_> {
+impl<R: BufRead> Forward for Streamed<R> {
     fn fill(&mut self, into: &mut [u8]) -> io::Result<usize> {
         read_full(&mut self.0, into)
     }

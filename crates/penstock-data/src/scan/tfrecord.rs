@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 
-use super::ahead::{RawStream, pass_over, read_ahead, read_full};
+use super::raw::{RawStream, pass_over, read_full};
 use super::record::{Findings, Recorder};
 use super::{Field, Format, Kind, ScanRequest, ScanSummary};
 use crate::DataError;
@@ -19,9 +19,9 @@ const HEAD_BYTES: u64 = 12;
 const TAIL_BYTES: u64 = 4;
 
 /// Scans a TFRecord file.
-pub fn scan_tfrecord(input: impl Read + Send, request: ScanRequest<'_>) -> Result<ScanSummary, DataError> {
+pub fn scan_tfrecord(input: impl Read, request: ScanRequest<'_>) -> Result<ScanSummary, DataError> {
     let recorder = RefCell::new(Recorder::new(request)?);
-    read_ahead(input, &recorder, |raw| walk_records(raw, &recorder))?;
+    walk_records(RawStream::new(input, &recorder), &recorder)?;
     recorder.into_inner().finish(Findings {
         format: Format::Tfrecord.name().to_owned(),
         layout: Layout::Ranges,
@@ -32,7 +32,7 @@ pub fn scan_tfrecord(input: impl Read + Send, request: ScanRequest<'_>) -> Resul
 }
 
 /// Records a row for every record.
-fn walk_records(mut raw: RawStream<'_, '_>, recorder: &RefCell<Recorder<'_>>) -> Result<(), DataError> {
+fn walk_records(mut raw: impl BufRead, recorder: &RefCell<Recorder<'_>>) -> Result<(), DataError> {
     let (mut at, mut ordinal) = (0_u64, 1_u64);
     // Each turn reads at least a head, or ends.
     while let Some(length) = read_head(&mut raw, at, recorder)? {

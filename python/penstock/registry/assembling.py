@@ -1,9 +1,23 @@
-"""One schema for all shards of a version, or an error that names the two that disagree."""
+"""From scanned shards to a manifest: counts added up, and one schema, or an error that names the shards that disagree."""
 
 from penstock.errors import SchemaMixed
-from penstock.registry.manifest import Field
+from penstock.registry.manifest import FORM, Field, Manifest
+from penstock.registry.scanning import ShardScan
 
 _NUMBERS = {"int", "float"}
+
+
+def assemble(format_name: str, scans: list[ShardScan], *, mixed: bool) -> Manifest:
+    """The manifest of shards in the given order."""
+    return Manifest(
+        form=FORM,
+        format=format_name,
+        rows=sum(scan.shard.rows for scan in scans),
+        bytes=sum(scan.shard.bytes for scan in scans),
+        schema=merge([(scan.shard.name, scan.schema) for scan in scans], mixed=mixed),
+        shards=[scan.shard for scan in scans],
+        skipped=[bad for scan in scans for bad in scan.skipped],
+    )
 
 
 def merge(schemas: list[tuple[str, list[Field]]], *, mixed: bool) -> list[Field]:
