@@ -3,10 +3,10 @@ PYTHON ?= python3
 WORKSHOP = $(PYTHON) workshop/prepare.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs wheel clean
+.PHONY: help demo test lint bench docs wheel clean constraints
 
 help:   ## list the targets
-	@sed -n 's/^\([a-z]*\):  *## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z]*\): *## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo:   ## set everything up, then run the main job
 	@$(WORKSHOP) run && .venv/bin/penstock demo
@@ -28,3 +28,6 @@ wheel:  ## one abi3 wheel in dist/, tried in a clean environment
 
 clean:  ## remove what was built (keeps .venv)
 	rm -rf target dist site build python/penstock/view/web/static python/penstock/_rust*.so .venv/stamps
+
+constraints: ## pin what is installed now
+	@.venv/bin/pip freeze --exclude-editable --exclude penstock > constraints.txt && wc -l constraints.txt

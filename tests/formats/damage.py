@@ -41,7 +41,23 @@ def assert_rows(version: Version, expected: list[dict[str, Any]]) -> None:
 
 def places(size: int) -> list[int]:
     """Bytes worth flipping: both ends, both sides of blocks, and a spread between."""
-    ends = [0, 1, 4, 7, 8, 100, 300, 511, size - 1, size - 2, size - 4, size - 5, size - 9, size - 40, size - 300]
+    ends = [
+        0,
+        1,
+        4,
+        7,
+        8,
+        100,
+        300,
+        511,
+        size - 1,
+        size - 2,
+        size - 4,
+        size - 5,
+        size - 9,
+        size - 40,
+        size - 300,
+    ]
     blocks = [edge + side for edge in range(BLOCK_BYTES, size, BLOCK_BYTES) for side in (-1, 0)]
     spread = [size * part // 17 for part in range(1, 17)]
     return sorted({place for place in ends + blocks[:8] + spread if 0 <= place < size})
@@ -64,7 +80,13 @@ def flipped(path: Path, place: int) -> Iterator[None]:
 
 
 def assert_flips_are_found(
-    registry: Registry, version: Version, path: Path, expected: list[dict[str, Any]], *, read: bool = True, every: int = 1
+    registry: Registry,
+    version: Version,
+    path: Path,
+    expected: list[dict[str, Any]],
+    *,
+    read: bool = True,
+    every: int = 1,
 ) -> None:
     """
     Goal: D4, no delivered byte is unchecked. Method: flip one bit at many places; `verify` names file and block each
@@ -101,7 +123,9 @@ def assert_cuts_are_found(registry: Registry, version: Version, path: Path) -> N
     path.unlink()
     with pytest.raises(CorruptShard, match="gone"):
         list(registry.resolve(version.address))
-    assert [damage.reason for damage in registry.resolve(version.address).verify().damages] == ["the file is gone"]
+    assert [damage.reason for damage in registry.resolve(version.address).verify().damages] == [
+        "the file is gone"
+    ]
     path.write_bytes(whole)
 
 

@@ -36,7 +36,9 @@ def table(*, dictionary: bool = False) -> pa.Table:
     )
 
 
-def write(path: Path, data: pa.Table, *, stream: bool, compression: str | None = None, chunk: int = 200) -> Path:
+def write(
+    path: Path, data: pa.Table, *, stream: bool, compression: str | None = None, chunk: int = 200
+) -> Path:
     options = pa.ipc.IpcWriteOptions(compression=compression)
     make = pa.ipc.new_stream if stream else pa.ipc.new_file
     with pa.OSFile(str(path), "wb") as sink, make(sink, data.schema, options=options) as writer:

@@ -100,10 +100,10 @@ def test_what_hugging_face_writes_is_read(tmp_path: Path, registry: Registry) ->
             "grid": datasets.Array2D(shape=(2, 2), dtype="int32"),
         }
     )
-    expected = [
-        {"text": f"row {n}", "label": n % 2, "grid": [[n, 1], [2, 3]]} for n in range(500)
-    ]
-    datasets.Dataset.from_list(expected, features=features).to_parquet(tmp_path / "hf.parquet", batch_size=100)
+    expected = [{"text": f"row {n}", "label": n % 2, "grid": [[n, 1], [2, 3]]} for n in range(500)]
+    datasets.Dataset.from_list(expected, features=features).to_parquet(
+        tmp_path / "hf.parquet", batch_size=100
+    )
     assert_rows(registry.register("hf", tmp_path / "hf.parquet"), expected)
 
 
@@ -213,9 +213,7 @@ def test_no_rows_no_columns_and_names_used_twice_are_refused(tmp_path: Path, reg
         (pa.table({"a": pa.array([], pa.int64())}), "no rows"),
         (pa.table([one, one], names=["a", "a"]), "two columns are called 'a'"),
         (
-            pa.table(
-                {"s": pa.StructArray.from_arrays([one, one], names=["x", "x"])}
-            ),
+            pa.table({"s": pa.StructArray.from_arrays([one, one], names=["x", "x"])}),
             "two fields of column 's' are called 'x'",
         ),
     ]:
@@ -238,7 +236,10 @@ def test_bad_rows_fail_by_number_or_are_listed(tmp_path: Path, registry: Registr
     with pytest.raises(BadRow, match="row 31 .*UTF8"):
         registry.register("a", path)
     version = registry.register("a", path, policy=Policy(row_bytes_max=1000, skip_bad=5))
-    assert [(bad.shard, bad.line) for bad in version.manifest.skipped] == [("a.parquet", 8), ("a.parquet", 31)]
+    assert [(bad.shard, bad.line) for bad in version.manifest.skipped] == [
+        ("a.parquet", 8),
+        ("a.parquet", 31),
+    ]
     assert_rows(version, [{"n": n, "text": "short"} for n in range(50) if n not in (7, 30)])
 
 

@@ -65,7 +65,7 @@ class RowCheck:
     def _rows(self) -> Iterator[tuple[int, int, memoryview]]:
         first = 0
         while first < self._first.rows:
-            offsets = []
+            offsets: list[int] = []
             left = _CHUNK_BYTES
             while left > 0 and len(offsets) < _CHUNK_ROWS and first + len(offsets) < self._first.rows:
                 offset, length = self._span(first + len(offsets))

@@ -6,6 +6,7 @@ stored: decoding pictures belongs to the stage that knows what size and mode the
 because reading one runs whatever its writer put there.
 """
 
+import itertools
 import json
 import struct
 from collections.abc import Callable
@@ -168,4 +169,4 @@ def _list_of_bytes(data: memoryview) -> list[bytes]:
     ends = np.cumsum([4 + 4 * count, *sizes]).tolist()
     if ends[-1] != len(data):
         raise ValueError(f"a list of {count} items has {ends[-1]} bytes, its column {len(data)}")
-    return [bytes(data[start:end]) for start, end in zip(ends, ends[1:], strict=False)]
+    return [bytes(data[start:end]) for start, end in itertools.pairwise(ends)]

@@ -260,10 +260,8 @@ fn next_special(line: &[u8], from: usize) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
     let mut at = from;
-    for piece in line.get(from..).unwrap_or_default().chunks_exact(8) {
-        // The pieces are 8 bytes each, so this never takes the other branch.
-        let Ok(piece) = piece.try_into() else { break };
-        let word = u64::from_le_bytes(piece);
+    while let Some(Ok(word)) = line.get(at..at + 8).map(<[u8; 8]>::try_from) {
+        let word = u64::from_le_bytes(word);
         // A byte below n leaves its high bit set in (word - n * ONES) & !word; a borrow can only mark a byte after the
         // first true one, and only the first is used.
         let quote = word ^ (ONES * b'"' as u64);
