@@ -1,5 +1,4 @@
-"""
-What recording a span costs, against an empty `with` and against writing a JSON line through logging.
+"""What recording a span costs, against an empty `with` and against writing a JSON line through logging.
 
 The last contender is how structured loggers of training frameworks work: a record object, a formatter that makes
 JSON, and a synchronous write per begin and end.

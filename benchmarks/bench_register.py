@@ -1,5 +1,4 @@
-"""
-How fast raw files are indexed, against reading them cold; how large indexes are; how much memory it takes.
+"""How fast raw files are indexed, against reading them cold; how large indexes are; how much memory it takes.
 
 Cold means that the page cache was asked to forget the files before each round. The reference reads the same files with as
 many threads as registration uses.

@@ -1,5 +1,4 @@
-"""
-Random rows of raw JSON lines, against a reader that knows the offsets already and parses in Python.
+"""Random rows of raw JSON lines, against a reader that knows the offsets already and parses in Python.
 
 The reference is what a careful person writes by hand: a numpy memmap, a table of offsets, `json.loads` per row. It checks
 nothing; we check every block on first touch, which is part of the time.

@@ -1,5 +1,4 @@
-"""
-Makes a bare checkout ready: environment, packages, web bundle, extension, and what tests need from the system.
+"""Makes a bare checkout ready: environment, packages, web bundle, extension, and what tests need from the system.
 
 Runs on the machine's own Python with nothing installed. Each step states what it depends on; a step whose inputs
 have the same content as last time is skipped, so that a second `make` starts at once. `prepare.py run` readies

@@ -1,5 +1,4 @@
-"""
-Builds the one wheel that ships, and tries it where there is no compiler and no checkout.
+"""Builds the one wheel that ships, and tries it where there is no compiler and no checkout.
 
 `--profile dev` reuses what the tests compiled already (the tests do that); the default is the optimised build.
 """

@@ -1,5 +1,4 @@
-"""
-Penstock: a training runtime that brings data, state and processes to accelerators at full pressure.
+"""Penstock: a training runtime that brings data, state and processes to accelerators at full pressure.
 
 Names are loaded when first used, so that ``import penstock`` costs a few milliseconds and pulls in no framework.
 """

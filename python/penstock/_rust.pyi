@@ -123,8 +123,7 @@ def scan_rows(
     choices: dict[str, Any],
     progress: Callable[[int, int], object],
 ) -> dict[str, Any]:
-    """
-    Scan a shard of a format whose rows Rust finds, write its index, and return what was found.
+    """Scan a shard of a format whose rows Rust finds, write its index, and return what was found.
 
     ``choices`` has row_bytes_max, skip_bad and mixed. ``progress`` is told bytes and rows in all about every 4 MiB; an
     exception there ends the scan and is raised again. The result has rows, bytes, digest, schema (name, kind, optional),
@@ -141,8 +140,7 @@ def scan_known(
     progress: Callable[[int, int], object],
     known: dict[str, Any],
 ) -> dict[str, Any]:
-    """
-    Sum a shard whose rows Python has found, write its index, and return what was found.
+    """Sum a shard whose rows Python has found, write its index, and return what was found.
 
     ``known`` has rows, offsets (u64 buffer or None), lengths (u32 buffer or None), names and details (JSON object).
     """

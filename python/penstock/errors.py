@@ -1,5 +1,4 @@
-"""
-Every error of Penstock: one tree, fields for programs, a hint for people.
+"""Every error of Penstock: one tree, fields for programs, a hint for people.
 
 ::
 
@@ -29,7 +28,11 @@ Every error of Penstock: one tree, fields for programs, a hint for people.
         ├── IndexDamaged         an index is not what its digest says, or cannot be read
         ├── RowOutOfRange        there is no such row
         ├── DerivedTooLarge      a derived copy would pass the limit or the free space
-        └── ScanCancelled        scanning was stopped
+        ├── ScanCancelled        scanning was stopped
+        ├── RecipeInvalid        a recipe, lane or stage that makes no sense, with the field
+        ├── SourceEmpty          nothing of a source is left after its filters
+        ├── CursorForeign        a cursor made by another recipe, or tampered with
+        └── FeedClosed           a feed used after close, or in the child of a fork
 
 An error says what happened with the values that matter, and, where one is known, a ``hint`` says what to do. Errors
 are made from keyword arguments, which stay readable as attributes; those that begin in Rust are made by
@@ -329,3 +332,47 @@ class ScanCancelled(DataError):
     def __init__(self, *, shard: str) -> None:
         self.shard = shard
         super().__init__(f"scanning {shard} was stopped")
+
+
+class RecipeInvalid(DataError):
+    """A recipe, a lane or a stage makes no sense."""
+
+    def __init__(self, *, field: str, reason: str, hint: str | None = None) -> None:
+        self.field = field
+        self.reason = reason
+        if hint is not None:
+            self.hint = hint
+        super().__init__(f"recipe, {field}: {reason}")
+
+
+class SourceEmpty(DataError):
+    """Nothing of a source is left after its filters."""
+
+    hint = "look at the filter, and at the rows with `penstock data rows`"
+
+    def __init__(self, *, source: str, rows: int) -> None:
+        self.source = source
+        self.rows = rows
+        super().__init__(f"none of the {rows:,} rows of {source} is left after its filters")
+
+
+class CursorForeign(DataError):
+    """A cursor was made by another recipe, so its position means nothing here, or it was tampered with."""
+
+    hint = "start without a cursor, or open the recipe that the cursor was saved with"
+
+    def __init__(self, *, cursor: str, recipe: str, reason: str) -> None:
+        self.cursor = cursor
+        self.recipe = recipe
+        self.reason = reason
+        super().__init__(f"the cursor does not belong to this recipe: {reason}")
+
+
+class FeedClosed(DataError):
+    """A feed was used after it was closed, or in the child of a fork."""
+
+    hint = "open the feed in the process that reads from it"
+
+    def __init__(self, *, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the feed cannot be used: {reason}")

@@ -141,8 +141,8 @@ def test_damage_from_before_is_never_a_raw_exception(
     data = write(tmp_path / "whole.arrow", table(), stream=stream, compression="zstd").read_bytes()
     path = tmp_path / "bad.arrow"
     refused = 0
-    for part in range(60):
-        place = part * len(data) // 60
+    for part in range(30):
+        place = part * len(data) // 30
         path.write_bytes(data[:place] + bytes([data[place] ^ 0x20]) + data[place + 1 :])
         try:
             assert len(list(registry.register(f"bad-{part}", path, format="arrow"))) <= ROWS
@@ -158,7 +158,7 @@ def test_bad_rows_fail_by_number_or_are_listed(tmp_path: Path, registry: Registr
     texts[41] = b"x" * 9_000
     data = pa.table({"n": list(range(60)), "text": pa.array(texts).view(pa.string())})
     path = write(tmp_path / "a.arrow", data, stream=stream, chunk=20)
-    with pytest.raises(BadRow, match="row 26 .*UTF8") as caught:
+    with pytest.raises(BadRow, match=r"row 26 .*UTF8") as caught:
         registry.register("a", path)
     assert 0 < caught.value.offset < path.stat().st_size
     version = registry.register("a", path, policy=Policy(row_bytes_max=2_000, skip_bad=2))

@@ -206,7 +206,11 @@ def test_hugging_face_joins_the_same_attributes(tmp_path: Path, registry: Regist
         (lambda lines: [*lines, lines[0]], "metadata.jsonl", "a row before it is about 'cats/000.png' too"),
         (lambda lines: [*lines, {"file_name": "x.png", "n": 1}], "metadata.jsonl", "not among the files"),
         (lambda lines: [*lines, {"n": 1}], "metadata.jsonl", "its file_name is None"),
-        (lambda lines: [*lines, {"file_name": "y", "n": "one"}], "metadata.jsonl", "field `n` is string here"),
+        (
+            lambda lines: [*lines, {"file_name": "y", "n": "one"}],
+            "metadata.jsonl",
+            "field `n` is string here",
+        ),
     ],
 )
 def test_attributes_that_do_not_fit_fail_or_are_listed(
@@ -253,12 +257,15 @@ def test_empty_and_huge_files_fail_or_are_listed(tmp_path: Path, registry: Regis
     top = folder(tmp_path, 4)
     (top / "cats/0.png").write_bytes(b"")
     policy = Policy(row_bytes_max=20_000)
-    with pytest.raises(BadRow, match="0.png, row 1 .*the file is empty"):
+    with pytest.raises(BadRow, match=r"0.png, row 1 .*the file is empty"):
         registry.register("pictures", top, policy=policy)
     with pytest.raises(TooManyBadRows, match="more than 1 bad rows"):
         registry.register("pictures", top, policy=Policy(row_bytes_max=20_000, skip_bad=1))
     version = registry.register("pictures", top, policy=Policy(row_bytes_max=20_000, skip_bad=3))
-    assert [bad.reason.partition(":")[0] for bad in version.manifest.skipped] == ["cats/0.png", "dogs/003.png"]
+    assert [bad.reason.partition(":")[0] for bad in version.manifest.skipped] == [
+        "cats/0.png",
+        "dogs/003.png",
+    ]
     assert [row["path"] for row in version] == ["cats/000.png", "cats/002.png", "dogs/001.png"]
     assert version.verify().ok
 

@@ -196,8 +196,8 @@ def test_pages_that_were_damaged_before_are_never_a_raw_exception(tmp_path: Path
     data = whole(tmp_path)
     path = tmp_path / "bad.parquet"
     refused = 0
-    for part in range(40):
-        place = 4 + part * (len(data) - 12) // 40
+    for part in range(24):
+        place = 4 + part * (len(data) - 12) // 24
         path.write_bytes(data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :])
         try:
             assert len(list(registry.register(f"bad-{part}", path))) <= ROWS
@@ -231,9 +231,9 @@ def test_bad_rows_fail_by_number_or_are_listed(tmp_path: Path, registry: Registr
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"n": list(range(50)), "text": column}), path, row_group_size=20)
 
-    with pytest.raises(BadRow, match="row 8 .*longer than 1000 bytes"):
+    with pytest.raises(BadRow, match=r"row 8 .*longer than 1000 bytes"):
         registry.register("a", path, policy=Policy(row_bytes_max=1000))
-    with pytest.raises(BadRow, match="row 31 .*UTF8"):
+    with pytest.raises(BadRow, match=r"row 31 .*UTF8"):
         registry.register("a", path)
     version = registry.register("a", path, policy=Policy(row_bytes_max=1000, skip_bad=5))
     assert [(bad.shard, bad.line) for bad in version.manifest.skipped] == [
@@ -246,7 +246,7 @@ def test_bad_rows_fail_by_number_or_are_listed(tmp_path: Path, registry: Registr
 def test_files_that_disagree_are_named(tmp_path: Path, registry: Registry) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"a": ["x"]}), tmp_path / "2.parquet")
-    with pytest.raises(SchemaMixed, match="field 'a' is string in 2.parquet but int in 1.parquet"):
+    with pytest.raises(SchemaMixed, match=r"field 'a' is string in 2.parquet but int in 1.parquet"):
         registry.register("a", tmp_path / "*.parquet")
 
 

@@ -1,5 +1,4 @@
-"""
-The table of commands: what ``penstock --help`` shows and where each command lives.
+"""The table of commands: what ``penstock --help`` shows and where each command lives.
 
 A plain table instead of the commands themselves, because importing them (and the command-line library) costs more
 than all the time ``penstock --help`` may take. ``tests/cli/test_main.py`` holds it against the real commands.

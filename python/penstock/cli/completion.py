@@ -17,8 +17,7 @@ app = command_app(
 
 @app.default
 def completion(shell: Literal["bash", "zsh", "fish"], *, json: Json = False) -> int:
-    """
-    Print the script; put it where the shell looks for completions.
+    """Print the script; put it where the shell looks for completions.
 
     Parameters
     ----------

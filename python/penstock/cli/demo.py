@@ -1,5 +1,4 @@
-"""
-``penstock demo``: the best real thing this build does, end to end, and checked.
+"""``penstock demo``: the best real thing this build does, end to end, and checked.
 
 The demo is a list of scenes. A scene does something real in a fresh directory, tells what it did in a few lines, and
 raises ``DemoFailed`` when what it claims is not so; the command exits 0 only if every scene held.

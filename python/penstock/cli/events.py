@@ -31,8 +31,7 @@ def events(
     summary: Annotated[bool, Parameter(negative=(), help="Count, total and percentiles per kind.")] = False,
     json: Json = False,
 ) -> int:
-    """
-    Print points as they come and spans as they end; spans that never ended come last.
+    """Print points as they come and spans as they end; spans that never ended come last.
 
     Parameters
     ----------

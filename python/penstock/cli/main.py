@@ -1,5 +1,4 @@
-"""
-Entry point: fast answers first, then one command, then errors as sentences.
+"""Entry point: fast answers first, then one command, then errors as sentences.
 
 Exit codes: 0 done, 1 a check found something wrong or the work failed, 2 bad input, 130 interrupted.
 """

@@ -1,5 +1,4 @@
-"""
-Events: facts recorded cheaply now, so that meaning can be computed later.
+"""Events: facts recorded cheaply now, so that meaning can be computed later.
 
 ``record`` states that something happened, ``span`` that it took a while. Both only copy a few bytes into a ring in
 memory; a background thread writes the ring to one file per process. They never wait: what finds no room is

@@ -34,8 +34,7 @@ class EventStatistics:
 
 
 def start(where: str | os.PathLike[str], *, bytes_max: int = BYTES_MAX) -> Path:
-    """
-    Begin recording this process's events and return the file they go to.
+    """Begin recording this process's events and return the file they go to.
 
     ``where`` is a directory (made if missing; the file is named after host, process and time) or a path that ends
     in ``.pev`` and must not exist. A process has one recorder; a forked child starts without one.

@@ -1,5 +1,4 @@
-"""
-Formats: how rows are kept in raw files, one file per format. Nothing is converted; a sidecar index gives access.
+"""Formats: how rows are kept in raw files, one file per format. Nothing is converted; a sidecar index gives access.
 
 ``FORMATS`` lists them in the order in which content is asked "are you one of these?"; the surest signatures come first.
 """
@@ -13,6 +12,13 @@ from penstock.formats.detecting import detect
 
 #: Name -> ``module:class``; loaded when first needed, since some of them import large libraries.
 FORMATS = {
+    "npy": "penstock.formats.npy:Npy",
+    "npz": "penstock.formats.npz:Npz",
+    "arrayrecord": "penstock.formats.arrayrecord:ArrayRecord",
+    "safetensors": "penstock.formats.safetensors:Safetensors",
+    "tfrecord": "penstock.formats.tfrecord:TfRecord",
+    "mds": "penstock.formats.mds:Mds",
+    "megatron": "penstock.formats.megatron:Megatron",
     "parquet": "penstock.formats.parquet:Parquet",
     "arrow": "penstock.formats.arrow:Arrow",
     "webdataset": "penstock.formats.webdataset:WebDataset",

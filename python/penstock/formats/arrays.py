@@ -1,5 +1,4 @@
-"""
-Rows of arrays: a row is the same index of the first axis of every array of a file, ``{name: array}``.
+"""Rows of arrays: a row is the same index of the first axis of every array of a file, ``{name: array}``.
 
 Where a row lies follows from its number, so an index holds the columns and no table of rows: a billion rows cost
 nothing. What npy, npz and safetensors share lives here; each of them only says where its arrays begin.

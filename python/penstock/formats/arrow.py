@@ -1,5 +1,4 @@
-"""
-Arrow IPC, as files (Feather version 2) and as streams (what Hugging Face datasets writes).
+"""Arrow IPC, as files (Feather version 2) and as streams (what Hugging Face datasets writes).
 
 A stream has no footer, so the places of its batches are noted when it is registered. A stream with dictionaries cannot
 be read from its middle; it is read through a copy, as are batches that are huge or too many.

@@ -1,5 +1,4 @@
-"""
-Attributes of media files: a ``metadata.jsonl`` or ``metadata.csv`` in their folder, one row per file.
+"""Attributes of media files: a ``metadata.jsonl`` or ``metadata.csv`` in their folder, one row per file.
 
 The convention is that of Hugging Face's image and audio folders: the column ``file_name`` says which file a row is
 about, relative to the folder of the attributes; the other columns become fields of the file's row.

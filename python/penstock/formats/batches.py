@@ -1,5 +1,4 @@
-"""
-Reading rows that are kept in units: row groups of parquet, record batches of Arrow files and streams.
+"""Reading rows that are kept in units: row groups of parquet, record batches of Arrow files and streams.
 
 A unit is decoded on demand through the checked file, so every byte that pyarrow sees has matched its checksum. Decoded
 units of all open shards share one cache that is bounded by bytes.

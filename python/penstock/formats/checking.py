@@ -1,5 +1,4 @@
-"""
-Rows decoded once while they are registered, so that a row which cannot be decoded is found then and not in training.
+"""Rows decoded once while they are registered, so that a row which cannot be decoded is found then and not in training.
 
 The first pass has written an index with sums; this one reads the rows through it, a few megabytes at a time. Where
 rows are bad and may be left out, the index is written again without them.

@@ -1,5 +1,4 @@
-"""
-What parquet and Arrow files have in common while they are registered: kinds of columns, a survey, and the copy.
+"""What parquet and Arrow files have in common while they are registered: kinds of columns, a survey, and the copy.
 
 Both keep rows in units (row groups, record batches) that are decoded whole. The survey decodes every unit once, so that
 what cannot be decoded is found at registration and not in the middle of a training run. Units of more than
@@ -86,8 +85,7 @@ def first_line(reason: BaseException) -> str:
 
 
 def plain_type(given: "pa.DataType") -> "pa.DataType":
-    """
-    The type that values are delivered as.
+    """The type that values are delivered as.
 
     Dictionaries, run ends and extensions become what they stand for. Nanoseconds become whole numbers, since Python's
     times end at microseconds.

@@ -1,5 +1,4 @@
-"""
-Comma- and tab-separated values with a header line; quoting as in RFC 4180, also around line ends.
+"""Comma- and tab-separated values with a header line; quoting as in RFC 4180, also around line ends.
 
 Plain files are read in place, compressed ones (gzip, zstd) through a plain copy made once.
 """
@@ -19,6 +18,8 @@ from penstock.formats.unpacking import scan_unpacked
 _FIELD_BYTES_MAX = 1 << 30
 _SAMPLE_RECORDS = 8
 _SURE_RECORDS = 3
+#: What is called so is prose, however many commas it has.
+_PROSE = (".txt", ".text", ".md", ".log", ".txt.gz", ".txt.zst")
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -30,15 +31,18 @@ class _Delimited:
     delimiter = ","
 
     def recognise(self, raw: RawFile, head: bytes) -> bool:
-        """
-        Its first records have as many fields as its header, whose names are different.
+        """Its first records have as many fields as its header, whose names are different.
 
         A file that is called so may have a single column or record; any other must look like a table beyond doubt.
         """
-        records = self._sample(unpacked_head(head, packing_of(head)), whole=len(head) == raw.size_bytes)
+        name = raw.name.lower()
+        named = name.endswith(tuple(self.suffixes))
+        if not named and name.endswith(_PROSE):
+            return False
+        text = unpacked_head(head, packing_of(head))
+        records = self._sample(text, whole=len(head) == raw.size_bytes, strict=not named)
         if not records or len(set(records[0])) < len(records[0]):
             return False
-        named = raw.name.lower().endswith(tuple(self.suffixes))
         if any(len(record) != len(records[0]) for record in records):
             # Called so, and its header is one: the scan says which record is wrong.
             return named and len(records[0]) > 1
@@ -46,13 +50,13 @@ class _Delimited:
             return len(records[0]) > 1 or not any(mark in records[0][0] for mark in "\t;|")
         return len(records[0]) > 1 and len(records) >= _SURE_RECORDS and all(records[0])
 
-    def _sample(self, text: bytes, *, whole: bool) -> list[list[str]]:
+    def _sample(self, text: bytes, *, whole: bool, strict: bool) -> list[list[str]]:
         """The first records, without the last if the sample may end inside it."""
         if b"\0" in text:
             return []
         try:
-            # The sample may end inside a character.
-            decoded = text.decode("utf-8", errors="strict" if whole else "ignore")
+            # A sample may end inside a character, and of a table by name the scan says which record is no text.
+            decoded = text.decode("utf-8", errors="strict" if whole and strict else "replace")
         except UnicodeDecodeError:
             return []
         reader = csv.reader(

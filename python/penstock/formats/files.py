@@ -1,5 +1,4 @@
-"""
-Folders of media files: one row per file, ``{"path": …, "bytes": …}`` and its attributes, if there are any.
+"""Folders of media files: one row per file, ``{"path": …, "bytes": …}`` and its attributes, if there are any.
 
 Up to ``MEMBERS_MAX`` files, in order of their names, are one shard. Its index has the name, length and checksums of each
 file, so that single files are read and checked without touching the others (see ``joining.py``).

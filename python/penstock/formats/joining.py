@@ -1,5 +1,4 @@
-"""
-Many small files read as one: a shard that is a folder.
+"""Many small files read as one: a shard that is a folder.
 
 Every file begins at a block boundary and the space after it reads as zeros, so each block of checksums belongs to one
 file: damage names that file and a place in it, and reading a file touches no other.

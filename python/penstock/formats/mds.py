@@ -1,5 +1,4 @@
-"""
-MosaicML streaming shards (MDS): a table of offsets, the columns as JSON, and one sample after another.
+"""MosaicML streaming shards (MDS): a table of offsets, the columns as JSON, and one sample after another.
 
 A plain shard is read in place, a compressed one through a plain copy made once. ``index.json`` beside the shards is a
 sidecar that repeats what the shards say; it is left out. Every sample is decoded once when it is registered.

@@ -1,5 +1,4 @@
-"""
-The columns of MDS samples, as mosaicml-streaming encodes them.
+"""The columns of MDS samples, as mosaicml-streaming encodes them.
 
 A sample begins with the sizes (u32) of its columns of varying size; then come the columns. Images stay as they are
 stored: decoding pictures belongs to the stage that knows what size and mode the model wants. Pickles are refused,

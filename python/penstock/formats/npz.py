@@ -1,5 +1,4 @@
-"""
-Numpy arrays in a .npz: rows of the first axis of all its arrays, ``{name: array}``.
+"""Numpy arrays in a .npz: rows of the first axis of all its arrays, ``{name: array}``.
 
 Arrays that are stored as they are (``np.savez``) are read in place, inside the zip. If any is compressed or in Fortran
 order, all are read through a copy, a .npz whose arrays are stored.

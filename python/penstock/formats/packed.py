@@ -1,5 +1,4 @@
-"""
-Compressed line files: in place where rows can be reached cheaply, else through a re-framed copy made once.
+"""Compressed line files: in place where rows can be reached cheaply, else through a re-framed copy made once.
 
 A zstd file of many frames of at most ``FRAME_BYTES_MAX`` is read in place. One large frame, or gzip, would have to be
 decompressed from its beginning for every row; such a file gets a derived copy of many small frames with the same lines.

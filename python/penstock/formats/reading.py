@@ -194,8 +194,7 @@ class ReadsRanges(Protocol):
 
 
 class CheckedIO(io.RawIOBase):
-    """
-    A file as a Python file object, for libraries that want one.
+    """A file as a Python file object, for libraries that want one.
 
     Over a ``ShardFile`` every byte is checked; over a ``RawFile`` (while it is being registered) none is.
     """

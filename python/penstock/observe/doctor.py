@@ -1,5 +1,4 @@
-"""
-Whether this machine is fit for training: one check, one verdict, one hint each.
+"""Whether this machine is fit for training: one check, one verdict, one hint each.
 
 ``examine`` only looks, except that measuring the disk writes one temporary file of 64 MiB and removes it.
 """
@@ -50,8 +49,7 @@ class Check:
 
 
 def examine(directory: Path | None = None, *, measure_disk: bool = True) -> list[Check]:
-    """
-    Look at everything; ``directory`` is where data and checkpoints will live (default: the working directory).
+    """Look at everything; ``directory`` is where data and checkpoints will live (default: the working directory).
 
     Measuring the disk writes a file; without it nothing at all is written, as a view promises.
     """

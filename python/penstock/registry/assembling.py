@@ -21,8 +21,7 @@ def assemble(format_name: str, scans: list[ShardScan], *, mixed: bool) -> Manife
 
 
 def merge(schemas: list[tuple[str, list[Field]]], *, mixed: bool) -> list[Field]:
-    """
-    Join the schemas of shards, in the order in which fields first appear.
+    """Join the schemas of shards, in the order in which fields first appear.
 
     A field that some shards lack is optional; int and float make float; null takes the other kind and makes it optional.
     """

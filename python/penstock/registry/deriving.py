@@ -1,5 +1,4 @@
-"""
-Derived copies: made once, content-addressed, and made again when somebody pruned them.
+"""Derived copies: made once, content-addressed, and made again when somebody pruned them.
 
 A copy follows from its original alone, so making it again gives the same bytes; if it does not, the original is not what
 was registered, and that is what the error says.

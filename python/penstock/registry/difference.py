@@ -1,5 +1,4 @@
-"""
-What changed between two versions.
+"""What changed between two versions.
 
 Shards are compared by digest, so equal ones cost nothing. Rows are compared as multisets of content hashes, reading
 only the shards that differ; a removed and an added row at the same place of the same shard count as one changed row.

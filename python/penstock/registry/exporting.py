@@ -1,5 +1,4 @@
-"""
-Export: the rows of a version in another format, registered with lineage, equal row by row.
+"""Export: the rows of a version in another format, registered with lineage, equal row by row.
 
 Each target has a writer in ``formats/writing``. Shards hold a stated number of rows; files appear under their final names
 only when whole. What a format cannot hold (bytes in JSON, text in token files) is an error that names the row.

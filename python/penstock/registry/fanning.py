@@ -1,5 +1,4 @@
-"""
-Scanning on a Ray cluster: the same function as locally, as remote tasks, so the result has the same bytes.
+"""Scanning on a Ray cluster: the same function as locally, as remote tasks, so the result has the same bytes.
 
 Workers need to reach the files and the registry under the same places: a shared file system or an object store.
 """

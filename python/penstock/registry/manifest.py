@@ -1,5 +1,4 @@
-"""
-The manifest: shards, schema, counts and checksums of one version. It *is* the version.
+"""The manifest: shards, schema, counts and checksums of one version. It *is* the version.
 
 A manifest holds nothing but what follows from the bytes that were registered: no times, no people, no places. So the
 same bytes give the same manifest, and its digest names the version everywhere and for ever. Where the bytes are and

@@ -1,5 +1,4 @@
-"""
-Measured columns: one value per row of a version, computed once and kept by what produced it.
+"""Measured columns: one value per row of a version, computed once and kept by what produced it.
 
 A column is keyed by the version's digest, the function's digest and its library's version, so it can be shared by
 everybody and is never stale. It is computed shard by shard; each finished shard is an object of its own, so a killed

@@ -1,5 +1,4 @@
-"""
-Migration: documents of an older form are read for ever, and can be rewritten in the current one.
+"""Migration: documents of an older form are read for ever, and can be rewritten in the current one.
 
 A rule turns a document of form n, as plain values, into form n + 1. Rules are only ever added. Rewriting a manifest gives
 it another digest, so a migrated version is published as a new one whose ``derived_from`` names the old; nothing is

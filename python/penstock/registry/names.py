@@ -1,5 +1,4 @@
-"""
-What the registry's store is called where: the layout of ``datasets/`` and ``tags/``, and sequences in it.
+"""What the registry's store is called where: the layout of ``datasets/`` and ``tags/``, and sequences in it.
 
 A sequence is a folder of numbered documents, each written put-if-absent. The next document gets the next number; of
 writers who want the same number one wins and the others go on to the next. That is all the coordination there is.
@@ -49,8 +48,7 @@ def numbers(store: Store, sequence: str) -> list[int]:
 def append(
     store: Store, sequence: str, make: Callable[[int], bytes], lost: Callable[[bytes], bool]
 ) -> tuple[int, bytes]:
-    """
-    Write the next document of a sequence and return its number and bytes.
+    """Write the next document of a sequence and return its number and bytes.
 
     ``make`` gives the bytes for a number. When another writer has it, ``lost`` looks at what stands there and may say
     that it will do instead (the same version, or our own write whose answer got lost); then that one is returned.

@@ -58,8 +58,7 @@ class Registry:
         engine: str = "local",
         watch: Watch | None = None,
     ) -> Version:
-        """
-        Scan, index and checksum files where they are, and publish them as a version.
+        """Scan, index and checksum files where they are, and publish them as a version.
 
         Files are paths, patterns, folders or URLs; the originals stay untouched. The same bytes under the same names
         give the same version again. Nothing is visible until everything is written; a killed call leaves nothing, and

@@ -1,5 +1,4 @@
-"""
-Scanning shards: in parallel, resumable, the same result wherever it runs.
+"""Scanning shards: in parallel, resumable, the same result wherever it runs.
 
 ``scan_shard`` is a pure function of the file and the policy whose outputs (index, copy, summary) go into the registry's
 store, content-addressed. A registration that was killed finds the summaries of the shards it had finished under a key

@@ -30,8 +30,7 @@ _ITERATE_ROWS = 1024
 
 
 class Version:
-    """
-    One immutable edition of a dataset. Think of it as a sequence of rows; every row is a dict.
+    """One immutable edition of a dataset. Think of it as a sequence of rows; every row is a dict.
 
     Bytes are checked against the registered checksums when they are first touched; whatever is not what was registered
     raises ``CorruptShard`` with file and offset.

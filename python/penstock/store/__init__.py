@@ -1,5 +1,4 @@
-"""
-Stores: where bytes live, behind one small contract.
+"""Stores: where bytes live, behind one small contract.
 
 A store holds named byte strings below a root. The one guarantee everything else is built on is *put-if-absent*: of
 any number of writers of a name, in any number of processes, exactly one succeeds, and a reader sees all of its bytes

@@ -1,5 +1,4 @@
-"""
-A directory as a store.
+"""A directory as a store.
 
 Put-if-absent writes and syncs a temporary file beside the target and then makes a hard link with the final name, which
 the kernel does for exactly one of any number of contenders; the directory is synced after that. A killed writer leaves

@@ -1,5 +1,4 @@
-"""
-Object stores (S3 and compatible, Google, Azure, HTTP) and an in-memory one for tests, through obstore.
+"""Object stores (S3 and compatible, Google, Azure, HTTP) and an in-memory one for tests, through obstore.
 
 Credentials, region and endpoint come from the usual environment of each provider (``AWS_ENDPOINT_URL``, …). Retries and
 deadlines are obstore's, with the limits below.

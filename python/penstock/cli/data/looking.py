@@ -20,8 +20,7 @@ list_app = command_app(
 
 @list_app.default
 def list_versions(name: str | None = None, *, registry: Place = None, json: Json = False) -> int:
-    """
-    The newest version of every dataset, or all versions of one.
+    """The newest version of every dataset, or all versions of one.
 
     Parameters
     ----------
@@ -68,8 +67,7 @@ show_app = command_app(
 
 @show_app.default
 def show_version(address: str, *, registry: Place = None, json: Json = False) -> int:
-    """
-    Everything that is known of a version without reading its rows.
+    """Everything that is known of a version without reading its rows.
 
     Parameters
     ----------
@@ -130,8 +128,7 @@ def print_rows(
     registry: Place = None,
     json: Json = False,
 ) -> int:
-    """
-    Rows as they are stored, before any stage of a recipe.
+    """Rows as they are stored, before any stage of a recipe.
 
     Parameters
     ----------
@@ -161,8 +158,7 @@ lineage_app = command_app(
 
 @lineage_app.default
 def print_lineage(address: str, *, registry: Place = None, json: Json = False) -> int:
-    """
-    A tree of the versions above, and a list of those below.
+    """A tree of the versions above, and a list of those below.
 
     Parameters
     ----------
@@ -201,8 +197,7 @@ def print_difference(
     registry: Place = None,
     json: Json = False,
 ) -> int:
-    """
-    Exit code 0 when they are equal, 1 when they differ.
+    """Exit code 0 when they are equal, 1 when they differ.
 
     Parameters
     ----------

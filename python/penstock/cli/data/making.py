@@ -75,8 +75,7 @@ def register_files(
     registry: Place = None,
     json: Json = False,
 ) -> int:
-    """
-    Register files; the same bytes again give the same version.
+    """Register files; the same bytes again give the same version.
 
     Parameters
     ----------
@@ -134,8 +133,7 @@ def relocate_version(
     registry: Place = None,
     json: Json = False,
 ) -> int:
-    """
-    The version stays what it is; only where its bytes are found changes.
+    """The version stays what it is; only where its bytes are found changes.
 
     Parameters
     ----------

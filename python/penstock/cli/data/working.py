@@ -20,8 +20,7 @@ verify_app = command_app(
 
 @verify_app.default
 def verify_version(address: str, *, registry: Place = None, json: Json = False) -> int:
-    """
-    Exit code 0 when everything is as registered, 1 when it is not.
+    """Exit code 0 when everything is as registered, 1 when it is not.
 
     Parameters
     ----------
@@ -54,8 +53,7 @@ tag_app = command_app(
 
 @tag_app.default
 def tag_version(address: str, name: str, *, registry: Place = None, json: Json = False) -> int:
-    """
-    Moving a tag keeps its history in the registry.
+    """Moving a tag keeps its history in the registry.
 
     Parameters
     ----------
@@ -89,8 +87,7 @@ def measure_version(
     registry: Place = None,
     json: Json = False,
 ) -> int:
-    """
-    The second time costs nothing: the column is kept by version, tokenizer content and library version.
+    """The second time costs nothing: the column is kept by version, tokenizer content and library version.
 
     Parameters
     ----------
@@ -134,8 +131,7 @@ migrate_app = command_app(
 
 @migrate_app.default
 def migrate_versions(address: str | None = None, *, registry: Place = None, json: Json = False) -> int:
-    """
-    Older forms are read for ever; this publishes them anew, with lineage.
+    """Older forms are read for ever; this publishes them anew, with lineage.
 
     Parameters
     ----------
@@ -179,8 +175,7 @@ def export_version(
     registry: Place = None,
     json: Json = False,
 ) -> int:
-    """
-    The exported rows are equal to the version's, and the result's lineage names it.
+    """The exported rows are equal to the version's, and the result's lineage names it.
 
     Parameters
     ----------

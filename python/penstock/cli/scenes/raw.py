@@ -86,7 +86,7 @@ def play(place: Path) -> Iterator[str]:
 
 def _write(raw: Path) -> list[str]:
     draw = random.Random(7)
-    texts = []
+    texts: list[str] = []
     raw.mkdir()
     for name in ("a.jsonl", "b.jsonl", "c.jsonl.gz"):
         rows = [" ".join(draw.choices(_WORDS, k=draw.randint(5, 120))) for _ in range(_ROWS_PER_FILE)]

@@ -1,5 +1,4 @@
-"""
-Event recordings as a page shows them: a list of files, and one file as a table and a timeline.
+"""Event recordings as a page shows them: a list of files, and one file as a table and a timeline.
 
 Everything here is a pure reading of files and of ``penstock.events`` values; no HTTP. Two ideas:
 a name from a URL is only ever compared with the rule for direct children of one directory, so no
@@ -39,8 +38,7 @@ def is_recording_name(name: str) -> bool:
 
 
 def find_recording(directory: Path, name: str) -> Path | None:
-    """
-    The file called `name` directly inside `directory`, or None when there is no such regular file.
+    """The file called `name` directly inside `directory`, or None when there is no such regular file.
 
     Links are refused as well: one could point out of the directory, and a pipe would block forever.
     """
@@ -76,8 +74,7 @@ def list_recordings(directory: Path) -> dict[str, Any]:
 
 
 def describe_recording(recording: Recording) -> dict[str, Any]:
-    """
-    One recording as its page shows it: where it came from, the table by kind, the timeline.
+    """One recording as its page shows it: where it came from, the table by kind, the timeline.
 
     The events are read once; the recording knows its losses and its tear only after that.
     """

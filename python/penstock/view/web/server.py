@@ -1,5 +1,4 @@
-"""
-The web server: a read-only JSON API below ``api/`` and the built pages beside it.
+"""The web server: a read-only JSON API below ``api/`` and the built pages beside it.
 
 Safety is one layer around everything (`_ReadOnly`): only GET and HEAD pass, and every answer, also
 a refusal or an error, carries the headers that keep data from becoming code (V1). Nothing here

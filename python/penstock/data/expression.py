@@ -1,0 +1,123 @@
+"""Expressions of filters: a small, safe language over the fields of a row.
+
+Comparisons, ``and``, ``or``, ``not``, ``in``, arithmetic, constants, names of fields, and a few functions (``len``, ``lower``,
+``startswith``, ``endswith``, ``contains``, ``abs``, ``min``, ``max``). It is Python's syntax, checked node by node before anything is
+run; there are no attributes, no subscripts of unknown things, no calls of anything else. A missing field is None, and
+comparing None with an order is false, so a filter never fails on a row that lacks a field.
+"""
+
+import ast
+import operator
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from penstock.errors import RecipeInvalid
+from penstock.formats.contract import Row
+
+_LENGTH_MAX = 10_000
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "len": lambda value: 0 if value is None else len(value),
+    "lower": lambda value: "" if value is None else str(value).lower(),
+    "startswith": lambda value, prefix: value is not None and str(value).startswith(prefix),
+    "endswith": lambda value, suffix: value is not None and str(value).endswith(suffix),
+    "contains": lambda value, part: value is not None and part in value,
+    "abs": abs,
+    "min": min,
+    "max": max,
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda value, choices: value in choices,
+    ast.NotIn: lambda value, choices: value not in choices,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_Term = Callable[[Row], Any]
+
+
+class Expression:
+    """A checked expression; call it with a row."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text) > _LENGTH_MAX:
+            raise self._refuse(f"it has {len(text)} characters, at most {_LENGTH_MAX} are read")
+        try:
+            self._tree = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError) as reason:
+            raise self._refuse(str(reason)) from reason
+        self._run  # noqa: B018 - checks every node now, not at the first row
+
+    @property
+    def canonical(self) -> str:
+        """The same expression however it was spaced."""
+        return ast.unparse(self._tree)
+
+    def __call__(self, row: Row) -> bool:
+        """Whether a row passes."""
+        return bool(self._run(row))
+
+    @cached_property
+    def _run(self) -> _Term:
+        return self._term(self._tree)
+
+    def _term(self, node: ast.expr) -> _Term:
+        match node:
+            case ast.Constant(value=value) if value is None or isinstance(value, str | int | float | bool):
+                return lambda row: value
+            case ast.Name(id=name):
+                return lambda row: row.get(name)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+                terms = [self._term(part) for part in parts]
+                return lambda row: [term(row) for term in terms]
+            case ast.BoolOp(op=op, values=parts):
+                joined = all if isinstance(op, ast.And) else any
+                terms = [self._term(part) for part in parts]
+                return lambda row: joined(term(row) for term in terms)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self._term(operand)
+                return lambda row: not inner(row)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                inner = self._term(operand)
+                return lambda row: -inner(row)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+                work, a, b = _ARITHMETIC[type(op)], self._term(left), self._term(right)
+                return lambda row: work(a(row), b(row))
+            case ast.Compare():
+                return self._comparison(node)
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+                function, terms = _FUNCTIONS[name], [self._term(argument) for argument in arguments]
+                return lambda row: function(*(term(row) for term in terms))
+        raise self._refuse(f"`{ast.unparse(node)}` is not part of the language")
+
+    def _comparison(self, node: ast.Compare) -> _Term:
+        terms = [self._term(part) for part in (node.left, *node.comparators)]
+        operators = [(_COMPARISONS[type(op)], isinstance(op, _ORDERED)) for op in node.ops]
+
+        def run(row: Row) -> bool:
+            values = [term(row) for term in terms]
+            for (compare, ordered), a, b in zip(operators, values, values[1:], strict=False):
+                if (ordered and (a is None or b is None)) or not compare(a, b):
+                    return False
+            return True
+
+        return run
+
+    def _refuse(self, reason: str) -> RecipeInvalid:
+        hint = "for example: lang == 'en' and len(text) > 100"
+        return RecipeInvalid(field="filter", reason=f"{self.text!r} cannot be read: {reason}", hint=hint)

@@ -1,0 +1,256 @@
+"""The recipe: everything that determines a stream and its batches, as a frozen value with a digest.
+
+A recipe in Python and the same recipe in TOML are equal and have the same digest. The digest covers what affects batches
+(sources, stages by content, seed, batch, weights) and nothing else. ``prefix`` is the digest of what matters up to a step:
+a recipe may be edited later in its schedule without losing the cursors made before the edit.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from penstock._rust import digest
+from penstock.data.stages import Filter, Pack, Stage, Tokenize, stage_of
+from penstock.errors import RecipeInvalid
+
+_BATCH_MAX = 1 << 24
+Shuffle = Literal["full", "local", "none"]
+SHUFFLES = ("full", "local", "none")
+EXHAUSTIONS = ("stop", "drop")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A version inside a recipe."""
+
+    #: The version's address: ``web@3``, ``web@gold``.
+    name: str
+    #: Its share of rows, relative to the other sources'.
+    weight: float = 1.0
+    #: What schedules and statistics call it; its dataset's name unless given.
+    alias: str = ""
+    #: Stages of this source alone; they run before the recipe's own.
+    stages: tuple[Stage, ...] = ()
+    #: How often it may be read; None for endlessly.
+    epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stages", tuple(self.stages))
+        if not self.alias:
+            object.__setattr__(self, "alias", self.name.partition("@")[0])
+        if not (self.weight >= 0 and self.weight < float("inf")):
+            raise RecipeInvalid(
+                field="weight", reason=f"the weight of {self.alias} is {self.weight}, not a positive number"
+            )
+        if self.epochs is not None and self.epochs < 1:
+            raise RecipeInvalid(field="epochs", reason=f"{self.alias} would be read {self.epochs} times")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """See the module's description."""
+
+    sources: tuple[Source, ...]
+    #: Rows per step over all lanes, or a schedule ``[(0, 32), (1000, 64)]``.
+    batch: int | tuple[tuple[int, int], ...]
+    seed: int = 0
+    stages: tuple[Stage, ...] = ()
+    #: Schedule of weights by step, ``[(0, {"web": 0.7, …}), …]``; overrides the sources' own.
+    weights: tuple[tuple[int, dict[str, float]], ...] = ()
+    #: ``full``: every block is a uniform draw. ``local``: neighbours stay together, best for disks. ``none``: as stored.
+    shuffle: Shuffle = "full"
+    #: When a source with a limit on epochs is spent: ``stop`` the stream, or ``drop`` the source and go on.
+    exhaustion: Literal["stop", "drop"] = "stop"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sources", tuple(self.sources))
+        object.__setattr__(self, "stages", tuple(self.stages))
+        batch = (
+            ((0, self.batch),)
+            if isinstance(self.batch, int)
+            else tuple((int(s), int(b)) for s, b in self.batch)
+        )
+        object.__setattr__(self, "batch", batch)
+        object.__setattr__(self, "weights", tuple((int(step), dict(each)) for step, each in self.weights))
+        _check_sources(self.sources)
+        _check_schedule("batch", [step for step, _ in batch])
+        for _, rows in batch:
+            if not 1 <= rows <= _BATCH_MAX:
+                raise RecipeInvalid(field="batch", reason=f"a step has 1 to {_BATCH_MAX:,} rows, not {rows}")
+        if self.weights:
+            _check_schedule("weights", [step for step, _ in self.weights])
+        _check_weights(self)
+        if self.shuffle not in SHUFFLES:
+            raise RecipeInvalid(
+                field="shuffle", reason=f"there is no {self.shuffle!r}", hint=", ".join(SHUFFLES)
+            )
+        if self.exhaustion not in EXHAUSTIONS:
+            raise RecipeInvalid(
+                field="exhaustion", reason=f"there is no {self.exhaustion!r}", hint=", ".join(EXHAUSTIONS)
+            )
+        if not -(1 << 63) <= self.seed < 1 << 63:
+            raise RecipeInvalid(field="seed", reason=f"{self.seed} does not fit into 64 bits")
+        for source in self.sources:
+            check_stages(self.stages_of(source), source.alias)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Recipe":
+        """A recipe from a TOML file; paths in it are relative to the file."""
+        place = Path(path)
+        try:
+            document = tomllib.loads(place.read_text())
+        except OSError as reason:
+            raise RecipeInvalid(field="file", reason=f"cannot read {place}: {reason.strerror}") from reason
+        except tomllib.TOMLDecodeError as reason:
+            raise RecipeInvalid(field="file", reason=f"{place} is no TOML: {reason}") from reason
+        return recipe_of(document, folder=place.parent)
+
+    def stages_of(self, source: Source) -> tuple[Stage, ...]:
+        """A source's own stages, then the recipe's."""
+        return (*source.stages, *self.stages)
+
+    @cached_property
+    def digest(self) -> str:
+        """The identity of the recipe as written; versions count by address here, by digest in a cursor."""
+        return digest(msgspec.json.encode(self.document(), order="deterministic"))
+
+    def document(
+        self, versions: dict[str, str] | None = None, *, until_step: int | None = None
+    ) -> dict[str, Any]:
+        """Everything that affects batches (of steps before ``until_step``), with versions by digest if they are given."""
+        weights = _until(self.weight_schedule, until_step)
+        used = {alias for _, each in weights for alias, weight in each.items() if weight > 0}
+        sources = [
+            {
+                "version": (versions or {}).get(source.alias, source.name),
+                "alias": source.alias,
+                "stages": [stage.document() for stage in self.stages_of(source)],
+                "epochs": source.epochs,
+            }
+            for source in self.sources
+            if source.alias in used
+        ]
+        return {
+            "sources": sources,
+            "seed": self.seed,
+            "batch": _until(self.batch_schedule, until_step),
+            "weights": [(step, {a: w for a, w in each.items() if w > 0}) for step, each in weights],
+            "shuffle": self.shuffle,
+            "exhaustion": self.exhaustion,
+        }
+
+    @property
+    def batch_schedule(self) -> tuple[tuple[int, int], ...]:
+        """Rows per step, from which step on."""
+        assert not isinstance(self.batch, int)
+        return self.batch
+
+    @cached_property
+    def weight_schedule(self) -> tuple[tuple[int, dict[str, float]], ...]:
+        """Weights by alias, from which step on; shares of one."""
+        given = self.weights or ((0, {source.alias: source.weight for source in self.sources}),)
+        return tuple((step, _shares(each)) for step, each in given)
+
+
+def recipe_of(document: dict[str, Any], *, folder: Path) -> Recipe:
+    """A recipe from plain values, as a TOML file has them."""
+    given = dict(document)
+    stages = _stages_of(given.pop("stages", []), folder)
+    sources = []
+    for each in given.pop("sources", []):
+        values = dict(each)
+        values["stages"] = _stages_of(values.get("stages", []), folder)
+        _only(values, [field.name for field in fields(Source)], "sources")
+        if "name" not in values:
+            raise RecipeInvalid(field="sources", reason="a source has no name")
+        sources.append(Source(**values))
+    _only(given, [field.name for field in fields(Recipe)], "recipe")
+    if "batch" not in given:
+        raise RecipeInvalid(field="batch", reason="it is missing", hint="batch = 64")
+    weights = [(step, each) for step, each in given.pop("weights", [])]
+    batch = given.pop("batch")
+    schedule = batch if isinstance(batch, int) else tuple((step, rows) for step, rows in batch)
+    return Recipe(sources=tuple(sources), stages=stages, weights=tuple(weights), batch=schedule, **given)
+
+
+def check_stages(stages: Sequence[Stage], alias: str) -> None:
+    """Filters first, then at most one tokenizer, then at most one packing."""
+    kinds = [stage.kind for stage in stages]
+    order = {"filter": 0, "tokenize": 1, "pack": 2}
+    if [order[kind] for kind in kinds] != sorted(order[kind] for kind in kinds):
+        raise RecipeInvalid(
+            field="stages", reason=f"{alias} has {' → '.join(kinds)}", hint="filters come first, packing last"
+        )
+    for kind in (Tokenize, Pack):
+        if sum(isinstance(stage, kind) for stage in stages) > 1:
+            raise RecipeInvalid(field="stages", reason=f"{alias} has two stages {kind.kind!r}")
+
+
+def filters_of(stages: Iterable[Stage]) -> list[Filter]:
+    """The filters among stages."""
+    return [stage for stage in stages if isinstance(stage, Filter)]
+
+
+def _check_sources(sources: tuple[Source, ...]) -> None:
+    if not sources:
+        raise RecipeInvalid(field="sources", reason="there is none")
+    aliases = [source.alias for source in sources]
+    for alias in aliases:
+        if aliases.count(alias) > 1:
+            raise RecipeInvalid(
+                field="sources", reason=f"two are called {alias!r}", hint="give one of them an alias"
+            )
+
+
+def _check_schedule(field: str, steps: list[int]) -> None:
+    if not steps or steps[0] != 0 or steps != sorted(set(steps)):
+        raise RecipeInvalid(field=field, reason=f"its steps are {steps}", hint="begin at step 0 and go up")
+
+
+def _check_weights(recipe: Recipe) -> None:
+    known = {source.alias for source in recipe.sources}
+    for step, each in recipe.weights or ((0, {source.alias: source.weight for source in recipe.sources}),):
+        for alias, weight in each.items():
+            if alias not in known:
+                raise RecipeInvalid(
+                    field="weights",
+                    reason=f"there is no source {alias!r}",
+                    hint=f"known are {', '.join(sorted(known))}",
+                )
+            if not (isinstance(weight, int | float) and 0 <= weight < float("inf")):
+                raise RecipeInvalid(
+                    field="weights", reason=f"the weight of {alias} at step {step} is {weight!r}"
+                )
+        if not any(weight > 0 for weight in each.values()):
+            raise RecipeInvalid(field="weights", reason=f"no source has a weight from step {step} on")
+
+
+def _shares(weights: dict[str, float]) -> dict[str, float]:
+    total = sum(weights.values())
+    return {alias: weight / total for alias, weight in weights.items()}
+
+
+def _until(schedule: Sequence[tuple[int, Any]], step: int | None) -> list[tuple[int, Any]]:
+    """The part of a schedule that steps before ``step`` depend on."""
+    return [each for each in schedule if step is None or each[0] == 0 or each[0] < step]
+
+
+def _stages_of(documents: Any, folder: Path) -> tuple[Stage, ...]:
+    return tuple(
+        each if isinstance(each, Filter | Tokenize | Pack) else stage_of(each, folder=folder)
+        for each in documents
+    )
+
+
+def _only(values: dict[str, Any], known: list[str], where: str) -> None:
+    for name in values:
+        if name not in known:
+            raise RecipeInvalid(
+                field=where, reason=f"there is no field {name!r}", hint=f"known are {', '.join(known)}"
+            )
