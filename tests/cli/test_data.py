@@ -146,7 +146,7 @@ def test_measure_prints_what_it_will_cost_and_found(place: Path, capsys: Capture
     found = json.loads(captured.out)
     assert (found["rows"], found["tokens"], found["longest"]) == (100, 200, 2)
     assert run("list", "--json") == 0
-    assert [document["format"] for document in documents(capsys)] == ["jsonl", "arrow"]
+    assert [document["format"] for document in documents(capsys)] == ["jsonl", "tokens"]
 
 
 def test_derived_copies_are_listed_pruned_and_made_again(place: Path, capsys: Capture) -> None:

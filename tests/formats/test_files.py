@@ -14,6 +14,7 @@ from penstock.errors import BadRow, CorruptShard, FileUnusable, TooManyBadRows
 from penstock.formats import files as files_module
 from penstock.formats.contract import Policy
 from penstock.registry import Registry
+from penstock.store import open_store
 from tests.formats.damage import BLOCK_BYTES, assert_flips_are_found, assert_rows
 
 
@@ -277,6 +278,31 @@ def test_a_folder_that_moved_is_found(tmp_path: Path, registry: Registry) -> Non
     top.rename(tmp_path / "moved")
     registry.relocate("pictures", {str(top): str(tmp_path / "moved")})
     assert_rows(registry.resolve("pictures"), expected)
+
+
+def test_files_in_an_object_store_are_read_and_checked(registry: Registry) -> None:
+    store = open_store("memory://test-files/pictures")
+    expected = [{"path": f"{n}.png", "bytes": png(10 + n * 200, n), "n": n} for n in range(7)]
+    for row in expected:
+        store.put_if_absent(row["path"], row["bytes"])
+    table = "file_name,n\n" + "".join(f"{row['path']},{row['n']}\n" for row in expected)
+    store.put_if_absent("metadata.csv", table.encode())
+    version = registry.register("pictures", "memory://test-files/pictures")
+    assert_rows(version, expected)
+    assert version.verify().ok
+    changes = [(2, expected[2]["bytes"][:-1] + b"?", 131072), (4, expected[4]["bytes"][:9], 9), (6, None, 0)]
+    for number, data, _ in changes:
+        store.delete(f"{number}.png")
+        if data is not None:
+            store.put_if_absent(f"{number}.png", data)
+    found = [(damage.file, damage.offset) for damage in version.verify().damages]
+    assert found == [(f"memory://test-files/pictures/{number}.png", offset) for number, _, offset in changes]
+    fresh = registry.resolve("pictures")
+    for number, _, offset in changes:
+        with pytest.raises(CorruptShard) as caught:
+            fresh[number]
+        assert (caught.value.shard, caught.value.offset) == (f"{store.url}/{number}.png", offset)
+    assert fresh.take([5, 0, 3, 1]) == [expected[number] for number in (5, 0, 3, 1)]
 
 
 def test_any_files_are_rows_when_asked_for(tmp_path: Path, registry: Registry) -> None:

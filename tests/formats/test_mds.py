@@ -50,7 +50,7 @@ def test_many_shards_are_one_version(mosaic: Path, registry: Registry) -> None:
     assert_rows(version, rows())
 
 
-@pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize("packing", PACKINGS.values())
 def test_a_compressed_shard_is_read_through_a_plain_copy(
     mosaic: Path, registry: Registry, packing: str
 ) -> None:
@@ -58,7 +58,6 @@ def test_a_compressed_shard_is_read_through_a_plain_copy(
     assert version.manifest.format == "mds"
     assert_rows(version, rows())
     copy = copy_path(registry, version)
-    assert copy.read_bytes()[4:8] == shard(mosaic / "plain").read_bytes()[4:8] or packing
     copy.unlink()
     assert_rows(registry.resolve("a"), rows())
 

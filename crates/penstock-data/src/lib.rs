@@ -9,6 +9,7 @@ mod frame_cache;
 mod gather;
 mod index;
 mod peek;
+pub mod plan;
 pub mod scan;
 mod shard;
 #[cfg(test)]

@@ -27,6 +27,7 @@ FORMATS = {
     "csv": "penstock.formats.delimited:Csv",
     "tsv": "penstock.formats.delimited:Tsv",
     "text": "penstock.formats.text:Text",
+    "tokens": "penstock.formats.tokens:Tokens",
 }
 
 __all__ = ["FORMATS", "detect", "format_named"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.errors import CorruptShard, FileUnusable, UsageError
+from penstock.errors import CorruptShard, FileUnusable, ObjectMissing, UsageError
 from penstock.formats.badness import BadRows
 from penstock.formats.contract import (
     FieldKind,
@@ -137,9 +137,11 @@ class ArrayRecordRows:
             if self._reader is not None and stamp is not None and stamp == self._stamp:
                 return self._reader, stamp
             key = (str(self._path), self._shard.index_digest)
-            if stamp is None or _WHOLE.get(key) != stamp:
-                if stamp is None or (self._copy is None and self._damages()):
-                    raise self._damage("the file is gone")
+            if stamp is None:
+                raise self._damage("the file is gone")
+            if _WHOLE.get(key) != stamp:
+                if self._copy is None and self._damages():
+                    raise self._damage("it was damaged for a moment")
                 _WHOLE[key] = stamp
             try:
                 self._reader = _reader(self._path, self._shard.label)
@@ -149,7 +151,10 @@ class ArrayRecordRows:
             return self._reader, stamp
 
     def _damages(self) -> list[tuple[str, int, str]]:
-        return check_all(self._shard.raw, self._shard.index, self._shard.index_digest)
+        try:
+            return check_all(self._shard.raw, self._shard.index, self._shard.index_digest)
+        except ObjectMissing:
+            return [(self._shard.label, 0, "the file is gone")]
 
     def _damage(self, otherwise: str) -> CorruptShard:
         """The first place that is not as registered; if there is none, what the library said."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import FileUnusable
+from penstock.errors import FileUnusable, StoreFailed
 from penstock.formats.badness import BadRows
 from penstock.formats.contract import FieldKind, Policy, Progress, RawFile, Scanned
 from penstock.formats.packed import demand_room
@@ -290,8 +290,7 @@ def _copy(file: Columnar, found: Survey, schema: "pa.Schema", policy: Policy, re
     growth = _COPY_OVERHEAD * sum(found.unit_bytes) / max(1, file.raw.size_bytes)
     demand_room(file.raw, policy, folder, growth=growth)
     copy = folder / "copy.arrow"
-    with readable(file.raw, file.format_name):
-        batch_rows = write_copy((plain_batch(piece.batch, schema) for piece in file.pieces()), schema, copy)
+    batch_rows = write_copy(_plain_batches(file, schema), schema, copy)
     store = open_store(folder)
     written = store.describe(copy.name)
     raw = RawFile(store, copy.name, written.bytes, written.stamp)
@@ -304,16 +303,25 @@ def _copy(file: Columnar, found: Survey, schema: "pa.Schema", policy: Policy, re
     result.derived, result.derived_index = copy, folder / "copy-index.arrow"
 
 
+def _plain_batches(file: Columnar, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+    with readable(file.raw, file.format_name):
+        for piece in file.pieces():
+            yield plain_batch(piece.batch, schema)
+
+
 def write_copy(batches: Iterable["pa.RecordBatch"], schema: "pa.Schema", path: Path) -> list[int]:
     """Write batches as an IPC file of batches of about ``COPY_BATCH_BYTES``; the rows of each."""
     import pyarrow as pa
 
     rows: list[int] = []
     options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema, options=options) as writer:
-        for batch in _resized(batches):
-            writer.write_batch(batch)
-            rows.append(batch.num_rows)
+    try:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema, options=options) as writer:
+            for batch in _resized(batches):
+                writer.write_batch(batch)
+                rows.append(batch.num_rows)
+    except (pa.ArrowException, OSError) as reason:
+        raise StoreFailed(verb="write", url=str(path), reason=first_line(reason)) from reason
     return rows
 
 

@@ -8,9 +8,10 @@ import bisect
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from penstock.errors import CorruptShard, StoreError
+from penstock.errors import CorruptShard, ObjectMissing, StoreError
 from penstock.formats.contract import RawFile
 
 #: What checksums cover; as in the index.
@@ -75,7 +76,7 @@ class Joined:
                 at += 1
         for at, member in enumerate(self._members):
             if member.path is None and at not in self._problems:
-                self._measure(at)
+                self._note(at, partial(self._measure, at))
         whole = {(at, problem.offset): problem.reason for at, problem in self._problems.items()}
         kept = {place: reason for place, reason in named.items() if place[0] not in self._problems}
         return [
@@ -85,14 +86,22 @@ class Joined:
     def _part(self, at: int, start: int, length: int) -> bytes | None:
         member = self._members[at]
         inside = max(0, min(length, member.size_bytes - start))
+        if not inside:
+            return bytes(length)
+        if not self._patient:
+            return self._bytes(at, start, inside) + bytes(length - inside)
+        data = self._note(at, lambda: self._bytes(at, start, inside))
+        return None if data is None else data + bytes(length - inside)
+
+    def _note(self, at: int, work: Callable[[], bytes | None]) -> bytes | None:
+        """Do something with a file; what is wrong with it is kept, and the answer is nothing."""
         try:
-            data = self._bytes(at, start, inside) if inside else b""
+            return work()
         except CorruptShard as problem:
-            if not self._patient:
-                raise
             self._problems.setdefault(at, problem)
-            return None
-        return data + bytes(length - inside)
+        except StoreError as problem:
+            self._problems.setdefault(at, self._corrupt(at, 0, str(problem)))
+        return None
 
     def _bytes(self, at: int, start: int, length: int) -> bytes:
         path = self._members[at].path
@@ -123,8 +132,10 @@ class Joined:
                 return piece
         try:
             piece = self._members[at].read(number * _PIECE_BYTES, _PIECE_BYTES)
-        except StoreError as reason:
-            raise self._corrupt(at, 0, str(reason)) from reason
+        except StoreError:
+            # A file that is gone or shorter is damage; anything else is the store's trouble, and stays that.
+            self._measure(at)
+            raise
         with self._lock:
             self._pieces[at, number] = piece
             while len(self._pieces) > _PIECES_MAX:
@@ -134,11 +145,10 @@ class Joined:
     def _measure(self, at: int) -> None:
         member = self._members[at]
         try:
-            self._check_size(at, member.store.describe(member.name).bytes)
-        except CorruptShard as problem:
-            self._problems[at] = problem
-        except StoreError as reason:
-            self._problems[at] = self._corrupt(at, 0, str(reason))
+            found = member.store.describe(member.name).bytes
+        except ObjectMissing as reason:
+            raise self._corrupt(at, 0, "the file is gone") from reason
+        self._check_size(at, found)
 
     def _check_size(self, at: int, found: int) -> None:
         expected = self._members[at].size_bytes

@@ -43,7 +43,9 @@ class Mds:
     suffixes: Sequence[str] = (".mds", ".mds.zstd", ".mds.zst", ".mds.gz", *_BY_NAME)
 
     def recognise(self, raw: RawFile, head: bytes) -> bool:
-        """The columns stand as JSON where the number of samples and the first offset say."""
+        """The columns stand as JSON where the number of samples and the first offset say; or it is the sidecar."""
+        if _is_sidecar(raw):
+            return b'"column_encodings"' in head
         packing = _packing(raw.name, head)
         if packing in _BY_NAME.values():
             return True
@@ -64,7 +66,7 @@ class Mds:
         return [
             raw
             for raw in raws
-            if raw.name.rpartition("/")[2] != "index.json"
+            if not _is_sidecar(raw)
             and not (".mds." in raw.name and f"{raw.name.rpartition('.mds.')[0]}.mds" in names)
         ]
 
@@ -115,6 +117,10 @@ class _Config(msgspec.Struct):
     column_sizes: list[int | None]
     format: str = "mds"
     version: int = _VERSION
+
+
+def _is_sidecar(raw: RawFile) -> bool:
+    return raw.name.rpartition("/")[2] == "index.json"
 
 
 def _packing(name: str, head: bytes) -> str:

@@ -18,7 +18,8 @@ from penstock.formats.contract import Row
 
 Decode = Callable[[memoryview], Any]
 
-_VALUE_CODES = {
+#: MDS's codes of element types.
+VALUE_CODES = {
     8: "uint8",
     9: "int8",
     16: "uint16",
@@ -31,7 +32,7 @@ _VALUE_CODES = {
     65: "int64",
     66: "float64",
 }
-_NUMBERS = set(_VALUE_CODES.values())
+_NUMBERS = set(VALUE_CODES.values())
 #: Encodings whose values are bytes, and those that are lists of them, with what stands before their count.
 _BYTES = {"bytes", "jpeg", "png", "pil"}
 _LISTS = {"jpeg_array": 0, "jpegarray": 0, "list[jpeg]": 4, "list[png]": 4, "list[pil]": 4}
@@ -148,7 +149,7 @@ def _array_column(name: str, arguments: str) -> tuple[int | None, Decode]:
         at = 0
         dtype, own_shape = fixed, shape
         if dtype is None:
-            dtype = np.dtype(_VALUE_CODES[data[0]]).newbyteorder("<")
+            dtype = np.dtype(VALUE_CODES[data[0]]).newbyteorder("<")
             at = 1
         if own_shape is None:
             axes, width = data[at] >> 2, 1 << (data[at] & 3)

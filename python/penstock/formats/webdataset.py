@@ -186,7 +186,7 @@ class _Scan:
             reason = f"a member has the extension {KEY}, which is the name of the key"
             raise FileUnusable(path=self._label, reason=reason)
         if any(extension.rpartition(".")[2] in _DECODERS for extension in extensions):
-            self._check(result)
+            self._check(result, found["details"])
         result.schema = [
             FieldKind(KEY, "string"),
             *(
@@ -200,7 +200,7 @@ class _Scan:
         ]
         return result
 
-    def _check(self, result: Scanned) -> None:
+    def _check(self, result: Scanned, details: str) -> None:
         file = _rust.ShardFile(self._source, result.index, _rust.digest_file(result.index))
         bad = BadRows(self._label, self._policy, result.skipped)
         ordinals = _ordinals(result.skipped)
@@ -216,7 +216,7 @@ class _Scan:
         if not good:
             raise FileUnusable(path=self._label, reason="it has no rows")
         if len(good) < result.rows:
-            self._index_again(file, good, result.index)
+            self._index_again(file, good, result.index, details)
             result.rows = len(good)
             result.skipped = sorted(bad.found, key=lambda each: each.line)
 
@@ -240,14 +240,14 @@ class _Scan:
         self._kinds.update(kinds)
         return None
 
-    def _index_again(self, file: _rust.ShardFile, good: list[int], index: Path) -> None:
+    def _index_again(self, file: _rust.ShardFile, good: list[int], index: Path, details: str) -> None:
         spans = [span for number in good if (span := file.span(number)) is not None]
         known = {
             "rows": len(good),
             "offsets": np.array([span[0] for span in spans], dtype=np.uint64),
             "lengths": np.array([span[1] for span in spans], dtype=np.uint32),
             "names": [file.key(number) for number in good],
-            "details": "{}",
+            "details": details,
         }
         _rust.scan_known(
             "tar",

@@ -60,8 +60,12 @@ def export_version(
 def _write_shard(version: "Version", target: str, folder: Path, number: int, rows: range) -> None:
     schema = [FieldKind(field.name, field.kind, field.optional) for field in version.schema]
     writer = writer_named(target)(folder, f"{version.name.replace('/', '-')}-{number:05d}", schema)
-    for first in range(rows.start, rows.stop, _CHUNK_ROWS):
-        writer.add(version.take(range(first, min(rows.stop, first + _CHUNK_ROWS))), first)
+    try:
+        for first in range(rows.start, rows.stop, _CHUNK_ROWS):
+            writer.add(version.take(range(first, min(rows.stop, first + _CHUNK_ROWS))), first)
+    except BaseException:
+        writer.abandon()
+        raise
     for staged, final in writer.finish():
         with staged.open("rb") as file:
             os.fsync(file.fileno())

@@ -223,12 +223,12 @@ def _publish_payload(registry: "Registry", version: "Version", measure: Measure,
     # In the order of the version's shards, so that row n of the payload belongs to row n of the version.
     found = [store.describe(name) for name in names]
     raws = [RawFile(store, entry.name, entry.bytes, entry.stamp) for entry in found]
-    scans = scan_all(raws, "arrow", Policy(), registry.store, engine="local", watch=None)
+    scans = scan_all(raws, "tokens", Policy(), registry.store, engine="local", watch=None)
     identity = digest(msgspec.json.encode(measure.identity(), order="deterministic"))[3:11]
     about = About(note=f"{measure.name} of {version.address}", derived_from=(version.digest,))
     name = f"{version.name}/{measure.name}-{identity}"
     return registry.publish(
-        name, assemble("arrow", scans, mixed=False), root="registry:/derived", about=about
+        name, assemble("tokens", scans, mixed=False), root="registry:/derived", about=about
     ).digest
 
 

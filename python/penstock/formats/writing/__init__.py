@@ -28,6 +28,9 @@ class Writer(Protocol):
     def add(self, rows: list[Row], first: int) -> None:
         """Append rows; ``first`` is the number of the first one, for messages."""
 
+    def abandon(self) -> None:
+        """Give up after an error, leaving no file behind."""
+
     def finish(self) -> Iterable[tuple[Path, Path]]:
         """Close; the files as they are and as they shall be called."""
 

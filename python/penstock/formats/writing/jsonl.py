@@ -33,6 +33,11 @@ class JsonlWriter:
                     )
             self._file.write(msgspec.json.encode(row, enc_hook=_plain) + b"\n")
 
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._file.close()
+        self._plain.unlink(missing_ok=True)
+
     def finish(self) -> Iterable[tuple[Path, Path]]:
         """Frame the lines."""
         self._file.close()

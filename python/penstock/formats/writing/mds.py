@@ -1,6 +1,5 @@
 """MosaicML's MDS shards: a table of offsets, the columns as JSON, and samples of joined fields."""
 
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 
 from penstock.errors import FileUnusable
 from penstock.formats.contract import FieldKind, Row
+from penstock.formats.mdscolumns import VALUE_CODES
 
 #: Kind of a field -> encoding of its column; whatever else is there is kept as JSON.
 _ENCODINGS = {"string": "str", "int": "int64", "float": "float64", "bytes": "bytes", "array": "ndarray"}
@@ -47,6 +47,10 @@ class MdsWriter:
                 if encoding not in _SIZES
             ]
             self._samples.append(np.asarray(sizes, dtype="<u4").tobytes() + b"".join(parts))
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._staged.unlink(missing_ok=True)
 
     def finish(self) -> Iterable[tuple[Path, Path]]:
         """Write the shard in one piece."""
@@ -86,6 +90,14 @@ def _encode(value: Any, encoding: str) -> bytes:
 
 
 def _encode_array(value: Any) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, np.asarray(value), allow_pickle=False)
-    return buffer.getvalue()
+    """Type, number of axes with the width of their lengths, lengths, elements: arrays of any shape, as MDS lays them out."""
+    array = np.ascontiguousarray(value)
+    code = next((code for code, name in VALUE_CODES.items() if name == array.dtype.name), None)
+    if code is None:
+        raise ValueError(f"MDS has no arrays of {array.dtype}")
+    longest = max(array.shape, default=0)
+    power = next(power for power in range(4) if longest < 1 << (8 << power))
+    shape = np.asarray(array.shape, dtype=f"<u{1 << power}").tobytes()
+    return (
+        bytes([code, array.ndim << 2 | power]) + shape + array.astype(array.dtype.newbyteorder("<")).tobytes()
+    )

@@ -52,6 +52,12 @@ class MegatronWriter:
             self._file.write(tokens.astype(self._dtype).tobytes())
             self._sizes.append(len(tokens))
 
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._file.close()
+        for staged in self._staged:
+            staged.unlink(missing_ok=True)
+
     def finish(self) -> Iterable[tuple[Path, Path]]:
         """Write the .idx."""
         self._file.close()

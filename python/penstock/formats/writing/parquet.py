@@ -39,6 +39,12 @@ class ParquetWriter:
             self._writer = pq.ParquetWriter(self._staged, self._schema, compression="zstd")
         self._writer.write_table(table)
 
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        if self._writer is not None:
+            self._writer.close()
+        self._staged.unlink(missing_ok=True)
+
     def finish(self) -> Iterable[tuple[Path, Path]]:
         """Write the footer."""
         self._writer.close()

@@ -33,6 +33,11 @@ class WebDatasetWriter:
                 member.size = len(data)
                 self._tar.addfile(member, io.BytesIO(data))
 
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._tar.close()
+        self._staged.unlink(missing_ok=True)
+
     def finish(self) -> Iterable[tuple[Path, Path]]:
         """Write the end of the archive."""
         self._tar.close()
