@@ -11,6 +11,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from penstock.errors import BadRow, CorruptShard, FileUnusable, UsageError
 from penstock.formats.contract import Policy
 from penstock.registry import Registry
+from penstock.store import open_store
 from tests.formats.damage import assert_cuts_are_found, assert_flips_are_found, assert_rows, flipped, same
 from tests.formats.tensors import blobs, rows, written
 
@@ -143,3 +144,15 @@ def test_without_the_library_the_error_says_what_to_install(
     with pytest.raises(UsageError, match="array_record") as caught:
         registry.register("a", path)
     assert caught.value.hint == "pip install array_record"
+
+
+def test_a_remote_file_is_read_through_a_checked_copy(tmp_path: Path, registry: Registry) -> None:
+    whole = write(tmp_path / "a.array_record", data()).read_bytes()
+    store = open_store("memory://test-arrayrecord/data")
+    store.put_if_absent("a.array_record", whole)
+    assert_rows(registry.register("a", "memory://test-arrayrecord/data/a.array_record"), blobs())
+    store.delete("a.array_record")
+    store.put_if_absent("a.array_record", whole[:70_000] + bytes([whole[70_000] ^ 1]) + whole[70_001:])
+    with pytest.raises(CorruptShard) as caught:
+        list(registry.resolve("a"))
+    assert caught.value.offset == 65_536

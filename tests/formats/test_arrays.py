@@ -18,6 +18,7 @@ from penstock.errors import DerivedTooLarge, FileUnusable
 from penstock.formats.arrays import runs
 from penstock.formats.contract import Policy
 from penstock.registry import Registry
+from penstock.store import open_store
 from tests.formats.damage import assert_cuts_are_found, assert_flips_are_found, assert_rows, copy_path
 
 ROWS = 700
@@ -275,3 +276,13 @@ def test_runs_cover_every_row_once_and_stay_short(wanted: list[int], width: int)
     assert [at for start, end in found for at in range(start, end)] == list(range(len(wanted)))
     for start, end in found:
         assert ordered[start] == ordered[end - 1] or (ordered[end - 1] - ordered[start]) * width <= 8 << 20
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_remote_files_are_read_in_place_or_through_a_copy(registry: Registry, packed: bool) -> None:
+    columns = {"x": np.asfortranarray(array("<f4", (50, 4))) if packed else array("<f4", (50, 4))}
+    store = open_store(f"memory://test-arrays/{packed}")
+    store.put_if_absent("a.npz", npz_bytes(**columns))
+    store.put_if_absent("a.npy", npy_bytes(columns["x"]))
+    assert_rows(registry.register("z", f"memory://test-arrays/{packed}/a.npz"), rows(**columns))
+    assert_rows(registry.register("y", f"memory://test-arrays/{packed}/a.npy"), rows(array=columns["x"]))

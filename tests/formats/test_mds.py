@@ -13,6 +13,7 @@ import pytest
 from penstock.errors import BadRow, DerivedTooLarge, FileUnusable
 from penstock.formats.contract import Policy
 from penstock.registry import Registry
+from penstock.store import open_store
 from tests.formats.damage import assert_cuts_are_found, assert_flips_are_found, assert_rows, copy_path
 from tests.formats.mosaic import PACKINGS, images, samples, written
 
@@ -208,3 +209,10 @@ def test_a_sample_that_cannot_be_decoded_is_named_or_left_out(
     assert version.rows == 2
     assert [skipped.line for skipped in version.manifest.skipped] == [2]
     assert len(list(version)) == 2
+
+
+def test_remote_shards_are_read(mosaic: Path, registry: Registry) -> None:
+    store = open_store("memory://test-mds/data")
+    store.put_if_absent("a.mds", shard(mosaic / "plain").read_bytes())
+    store.put_if_absent("b.mds.zstd", shard(mosaic / "zstd", suffix="mds.zstd").read_bytes())
+    assert_rows(registry.register("a", "memory://test-mds/data"), rows() + rows())

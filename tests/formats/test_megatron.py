@@ -11,6 +11,7 @@ import pytest
 from penstock.errors import BadRow, CorruptShard, FileUnusable
 from penstock.formats.contract import Policy
 from penstock.registry import Registry
+from penstock.store import open_store
 from tests.formats.damage import assert_cuts_are_found, assert_flips_are_found, assert_rows, flipped
 
 CODES = {"u1": 1, "i1": 2, "i2": 3, "i4": 4, "i8": 5, "f8": 6, "f4": 7, "u2": 8}
@@ -230,3 +231,13 @@ def test_damage_while_reading_says_where(tmp_path: Path, registry: Registry) -> 
     with flipped(path, 200_000), pytest.raises(CorruptShard) as caught:
         version.take(range(SEQUENCES))
     assert caught.value.offset == 196_608
+
+
+def test_a_remote_pair_is_read(tmp_path: Path, registry: Registry) -> None:
+    path = write(tmp_path / "a")
+    store = open_store("memory://test-megatron/data")
+    for suffix in (".bin", ".idx"):
+        store.put_if_absent(f"a{suffix}", path.with_suffix(suffix).read_bytes())
+    version = registry.register("a", "memory://test-megatron/data")
+    assert_rows(version, rows())
+    assert version.verify().ok

@@ -44,7 +44,22 @@ pub(crate) fn from_events(py: Python<'_>, error: EventError) -> PyErr {
     }
 }
 
-/// Failures to scan or read shards.
+/// Failures to scan files that are being registered: there is nothing yet that they could be a corruption of.
+pub(crate) fn from_scan(py: Python<'_>, error: DataError) -> PyErr {
+    match error {
+        DataError::Truncated { shard, offset } => {
+            let reason = format!("it is cut off: it ends inside what begins at byte {offset}");
+            raise!(py, "FileUnusable", { path: shard, reason: reason })
+        }
+        DataError::BadStream { shard, offset, reason } => {
+            let reason = format!("it cannot be decompressed at byte {offset}: {reason}");
+            raise!(py, "FileUnusable", { path: shard, reason: reason })
+        }
+        other => from_data(py, other),
+    }
+}
+
+/// Failures to read shards.
 pub(crate) fn from_data(py: Python<'_>, error: DataError) -> PyErr {
     let message = error.to_string();
     match error {

@@ -162,7 +162,7 @@ pub(crate) fn reframe(
         let input = source.stream(&raised)?;
         Ok(scan::reframe(input, packing, shard, &output, Some(&mut tell))?.bytes)
     };
-    py.detach(work).map_err(|problem| raised.take().unwrap_or_else(|| error::from_data(py, problem)))
+    py.detach(work).map_err(|problem| raised.take().unwrap_or_else(|| error::from_scan(py, problem)))
 }
 
 fn run<'py>(
@@ -183,7 +183,7 @@ fn run<'py>(
     });
     match done {
         Ok(summary) => summarise(py, summary),
-        Err(problem) => Err(raised.take().unwrap_or_else(|| error::from_data(py, problem))),
+        Err(problem) => Err(raised.take().unwrap_or_else(|| error::from_scan(py, problem))),
     }
 }
 

@@ -126,8 +126,7 @@ class RowReader(Protocol):
 
 
 class Format(Protocol):
-    """
-    One way to keep rows in files.
+    """One way to keep rows in files.
 
     A format whose shards are many files each also has ``locate(store, name, index, index_digest)``, which gives back
     the shard as a ``RawFile`` with its members in that store.

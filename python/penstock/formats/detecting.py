@@ -16,6 +16,8 @@ def detect(raws: list[RawFile], wanted: str | None) -> tuple[str, list[RawFile]]
     if wanted is not None and wanted not in FORMATS:
         raise UsageError(f"there is no format {wanted!r}", hint=f"known are {', '.join(FORMATS)}")
     if wanted is None:
+        for raw in raws:
+            _refuse_empty(raw)
         wanted = _most_common(raws, [(name, format_named(name)) for name in FORMATS])
     chosen = format_named(wanted)
     shards = chosen.shards(raws)
@@ -23,12 +25,16 @@ def detect(raws: list[RawFile], wanted: str | None) -> tuple[str, list[RawFile]]
         raise FileUnusable(
             path=raws[0].url, reason=f"there is no {wanted} file among the {len(raws)} files given"
         )
-    for shard in shards[:_SAMPLE_FILES] if wanted == "files" else shards:
-        if shard.size_bytes == 0 and not shard.members:
-            raise FileUnusable(
-                path=shard.url, reason="the file is empty", hint="leave it out, or mend what wrote it"
-            )
+    for shard in shards:
+        _refuse_empty(shard)
     return wanted, shards
+
+
+def _refuse_empty(raw: RawFile) -> None:
+    if raw.size_bytes == 0 and not raw.members:
+        raise FileUnusable(
+            path=raw.url, reason="the file is empty", hint="leave it out, or mend what wrote it"
+        )
 
 
 def _most_common(raws: list[RawFile], formats: list[tuple[str, Format]]) -> str:

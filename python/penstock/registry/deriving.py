@@ -1,7 +1,7 @@
 """Derived copies: made once, content-addressed, and made again when somebody pruned them.
 
-A copy follows from its original alone, so making it again gives the same bytes; if it does not, the original is not what
-was registered, and that is what the error says.
+A copy follows from its original and from the libraries that write it, so making it again gives the same bytes; if it does
+not, the error says whether the original or the libraries have changed.
 """
 
 import tempfile
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock._rust import digest_file
-from penstock.errors import CorruptShard
+from penstock.errors import CorruptShard, FileUnusable
 from penstock.formats import format_named
 from penstock.formats.contract import Policy, RawFile
+from penstock.formats.reading import check_all
 from penstock.registry.manifest import Shard
 from penstock.registry.scanning import object_name
 from penstock.store import Store
@@ -61,12 +62,18 @@ def prune_derived(registry: "Registry", names: set[str]) -> int:
     return freed
 
 
-def remake(raw: RawFile, format_name: str, shard: Shard, registry: Store) -> None:
+def remake(raw: RawFile, index: Path | bytes, format_name: str, shard: Shard, registry: Store) -> None:
     """Scan the original again for its copy, and put the copy back."""
+    # First whether the original is still what was registered: only then does another copy mean another library.
+    for file, offset, reason in check_all(raw, index, shard.index):
+        raise CorruptShard(shard=file, offset=offset, reason=reason)
     policy = Policy(skip_bad=1 << 62)
     with tempfile.TemporaryDirectory(prefix="penstock-remake-", dir=registry.local_path("work")) as folder:
         scanned = format_named(format_name).scan(raw, policy, Path(folder), lambda *_: None)
         if scanned.derived is None or digest_file(scanned.derived) != shard.derived:
-            reason = "a copy made from it is not the copy that was made when it was registered"
-            raise CorruptShard(shard=raw.url, offset=0, reason=reason)
+            hint = "register the files again with this release: the version gets the copy that it makes"
+            reason = (
+                "its copy was pruned, and this release of the libraries makes another one from the same bytes"
+            )
+            raise FileUnusable(path=raw.url, reason=reason, hint=hint)
         registry.put_file_if_absent(object_name(shard.derived, "derived"), scanned.derived)

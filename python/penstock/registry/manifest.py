@@ -20,7 +20,7 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
     """One field of a row."""
 
     name: str
-    #: bool, int, float, string, bytes, list, object, array, null, or mixed.
+    #: bool, int, float, decimal, string, bytes, time, list, object, array, null, or mixed.
     kind: str
     #: Whether rows may lack it or have null there.
     optional: bool = False

@@ -194,7 +194,9 @@ class Version:
         try:
             found = self._registry.describe(name)
         except ObjectMissing:
-            remake(self.raw(shard.name), self.manifest.format, shard, self._registry)
+            remake(
+                self.raw(shard.name), self.index_of(shard.index), self.manifest.format, shard, self._registry
+            )
             found = self._registry.describe(name)
         return RawFile(self._registry, name, found.bytes, found.stamp)
 

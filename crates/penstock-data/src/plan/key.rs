@@ -86,7 +86,7 @@ impl Key {
         for part in parts {
             match part {
                 Part::Number(number) => put(&number.to_le_bytes()),
-                // A mark after the length's place keeps eight bytes and a number apart.
+                // A mark of five bytes cannot be a number, which has eight.
                 Part::Bytes(bytes) => {
                     put(b"bytes");
                     put(bytes);

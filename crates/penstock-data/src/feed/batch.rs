@@ -1,0 +1,160 @@
+//! One batch of one lane: tokens, boundaries, where everything came from, and what it hashes to.
+//!
+//! A row's digest covers its position in the stream, its tokens and its boundaries. A batch's digest is the sum of its rows'
+//! digests, so the digests of lanes add up to the digest of the whole step however the step was dealt.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use xxhash_rust::xxh3::Xxh3;
+
+/// A stretch of one sample inside one row of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// Row of the batch.
+    pub row: u32,
+    /// First token in the row.
+    pub at: u32,
+    /// Tokens.
+    pub length: u32,
+    /// Source of the recipe.
+    pub source: u32,
+    /// Row of the source's version.
+    pub sample: u64,
+    /// First token in the sample.
+    pub start: u32,
+    /// How often the source was read before.
+    pub epoch: u64,
+}
+
+/// See the module's description. Its buffer goes back to the pool when the last reference is gone.
+pub struct Batch {
+    /// Step of the recipe.
+    pub step: u64,
+    /// Position in the stream of the first row.
+    pub position: u64,
+    /// Rows.
+    pub rows: usize,
+    /// Tokens of each row.
+    pub length: usize,
+    /// Bytes of a token.
+    pub item_bytes: usize,
+    tokens: Vec<u8>,
+    /// Every stretch of every row, in order; padding has none.
+    pub origins: Vec<Origin>,
+    /// Sum of the rows' digests.
+    pub digest: u128,
+    /// Tokens that are padding.
+    pub padding: u64,
+    pool: Arc<Pool>,
+}
+
+impl Batch {
+    /// The tokens, row after row.
+    pub fn tokens(&self) -> &[u8] {
+        &self.tokens
+    }
+
+    /// Where documents begin and end in the tokens of all rows taken as one sequence, padding being documents of its own.
+    pub fn boundaries(&self) -> Vec<i32> {
+        let mut ends = vec![0];
+        let mut put = |end: u64| {
+            let end = i32::try_from(end).unwrap_or(i32::MAX);
+            if ends.last() != Some(&end) {
+                ends.push(end);
+            }
+        };
+        for origin in &self.origins {
+            let first = u64::from(origin.row) * self.length as u64 + u64::from(origin.at);
+            put(first);
+            put(first + u64::from(origin.length));
+        }
+        for row in 1..=self.rows as u64 {
+            put_sorted(&mut ends, row * self.length as u64);
+        }
+        ends
+    }
+}
+
+/// Row ends are boundaries too; they are few, so they are merged in afterwards.
+fn put_sorted(ends: &mut Vec<i32>, end: u64) {
+    let end = i32::try_from(end).unwrap_or(i32::MAX);
+    if let Err(place) = ends.binary_search(&end) {
+        ends.insert(place, end);
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.pool.give(std::mem::take(&mut self.tokens));
+    }
+}
+
+/// Buffers of batches that nobody refers to any more, kept to be filled again.
+#[derive(Default)]
+pub struct Pool {
+    free: Mutex<Vec<Vec<u8>>>,
+}
+
+/// How many buffers are kept at most; more are given back to the system.
+const FREE_MAX: usize = 32;
+
+impl Pool {
+    /// A buffer of `bytes`, its content unspecified.
+    pub fn take(&self, bytes: usize) -> Vec<u8> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = free.pop().unwrap_or_default();
+        drop(free);
+        buffer.resize(bytes, 0);
+        buffer
+    }
+
+    fn give(&self, buffer: Vec<u8>) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < FREE_MAX && buffer.capacity() > 0 {
+            free.push(buffer);
+        }
+    }
+}
+
+/// Collects rows into a batch.
+pub struct BatchBuilder {
+    batch: Batch,
+}
+
+impl BatchBuilder {
+    /// An empty batch for `rows` rows of `length` tokens.
+    pub fn new(step: u64, position: u64, shape: (usize, usize, usize), pool: &Arc<Pool>) -> Self {
+        let (rows, length, item_bytes) = shape;
+        let tokens = pool.take(rows * length * item_bytes);
+        let origins = Vec::with_capacity(rows * 4);
+        let pool = Arc::clone(pool);
+        Self {
+            batch: Batch { step, position, rows, length, item_bytes, tokens, origins, digest: 0, padding: 0, pool },
+        }
+    }
+
+    /// The bytes of one row, to be filled.
+    pub fn row(&mut self, row: usize) -> &mut [u8] {
+        let bytes = self.batch.length * self.batch.item_bytes;
+        &mut self.batch.tokens[row * bytes..(row + 1) * bytes]
+    }
+
+    /// Says that a row is filled: what it is made of, and where in the stream it stands.
+    pub fn close_row(&mut self, row: usize, position: u64, origins: &[Origin]) {
+        let used: u64 = origins.iter().map(|origin| u64::from(origin.length)).sum();
+        self.batch.padding += (self.batch.length as u64).saturating_sub(used);
+        let mut hasher = Xxh3::new();
+        hasher.update(&position.to_le_bytes());
+        for origin in origins {
+            hasher.update(&origin.length.to_le_bytes());
+        }
+        hasher.update(self.row(row));
+        self.batch.digest = self.batch.digest.wrapping_add(hasher.digest128());
+        self.batch.origins.extend_from_slice(origins);
+    }
+
+    /// The finished batch.
+    pub fn finish(self) -> Batch {
+        self.batch
+    }
+}

@@ -1,0 +1,48 @@
+//! What can go wrong between a recipe's plan and a batch.
+
+use crate::DataError;
+
+/// A failure to plan or to deliver a batch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FeedError {
+    /// A plan table cannot be written.
+    #[error("plan table `{path}` cannot be written: {reason}")]
+    TableWrite {
+        /// Where it was to be.
+        path: String,
+        /// The operating system's words.
+        reason: String,
+    },
+    /// A plan table is not what it should be.
+    #[error("plan table `{table}` is damaged: {reason}")]
+    TableDamaged {
+        /// The table.
+        table: String,
+        /// What is wrong, with values.
+        reason: String,
+    },
+    /// A source has nothing to read.
+    #[error("source `{source_name}` has no tokens")]
+    Empty {
+        /// What the recipe calls it.
+        source_name: String,
+    },
+    /// The plan makes no sense, such as a batch that lanes do not divide.
+    #[error("{reason}")]
+    Plan {
+        /// What is wrong, with values.
+        reason: String,
+    },
+    /// Shards could not be read, or are not what was registered.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A thread could not be started.
+    #[error("a reading thread cannot be started: {reason}")]
+    Thread {
+        /// The operating system's words.
+        reason: String,
+    },
+    /// The feed was closed while someone waited for a batch.
+    #[error("the feed is closed")]
+    Closed,
+}

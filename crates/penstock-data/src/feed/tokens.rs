@@ -1,0 +1,107 @@
+//! Tokens of a source: samples by row number, wherever in its shards they lie, checked block by block on first touch.
+
+use std::sync::Arc;
+
+use super::FeedError;
+use crate::{DataError, Shard};
+
+/// How the rows of a shard are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowLayout {
+    /// The index holds a byte range per row.
+    Ranges,
+    /// Rows follow each other without gaps.
+    Fixed {
+        /// Where the first row begins.
+        offset: u64,
+        /// Bytes of each row.
+        row_bytes: u64,
+    },
+}
+
+/// The shards of one source, read as arrays of whole numbers of one width.
+pub struct TokenSource {
+    shards: Vec<(Arc<Shard>, RowLayout)>,
+    /// Rows up to and including each shard.
+    ends: Vec<u64>,
+    /// Bytes of a stored token: 1, 2, 4 or 8.
+    item_bytes: usize,
+}
+
+impl TokenSource {
+    /// Joins shards in order.
+    pub fn new(shards: Vec<(Arc<Shard>, RowLayout)>, item_bytes: usize) -> Result<Self, FeedError> {
+        if ![1, 2, 4, 8].contains(&item_bytes) {
+            return Err(FeedError::Plan { reason: format!("tokens of {item_bytes} bytes are not known") });
+        }
+        let mut total = 0;
+        let ends = shards
+            .iter()
+            .map(|(shard, _)| {
+                total += shard.rows();
+                total
+            })
+            .collect();
+        Ok(Self { shards, ends, item_bytes })
+    }
+
+    /// Rows of all shards.
+    pub fn rows(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Bytes of a stored token.
+    pub fn item_bytes(&self) -> usize {
+        self.item_bytes
+    }
+
+    /// Which shard holds a row, and the row's place there.
+    pub fn locate(&self, row: u64) -> Result<(usize, u64), FeedError> {
+        let shard = self.ends.partition_point(|&end| end <= row);
+        if shard == self.ends.len() {
+            let reason = format!("row {row} was asked for, but the source has {}", self.rows());
+            return Err(FeedError::Plan { reason });
+        }
+        let first = if shard == 0 { 0 } else { self.ends[shard - 1] };
+        Ok((shard, row - first))
+    }
+
+    /// Fills `into` with the tokens of a row from `start` on; `into` is a whole number of stored tokens.
+    pub fn read(&self, row: u64, start: u32, into: &mut [u8]) -> Result<(), FeedError> {
+        let (at, local) = self.locate(row)?;
+        let (shard, layout) = &self.shards[at];
+        let skip = u64::from(start) * self.item_bytes as u64;
+        let (offset, bytes) = match *layout {
+            RowLayout::Fixed { offset, row_bytes } => (offset + local * row_bytes, row_bytes),
+            RowLayout::Ranges => {
+                let span = shard.index().row(local).ok_or_else(|| DataError::IndexDamaged {
+                    reason: format!("row {local} of `{}` has no range", shard.name()),
+                })?;
+                (span.offset, span.length)
+            }
+        };
+        if skip + into.len() as u64 > bytes {
+            let reason = format!("row {row} has {bytes} bytes, but {} from byte {skip} on were planned", into.len());
+            return Err(FeedError::Plan { reason });
+        }
+        Ok(shard.read_range_into(offset + skip, into)?)
+    }
+
+    /// Length in tokens of every row, in order; reads the indexes only.
+    pub fn lengths(&self) -> Result<Vec<u32>, FeedError> {
+        let mut lengths = Vec::with_capacity(usize::try_from(self.rows()).unwrap_or(0));
+        for (shard, layout) in &self.shards {
+            for row in 0..shard.rows() {
+                let bytes = match layout {
+                    RowLayout::Fixed { row_bytes, .. } => *row_bytes,
+                    RowLayout::Ranges => shard.index().row(row).map_or(0, |span| span.length),
+                };
+                let count = bytes / self.item_bytes as u64;
+                lengths.push(u32::try_from(count).map_err(|_| FeedError::Plan {
+                    reason: format!("row {row} of `{}` has {count} tokens, which is too many", shard.name()),
+                })?);
+            }
+        }
+        Ok(lengths)
+    }
+}
