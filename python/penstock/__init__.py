@@ -9,13 +9,62 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock import errors, events
     from penstock._rust import __version__
+    from penstock.data import (
+        Batch,
+        Cursor,
+        Feed,
+        Filter,
+        Lane,
+        Pack,
+        Recipe,
+        Source,
+        Tokenize,
+        batch_at,
+        open,
+    )
     from penstock.errors import PenstockError
     from penstock.formats.contract import Policy
     from penstock.registry import About, Registry, Version
 
-__all__ = ["About", "PenstockError", "Policy", "Registry", "Version", "__version__", "errors", "events"]
+__all__ = [
+    "About",
+    "Batch",
+    "Cursor",
+    "Feed",
+    "Filter",
+    "Lane",
+    "Pack",
+    "PenstockError",
+    "Policy",
+    "Recipe",
+    "Registry",
+    "Source",
+    "Tokenize",
+    "Version",
+    "__version__",
+    "batch_at",
+    "errors",
+    "events",
+    "open",
+]
 
 _HOME = {
+    **dict.fromkeys(
+        (
+            "Batch",
+            "Cursor",
+            "Feed",
+            "Filter",
+            "Lane",
+            "Pack",
+            "Recipe",
+            "Source",
+            "Tokenize",
+            "batch_at",
+            "open",
+        ),
+        "penstock.data",
+    ),
     "About": "penstock.registry",
     "PenstockError": "penstock.errors",
     "Policy": "penstock.formats.contract",

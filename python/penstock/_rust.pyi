@@ -12,10 +12,13 @@ _Source: TypeAlias = Path | tuple[str, int, Callable[[int, int], bytes]]
 
 __all__ = [
     "EventReader",
+    "Feed",
+    "FeedBatch",
     "ShardFile",
     "Span",
     "__version__",
     "archive_members",
+    "build_table",
     "digest",
     "digest_file",
     "events_abandon",
@@ -25,12 +28,14 @@ __all__ = [
     "events_statistics",
     "events_stop",
     "find_damage",
+    "first_position",
     "quick_hash",
     "record",
     "reframe",
     "scan_known",
     "scan_rows",
     "span",
+    "token_lengths",
     "zstd_head",
 ]
 
@@ -175,3 +180,57 @@ def find_damage(source: _Source, index: Path | bytes, digest: str) -> list[tuple
 
 def archive_members(shard: str, row: bytes) -> list[tuple[str, int, int]]:
     """The members of one sample of an archive: extension, first byte, end."""
+
+_ShardParts: TypeAlias = tuple[_Source, Path | bytes, str, int, tuple[int, int] | None]
+
+@final
+class Feed:
+    """Batches of one lane, read ahead by threads."""
+
+    def __new__(
+        cls, plan: dict[str, Any], lane: tuple[int, int], step: int, threads: int, memory_bytes: int
+    ) -> Self: ...
+    def next(self) -> FeedBatch | None:
+        """The next batch, or None at the end of the stream."""
+    def waits(self) -> tuple[int, int, bytes]:
+        """Batches delivered, batches ready, and the last waits in seconds (f64)."""
+    def close(self) -> None:
+        """End the threads."""
+
+@final
+class FeedBatch(Buffer):
+    """One batch; a buffer of its tokens, row after row."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def item_bytes(self) -> int: ...
+    @property
+    def digest(self) -> int: ...
+    @property
+    def padding(self) -> int: ...
+    def boundaries(self) -> bytes:
+        """Where documents begin and end in all rows taken as one sequence (i32)."""
+    def real_tokens(self) -> bytes:
+        """1 for every token and 0 for padding, row after row (u8)."""
+    def origins(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
+        """What a row is made of: place in the row, tokens, source, sample, first token in it, epoch."""
+    def rows_by_source(self, sources: int) -> list[int]:
+        """How many rows came from each source."""
+
+def build_table(
+    path: Path, lengths: Buffer, kept: Buffer | None, *, length: int, policy: str, shuffle: str, source: str
+) -> int:
+    """Build a plan table from measured lengths; its packs per epoch."""
+
+def token_lengths(shards: list[_ShardParts], item_bytes: int) -> bytes:
+    """The length in tokens of every row of a version (u32), from its indexes."""
+
+def first_position(batch: list[tuple[int, int]], step: int) -> int:
+    """The first position of a step under a schedule of batches."""

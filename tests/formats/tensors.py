@@ -4,7 +4,9 @@ Examples and other records, and their writing by TensorFlow itself (and by array
 Run as a program, in a process of its own: TensorFlow is large, and starts threads that tests should not have.
 """
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -90,19 +92,15 @@ def main(folder: Path) -> None:
 
 
 @cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    """Filled once for all tests of the process; goes away with it."""
-    folder = tempfile.TemporaryDirectory(prefix="penstock-tensors-")
-    command = [sys.executable, "-W", "ignore", "-m", "tests.formats.tensors", folder.name]
+def written() -> Path:
+    """The folder that the program has filled, once for all tests of the process; it goes away with the process."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-tensors-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    command = [sys.executable, "-W", "ignore", "-m", "tests.formats.tensors", str(folder)]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return folder
-
-
-def written() -> Path:
-    """The folder that the program has filled."""
-    return Path(_folder().name)
 
 
 if __name__ == "__main__":

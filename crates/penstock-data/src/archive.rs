@@ -10,6 +10,8 @@ use crate::DataError;
 pub(crate) const BLOCK: u64 = 512;
 /// Longest long name or PAX header that is read.
 const EXTENSION_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a member read at a time: they fit the second-level cache, so that what sums them finds them there.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// Bytes that are read forwards.
 pub(crate) trait Forward {
@@ -78,6 +80,10 @@ pub(crate) struct Walk<S> {
     pub(crate) source: S,
     /// Bytes read or stepped over.
     at: u64,
+    /// First byte of the member returned last.
+    member_at: u64,
+    /// Bytes of that member's data and padding that lie ahead still.
+    ahead: u64,
     /// Whether the end-of-archive mark has been read.
     pub(crate) marked_end: bool,
 }
@@ -91,15 +97,18 @@ struct Extension {
 
 impl<S: Forward> Walk<S> {
     pub(crate) fn new(source: S) -> Self {
-        Self { source, at: 0, marked_end: false }
+        Self { source, at: 0, member_at: 0, ahead: 0, marked_end: false }
     }
 
     pub(crate) fn at(&self) -> u64 {
         self.at
     }
 
-    /// The next member, with its data stepped over; nothing at the end mark or where the bytes end between members.
+    /// The next member; nothing at the end mark or where the bytes end between members. Its data lies ahead: what is not
+    /// [read](Self::read) is stepped over, and found missing where it is, when the member after it is asked for.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, WalkFault> {
+        let ahead = std::mem::take(&mut self.ahead);
+        self.step(ahead, self.member_at)?;
         let start = self.at;
         let mut extension = Extension::default();
         // Each turn reads a header, so the length of the archive bounds the loop.
@@ -143,8 +152,22 @@ impl<S: Forward> Walk<S> {
         if bytes > i64::MAX as u64 - BLOCK - self.at.min(i64::MAX as u64 / 2) {
             return Err(WalkFault::Invalid(start, format!("a member cannot have {bytes} bytes")));
         }
-        self.step(bytes.next_multiple_of(BLOCK), start)?;
+        (self.member_at, self.ahead) = (start, bytes.next_multiple_of(BLOCK));
         Ok(entry)
+    }
+
+    /// Fills `into` with the next bytes of the data of the member returned last, which has as many.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<(), WalkFault> {
+        debug_assert!(into.len() as u64 <= self.ahead, "only a member's own bytes are read");
+        for piece in into.chunks_mut(PIECE_BYTES) {
+            let got = self.source.fill(piece)?;
+            self.at += got as u64;
+            self.ahead = self.ahead.saturating_sub(got as u64);
+            if got < piece.len() {
+                return Err(WalkFault::Truncated(self.member_at));
+            }
+        }
+        Ok(())
     }
 
     fn payload(&mut self, header: &Header, start: u64) -> Result<Vec<u8>, WalkFault> {

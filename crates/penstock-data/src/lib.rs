@@ -5,6 +5,7 @@
 
 mod archive;
 mod error;
+pub mod feed;
 mod frame_cache;
 mod gather;
 mod index;

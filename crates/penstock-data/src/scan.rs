@@ -14,11 +14,15 @@ use penstock_io::Digest;
 
 use crate::DataError;
 
+mod content;
 mod delimited;
 mod fields;
 mod frames;
 mod json;
 mod lines;
+mod literal;
+mod mds;
+mod npy;
 mod opaque;
 mod raw;
 mod record;
@@ -31,6 +35,7 @@ pub use delimited::scan_delimited;
 pub use fields::{Field, Kind};
 pub use frames::scan_frames;
 pub use lines::{LineFormat, scan_lines};
+pub use mds::{MdsCheck, MdsColumn, MdsSamples};
 pub use opaque::{Opaque, RowPlaces, scan_opaque};
 pub use reframe::{Packing, ReframeSummary, reframe};
 pub use tar::scan_tar;

@@ -4,6 +4,7 @@
 //! fields, so that a message is written once, in Python, whoever raises it.
 
 use penstock_data::DataError;
+use penstock_data::feed::FeedError;
 use penstock_events::EventError;
 use penstock_io::IoError;
 use pyo3::prelude::*;
@@ -129,6 +130,24 @@ fn from_io(py: Python<'_>, error: IoError) -> PyErr {
         | IoError::Beyond { name, .. }
         | IoError::Other { name, .. } => {
             raise!(py, "StoreFailed", { verb: "read", url: name, reason: reason })
+        }
+    }
+}
+
+/// Failures to plan or deliver batches.
+pub(crate) fn from_feed(py: Python<'_>, error: FeedError) -> PyErr {
+    match error {
+        FeedError::Data(problem) => from_data(py, problem),
+        FeedError::Plan { reason } => raise!(py, "RecipeInvalid", { field: "plan", reason: reason }),
+        FeedError::Empty { source_name } => raise!(py, "SourceEmpty", { source: source_name, rows: 0 }),
+        FeedError::TableDamaged { table, reason } => {
+            raise!(py, "IndexDamaged", { index: table, reason: reason })
+        }
+        FeedError::TableWrite { path, reason } => {
+            raise!(py, "StoreFailed", { verb: "write", url: path, reason: reason })
+        }
+        FeedError::Thread { .. } | FeedError::Closed => {
+            raise!(py, "FeedClosed", { reason: error.to_string() })
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod error;
 mod events;
+mod feed;
 mod scan;
 mod shard;
 mod source;
@@ -18,6 +19,9 @@ mod _rust {
         EventReader, Span, events_abandon, events_flush, events_path, events_start, events_statistics,
         events_stop, record, span,
     };
+
+    #[pymodule_export]
+    use crate::feed::{Feed, FeedBatch, build_table, first_position, token_lengths};
 
     #[pymodule_export]
     use crate::scan::{digest, digest_file, quick_hash, reframe, scan_known, scan_rows, zstd_head};

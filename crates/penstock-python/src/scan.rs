@@ -4,8 +4,8 @@ use crate::error;
 use crate::source::{Raised, Source};
 use penstock_data::DataError;
 use penstock_data::scan::{
-    self, Field, Format, Header, Kind, Mixed, OnBad, Opaque, Packing, Progress, RowPlaces, ScanOptions,
-    ScanRequest, ScanSummary,
+    self, Field, Format, Header, Kind, MdsCheck, MdsColumn, MdsSamples, Mixed, OnBad, Opaque, Packing,
+    Progress, RowPlaces, ScanOptions, ScanRequest, ScanSummary,
 };
 use penstock_io::{Digest, DigestStream, block_sum};
 use pyo3::buffer::PyBuffer;
@@ -118,8 +118,39 @@ pub(crate) fn scan_known<'py>(
         _ => RowPlaces::Counted(known.rows),
     };
     let opaque = Opaque { format, rows, schema: Vec::new(), details };
-    run(py, source, &index, shard, &choices, progress, |input, request| {
-        scan::scan_opaque(input, opaque, request)
+    let columns: Vec<MdsColumn> = known
+        .mds_columns
+        .iter()
+        .flatten()
+        .map(|(encoding, bytes)| MdsColumn::new(encoding, *bytes))
+        .collect();
+    let samples = MdsSamples {
+        offsets: offsets.as_deref().unwrap_or_default(),
+        lengths: lengths.as_deref().unwrap_or_default(),
+        columns: &columns,
+        row_bytes_max: choices.row_bytes_max,
+    };
+    let mut doubtful = None;
+    let found = run(py, source, &index, shard, &choices, progress, |input, request| {
+        if known.mds_columns.is_none() {
+            return scan::scan_opaque(input, opaque, request);
+        }
+        let mut check = MdsCheck::new(input, samples);
+        let summary = scan::scan_opaque(&mut check, opaque, request)?;
+        doubtful = Some(check.finish());
+        Ok(summary)
+    })?;
+    found.set_item("doubtful", doubtful.map(|rows| as_bytes(py, &rows)).transpose()?)?;
+    Ok(found)
+}
+
+/// Numbers as Python takes them: u64, as bytes.
+fn as_bytes<'py>(py: Python<'py>, numbers: &[u64]) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, numbers.len() * 8, |into| {
+        for (place, number) in into.chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        Ok(())
     })
 }
 
@@ -137,6 +168,9 @@ pub(crate) struct Known {
     /// JSON object.
     #[pyo3(item)]
     details: String,
+    /// Encodings of the columns of MDS samples, with their sizes where fixed; then samples are looked at in passing.
+    #[pyo3(item)]
+    mds_columns: Option<Vec<(String, Option<u32>)>>,
 }
 
 /// Copies lines into frames that can be read at random. Returns the bytes written.

@@ -19,12 +19,17 @@ pub(crate) enum IndexSource {
 
 impl IndexSource {
     fn open(self, digest: &str) -> Result<Index, DataError> {
+        self.open_again(digest)
+    }
+
+    /// Opens the index, keeping its source for later.
+    pub(crate) fn open_again(&self, digest: &str) -> Result<Index, DataError> {
         let expected: Digest = digest.parse().map_err(|reason: penstock_io::DigestParseError| {
             DataError::IndexDamaged { reason: reason.to_string() }
         })?;
         match self {
-            IndexSource::Bytes(bytes) => Index::from_bytes(bytes, Some(expected)),
-            IndexSource::File(path) => Index::open_path(&path, Some(expected)),
+            IndexSource::Bytes(bytes) => Index::from_bytes(bytes.clone(), Some(expected)),
+            IndexSource::File(path) => Index::open_path(path, Some(expected)),
         }
     }
 }

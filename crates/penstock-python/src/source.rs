@@ -42,6 +42,17 @@ impl Source {
         }
     }
 
+    /// For reading at any place, keeping the source for later.
+    pub(crate) fn open_again(&self, raised: &Raised) -> Result<Arc<dyn ReadAt>, IoError> {
+        match self {
+            Source::Local(path) => Ok(Arc::new(LocalFile::open(path)?)),
+            Source::Remote((name, bytes, fetch)) => {
+                let fetch = Python::attach(|py| fetch.clone_ref(py));
+                Ok(Arc::new(Fetched { name: name.clone(), bytes: *bytes, fetch, raised: raised.clone() }))
+            }
+        }
+    }
+
     /// For reading from beginning to end.
     pub(crate) fn stream(self, raised: &Raised) -> Result<Box<dyn Read + Send>, IoError> {
         match self {

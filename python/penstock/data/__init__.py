@@ -1,7 +1,26 @@
 """Data: recipes and the streams of batches that follow from them."""
 
+from penstock.data.batch import Batch, Origin, join
+from penstock.data.cursor import Cursor
+from penstock.data.feed import Feed, FeedStatistics, batch_at
+from penstock.data.feed import open_feed as open
 from penstock.data.lane import Lane
 from penstock.data.recipe import Recipe, Source
 from penstock.data.stages import Filter, Pack, Tokenize
 
-__all__ = ["Filter", "Lane", "Pack", "Recipe", "Source", "Tokenize"]
+__all__ = [
+    "Batch",
+    "Cursor",
+    "Feed",
+    "FeedStatistics",
+    "Filter",
+    "Lane",
+    "Origin",
+    "Pack",
+    "Recipe",
+    "Source",
+    "Tokenize",
+    "batch_at",
+    "join",
+    "open",
+]

@@ -7,14 +7,17 @@ time is left to the library's own hashes of chunks, whose complaint becomes ours
 """
 
 import os
+import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from penstock import _rust
 from penstock.errors import CorruptShard, FileUnusable, ObjectMissing, UsageError
 from penstock.formats.badness import BadRows
 from penstock.formats.contract import (
@@ -104,13 +107,13 @@ class ArrayRecordRows:
         self._lock = threading.Lock()
         self._reader: Any = None
         self._stamp: tuple[int, int, int] | None = None
-        self._copy: tempfile.TemporaryDirectory[str] | None = None
-        path = shard.raw.path
-        if path is None:
-            # Every byte of the copy has matched its sum; it goes away with this reader.
-            self._copy = tempfile.TemporaryDirectory(prefix="penstock-arrayrecord-")
-            path = fetch(file, shard.raw.size_bytes, Path(self._copy.name) / "shard")
-        self._path = path
+        self._path = shard.raw.path or self._fetched(file)
+
+    def _fetched(self, file: _rust.ShardFile) -> Path:
+        """A copy whose every byte has matched its sum; it goes away with this reader."""
+        folder = tempfile.mkdtemp(prefix="penstock-arrayrecord-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return fetch(file, self._shard.raw.size_bytes, Path(folder) / "shard")
 
     def take(self, rows: RowNumbers) -> list[Row]:
         """Read by the library from a file that is as registered, before and after."""
@@ -140,7 +143,7 @@ class ArrayRecordRows:
             if stamp is None:
                 raise self._damage("the file is gone")
             if _WHOLE.get(key) != stamp:
-                if self._copy is None and self._damages():
+                if self._shard.raw.path is not None and self._damages():
                     raise self._damage("it was damaged for a moment")
                 _WHOLE[key] = stamp
             try:

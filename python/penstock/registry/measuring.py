@@ -224,12 +224,16 @@ def _publish_payload(registry: "Registry", version: "Version", measure: Measure,
     found = [store.describe(name) for name in names]
     raws = [RawFile(store, entry.name, entry.bytes, entry.stamp) for entry in found]
     scans = scan_all(raws, "tokens", Policy(), registry.store, engine="local", watch=None)
-    identity = digest(msgspec.json.encode(measure.identity(), order="deterministic"))[3:11]
     about = About(note=f"{measure.name} of {version.address}", derived_from=(version.digest,))
-    name = f"{version.name}/{measure.name}-{identity}"
+    name = payload_name(version, measure.name, measure.identity())
     return registry.publish(
         name, assemble("tokens", scans, mixed=False), root="registry:/derived", about=about
     ).digest
+
+
+def payload_name(version: "Version", name: str, identity: dict[str, str]) -> str:
+    """The dataset of a measure's payloads: beside the version's own, told apart by what was measured."""
+    return f"{version.name}/{name}-{digest(msgspec.json.encode(identity, order='deterministic'))[3:11]}"
 
 
 def _work_folder(store: Store) -> Path | None:

@@ -20,7 +20,14 @@ from penstock.registry.exporting import export_version
 from penstock.registry.gathering import gather
 from penstock.registry.lineage import Lineage, trace
 from penstock.registry.manifest import Manifest, decode, encode
-from penstock.registry.measuring import Column, Measure, MeasureWatch, measure_version, values_of
+from penstock.registry.measuring import (
+    Column,
+    Measure,
+    MeasureWatch,
+    measure_version,
+    payload_name,
+    values_of,
+)
 from penstock.registry.migrating import Migrated, migrate, upgrade
 from penstock.registry.record import FORM, About, Record, Root, Tag, check_name, check_tag, read
 from penstock.registry.scanning import Watch, object_name, scan_all
@@ -161,6 +168,10 @@ class Registry:
     def values(self, column: Column) -> "np.ndarray[Any, Any]":
         """All values of a measured column, in row order."""
         return values_of(self.store, column)
+
+    def payload(self, version: Version, column: Column) -> Version:
+        """The derived version that holds what a measure kept per row, such as tokens; row numbers are those of ``version``."""
+        return self.resolve(f"{payload_name(version, column.name, column.measure)}@{column.payload_version}")
 
     def derived(self) -> list[Derived]:
         """Derived copies and payloads, with their sizes and what they belong to."""

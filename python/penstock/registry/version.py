@@ -15,6 +15,7 @@ import numpy as np
 from penstock.errors import CorruptShard, ObjectMissing, RowOutOfRange, UsageError
 from penstock.formats import format_named
 from penstock.formats.contract import FieldKind, OpenShard, RawFile, Row, RowReader
+from penstock.formats.reading import open_file
 from penstock.registry.deriving import remake
 from penstock.registry.manifest import Field, Manifest, Shard
 from penstock.registry.record import About, Record
@@ -152,6 +153,11 @@ class Version:
         at = bisect.bisect_right(self._ends, number)
         shard = self.manifest.shards[at]
         return shard, number - (self._ends[at] - shard.rows)
+
+    def byte_range(self, shard: Shard, row: int) -> tuple[int, int] | None:
+        """First byte and end of a row in its shard (in a compressed one, of the decompressed stream), where it has them."""
+        span = open_file(self.open_shard(shard)).span(row)
+        return None if span is None else (span[0], span[0] + span[1])
 
     def open_shard(self, shard: Shard) -> OpenShard:
         """Where the bytes of a shard are, preferring its row-addressable copy, and its index."""

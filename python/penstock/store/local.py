@@ -37,7 +37,8 @@ class LocalStore:
         """Exactly ``length`` bytes from ``start``."""
         try:
             with self._path(name).open("rb") as file:
-                data = os.pread(file.fileno(), length, start)
+                file.seek(start)
+                data = file.read(length)
         except OSError as reason:
             raise self._failure("read", name, reason) from reason
         if len(data) != length:

@@ -62,7 +62,12 @@ pub struct Ahead {
 
 impl Ahead {
     /// Starts `threads` threads from `step` on, at most `depth` batches ahead; none means that the consumer's own thread works.
-    pub fn start(maker: Arc<dyn MakeBatch>, step: u64, threads: usize, depth: usize) -> Result<Self, FeedError> {
+    pub fn start(
+        maker: Arc<dyn MakeBatch>,
+        step: u64,
+        threads: usize,
+        depth: usize,
+    ) -> Result<Self, FeedError> {
         let state = State {
             next_to_make: step,
             next_to_give: step,

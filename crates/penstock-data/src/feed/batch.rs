@@ -129,7 +129,18 @@ impl BatchBuilder {
         let origins = Vec::with_capacity(rows * 4);
         let pool = Arc::clone(pool);
         Self {
-            batch: Batch { step, position, rows, length, item_bytes, tokens, origins, digest: 0, padding: 0, pool },
+            batch: Batch {
+                step,
+                position,
+                rows,
+                length,
+                item_bytes,
+                tokens,
+                origins,
+                digest: 0,
+                padding: 0,
+                pool,
+            },
         }
     }
 

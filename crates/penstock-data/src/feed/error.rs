@@ -1,6 +1,7 @@
 //! What can go wrong between a recipe's plan and a batch.
 
 use crate::DataError;
+use crate::plan::PlanError;
 
 /// A failure to plan or to deliver a batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,4 +46,10 @@ pub enum FeedError {
     /// The feed was closed while someone waited for a batch.
     #[error("the feed is closed")]
     Closed,
+}
+
+impl From<PlanError> for FeedError {
+    fn from(error: PlanError) -> Self {
+        Self::Plan { reason: error.to_string() }
+    }
 }

@@ -1,6 +1,6 @@
 //! Tokens of a source: samples by row number, wherever in its shards they lie, checked block by block on first touch.
 
-use std::sync::Arc;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::FeedError;
 use crate::{DataError, Shard};
@@ -19,9 +19,50 @@ pub enum RowLayout {
     },
 }
 
+/// Opens a shard when it is first needed.
+pub type OpenShard = dyn Fn() -> Result<Shard, FeedError> + Send + Sync;
+
+/// A shard that is opened when it is first touched, since a start that opens a thousand files is a slow start.
+pub struct LazyShard {
+    rows: u64,
+    layout: RowLayout,
+    open: Box<OpenShard>,
+    opened: OnceLock<Shard>,
+    /// Held while opening, so that it happens once.
+    opening: Mutex<()>,
+}
+
+impl LazyShard {
+    /// A shard of `rows` rows.
+    pub fn new(rows: u64, layout: RowLayout, open: Box<OpenShard>) -> Self {
+        Self { rows, layout, open, opened: OnceLock::new(), opening: Mutex::new(()) }
+    }
+
+    fn get(&self) -> Result<&Shard, FeedError> {
+        if let Some(shard) = self.opened.get() {
+            return Ok(shard);
+        }
+        let _held = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.opened.get().is_none() {
+            let shard = (self.open)()?;
+            if shard.rows() != self.rows {
+                let reason = format!(
+                    "the index of `{}` has {} rows, its version {}",
+                    shard.name(),
+                    shard.rows(),
+                    self.rows
+                );
+                return Err(DataError::IndexDamaged { reason }.into());
+            }
+            let _ = self.opened.set(shard);
+        }
+        self.opened.get().ok_or(FeedError::Closed)
+    }
+}
+
 /// The shards of one source, read as arrays of whole numbers of one width.
 pub struct TokenSource {
-    shards: Vec<(Arc<Shard>, RowLayout)>,
+    shards: Vec<LazyShard>,
     /// Rows up to and including each shard.
     ends: Vec<u64>,
     /// Bytes of a stored token: 1, 2, 4 or 8.
@@ -30,18 +71,16 @@ pub struct TokenSource {
 
 impl TokenSource {
     /// Joins shards in order.
-    pub fn new(shards: Vec<(Arc<Shard>, RowLayout)>, item_bytes: usize) -> Result<Self, FeedError> {
+    pub fn new(shards: Vec<LazyShard>, item_bytes: usize) -> Result<Self, FeedError> {
         if ![1, 2, 4, 8].contains(&item_bytes) {
             return Err(FeedError::Plan { reason: format!("tokens of {item_bytes} bytes are not known") });
         }
-        let mut total = 0;
-        let ends = shards
-            .iter()
-            .map(|(shard, _)| {
-                total += shard.rows();
-                total
-            })
-            .collect();
+        let mut total: u64 = 0;
+        let mut ends = Vec::with_capacity(shards.len());
+        for shard in &shards {
+            total = total.saturating_add(shard.rows);
+            ends.push(total);
+        }
         Ok(Self { shards, ends, item_bytes })
     }
 
@@ -69,9 +108,9 @@ impl TokenSource {
     /// Fills `into` with the tokens of a row from `start` on; `into` is a whole number of stored tokens.
     pub fn read(&self, row: u64, start: u32, into: &mut [u8]) -> Result<(), FeedError> {
         let (at, local) = self.locate(row)?;
-        let (shard, layout) = &self.shards[at];
+        let shard = self.shards[at].get()?;
         let skip = u64::from(start) * self.item_bytes as u64;
-        let (offset, bytes) = match *layout {
+        let (offset, bytes) = match self.shards[at].layout {
             RowLayout::Fixed { offset, row_bytes } => (offset + local * row_bytes, row_bytes),
             RowLayout::Ranges => {
                 let span = shard.index().row(local).ok_or_else(|| DataError::IndexDamaged {
@@ -81,7 +120,8 @@ impl TokenSource {
             }
         };
         if skip + into.len() as u64 > bytes {
-            let reason = format!("row {row} has {bytes} bytes, but {} from byte {skip} on were planned", into.len());
+            let reason =
+                format!("row {row} has {bytes} bytes, but {} from byte {skip} on were planned", into.len());
             return Err(FeedError::Plan { reason });
         }
         Ok(shard.read_range_into(offset + skip, into)?)
@@ -90,10 +130,11 @@ impl TokenSource {
     /// Length in tokens of every row, in order; reads the indexes only.
     pub fn lengths(&self) -> Result<Vec<u32>, FeedError> {
         let mut lengths = Vec::with_capacity(usize::try_from(self.rows()).unwrap_or(0));
-        for (shard, layout) in &self.shards {
+        for lazy in &self.shards {
+            let shard = lazy.get()?;
             for row in 0..shard.rows() {
-                let bytes = match layout {
-                    RowLayout::Fixed { row_bytes, .. } => *row_bytes,
+                let bytes = match lazy.layout {
+                    RowLayout::Fixed { row_bytes, .. } => row_bytes,
                     RowLayout::Ranges => shard.index().row(row).map_or(0, |span| span.length),
                 };
                 let count = bytes / self.item_bytes as u64;

@@ -118,7 +118,8 @@ mod tests {
 
     #[test]
     fn a_source_without_samples_or_tokens_is_refused() {
-        let refused = |rows, tokens, length| Blocks::new(rows, tokens, length, Shuffle::Full, &web()).unwrap_err();
+        let refused =
+            |rows, tokens, length| Blocks::new(rows, tokens, length, Shuffle::Full, &web()).unwrap_err();
         assert_eq!(refused(0, 0, 8), PlanError::EmptySource);
         assert_eq!(refused(3, 0, 8), PlanError::NoTokens { samples: 3 });
         assert_eq!(refused(3, 1, 0), PlanError::PackTokens { pack_tokens: 0, most: u32::MAX });

@@ -51,7 +51,9 @@ pub enum PlanError {
         packs: u32,
     },
     /// A weight that is not a finite number of at least 0.
-    #[error("source {source_number} has weight {weight} from position {from} on; weights are finite and not negative")]
+    #[error(
+        "source {source_number} has weight {weight} from position {from} on; weights are finite and not negative"
+    )]
     BadWeight {
         /// First position of the weights.
         from: u64,

@@ -103,9 +103,12 @@ impl Rooms {
             if rest != 0 {
                 let found = at / 64 * 64 + rest.trailing_zeros() as usize;
                 // Down again: the first bit of each word on the way.
-                return Some(self.levels[..height].iter().rev().fold(found, |word, finer| {
-                    word * 64 + finer[word].trailing_zeros() as usize
-                }));
+                return Some(
+                    self.levels[..height]
+                        .iter()
+                        .rev()
+                        .fold(found, |word, finer| word * 64 + finer[word].trailing_zeros() as usize),
+                );
             }
             at = at / 64 + 1;
         }

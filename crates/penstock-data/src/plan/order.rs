@@ -162,8 +162,8 @@ impl Network {
     fn forward(&self, index: u64) -> u64 {
         let (mut left, mut right) = (index / self.right_size, index % self.right_size);
         for [first, second] in &self.rounds {
-            left = sum(left, spread(right, first, self.left_size), self.left_size);
-            right = sum(right, spread(left, second, self.right_size), self.right_size);
+            left = difference(left, spread(right, first, self.left_size), self.left_size);
+            right = difference(right, spread(left, second, self.right_size), self.right_size);
         }
         left * self.right_size + right
     }
@@ -172,34 +172,36 @@ impl Network {
     fn backward(&self, image: u64) -> u64 {
         let (mut left, mut right) = (image / self.right_size, image % self.right_size);
         for [first, second] in self.rounds.iter().rev() {
-            right = difference(right, spread(left, second, self.right_size), self.right_size);
-            left = difference(left, spread(right, first, self.left_size), self.left_size);
+            right = sum(right, spread(left, second, self.right_size), self.right_size);
+            left = sum(left, spread(right, first, self.left_size), self.left_size);
         }
         left * self.right_size + right
     }
 }
 
 /// A keyed function from any number to `0..end`. Two multiplications with a fold between them, because one alone is nearly
-/// linear in a small `half`, and eight linear rounds are one linear round.
+/// linear in a small `half`, and eight linear rounds are one linear round. The last step takes the highest bits, which
+/// depend on all others.
 #[inline]
 fn spread(half: u64, key: &[u64; 2], end: u64) -> u64 {
     let mixed = (half ^ key[0]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 32) ^ key[1]).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    let mixed = mixed ^ (mixed >> 32);
     ((u128::from(mixed) * u128::from(end)) >> 64) as u64
 }
 
-/// `a + b` modulo `end`, both below `end`, which is at most 2^32.
+/// `a + b` modulo `end`, both below `end`, which is at most 2^32. A branch would be mispredicted every other time; what
+/// wraps below 0 is large, so the smaller of the two is meant.
 #[inline]
 fn sum(a: u64, b: u64, end: u64) -> u64 {
     let sum = a + b;
-    if sum >= end { sum - end } else { sum }
+    sum.min(sum.wrapping_sub(end))
 }
 
 /// `a - b` modulo `end`, both below `end`.
 #[inline]
 fn difference(a: u64, b: u64, end: u64) -> u64 {
-    if a >= b { a - b } else { a + end - b }
+    let difference = a.wrapping_sub(b);
+    difference.min(difference.wrapping_add(end))
 }
 
 #[cfg(test)]

@@ -140,16 +140,15 @@ impl Packs {
 fn concat(lengths: &[u32], order: &Permutation, pack_tokens: u32) -> Result<Joined, PlanError> {
     let packs = tokens_of(lengths).div_ceil(u64::from(pack_tokens));
     let mut starts = room_for(packs)?;
-    // Tokens of the pack under way that earlier samples have taken; 0 means that the next token begins a pack.
-    let mut taken = 0;
+    // Tokens from the beginning of the sample to the next cut.
+    let mut cut = 0;
     for (index, sample) in order.iter().enumerate() {
         let length = u64::from(lengths[sample as usize]);
-        let mut next = if taken == 0 { 0 } else { u64::from(pack_tokens) - taken };
-        while next < length {
-            starts.push((index as u32, next as u32));
-            next += u64::from(pack_tokens);
+        while cut < length {
+            starts.push((index as u32, cut as u32));
+            cut += u64::from(pack_tokens);
         }
-        taken = (taken + length) % u64::from(pack_tokens);
+        cut -= length;
     }
     Ok(Joined::Concat(starts))
 }

@@ -109,10 +109,15 @@ mod tests {
 
     use super::*;
 
+    fn advance(next: &mut u64, gap: u64) -> u64 {
+        *next += gap;
+        *next - gap
+    }
+
     fn any_schedule() -> impl Strategy<Value = Vec<(u64, u64)>> {
         prop::collection::vec((1..20_u64, 1..50_u64), 1..8).prop_map(|gaps| {
             let mut next = 0;
-            gaps.into_iter().map(|(gap, batch)| (std::mem::replace(&mut next, next + gap), batch)).collect()
+            gaps.into_iter().map(|(gap, batch)| (advance(&mut next, gap), batch)).collect()
         })
     }
 

@@ -32,6 +32,8 @@ pub enum Kind {
     List,
     /// JSON objects.
     Object,
+    /// Numpy arrays.
+    Array,
     /// Several of these, and the caller allowed it.
     Mixed,
 }
@@ -48,6 +50,7 @@ impl Kind {
             Self::Bytes => "bytes",
             Self::List => "list",
             Self::Object => "object",
+            Self::Array => "array",
             Self::Mixed => "mixed",
         }
     }
@@ -79,6 +82,25 @@ pub struct Field {
     pub kind: Kind,
     /// Whether some row lacks it or has null there.
     pub optional: bool,
+}
+
+/// A field that is of one kind in a row and was of another in rows before it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Conflict {
+    pub(crate) name: String,
+    /// What it is in this row.
+    pub(crate) kind: Kind,
+    /// What it was before.
+    pub(crate) before: Kind,
+    /// The line that made it so.
+    pub(crate) since: u64,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, kind, before, since } = self;
+        write!(out, "field `{name}` is {kind} here, but {before} since line {since}")
+    }
 }
 
 /// The fields of the rows committed so far.
@@ -175,12 +197,12 @@ impl FieldTable {
     }
 
     /// Makes the row under way part of the schema, or says which field conflicts with which earlier line.
-    pub(crate) fn commit(&mut self, line: u64) -> Result<(), String> {
+    pub(crate) fn commit(&mut self, line: u64) -> Result<(), Conflict> {
         for (position, kind) in &self.row {
             let known = &self.fields[*position];
             if self.mixed == Mixed::Fail && known.kind.join(*kind).is_none() {
                 let (name, since) = (shown(&known.name), known.kind_line);
-                return Err(format!("field `{name}` is {kind} here, but {} since line {since}", known.kind));
+                return Err(Conflict { name, kind: *kind, before: known.kind, since });
             }
         }
         for (position, kind) in self.row.drain(..) {
@@ -218,7 +240,7 @@ mod tests {
     fn row(table: &mut FieldTable, line: u64, fields: &[(&str, Kind)]) -> Result<(), String> {
         table.begin();
         fields.iter().try_for_each(|(name, kind)| table.observe(name.as_bytes(), *kind))?;
-        table.commit(line)
+        table.commit(line).map_err(|conflict| conflict.to_string())
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 use super::Kind;
 
+/// Most characters, digits and sign, of a whole number that Python makes an int of.
+const INT_BYTES_MAX: usize = 4_300;
 /// Deepest nesting of arrays and objects.
 const DEPTH_MAX: usize = 256;
 
@@ -32,7 +34,7 @@ pub(crate) fn check_object<'a>(
     line: &'a [u8],
     mut field: impl FnMut(Key<'a>, Kind) -> Result<(), String>,
 ) -> Result<(), Fault> {
-    let mut walker = Walker { line, at: 0 };
+    let mut walker = Walker { line, at: 0, ranged: false };
     walker.space();
     if walker.peek() != Some(b'{') {
         return Err(walker.fault("a JSON object must begin here"));
@@ -47,10 +49,23 @@ pub(crate) fn check_object<'a>(
     Ok(())
 }
 
+/// Checks that a text is one JSON value of any kind, with numbers that an int or a finite float can be made of.
+pub(crate) fn check_value(text: &[u8]) -> Result<Kind, Fault> {
+    let mut walker = Walker { line: text, at: 0, ranged: true };
+    let kind = walker.value(0)?;
+    walker.space();
+    if walker.at < text.len() {
+        return Err(walker.fault("nothing may follow the value"));
+    }
+    Ok(kind)
+}
+
 struct Walker<'a> {
     line: &'a [u8],
     /// The next byte to look at.
     at: usize,
+    /// Whether numbers out of range are faults. The grammar has no range, but readers have.
+    ranged: bool,
 }
 
 impl<'a> Walker<'a> {
@@ -148,7 +163,7 @@ impl<'a> Walker<'a> {
             Some(b'f') => self.literal(b"false", Kind::Bool),
             Some(b'n') => self.literal(b"null", Kind::Null),
             Some(_) => Err(self.fault("expected a value")),
-            None => Err(self.fault("the line ends where a value is expected")),
+            None => Err(self.fault("the text ends where a value is expected")),
         }
     }
 
@@ -162,6 +177,7 @@ impl<'a> Walker<'a> {
 
     fn number(&mut self) -> Result<Kind, Fault> {
         let mut kind = Kind::Int;
+        let from = self.at;
         self.at += usize::from(self.peek() == Some(b'-'));
         match self.peek() {
             Some(b'0') => self.at += 1,
@@ -178,6 +194,9 @@ impl<'a> Walker<'a> {
             self.at += usize::from(matches!(self.peek(), Some(b'+' | b'-')));
             self.digits()?;
             kind = Kind::Float;
+        }
+        if self.ranged && !in_range(&self.line[from..self.at], kind) {
+            return Err(Fault { at: from, reason: "a number is out of range".into() });
         }
         Ok(kind)
     }
@@ -254,6 +273,15 @@ impl<'a> Walker<'a> {
     }
 }
 
+/// Whether a number that follows the grammar can be held.
+fn in_range(number: &[u8], kind: Kind) -> bool {
+    if kind == Kind::Int {
+        return number.len() <= INT_BYTES_MAX;
+    }
+    let value = std::str::from_utf8(number).ok().and_then(|text| text.parse::<f64>().ok());
+    value.is_some_and(f64::is_finite)
+}
+
 /// Position of the first quote, backslash or control character at or after `from`; the end if there is none.
 #[inline]
 fn next_special(line: &[u8], from: usize) -> usize {
@@ -321,7 +349,7 @@ mod tests {
             ("{\"a\":\"\\u12g4\"}", "6: `\\u` needs four hexadecimal digits"),
             ("{\"a\":1,}", "7: expected a key in double quotes"),
             ("{\"a\" 1}", "5: expected `:` after a key"),
-            ("{\"a\":", "5: the line ends where a value is expected"),
+            ("{\"a\":", "5: the text ends where a value is expected"),
             ("{\"a\":[1 2]}", "8: expected `,` or `]` in an array"),
         ] {
             assert_eq!(check(line).unwrap_err(), expected, "{line}");
@@ -330,6 +358,27 @@ mod tests {
         assert!(check(&deep).unwrap_err().contains("256"));
         let allowed = format!("{{\"a\":{}{}}}", "[".repeat(255), "]".repeat(255));
         assert!(check(&allowed).is_ok());
+    }
+
+    #[test]
+    fn a_value_is_of_any_kind_and_its_numbers_are_in_range() {
+        let kind = |text: &str| {
+            check_value(text.as_bytes()).map_err(|fault| format!("{}: {}", fault.at, fault.reason))
+        };
+        assert_eq!(kind(" [1, {}] \n"), Ok(Kind::List));
+        assert_eq!(
+            (kind("null"), kind("-7"), kind("1e308")),
+            (Ok(Kind::Null), Ok(Kind::Int), Ok(Kind::Float))
+        );
+        assert_eq!(kind(&format!("-{}", "9".repeat(4_299))), Ok(Kind::Int));
+        for (text, expected) in [
+            ("", "0: the text ends where a value is expected"),
+            ("1 2", "2: nothing may follow the value"),
+            ("[1, 1e309]", "4: a number is out of range"),
+            (&"9".repeat(4_301), "0: a number is out of range"),
+        ] {
+            assert_eq!(kind(text).unwrap_err(), expected, "{text}");
+        }
     }
 
     #[test]

@@ -69,7 +69,8 @@ pub(crate) fn walk_lines<R: Read>(
             blank_lines += 1;
             continue;
         }
-        match check_line(bytes, format, &mut fields).and_then(|()| fields.commit(line.number)) {
+        let checked = check_line(bytes, format, &mut fields);
+        match checked.and_then(|()| fields.commit(line.number).map_err(|conflict| conflict.to_string())) {
             Ok(()) => recorder.borrow_mut().row(line.offset, length)?,
             Err(reason) => recorder.borrow_mut().bad(line.number, line.offset, reason)?,
         }

@@ -2,7 +2,9 @@
 //!
 //! A row is the stretch from a sample's first header to the end of its last file's padding, so a row is itself a valid run
 //! of tar members ([`crate::members`] decodes it). A key that comes back later would make two samples of one name:
-//! its second run is a bad row. Members that belong to no sample are counted, never lost without a word.
+//! its second run is a bad row. Members that belong to no sample are counted, never lost without a word. A member whose
+//! extension says how to decode it is checked as it passes by, through one buffer that no member outgrows: what is longer
+//! than a row may be is in a bad row already.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -11,7 +13,8 @@ use std::io::{self, BufRead, Read};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fields::FieldTable;
+use super::content::Content;
+use super::fields::{Conflict, FieldTable};
 use super::raw::{RawStream, pass_over, read_full};
 use super::record::{Findings, Recorder};
 use super::{Format, Kind, ScanRequest, ScanSummary};
@@ -37,7 +40,7 @@ fn walk_samples(raw: impl BufRead, recorder: &RefCell<Recorder<'_>>) -> Result<F
     let mut samples = Samples::new(recorder);
     // Each turn reads at least one header.
     while let Some(entry) = walk.next().map_err(|fault| typed(fault, &recorder.borrow()))? {
-        samples.member(&entry)?;
+        samples.member(&entry, &mut walk)?;
     }
     samples.close()?;
     if !walk.marked_end && walk.at() > 0 {
@@ -100,6 +103,8 @@ struct Samples<'r, 'a> {
     keys: HashSet<u64, BuildHasherDefault<AsIs>>,
     /// Extensions seen.
     extensions: FieldTable,
+    /// The data of the member under way, at its beginning; what follows is of members before.
+    buffer: Vec<u8>,
     members: u64,
     skipped_members: u64,
 }
@@ -119,12 +124,14 @@ impl<'r, 'a> Samples<'r, 'a> {
             ordinal: 0,
             keys: HashSet::default(),
             extensions: FieldTable::new(recorder.borrow().options().mixed),
+            buffer: Vec::new(),
             members: 0,
             skipped_members: 0,
         }
     }
 
-    fn member(&mut self, entry: &Entry) -> Result<(), DataError> {
+    /// Takes a member whose data lies ahead in `walk`.
+    fn member<R: BufRead>(&mut self, entry: &Entry, walk: &mut Walk<Streamed<R>>) -> Result<(), DataError> {
         if !entry.is_file {
             self.skipped_members += 1;
             return Ok(());
@@ -139,7 +146,9 @@ impl<'r, 'a> Samples<'r, 'a> {
             self.close()?;
             self.begin(key, entry.start);
         }
-        let observed = self.extensions.observe(extension.as_bytes(), Kind::Bytes);
+        let held = self.contents(entry, &extension, walk)?;
+        let kind = *held.as_ref().unwrap_or(&Kind::Bytes);
+        let observed = self.extensions.observe(extension.as_bytes(), kind);
         if let Some(open) = &mut self.open {
             open.end = entry.end();
             if matches!(name, std::borrow::Cow::Owned(_)) {
@@ -148,8 +157,30 @@ impl<'r, 'a> Samples<'r, 'a> {
             if observed.is_err() {
                 open.fault.get_or_insert_with(|| format!("it has two members with extension `{extension}`"));
             }
+            if let Err(reason) = held {
+                open.fault.get_or_insert_with(|| format!("member `{extension}` {reason}"));
+            }
         }
         Ok(())
+    }
+
+    /// What a member holds, or why it does not hold what its extension says. One that is not read is bytes.
+    fn contents<R: BufRead>(
+        &mut self,
+        entry: &Entry,
+        extension: &str,
+        walk: &mut Walk<Streamed<R>>,
+    ) -> Result<Result<Kind, String>, DataError> {
+        let row_bytes = entry.end() - self.open.as_ref().map_or(entry.start, |open| open.start);
+        let fits = row_bytes <= u64::from(self.recorder.borrow().options().row_bytes_max);
+        let Some(content) = Content::of(extension).filter(|_| fits) else { return Ok(Ok(Kind::Bytes)) };
+        let head_bytes = content.head_bytes(entry.bytes) as usize;
+        if self.buffer.len() < head_bytes {
+            self.buffer.resize(head_bytes, 0);
+        }
+        let head = &mut self.buffer[..head_bytes];
+        walk.read(head).map_err(|fault| typed(fault, &self.recorder.borrow()))?;
+        Ok(content.check(head, entry.bytes))
     }
 
     fn begin(&mut self, key: &str, start: u64) {
@@ -179,7 +210,11 @@ impl<'r, 'a> Samples<'r, 'a> {
             (None, None) => recorder.too_large(self.ordinal, start),
             (None, Some(length)) => match self.extensions.commit(self.ordinal) {
                 Ok(()) => recorder.named_row(start, length, &key),
-                Err(reason) => recorder.bad(self.ordinal, start, reason),
+                Err(Conflict { name, kind, before, since }) => {
+                    let reason =
+                        format!("member `{name}` is {kind}, but was {before} before, from sample {since} on");
+                    recorder.bad(self.ordinal, start, reason)
+                }
             },
         }
     }
@@ -294,8 +329,67 @@ mod tests {
     }
 
     #[test]
+    fn members_are_checked_as_they_pass() {
+        let npy = [
+            b"\x93NUMPY\x01\0\x3b\0{'descr': '<f4', 'fortran_order': False, 'shape': (25000,), }".as_slice(),
+            &[1; 100_000],
+        ]
+        .concat();
+        let text = "\u{e9}".repeat(400_000);
+        let file = archive(&[
+            ("0.json", b"1"),
+            ("0.npy", &npy),
+            ("1.json", b"{"),
+            ("2.json", b"[]"),
+            ("3.cls", b"x"),
+            ("3.new", b"y"),
+            ("4.json", b"2.5"),
+            ("4.txt", text.as_bytes()),
+            ("5.txt", &text.as_bytes()[1..]),
+            ("6.json", b"null"),
+            ("6.npy", &npy[..npy.len() - 1]),
+            ("7.json", b"null"),
+        ]);
+        let skip = ScanOptions { on_bad: OnBad::Skip { limit: 9 }, ..Default::default() };
+        let scanned = try_scan(Format::Tar, &file, &skip).unwrap();
+        let bad: Vec<_> = scanned.summary.bad.iter().map(|bad| (bad.line, bad.reason.as_str())).collect();
+        assert_eq!(
+            bad,
+            [
+                (2, "member `json` is not valid JSON: at byte 1, expected a key in double quotes"),
+                (3, "member `json` is list, but was int before, from sample 1 on"),
+                (4, "member `cls` is not a whole number: b'x'"),
+                (6, "member `txt` is not UTF-8 at byte 0"),
+                (
+                    7,
+                    "member `npy` is not a valid npy array: 100000 bytes must follow its header, but 99999 do"
+                ),
+            ]
+        );
+        let schema: Vec<_> =
+            scanned.summary.schema.iter().map(|f| (f.name.as_str(), f.kind, f.optional)).collect();
+        assert_eq!(
+            schema,
+            [("json", Kind::Float, true), ("npy", Kind::Array, true), ("txt", Kind::String, true)]
+        );
+        let names: Vec<_> = (0..3).map(|row| scanned.open().name(row).map(str::to_owned)).collect();
+        assert_eq!(names, [Some("0".into()), Some("4".into()), Some("7".into())]);
+    }
+
+    /// Goal: memory is bounded by the longest row allowed. Method: a member that says it is longer is not read.
+    #[test]
+    fn a_member_longer_than_a_row_is_not_looked_at() {
+        let file = archive(&[("a.txt", &[0xff; 5_000]), ("b.txt", b"good")]);
+        let options =
+            ScanOptions { row_bytes_max: 4_096, on_bad: OnBad::Skip { limit: 1 }, ..Default::default() };
+        let scanned = try_scan(Format::Tar, &file, &options).unwrap();
+        assert_eq!(scanned.summary.bad[0].reason, "it is longer than 4096 bytes");
+        assert_eq!(scanned.summary.schema[0].kind, Kind::String);
+    }
+
+    #[test]
     fn every_cut_is_found() {
-        let file = archive(&[("a.x", b"1"), ("b.x", &[2; 600])]);
+        let file = archive(&[("a.txt", b"1"), ("b.x", &[2; 600])]);
         let whole = 1024 + 512 + 1024;
         for end in (1..=whole).step_by(7).chain([512, 1024, 1536, 2560]) {
             let error = try_scan(Format::Tar, &file[..end], &ScanOptions::default()).unwrap_err();

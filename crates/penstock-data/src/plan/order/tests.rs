@@ -77,7 +77,9 @@ fn orders_of_few_items_are_all_equally_likely() {
 
 #[test]
 fn first_pairs_over_many_keys_are_equally_likely() {
-    for (size, cells) in [(10, 10), (1_000, 20), (65_536, 16), (65_537, 16), (100_003, 20), (10_000_000_000, 20)] {
+    for (size, cells) in
+        [(10, 10), (1_000, 20), (65_536, 16), (65_537, 16), (100_003, 20), (10_000_000_000, 20)]
+    {
         let keys = if size > 10 && size <= TABLE_MAX { 6_000 } else { 200_000 };
         let mut seen = vec![0; cells * cells];
         for number in 0..keys {
@@ -115,8 +117,8 @@ fn neighbours_are_unrelated() {
 fn orders_of_neighbouring_epochs_and_seeds_are_unrelated() {
     let web = Digest::of(b"web");
     for size in [50_000, 200_000] {
-        let orders =
-            [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(seed, epoch)| Permutation::new(&Key::epoch(seed, &web, epoch), size));
+        let orders = [(0, 0), (0, 1), (1, 0), (1, 1)]
+            .map(|(seed, epoch)| Permutation::new(&Key::epoch(seed, &web, epoch), size));
         for (number, one) in orders.iter().enumerate() {
             for other in &orders[number + 1..] {
                 let (mut joint, mut apart, mut equal) = (vec![0; 1_024], vec![0; 256], 0);

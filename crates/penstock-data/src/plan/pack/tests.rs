@@ -112,7 +112,7 @@ proptest! {
         prop_assert_eq!(shape(&packs), shape(&made(&lengths, seed + 1, pack_tokens, Policy::Fit)));
     }
 
-    /// Goal: best fit is worth its name. Method: never more than 11/9 of the packs that tokens alone need, plus one.
+    /// Goal: best fit is worth its name. Method: samples of less than a quarter of a pack fill three quarters of each.
     #[test]
     fn fit_wastes_little((lengths, pack_tokens) in any_block()) {
         let fit = pack_count(&lengths, pack_tokens, Policy::Fit).unwrap();
@@ -120,7 +120,7 @@ proptest! {
         let (fit_short, concat_short) =
             (pack_count(&short, pack_tokens, Policy::Fit).unwrap(), pack_count(&short, pack_tokens, Policy::Concat).unwrap());
         prop_assert!(fit >= pack_count(&lengths, pack_tokens, Policy::Concat).unwrap());
-        // A bin is left with less room than the next length, so short lengths leave at most a quarter empty.
+        // A pack is begun only when all others have less room than the sample needs.
         prop_assert!(u64::from(fit_short) * 3 <= u64::from(concat_short) * 4 + 3, "{} {}", fit_short, concat_short);
     }
 }

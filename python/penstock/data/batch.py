@@ -1,0 +1,140 @@
+"""What a lane gets for a step: tokens, boundaries, and the way back to the bytes they came from."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock import _rust
+from penstock.errors import RecipeInvalid
+
+if TYPE_CHECKING:
+    from penstock.data.planning import Plan
+
+#: Made from the boundaries when asked for; the first two are there already.
+FIELDS = ("tokens", "cu_seqlens", "segments", "positions", "loss_mask")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a stretch of a row came from."""
+
+    #: What the recipe calls the source, and the version it names.
+    source: str
+    version: str
+    #: Row of the version, its shard, and the bytes it has there.
+    sample: int
+    shard: str
+    byte_range: tuple[int, int] | None
+    #: Tokens of the sample, and where they stand in the row.
+    token_span: tuple[int, int]
+    row_span: tuple[int, int]
+    epoch: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The origin as plain values."""
+        return asdict(self)
+
+
+class Batch(Mapping[str, npt.NDArray[Any]]):
+    """A mapping of numpy arrays. Its memory is reused only when nobody refers to it any more."""
+
+    def __init__(self, made: _rust.FeedBatch, plan: "Plan") -> None:
+        self._made = made
+        self._plan = plan
+        dtype = np.dtype(f"<u{made.item_bytes}")
+        self._tokens: npt.NDArray[Any] = np.frombuffer(memoryview(made), dtype=dtype).reshape(
+            made.rows, made.length
+        )
+
+    @property
+    def step(self) -> int:
+        """The step of the recipe."""
+        return self._made.step
+
+    @property
+    def digest(self) -> str:
+        """A hash of positions, tokens and boundaries; those of all lanes of a step add up to the step's (see ``join``)."""
+        return f"{self._made.digest:032x}"
+
+    @property
+    def padding(self) -> int:
+        """How many tokens are padding."""
+        return self._made.padding
+
+    @cached_property
+    def cu_seqlens(self) -> npt.NDArray[np.int32]:
+        """Where documents begin and end in all rows taken as one sequence; padding counts as a document of its own."""
+        return np.frombuffer(self._made.boundaries(), dtype=np.int32)
+
+    def __getitem__(self, field: str) -> npt.NDArray[Any]:
+        if field == "tokens":
+            return self._tokens
+        if field == "cu_seqlens":
+            return self.cu_seqlens
+        if field in FIELDS:
+            built: npt.NDArray[Any] = getattr(self, f"_{field}")
+            return built
+        raise KeyError(field)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(FIELDS)
+
+    def __len__(self) -> int:
+        return len(FIELDS)
+
+    def __repr__(self) -> str:
+        rows, length = self._tokens.shape
+        return f"<Batch step {self.step}, {rows} x {length} {self._tokens.dtype}, {self.digest[:12]}>"
+
+    @cached_property
+    def _segments(self) -> npt.NDArray[np.int32]:
+        """The number of its document within the row, from 1; 0 for padding."""
+        ends = self.cu_seqlens
+        rows, length = self._tokens.shape
+        flat = np.repeat(np.arange(1, len(ends), dtype=np.int32), np.diff(ends)).reshape(rows, length)
+        within = flat - flat[:, :1] + 1
+        return np.where(self._loss_mask.astype(bool), within, 0).astype(np.int32)
+
+    @cached_property
+    def _positions(self) -> npt.NDArray[np.int32]:
+        """The place of each token within its document's part in this row."""
+        ends = self.cu_seqlens
+        starts = np.repeat(ends[:-1], np.diff(ends))
+        flat = np.arange(self._tokens.size, dtype=np.int32) - starts
+        return flat.reshape(self._tokens.shape).astype(np.int32)
+
+    @cached_property
+    def _loss_mask(self) -> npt.NDArray[np.uint8]:
+        """1 for tokens, 0 for padding."""
+        return np.frombuffer(self._made.real_tokens(), dtype=np.uint8).reshape(self._tokens.shape)
+
+    def origin(self, row: int) -> list[Origin]:
+        """What a row is made of, in order: version, shard, sample, bytes and tokens."""
+        rows = self._tokens.shape[0]
+        if not -rows <= row < rows:
+            raise RecipeInvalid(field="row", reason=f"there is no row {row} in a batch of {rows}")
+        return [self._origin(each) for each in self._made.origins(row % rows)]
+
+    def _origin(self, each: tuple[int, int, int, int, int, int]) -> Origin:
+        at, length, source, sample, start, epoch = each
+        prepared = self._plan.prepared[source]
+        shard, place = prepared.version.shard_of(sample)
+        return Origin(
+            source=prepared.source.alias,
+            version=prepared.version.address,
+            sample=sample,
+            shard=shard.name,
+            byte_range=prepared.version.byte_range(shard, place),
+            token_span=(start, start + length),
+            row_span=(at, at + length),
+            epoch=epoch,
+        )
+
+
+def join(digests: list[str]) -> str:
+    """The digest of a whole step from those of its lanes."""
+    return f"{sum(int(each, 16) for each in digests) % (1 << 128):032x}"

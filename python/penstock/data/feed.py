@@ -1,0 +1,214 @@
+"""The feed: batches of one lane, in order, read ahead by threads; resumable from a cursor at any size."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from penstock import _rust, events
+from penstock.data.batch import Batch
+from penstock.data.cursor import Cursor
+from penstock.data.lane import Lane
+from penstock.data.planning import Plan, PlanWatch, prepare, shard_descriptions
+from penstock.data.recipe import Recipe
+from penstock.data.stages import Pack
+from penstock.errors import CursorForeign, FeedClosed
+from penstock.registry import Registry
+from penstock.registry.scanning import object_name
+
+MEMORY_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FeedStatistics:
+    """What a feed has done since it was opened."""
+
+    batches: int
+    rows: int
+    tokens: int
+    bytes: int
+    #: Share of tokens that are padding.
+    padding_share: float
+    #: Batches that are ready and wait to be asked for.
+    ready: int
+    wait_p50_s: float
+    wait_p99_s: float
+    #: Rows delivered per source.
+    rows_by_source: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """The statistics as plain values."""
+        return asdict(self)
+
+
+class Feed:
+    """Batches of one lane. Iterate it; close it when done (or use it as a context)."""
+
+    def __init__(
+        self, plan: Plan, lane: Lane, *, cursor: Cursor | None, threads: int, memory_bytes: int
+    ) -> None:
+        self.plan = plan
+        self.lane = lane
+        self._step = 0 if cursor is None else cursor.step
+        if cursor is not None:
+            _check_cursor(plan, cursor)
+        self._feed = _rust.Feed(rust_plan(plan), (lane.number, lane.of), self._step, threads, memory_bytes)
+        self._pid = os.getpid()
+        self._counts = {"rows": 0, "tokens": 0, "bytes": 0, "padding": 0}
+        self._by_source = dict.fromkeys((each.source.alias for each in plan.prepared), 0)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        if os.getpid() != self._pid:
+            raise FeedClosed(reason="it was opened in another process, and threads do not survive a fork")
+        with events.span("data.wait", step=self._step):
+            made = self._feed.next()
+        if made is None:
+            raise StopIteration
+        batch = Batch(made, self.plan)
+        self._step = batch.step + 1
+        self._count(made)
+        return batch
+
+    def _count(self, made: _rust.FeedBatch) -> None:
+        self._counts["rows"] += made.rows
+        self._counts["tokens"] += made.rows * made.length - made.padding
+        self._counts["bytes"] += made.rows * made.length * made.item_bytes
+        self._counts["padding"] += made.padding
+        for prepared, rows in zip(
+            self.plan.prepared, made.rows_by_source(len(self.plan.prepared)), strict=True
+        ):
+            self._by_source[prepared.source.alias] += rows
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where to resume so that the batch returned last is not seen again."""
+        return cursor_at(self.plan, self._step)
+
+    def statistics(self) -> FeedStatistics:
+        """Counts and waits since opening. Cheap; safe from any thread."""
+        batches, ready, waits = self._feed.waits()
+        waited = np.frombuffer(waits, dtype=np.float64)
+        p50, p99 = np.percentile(waited, [50, 99]) if len(waited) else (0.0, 0.0)
+        total = self._counts["tokens"] + self._counts["padding"]
+        return FeedStatistics(
+            batches=batches,
+            rows=self._counts["rows"],
+            tokens=self._counts["tokens"],
+            bytes=self._counts["bytes"],
+            padding_share=self._counts["padding"] / total if total else 0.0,
+            ready=ready,
+            wait_p50_s=float(p50),
+            wait_p99_s=float(p99),
+            rows_by_source=dict(self._by_source),
+        )
+
+    def close(self) -> None:
+        """End the reading threads. Batches that were handed out stay good."""
+        if os.getpid() == self._pid:
+            self._feed.close()
+
+    def __enter__(self) -> "Feed":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_feed(
+    recipe: Recipe,
+    *,
+    lane: Lane | None = None,
+    registry: Registry | None = None,
+    cursor: Cursor | None = None,
+    threads: int | None = None,
+    memory_bytes: int = MEMORY_BYTES,
+    watch: PlanWatch | None = None,
+) -> Feed:
+    """Open a recipe for reading: measure what is missing, then start at the cursor (or at the beginning).
+
+    ``threads`` read ahead (default: one per core, at most 4; 0 reads in the caller's thread); they never change the order.
+    """
+    plan = prepare(recipe, registry or Registry(), watch)
+    count = min(4, os.cpu_count() or 1) if threads is None else threads
+    return Feed(plan, lane or Lane(), cursor=cursor, threads=count, memory_bytes=memory_bytes)
+
+
+def batch_at(
+    recipe: Recipe, *, step: int, lane: Lane | None = None, registry: Registry | None = None
+) -> Batch:
+    """The batch of one step, rebuilt from nothing but the recipe."""
+    plan = prepare(recipe, registry or Registry())
+    chosen = lane or Lane()
+    made = _rust.Feed(rust_plan(plan), (chosen.number, chosen.of), step, 0, MEMORY_BYTES).next()
+    if made is None:
+        raise FeedClosed(reason=f"the stream ends before step {step}")
+    return Batch(made, plan)
+
+
+def cursor_at(plan: Plan, step: int) -> Cursor:
+    """The cursor of a step."""
+    position = _rust.first_position(list(plan.recipe.batch_schedule), step)
+    return Cursor(step, position, plan.prefix(step), plan.digest(step))
+
+
+def _check_cursor(plan: Plan, cursor: Cursor) -> None:
+    expected = cursor_at(plan, cursor.step)
+    for name, reason in {
+        "prefix": "the recipes differ before its step",
+        "plan": "the versions or measured columns behind them differ",
+        "position": "the batch sizes differ",
+    }.items():
+        if getattr(cursor, name) != getattr(expected, name):
+            raise CursorForeign(cursor=cursor.prefix, recipe=expected.prefix, reason=reason)
+
+
+def rust_plan(plan: Plan) -> dict[str, Any]:
+    """A plan as the Rust side takes it: plain values."""
+    recipe = plan.recipe
+    aliases = [each.source.alias for each in plan.prepared]
+    sources = [
+        {
+            "name": each.source.alias,
+            "digest": each.tokens.digest,
+            "shards": shard_descriptions(each.tokens),
+            "item_bytes": each.dtype.itemsize,
+            "table": None if not each.table else _table_source(plan, each.table),
+            "policy": next(
+                (s.policy for s in recipe.stages_of(each.source) if isinstance(s, Pack)), "concat"
+            ),
+            "epochs": each.source.epochs,
+        }
+        for each in plan.prepared
+    ]
+    return {
+        "sources": sources,
+        "seed": recipe.seed % (1 << 64),
+        "length": plan.prepared[0].length,
+        "batch": list(recipe.batch_schedule),
+        "weights": [
+            (step, [each.get(alias, 0.0) for alias in aliases]) for step, each in recipe.weight_schedule
+        ],
+        "shuffle": recipe.shuffle,
+        "exhaustion": recipe.exhaustion,
+    }
+
+
+def _table_source(plan: Plan, table: str) -> Any:
+    store = plan.registry.store
+    path = store.local_path(object_name(table))
+    if path is not None:
+        return path
+    data = store.get(object_name(table))
+    return (
+        f"{store.url}/{object_name(table)}",
+        len(data),
+        lambda offset, length: data[offset : offset + length],
+    )

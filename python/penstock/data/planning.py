@@ -1,0 +1,249 @@
+"""From a recipe to what a feed reads: versions pinned, columns measured, plan tables built, each once.
+
+Everything that decides order is a measured column of a version. What is missing is measured now, in parallel and
+resumable; what was measured before is found by its key. The result is pure data: a feed made from it does no further
+deciding.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock import _rust, events
+from penstock._rust import digest
+from penstock.data.recipe import Recipe, Source, filters_of
+from penstock.data.stages import Pack, Stage, Tokenize
+from penstock.data.verdict import Verdict
+from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty
+from penstock.formats.reading import details_of, open_file, source_of
+from penstock.registry import Registry, Shard, Version
+from penstock.registry.measuring import measure_version
+from penstock.registry.scanning import object_name, put_object
+from penstock.registry.tokens import TokenLength
+
+#: Part of the key of plan tables: raise it when the same lengths are planned differently.
+PLANNER = 1
+#: Told what is being prepared, how much is done, and of how much.
+PlanWatch = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One source, ready to be read."""
+
+    source: Source
+    #: The version that the recipe names.
+    version: Version
+    #: The version that holds the tokens: the same, or one derived from it with equal row numbers.
+    tokens: Version
+    #: Numpy type of the stored tokens.
+    dtype: np.dtype[Any]
+    #: Tokens per row of a batch.
+    length: int
+    #: Digest of the plan table; empty when every stored row is a row of a batch.
+    table: str
+    #: Packs (or rows) per epoch.
+    packs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A recipe with everything measured."""
+
+    recipe: Recipe
+    registry: Registry
+    prepared: tuple[Prepared, ...]
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Alias to version digest."""
+        return {each.source.alias: each.version.digest for each in self.prepared}
+
+    def prefix(self, step: int) -> str:
+        """The digest of everything that the steps before ``step`` depend on, as the recipe says it."""
+        document = self.recipe.document(self.versions, until_step=step)
+        return digest(msgspec.json.encode(document, order="deterministic"))
+
+    def digest(self, step: int) -> str:
+        """The digest of the tables and token versions behind the steps before ``step``."""
+        used = {each["alias"] for each in self.recipe.document(self.versions, until_step=step)["sources"]}
+        parts = [
+            (p.source.alias, p.tokens.digest, p.table, p.packs)
+            for p in self.prepared
+            if p.source.alias in used
+        ]
+        return digest(msgspec.json.encode((PLANNER, parts), order="deterministic"))
+
+
+def prepare(recipe: Recipe, registry: Registry, watch: PlanWatch | None = None) -> Plan:
+    """Pin, measure and plan every source of a recipe."""
+    with events.span("data.prepare", sources=len(recipe.sources)):
+        prepared = tuple(_prepare_source(recipe, source, registry, watch) for source in recipe.sources)
+    lengths = {each.length for each in prepared}
+    if len(lengths) > 1:
+        shown = ", ".join(f"{each.source.alias} {each.length}" for each in prepared)
+        raise RecipeInvalid(
+            field="sources", reason=f"rows of one batch have one length, but there are {shown}"
+        )
+    return Plan(recipe, registry, prepared)
+
+
+def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: PlanWatch | None) -> Prepared:
+    stages = recipe.stages_of(source)
+    version = registry.resolve(source.name)
+    mask, verdicts = _verdicts(registry, version, stages, watch)
+    tokens, lengths = _tokens(registry, version, stages, watch)
+    pack = next((stage for stage in stages if isinstance(stage, Pack)), None)
+    dtype = _dtype(tokens)
+    if pack is None:
+        if mask is not None:
+            raise RecipeInvalid(
+                field="stages", reason=f"{source.alias} is filtered but not packed", hint="add a Pack stage"
+            )
+        length = _row_length(source, tokens, dtype)
+        return Prepared(source, version, tokens, dtype, length, "", tokens.rows)
+    table, packs = _table(registry, recipe, source, pack, _Samples(tokens, lengths, mask, verdicts))
+    return Prepared(source, version, tokens, dtype, pack.length, table, packs)
+
+
+def _verdicts(
+    registry: Registry, version: Version, stages: tuple[Stage, ...], watch: PlanWatch | None
+) -> "tuple[np.ndarray[Any, np.dtype[np.bool_]] | None, list[str]]":
+    mask = None
+    keys = []
+    for stage in filters_of(stages):
+        tell = _teller(watch, f"filtering {version.address}")
+        column = measure_version(registry, version, Verdict(stage.expression), watch=tell)
+        passed = registry.values(column).astype(bool)
+        mask = passed if mask is None else mask & passed
+        keys.append(column.key)
+    if mask is not None and not mask.any():
+        raise SourceEmpty(source=version.address, rows=version.rows)
+    return mask, keys
+
+
+def _tokens(
+    registry: Registry, version: Version, stages: tuple[Stage, ...], watch: PlanWatch | None
+) -> "tuple[Version, np.ndarray[Any, np.dtype[np.uint32]] | None]":
+    stage = next((stage for stage in stages if isinstance(stage, Tokenize)), None)
+    if stage is None:
+        if version.manifest.format not in ("tokens", "megatron", "npy"):
+            hint = "add a Tokenize stage, or name a version of tokens (megatron, npy)"
+            reason = f"{version.address} holds {version.manifest.format}, not tokens"
+            raise RecipeInvalid(field="stages", reason=reason, hint=hint)
+        return version, None
+    measure = TokenLength(stage.tokenizer, field=stage.field, special=stage.special)
+    column = measure_version(
+        registry, version, measure, watch=_teller(watch, f"tokenising {version.address}")
+    )
+    return registry.payload(version, column), registry.values(column).astype(np.uint32)
+
+
+def _teller(watch: PlanWatch | None, what: str) -> "Callable[[int, int], None] | None":
+    return None if watch is None else lambda done, total: watch(what, done, total)
+
+
+def _dtype(tokens: Version) -> np.dtype[Any]:
+    details = details_of(open_file(tokens.open_shard(tokens.manifest.shards[0])))
+    dtype: np.dtype[Any] = np.dtype(details["dtype"] if "dtype" in details else _column(tokens, details)[1])
+    if dtype.kind not in "iu" or dtype.byteorder == ">":
+        raise RecipeInvalid(
+            field="sources", reason=f"{tokens.address} holds {dtype}, but tokens are whole numbers"
+        )
+    return dtype
+
+
+def _column(tokens: Version, details: dict[str, Any]) -> list[Any]:
+    (column,) = details["columns"]
+    return list(column)
+
+
+def fixed_layout(tokens: Version, shard: Shard) -> tuple[int, int]:
+    """First byte and bytes of each row of an array file, whose rows follow each other without gaps."""
+    details = details_of(open_file(tokens.open_shard(shard)))
+    _, dtype, shape, offset, _ = _column(tokens, details)
+    return int(offset), int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
+
+
+def _row_length(source: Source, tokens: Version, dtype: np.dtype[Any]) -> int:
+    if tokens.manifest.format != "npy":
+        hint = "add a Pack stage: these rows have lengths of their own"
+        raise RecipeInvalid(field="stages", reason=f"{source.alias} is not packed", hint=hint)
+    sizes = {fixed_layout(tokens, shard)[1] for shard in tokens.manifest.shards}
+    if len(sizes) != 1:
+        raise RecipeInvalid(
+            field="sources", reason=f"the arrays of {source.alias} have rows of different lengths"
+        )
+    return sizes.pop() // dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """What is known of a source's samples before they are packed."""
+
+    tokens: Version
+    #: Length of each, or None when the indexes of a token version say it.
+    lengths: Any
+    #: Which survive the filters (None for all), and the columns that say so.
+    mask: Any
+    verdicts: list[str]
+
+
+def _table(
+    registry: Registry, recipe: Recipe, source: Source, pack: Pack, samples: _Samples
+) -> tuple[str, int]:
+    """The plan table's digest and its packs per epoch; built once per version, filters, length, policy and shuffle."""
+    tokens = samples.tokens
+    parts = (PLANNER, tokens.digest, sorted(samples.verdicts), pack.length, pack.policy, recipe.shuffle)
+    name = f"plans/{digest(msgspec.json.encode(parts)).removeprefix('b3:')}.json"
+    try:
+        known = msgspec.json.decode(registry.store.get(name), type=_TableRecord)
+        registry.store.describe(object_name(known.table))
+        return known.table, known.packs
+    except (ObjectMissing, msgspec.MsgspecError):
+        pass
+    lengths = samples.lengths
+    if lengths is None:
+        lengths = np.frombuffer(
+            _rust.token_lengths(shard_descriptions(tokens), _dtype(tokens).itemsize), dtype=np.uint32
+        )
+    with (
+        events.span("data.table", source=source.alias),
+        tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder,
+    ):
+        path = Path(folder) / "table"
+        kept = None if samples.mask is None else samples.mask.astype(np.uint8).data
+        packs = _rust.build_table(
+            path,
+            lengths.data,
+            kept,
+            length=pack.length,
+            policy=pack.policy,
+            shuffle=recipe.shuffle,
+            source=tokens.digest,
+        )
+        if packs == 0:
+            raise SourceEmpty(source=source.alias, rows=tokens.rows)
+        table = put_object(registry.store, "objects", path)
+    registry.store.put_if_absent(name, msgspec.json.encode(_TableRecord(table, packs)))
+    return table, packs
+
+
+class _TableRecord(msgspec.Struct, frozen=True):
+    table: str
+    packs: int
+
+
+def shard_descriptions(tokens: Version) -> list[tuple[Any, Any, str, int, tuple[int, int] | None]]:
+    """The shards of a version as the Rust side opens them: source, index, its digest, rows, layout of fixed rows."""
+    found = []
+    for shard in tokens.manifest.shards:
+        opened = tokens.open_shard(shard)
+        layout = fixed_layout(tokens, shard) if tokens.manifest.format == "npy" else None
+        found.append((source_of(opened.raw), opened.index, opened.index_digest, shard.rows, layout))
+    return found
