@@ -40,21 +40,20 @@ fn permutations(out: &mut impl Write) -> Outcome {
     const INDEXES: u64 = 1_000_000;
     for len in [10_000_000_000, 100_000, 65_536] {
         let order = Permutation::new(&Key::of("speed", &[]), len);
-        let ahead =
-            best_ns(|| (0..INDEXES).filter_map(|index| order.at(index % len)).fold(0, u64::wrapping_add));
+        let count = INDEXES.min(len);
+        let ahead = best_ns(|| (0..count).filter_map(|index| order.at(index)).fold(0, u64::wrapping_add));
         // Each index depends on the one before, so that no two are worked out at the same time.
-        let chained = best_ns(|| (0..INDEXES).fold(0, |at, _| order.at(at).unwrap_or(0)));
-        let back =
-            best_ns(|| (0..INDEXES).filter_map(|item| order.inverse(item % len)).fold(0, u64::wrapping_add));
+        let chained = best_ns(|| (0..count).fold(0, |at, _| order.at(at).unwrap_or(0)));
+        let back = best_ns(|| (0..count).filter_map(|item| order.inverse(item)).fold(0, u64::wrapping_add));
         writeln!(
             out,
             "order of {len:>11}: {:.1} ns an index, {:.1} ns when each waits for the last, {:.1} ns back",
-            ahead / INDEXES as f64,
-            chained / INDEXES as f64,
-            back / INDEXES as f64,
+            ahead / count as f64,
+            chained / count as f64,
+            back / count as f64,
         )?;
     }
-    let key_ns = best_ns(|| (0..1_000).map(|n| Key::of("speed", &[Part::Number(n)])).last());
+    let key_ns = best_ns(|| (0..1_000).map(|n| black_box(Key::of("speed", &[Part::Number(n)]))).count());
     let table_ns = best_ns(|| Permutation::new(&Key::of("speed", &[]), 65_536));
     writeln!(out, "key: {:.0} ns   table of 65,536: {:.0} us", key_ns / 1e3, table_ns / 1e3)?;
     Ok(())
@@ -62,9 +61,9 @@ fn permutations(out: &mut impl Write) -> Outcome {
 
 fn epochs(out: &mut impl Write) -> Outcome {
     let web = Digest::of(b"web");
-    let blocks = Blocks::new(SAMPLES, SAMPLES * 500, 2_048, Shuffle::Full, &web)?;
-    // As long as packing would make them: 4,096 samples of 500 tokens each in packs of 2,048.
-    let packs: Vec<u32> = (0..blocks.block_count()).map(|block| 990 + (block % 21) as u32).collect();
+    let blocks = Blocks::new(SAMPLES, SAMPLES * 2_500, 2_048, Shuffle::Full, &web)?;
+    // As long as packing would make them: 4,096 samples of 2,500 tokens each in packs of 2,048.
+    let packs: Vec<u32> = (0..blocks.block_count()).map(|block| 4_990 + (block % 21) as u32).collect();
     assert_eq!(blocks.block_count(), SAMPLES / BLOCK_ROWS_MIN);
     let key = Key::epoch(17, &web, 0);
     let sum_ns = best_ns(|| packs.iter().map(|&count| u64::from(count)).sum::<u64>());
@@ -79,7 +78,7 @@ fn epochs(out: &mut impl Write) -> Outcome {
     )?;
     let plan = EpochPlan::new(&packs[..], &key, Shuffle::Full)?;
     let last = total - 1;
-    for index in [1_000, total / 2, last] {
+    for index in [1_000, SAMPLES, last] {
         let locate_ns = best_ns(|| plan.locate(index));
         let both_ns =
             best_ns(|| EpochPlan::new(&packs[..], &key, Shuffle::Full).map(|plan| plan.locate(index)));
@@ -108,10 +107,13 @@ fn packing(out: &mut impl Write) -> Outcome {
     let web = Digest::of(b"web");
     let epoch = Key::epoch(17, &web, 0);
     for (rows, mean, pack_tokens) in [(4_096, 500, 2_048), (65_536, 500, 2_048), (65_536, 500, 131_072)] {
-        // Skewed as documents are: the square of an even draw, with a few very long ones.
+        // Skewed as documents are: the cube of an even draw, and every hundredth one 20 times as long.
         let mut draws = Key::of("lengths", &[]).draws();
-        let mut length = || ((draws.below(1 << 16).pow(3) >> 32) * mean * 4 >> 16) as u32 + 1;
-        let lengths: Vec<u32> = (0..rows).map(|_| length()).collect();
+        let mut length = |sample: u64| {
+            let cube = draws.below(1 << 16).pow(3) >> 32;
+            1 + ((cube * mean * 4) >> 16) as u32 * if sample % 100 == 0 { 20 } else { 1 }
+        };
+        let lengths: Vec<u32> = (0..rows).map(&mut length).collect();
         for policy in [Policy::Concat, Policy::Fit] {
             let order = in_block(&epoch, Shuffle::Full, 0, rows);
             let order_ns = best_ns(|| in_block(&epoch, Shuffle::Full, 0, rows));

@@ -169,7 +169,7 @@ pub(crate) struct Known {
     #[pyo3(item)]
     details: String,
     /// Encodings of the columns of MDS samples, with their sizes where fixed; then samples are looked at in passing.
-    #[pyo3(item)]
+    #[pyo3(item, default)]
     mds_columns: Option<Vec<(String, Option<u32>)>>,
 }
 

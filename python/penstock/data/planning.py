@@ -20,6 +20,7 @@ from penstock.data.recipe import Recipe, Source, filters_of
 from penstock.data.stages import Pack, Stage, Tokenize
 from penstock.data.verdict import Verdict
 from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty
+from penstock.formats.arrays import to_dtype
 from penstock.formats.reading import details_of, open_file, source_of
 from penstock.registry import Registry, Shard, Version
 from penstock.registry.measuring import measure_version
@@ -150,7 +151,7 @@ def _teller(watch: PlanWatch | None, what: str) -> "Callable[[int, int], None] |
 
 def _dtype(tokens: Version) -> np.dtype[Any]:
     details = details_of(open_file(tokens.open_shard(tokens.manifest.shards[0])))
-    dtype: np.dtype[Any] = np.dtype(details["dtype"] if "dtype" in details else _column(tokens, details)[1])
+    dtype: np.dtype[Any] = np.dtype(details["dtype"]) if "dtype" in details else to_dtype(_column(details)[1])
     if dtype.kind not in "iu" or dtype.byteorder == ">":
         raise RecipeInvalid(
             field="sources", reason=f"{tokens.address} holds {dtype}, but tokens are whole numbers"
@@ -158,7 +159,8 @@ def _dtype(tokens: Version) -> np.dtype[Any]:
     return dtype
 
 
-def _column(tokens: Version, details: dict[str, Any]) -> list[Any]:
+def _column(details: dict[str, Any]) -> list[Any]:
+    """The one array of an array file: name, type, shape, first byte, meaning."""
     (column,) = details["columns"]
     return list(column)
 
@@ -166,8 +168,8 @@ def _column(tokens: Version, details: dict[str, Any]) -> list[Any]:
 def fixed_layout(tokens: Version, shard: Shard) -> tuple[int, int]:
     """First byte and bytes of each row of an array file, whose rows follow each other without gaps."""
     details = details_of(open_file(tokens.open_shard(shard)))
-    _, dtype, shape, offset, _ = _column(tokens, details)
-    return int(offset), int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
+    _, dtype, shape, offset, _ = _column(details)
+    return int(offset), int(np.prod(shape[1:], dtype=np.int64)) * to_dtype(dtype).itemsize
 
 
 def _row_length(source: Source, tokens: Version, dtype: np.dtype[Any]) -> int:

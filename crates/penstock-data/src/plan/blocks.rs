@@ -161,6 +161,7 @@ mod tests {
     fn golden_blocks() {
         let blocks = Blocks::new(1_000_003, 100_000_300, 2_048, Shuffle::Full, &web()).unwrap();
         let heads = [0, 1, 189].map(|block| blocks.member(block, 0).unwrap());
-        println!("{:?}", (blocks.block_count(), heads, blocks.find(7)));
+        assert_eq!((blocks.block_count(), heads), (190, [549_383, 645_178, 278_249]));
+        assert_eq!(blocks.find(7), Some((107, 4_435)));
     }
 }

@@ -179,8 +179,9 @@ mod tests {
     fn golden_keys_and_draws() {
         let key = Key::epoch(17, &Digest::of(b"web"), 3);
         let mut draws = key.draws();
-        let found = (key, [draws.bits(), draws.bits()], draws.below(1_000), draws.below(3));
-        println!("{found:?}");
+        assert_eq!(key, Key { high: 10_988_293_995_196_745_470, low: 12_408_728_141_205_570_190 });
+        assert_eq!([draws.bits(), draws.bits()], [17_876_915_195_215_757_313, 8_305_566_993_962_759_607]);
+        assert_eq!([draws.below(1_000), draws.below(3)], [528, 1]);
     }
 
     #[test]

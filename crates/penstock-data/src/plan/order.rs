@@ -162,8 +162,8 @@ impl Network {
     fn forward(&self, index: u64) -> u64 {
         let (mut left, mut right) = (index / self.right_size, index % self.right_size);
         for [first, second] in &self.rounds {
-            left = difference(left, spread(right, first, self.left_size), self.left_size);
-            right = difference(right, spread(left, second, self.right_size), self.right_size);
+            left = sum(left, spread(right, first, self.left_size), self.left_size);
+            right = sum(right, spread(left, second, self.right_size), self.right_size);
         }
         left * self.right_size + right
     }
@@ -172,8 +172,8 @@ impl Network {
     fn backward(&self, image: u64) -> u64 {
         let (mut left, mut right) = (image / self.right_size, image % self.right_size);
         for [first, second] in self.rounds.iter().rev() {
-            right = sum(right, spread(left, second, self.right_size), self.right_size);
-            left = sum(left, spread(right, first, self.left_size), self.left_size);
+            right = difference(right, spread(left, second, self.right_size), self.right_size);
+            left = difference(left, spread(right, first, self.left_size), self.left_size);
         }
         left * self.right_size + right
     }

@@ -241,6 +241,15 @@ mod tests {
     #[test]
     fn golden_counts() {
         let shares = Shares::new(&[0.5, 0.3, 0.2, 1e-6, 0.1], 0).unwrap();
-        println!("{:?}", [65_536, 1_000_003, 1 << 50].map(|places| shares.counts(places)));
+        assert_eq!(shares.counts(65_536), [29_789, 17_873, 11_916, 0, 5_958]);
+        assert_eq!(shares.counts(1_000_003), [454_546, 272_728, 181_819, 1, 90_909]);
+        let many = [
+            511_772_219_680_992,
+            307_063_331_808_596,
+            204_708_887_872_396,
+            1_023_544_440,
+            102_354_443_936_200,
+        ];
+        assert_eq!(shares.counts(1 << 50), many);
     }
 }

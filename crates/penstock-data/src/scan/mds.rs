@@ -82,7 +82,8 @@ impl<'a, R: Read> MdsCheck<'a, R> {
         // Each turn judges a sample or ends the loop.
         while let Some((start, length)) = self.place() {
             // Where the sizes are all there is to see, large samples are not carried for the rest of them.
-            let seen_bytes = if self.inspected { length as usize } else { self.head_bytes.min(length as usize) };
+            let seen_bytes =
+                if self.inspected { length as usize } else { self.head_bytes.min(length as usize) };
             let end = start.saturating_add(seen_bytes as u64);
             if start.saturating_add(self.carried.len() as u64) < self.at {
                 // It begins before the end of the last one.

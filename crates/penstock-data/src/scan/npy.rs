@@ -166,7 +166,7 @@ mod tests {
     fn file(version: u8, header: &str, data_bytes: usize) -> Vec<u8> {
         let length = (header.len() as u32).to_le_bytes();
         let length = if version == 1 { &length[..2] } else { &length[..] };
-        [b"\x93NUMPY", &[version, 0], length, header.as_bytes(), &vec![7; data_bytes]].concat()
+        [b"\x93NUMPY".as_slice(), &[version, 0], length, header.as_bytes(), &vec![7; data_bytes]].concat()
     }
 
     fn check(descr: &str, shape: &str, data_bytes: usize) -> Result<(), String> {

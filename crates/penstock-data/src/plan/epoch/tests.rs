@@ -134,5 +134,10 @@ fn golden_epochs() {
         let rows = RowOrder::new(1_000_003, &epoch(3), shuffle).unwrap();
         [0, 1, 100_000, 202_993].map(|index| (plan.locate(index).unwrap(), rows.locate(index).unwrap()))
     };
-    println!("{:?}", [Shuffle::Full, Shuffle::Local, Shuffle::None].map(some));
+    let full = [((963, 89), 981_604), ((847, 165), 583_864), ((734, 149), 456_446), ((445, 187), 210_143)];
+    assert_eq!(some(Shuffle::Full), full);
+    let local = [((702, 179), 118_973), ((599, 6), 225_598), ((743, 20), 404_115), ((896, 89), 273_029)];
+    assert_eq!(some(Shuffle::Local), local);
+    let none = [((0, 0), 0), ((0, 1), 1), ((492, 129), 100_000), ((999, 201), 202_993)];
+    assert_eq!(some(Shuffle::None), none);
 }

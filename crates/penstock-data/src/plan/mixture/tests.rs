@@ -217,5 +217,15 @@ fn golden_mixture() {
     let starts: Vec<u64> = mixture.segments().iter().map(Segment::start).collect();
     let places = [0, 1, 65_535, 65_536, 99_999, 100_000, 1_000_000_000]
         .map(|position| mixture.locate(position).unwrap());
-    println!("{starts:?} {:?}", places.map(|place| (place.source, place.index)));
+    assert_eq!(starts, [0, 100_000, 150_330]);
+    let found = places.map(|place| (place.source, place.index));
+    let expected = [(0, 0), (1, 0), (0, 32_767), (2, 13_107), (2, 19_991), (2, 19_992), (2, 999_909_921)];
+    assert_eq!(found, expected);
+    let all = walk(&mixture, 0..200_000);
+    let bytes: Vec<u8> =
+        all.iter().flat_map(|place| (place.index << 16 | u64::from(place.source)).to_le_bytes()).collect();
+    assert_eq!(
+        penstock_io::Digest::of(&bytes).to_string(),
+        "b3:b3ee19a03d043a0d8886b250afff20e4ddb46054d026fb1287eec42f3aa44812"
+    );
 }

@@ -141,5 +141,9 @@ fn golden_orders() {
         let order = Permutation::new(&Key::epoch(17, &Digest::of(b"web"), 3), size);
         [0, 1, size / 2, size - 1].map(|index| order.at(index).unwrap())
     };
-    println!("{:?}", [5, 65_536, 65_537, 1_000_003, 10_000_000_000].map(some));
+    assert_eq!(some(5), [0, 2, 3, 4]);
+    assert_eq!(some(65_536), [61_719, 52_871, 33_998, 63_511]);
+    assert_eq!(some(65_537), [17_560, 27_298, 36_242, 6_669]);
+    assert_eq!(some(1_000_003), [961_610, 949_075, 987_500, 573_361]);
+    assert_eq!(some(10_000_000_000), [504_287_117, 4_138_270_078, 4_552_399_328, 8_460_750_707]);
 }

@@ -186,11 +186,26 @@ fn what_cannot_be_packed_is_refused() {
 #[test]
 fn golden_packs() {
     let lengths = [5, 0, 17, 3, 8, 8, 2, 30, 1, 8];
-    for policy in [Policy::Concat, Policy::Fit] {
-        let packs: Vec<Vec<[u32; 4]>> = made(&lengths, 7, 16, policy)
-            .iter()
-            .map(|spans| spans.iter().map(|span| [span.sample, span.start, span.length, span.at]).collect())
-            .collect();
-        println!("{policy:?} {packs:?}");
-    }
+    let found = |policy| -> Vec<Vec<[u32; 4]>> {
+        let numbers = |span: &Span| [span.sample, span.start, span.length, span.at];
+        made(&lengths, 7, 16, policy).iter().map(|spans| spans.iter().map(numbers).collect()).collect()
+    };
+    let concat = [
+        vec![[2, 0, 16, 0]],
+        vec![[2, 16, 1, 0], [4, 0, 8, 1], [8, 0, 1, 9], [9, 0, 6, 10]],
+        vec![[9, 6, 2, 0], [0, 0, 5, 2], [3, 0, 3, 7], [5, 0, 6, 10]],
+        vec![[5, 6, 2, 0], [7, 0, 14, 2]],
+        vec![[7, 14, 16, 0]],
+        vec![[6, 0, 2, 0]],
+    ];
+    assert_eq!(found(Policy::Concat), concat);
+    let fit = [
+        vec![[2, 0, 16, 0]],
+        vec![[2, 16, 1, 0], [8, 0, 1, 1]],
+        vec![[4, 0, 8, 0], [9, 0, 8, 8]],
+        vec![[0, 0, 5, 0], [3, 0, 3, 5], [5, 0, 8, 8]],
+        vec![[7, 0, 16, 0]],
+        vec![[7, 16, 14, 0], [6, 0, 2, 14]],
+    ];
+    assert_eq!(found(Policy::Fit), fit);
 }

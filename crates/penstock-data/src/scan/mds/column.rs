@@ -118,7 +118,9 @@ fn array(arguments: &str, bytes: Option<u32>) -> Promise {
     let (dtype, shape) = arguments.split_once(':').unwrap_or((arguments, ""));
     let item = item_bytes(dtype);
     match bytes {
-        None if shape.is_empty() && (dtype.is_empty() || item.is_some()) => Promise::Array { item_bytes: item },
+        None if shape.is_empty() && (dtype.is_empty() || item.is_some()) => {
+            Promise::Array { item_bytes: item }
+        }
         Some(bytes) if bytes > 0 && shape.split(',').count() <= AXES_MAX => {
             let axes = shape.split(',').map(|axis| axis.parse::<u32>().ok().map(|axis| axis as usize));
             let whole = axes.fold(item, |bytes, axis| bytes?.checked_mul(axis?));
@@ -146,7 +148,9 @@ fn is_decimal(text: &[u8]) -> bool {
 
 /// An empty list is left to the decoder: whether numpy makes an array of no bytes depends on its version.
 fn is_list(data: &[u8]) -> bool {
-    let Some(count) = le_u32(data).map(|count| count as usize).filter(|count| *count > 0) else { return false };
+    let Some(count) = le_u32(data).map(|count| count as usize).filter(|count| *count > 0) else {
+        return false;
+    };
     let Some(sizes) = count.checked_mul(4).and_then(|bytes| data[4..].get(..bytes)) else { return false };
     let items: u64 = sizes.chunks_exact(4).filter_map(le_u32).map(u64::from).sum();
     4 + sizes.len() as u64 + items == data.len() as u64
