@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import random
 import subprocess
 import tarfile
 from pathlib import Path
@@ -160,6 +161,85 @@ def test_bad_samples_fail_by_number_or_are_listed(
     assert [(bad.shard, bad.line) for bad in version.manifest.skipped] == [("a.tar", line)]
     assert version[-1] == {"__key__": "good", "bin": b"!"}
     assert version.verify().ok
+
+
+def headers() -> list[bytes]:
+    """Npy files of many types, as numpy writes them, and each with one byte of its header changed."""
+    draw = random.Random(0)
+    types = ["?", "<i2", ">u8", "<f2", "<f8", "<c16", "<f16", "S3", "<U2", "V5", "<M8[25ns]", "<m8[D]"]
+    fields = [[("a", "<f4"), ("b\u00e9", ">i2", (2, 1))], [("x", [("y", "S1"), ("z", "?")]), ("it's", "<u4")]]
+    padded = np.dtype({"names": ["a", "b"], "formats": ["u1", "<f8"]}, align=True)
+    shapes: list[tuple[int, ...]] = [(), (1,), (2, 3), (0, 4)]
+    files: list[bytes] = []
+    for dtype in [*types, *fields, padded]:
+        for shape in shapes:
+            file = io.BytesIO()
+            np.save(file, np.zeros(shape, np.dtype(dtype), order="F"))  # type: ignore[call-overload]
+            files.append(file.getvalue())
+    for whole in files[:]:
+        used = whole.index(b"}") + 1
+        for _ in range(20):
+            changed = bytearray(whole)
+            changed[draw.randrange(used)] = draw.choice(b"0123456789(),[]{}'\"<>|=VSOUMmfiuc? L\n\\x\x00\xff")
+            files.append(bytes(changed))
+    return files
+
+
+def test_what_is_registered_can_be_read_and_what_numpy_saves_is_registered(
+    tmp_path: Path, registry: Registry
+) -> None:
+    """The checks of registration and the decoders of reading are two programs: rows that the first lets through must
+    not fail in the second."""
+    numbers = [
+        b"1",
+        b" +07\x0b\n",
+        b"-0",
+        b"1_0",
+        b"0x1",
+        b"",
+        b"9" * 4000,
+        b"9" * 4001,
+        "\u0663".encode(),
+        b"1\0",
+    ]
+    texts = [
+        b"1e308",
+        b"1e309",
+        b"-0",
+        b"9" * 4300,
+        b"-" + b"9" * 4300,
+        b"1" + b"0" * 400 + b".5",
+        b'"\\ud800"',
+    ]
+    texts += [
+        b"\xef\xbb\xbf1",
+        b"[" * 256 + b"]" * 256,
+        b"[" * 257 + b"]" * 257,
+        b"NaN",
+        b'"\xed\xa0\x80"',
+        b"1\0",
+    ]
+    files = headers()
+    named = (
+        [("npy", data) for data in files]
+        + [("cls", data) for data in numbers]
+        + [("json", data) for data in texts]
+    )
+    path = members(tmp_path / "a.tar", [(f"{n:05}.{name}", data) for n, (name, data) in enumerate(named)])
+    version = registry.register("a", path, policy=Policy(skip_bad=10_000, mixed=True))
+    rows = list(version)
+    saved = len(files) // 21
+    assert [row["__key__"] for row in rows[:saved]] == [f"{n:05}" for n in range(saved)]
+    for row, data in zip(rows[:saved], files, strict=False):
+        assert same(row["npy"], np.load(io.BytesIO(data)))
+    bad = {skipped.line for skipped in version.manifest.skipped}
+    assert len(bad) + len(rows) == len(named)
+    assert [data for n, (name, data) in enumerate(named, 1) if name == "cls" and n not in bad] == [
+        b"1",
+        b" +07\x0b\n",
+        b"-0",
+        b"9" * 4000,
+    ]
 
 
 def test_mixed_members_are_allowed_when_asked_for(tmp_path: Path, registry: Registry) -> None:

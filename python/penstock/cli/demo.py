@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from penstock.cli.output import Json, command_app, print_json
-from penstock.cli.scenes import flight, raw
+from penstock.cli.scenes import flight, raw, training
 
 app = command_app(
     "demo",
@@ -21,6 +21,7 @@ app = command_app(
 Scene = Callable[[Path], Iterator[str]]
 SCENES: dict[str, Scene] = {
     "Raw files become a dataset where they are": raw.play,
+    "A model is trained from raw text, killed, and resumed bit-equal": training.play,
     "A killed process still tells its story": flight.play,
 }
 

@@ -126,7 +126,7 @@ mod tests {
             (
                 "cls",
                 b" one\xff'two' and so on and on",
-                "is not a whole number: b'one\\xff\\'two\\' and so on'",
+                "is not a whole number: b'one\\xff\\'two\\' and so on '",
             ),
             ("cls", b"", "is not a whole number: b''"),
             ("cls", b"+", "is not a whole number: b'+'"),

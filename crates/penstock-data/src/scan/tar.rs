@@ -330,11 +330,8 @@ mod tests {
 
     #[test]
     fn members_are_checked_as_they_pass() {
-        let npy = [
-            b"\x93NUMPY\x01\0\x3b\0{'descr': '<f4', 'fortran_order': False, 'shape': (25000,), }".as_slice(),
-            &[1; 100_000],
-        ]
-        .concat();
+        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (25000,), }";
+        let npy = [b"\x93NUMPY\x01\0\x3d\0", header.as_bytes(), &[1; 100_000]].concat();
         let text = "\u{e9}".repeat(400_000);
         let file = archive(&[
             ("0.json", b"1"),

@@ -28,6 +28,14 @@ COMMANDS = {
         "working",
     ),
     "export": ("Write the rows of a version in another format and register them, with lineage.", "working"),
+    "peek": (
+        "Show batches exactly as a training step receives them: after shuffling, mixing, tokenising, and packing.",
+        "feeding",
+    ),
+    "bench": (
+        "Measure how fast a recipe's batches come, beside what this machine's memory allows.",
+        "feeding",
+    ),
     "diff": ("Compare two versions: schema, shards, rows.", "looking"),
     "tag": ("Let a name stand for a version, as in web@gold.", "working"),
     "lineage": ("Show what a version came from and what was made from it.", "looking"),

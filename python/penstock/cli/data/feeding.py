@@ -1,0 +1,204 @@
+"""Commands about streams: peek at a batch as training receives it, and measure how fast batches come."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from cyclopts import Parameter
+
+from penstock.cli.data.place import Place, open_registry
+from penstock.cli.output import Json, command_app, print_facts, print_json, say
+from penstock.cli.output import size as as_size
+from penstock.cli.progress import progress
+from penstock.data import Batch, Feed, Recipe, batch_at
+from penstock.data import open as open_feed
+from penstock.data.lane import parse_lane
+from penstock.errors import UsageError
+from penstock.registry import Registry
+
+_TOKENS_SHOWN = 24
+_ORIGINS_SHOWN = 4
+
+peek_app = command_app(
+    "peek",
+    "Show batches exactly as a training step receives them: after shuffling, mixing, tokenising, and packing.",
+    examples=(
+        "  penstock data peek recipe.toml --step 40000\n"
+        "  penstock data peek recipe.toml --lane 3/8 --count 2 --json | jq .origins"
+    ),
+)
+
+
+@peek_app.default
+def peek(
+    recipe: Path,
+    *,
+    step: Annotated[int, Parameter(help="First step to show.")] = 0,
+    lane: Annotated[str, Parameter(help="Show what lane K of N receives, as K/N.")] = "0/1",
+    count: Annotated[int, Parameter(help="Batches to show.")] = 1,
+    registry: Place = None,
+    json: Json = False,
+) -> int:
+    """Rebuild batches from the recipe alone; nothing needs to be running.
+
+    Parameters
+    ----------
+    recipe
+        A recipe file (TOML).
+    """
+    if step < 0 or count < 1:
+        raise UsageError(f"there is no step {step}" if step < 0 else f"{count} batches cannot be shown")
+    loaded, opened, chosen = Recipe.load(recipe), open_registry(registry), parse_lane(lane)
+    for number in range(step, step + count):
+        batch = batch_at(loaded, step=number, lane=chosen, registry=opened)
+        if json:
+            print_json(_document(batch))
+        else:
+            _print_batch(batch)
+    return 0
+
+
+def _document(batch: Batch) -> dict[str, object]:
+    rows = range(batch["tokens"].shape[0])
+    return {
+        "step": batch.step,
+        "digest": batch.digest,
+        "shape": list(batch["tokens"].shape),
+        "padding": batch.padding,
+        "tokens": batch["tokens"].tolist(),
+        "cu_seqlens": batch["cu_seqlens"].tolist(),
+        "origins": [[origin.to_json() for origin in batch.origin(row)] for row in rows],
+    }
+
+
+def _print_batch(batch: Batch) -> None:
+    tokens = batch["tokens"]
+    rows, length = tokens.shape
+    print(
+        f"step {batch.step}: {rows} rows of {length} tokens ({tokens.dtype}), {batch.padding} padding, digest {batch.digest}"
+    )
+    for row in range(rows):
+        print(f"  row {row}: {' '.join(map(str, tokens[row, :_TOKENS_SHOWN].tolist()))} …")
+        origins = batch.origin(row)
+        for origin in origins[:_ORIGINS_SHOWN]:
+            where = (
+                "" if origin.byte_range is None else f", bytes {origin.byte_range[0]}–{origin.byte_range[1]}"
+            )
+            first, stop = origin.row_span
+            print(
+                f"    [{first}:{stop}] {origin.version} row {origin.sample} ({origin.shard}{where}), tokens {origin.token_span[0]}–{origin.token_span[1]}"
+            )
+        if len(origins) > _ORIGINS_SHOWN:
+            print(f"    and {len(origins) - _ORIGINS_SHOWN} documents more")
+
+
+bench_app = command_app(
+    "bench",
+    "Measure how fast a recipe's batches come, beside what this machine's memory allows.",
+    examples="  penstock data bench recipe.toml\n  penstock data bench recipe.toml --lane 0/8 --seconds 20 --json",
+)
+
+
+@bench_app.default
+def bench(
+    recipe: Path,
+    *,
+    lane: Annotated[str, Parameter(help="Read as lane K of N, as K/N.")] = "0/1",
+    seconds: Annotated[float, Parameter(help="How long to read.")] = 5.0,
+    threads: Annotated[
+        int | None, Parameter(help="Reading threads (default: one per core, at most 4).")
+    ] = None,
+    registry: Place = None,
+    json: Json = False,
+) -> int:
+    """Throughput, first batch, resume time, waits and memory; the limit is a plain copy of as many bytes.
+
+    Parameters
+    ----------
+    recipe
+        A recipe file (TOML).
+    """
+    loaded, opened = Recipe.load(recipe), open_registry(registry)
+    with progress("preparing", "rows", quiet=json) as tell:
+        begun = time.perf_counter()
+        feed = open_feed(
+            loaded,
+            lane=parse_lane(lane),
+            registry=opened,
+            threads=threads,
+            watch=lambda what, done, total: tell(done, total, what),
+        )
+        prepared_s = time.perf_counter() - begun
+    with feed:
+        found = _measure(feed, seconds)
+        found |= {"prepare_s": prepared_s, "resume_s": _resume_time(loaded, opened, feed)}
+    if json:
+        print_json(found)
+    else:
+        print_facts(
+            {
+                "tokens per second": f"{found['tokens_per_s']:,.0f} ({as_size(found['bytes_per_s'])}/s)",
+                "limit (memory copy)": f"{as_size(found['copy_bytes_per_s'])}/s, so {found['bytes_per_s'] / found['copy_bytes_per_s']:.2f} of it",
+                "first batch": f"{found['first_batch_s'] * 1e3:.1f} ms after {prepared_s * 1e3:.1f} ms of preparing",
+                "resume": f"{found['resume_s'] * 1e3:.1f} ms to the next batch, from a cursor",
+                "wait p50, p99": f"{found['wait_p50_s'] * 1e6:.0f} µs, {found['wait_p99_s'] * 1e6:.0f} µs",
+                "padding": f"{found['padding_share']:.2%}",
+                "memory": as_size(found["memory_bytes"]),
+            }
+        )
+        say("the first epoch checks every byte; later ones are faster")
+    return 0
+
+
+def _measure(feed: Feed, seconds: float) -> dict[str, float]:
+    begun = time.perf_counter()
+    next(feed)
+    first_batch_s = time.perf_counter() - begun
+    begun, batches = time.perf_counter(), 0
+    while (took := time.perf_counter() - begun) < seconds:
+        try:
+            next(feed)
+        except StopIteration:
+            break
+        batches += 1
+    took = max(took, 1e-9)
+    statistics = feed.statistics()
+    per_batch = statistics.bytes / max(1, statistics.batches)
+    return {
+        "batches": batches,
+        "tokens_per_s": statistics.tokens / max(1, statistics.batches) * batches / took,
+        "bytes_per_s": per_batch * batches / took,
+        "copy_bytes_per_s": _copy_rate(),
+        "first_batch_s": first_batch_s,
+        "wait_p50_s": statistics.wait_p50_s,
+        "wait_p99_s": statistics.wait_p99_s,
+        "padding_share": statistics.padding_share,
+        "memory_bytes": float(_private_bytes()),
+    }
+
+
+def _resume_time(recipe: Recipe, registry: Registry, feed: Feed) -> float:
+    begun = time.perf_counter()
+    try:
+        with open_feed(recipe, lane=feed.lane, registry=registry, cursor=feed.cursor) as again:
+            next(again)
+    except StopIteration:
+        pass
+    return time.perf_counter() - begun
+
+
+def _copy_rate() -> float:
+    source = np.ones(64 << 20, np.uint8)
+    target = np.empty_like(source)
+    best = 0.0
+    for _ in range(5):
+        begun = time.perf_counter()
+        np.copyto(target, source)
+        best = max(best, source.nbytes / (time.perf_counter() - begun))
+    return best
+
+
+def _private_bytes() -> int:
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
+    return sum(int(fields[name].split()[0]) for name in ("Private_Clean", "Private_Dirty")) * 1024
