@@ -29,6 +29,7 @@ __all__ = [
     "events_stop",
     "find_damage",
     "first_position",
+    "held_out",
     "quick_hash",
     "record",
     "reframe",
@@ -231,6 +232,9 @@ def build_table(
 
 def token_lengths(shards: list[_ShardParts], item_bytes: int) -> bytes:
     """The length in tokens of every row of a version (u32), from its indexes."""
+
+def held_out(version: str, rows: int, share: float) -> bytes:
+    """1 for the rows of a version that are held out (u8): a fixed share of them, drawn by a key of the version."""
 
 def first_position(batch: list[tuple[int, int]], step: int) -> int:
     """The first position of a step under a schedule of batches."""

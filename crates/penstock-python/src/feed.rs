@@ -44,6 +44,9 @@ pub(crate) struct FeedPlan {
     shuffle: String,
     #[pyo3(item)]
     exhaustion: String,
+    /// Steps that are left out.
+    #[pyo3(item)]
+    skips: Vec<(u64, u64)>,
 }
 
 #[derive(FromPyObject)]
@@ -136,7 +139,9 @@ impl FeedPlan {
                 })
                 .collect::<Result<Vec<_>, FeedError>>()?;
             let mixture = Mixture::new(Key::mixture(seed), &changes, &limits, exhaustion)?;
-            Maker::new(streams, MixturePlan { mixture, steps }, lane, length as usize)
+            let pad_last = self.exhaustion == "pad";
+            let skips = self.skips.iter().map(|&(first, stop)| first..stop).collect();
+            Maker::new(streams, MixturePlan { mixture, steps, pad_last, skips }, lane, length as usize)
         };
         Ok(build())
     }
@@ -322,6 +327,19 @@ pub(crate) fn build_table(
         .detach(|| build(&path, &lengths, kept.as_deref(), packing))
         .map_err(|problem| error::from_feed(py, problem))?;
     Ok(head.packs.iter().map(|&packs| u64::from(packs)).sum())
+}
+
+/// 1 for the rows of a version that are held out (u8, as bytes): a fixed share of them, drawn by a key of the version.
+#[pyfunction]
+pub(crate) fn held_out<'py>(py: Python<'py>, version: &str, rows: usize, share: f64) -> PyResult<Bound<'py, PyBytes>> {
+    let version = digest_of(version)?;
+    let key = Key::of("held out", &[(&version).into()]);
+    PyBytes::new_with(py, rows, |into| {
+        let mut draws = key.draws();
+        // 53 bits make a fraction that every machine rounds the same way.
+        into.iter_mut().for_each(|row| *row = u8::from(((draws.bits() >> 11) as f64) < share * (1u64 << 53) as f64));
+        Ok(())
+    })
 }
 
 /// The length in tokens of every row of a version (u32, as bytes), from its indexes.

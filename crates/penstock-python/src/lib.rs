@@ -21,7 +21,7 @@ mod _rust {
     };
 
     #[pymodule_export]
-    use crate::feed::{Feed, FeedBatch, build_table, first_position, token_lengths};
+    use crate::feed::{Feed, FeedBatch, build_table, first_position, held_out, token_lengths};
 
     #[pymodule_export]
     use crate::scan::{digest, digest_file, quick_hash, reframe, scan_known, scan_rows, zstd_head};

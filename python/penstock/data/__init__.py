@@ -6,6 +6,7 @@ from penstock.data.feed import Feed, FeedStatistics, batch_at
 from penstock.data.feed import open_feed as open
 from penstock.data.lane import Lane
 from penstock.data.recipe import Recipe, Source
+from penstock.data.skips import Skips
 from penstock.data.stages import Filter, Pack, Tokenize
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Origin",
     "Pack",
     "Recipe",
+    "Skips",
     "Source",
     "Tokenize",
     "batch_at",

@@ -45,8 +45,7 @@ class Batch(Mapping[str, npt.NDArray[Any]]):
     def __init__(self, made: _rust.FeedBatch, plan: "Plan") -> None:
         self._made = made
         self._plan = plan
-        dtype = np.dtype(f"<u{made.item_bytes}")
-        self._tokens: npt.NDArray[Any] = np.frombuffer(memoryview(made), dtype=dtype).reshape(
+        self._tokens: npt.NDArray[Any] = np.frombuffer(memoryview(made), dtype=plan.dtype).reshape(
             made.rows, made.length
         )
 
@@ -97,7 +96,7 @@ class Batch(Mapping[str, npt.NDArray[Any]]):
         rows, length = self._tokens.shape
         flat = np.repeat(np.arange(1, len(ends), dtype=np.int32), np.diff(ends)).reshape(rows, length)
         within = flat - flat[:, :1] + 1
-        return np.where(self._loss_mask.astype(bool), within, 0).astype(np.int32)
+        return np.where(self._real_tokens.astype(bool), within, 0).astype(np.int32)
 
     @cached_property
     def _positions(self) -> npt.NDArray[np.int32]:
@@ -109,7 +108,20 @@ class Batch(Mapping[str, npt.NDArray[Any]]):
 
     @cached_property
     def _loss_mask(self) -> npt.NDArray[np.uint8]:
-        """1 for tokens, 0 for padding."""
+        """1 for tokens that count in the loss, 0 for padding and for samples that the skips mask."""
+        masked = self._plan.skips.masked
+        if not masked:
+            return self._real_tokens
+        mask = self._real_tokens.copy()
+        aliases = [prepared.source.alias for prepared in self._plan.prepared]
+        for row in range(mask.shape[0]):
+            for at, length, source, sample, _, _ in self._made.origins(row):
+                if (aliases[source], sample) in masked:
+                    mask[row, at : at + length] = 0
+        return mask
+
+    @cached_property
+    def _real_tokens(self) -> npt.NDArray[np.uint8]:
         return np.frombuffer(self._made.real_tokens(), dtype=np.uint8).reshape(self._tokens.shape)
 
     def origin(self, row: int) -> list[Origin]:

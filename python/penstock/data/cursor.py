@@ -27,8 +27,15 @@ class Cursor:
     prefix: str
     #: Digest of the columns and tables that the order follows from.
     plan: str
-    #: Digest of the list of skips, empty when there is none.
+    #: Digest of the steps that were left out before it, empty when there were none.
     skips: str = ""
+
+    def __post_init__(self) -> None:
+        for number in (self.step, self.position):
+            if type(number) is not int or not 0 <= number < 1 << 63:
+                raise CursorForeign(
+                    cursor=f"{self.prefix}", recipe="", reason=f"{number!r} is no place in a stream"
+                )
 
     def to_json(self) -> str:
         """The cursor as text; the same cursor gives the same text."""
@@ -37,6 +44,8 @@ class Cursor:
     @classmethod
     def from_json(cls, text: str | bytes) -> "Cursor":
         """A cursor from its text, refused when it was changed."""
+        if len(text) > BYTES_MAX:
+            raise CursorForeign(cursor="", recipe="", reason=f"it is longer than {BYTES_MAX} bytes")
         try:
             document: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
             form, check = document.pop("form"), document.pop("check")

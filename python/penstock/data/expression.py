@@ -3,7 +3,8 @@
 Comparisons, ``and``, ``or``, ``not``, ``in``, arithmetic, constants, names of fields, and a few functions (``len``, ``lower``,
 ``startswith``, ``endswith``, ``contains``, ``abs``, ``min``, ``max``). It is Python's syntax, checked node by node before anything is
 run; there are no attributes, no subscripts of unknown things, no calls of anything else. A missing field is None, and
-comparing None with an order is false, so a filter never fails on a row that lacks a field.
+comparing None with an order is false, so a plain comparison never fails on a row that lacks a field. Products and remainders
+are of numbers only, since those of strings can be as large as memory.
 """
 
 import ast
@@ -16,6 +17,8 @@ from penstock.errors import RecipeInvalid
 from penstock.formats.contract import Row
 
 _LENGTH_MAX = 10_000
+#: How deep an expression may be nested; running it takes a few calls of Python for each level.
+_DEPTH_MAX = 100
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "len": lambda value: 0 if value is None else len(value),
     "lower": lambda value: "" if value is None else str(value).lower(),
@@ -38,13 +41,26 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
+
+
+def _of_numbers(work: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def run(a: Any, b: Any) -> Any:
+        if not (isinstance(a, int | float) and isinstance(b, int | float)):
+            raise TypeError(
+                f"{work.__name__} is of numbers, not of {type(a).__name__} and {type(b).__name__}"
+            )
+        return work(a, b)
+
+    return run
+
+
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
+    ast.Mult: _of_numbers(operator.mul),
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    ast.Mod: _of_numbers(operator.mod),
 }
 _ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _Term = Callable[[Row], Any]
@@ -59,8 +75,10 @@ class Expression:
             raise self._refuse(f"it has {len(text)} characters, at most {_LENGTH_MAX} are read")
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError) as reason:
-            raise self._refuse(str(reason)) from reason
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as reason:
+            raise self._refuse(str(reason) or "it is nested too deeply") from reason
+        if _deeper_than(self._tree, _DEPTH_MAX):
+            raise self._refuse(f"it is nested more than {_DEPTH_MAX} deep")
         self._run  # noqa: B018 - checks every node now, not at the first row
 
     @property
@@ -120,4 +138,14 @@ class Expression:
 
     def _refuse(self, reason: str) -> RecipeInvalid:
         hint = "for example: lang == 'en' and len(text) > 100"
-        return RecipeInvalid(field="filter", reason=f"{self.text!r} cannot be read: {reason}", hint=hint)
+        return RecipeInvalid(field="filter", reason=f"{self.text!r:.200} cannot be read: {reason}", hint=hint)
+
+
+def _deeper_than(tree: ast.expr, depth: int) -> bool:
+    """Whether an expression is nested deeper; looks level by level, so that no depth is too deep to look at."""
+    level: list[ast.AST] = [tree]
+    for _ in range(depth):
+        level = [
+            child for node in level for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
+        ]
+    return bool(level)

@@ -14,8 +14,9 @@ from penstock.data.cursor import Cursor
 from penstock.data.lane import Lane
 from penstock.data.planning import Plan, PlanWatch, prepare, shard_descriptions
 from penstock.data.recipe import Recipe
+from penstock.data.skips import Skips
 from penstock.data.stages import Pack
-from penstock.errors import CursorForeign, FeedClosed
+from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid
 from penstock.registry import Registry
 from penstock.registry.scanning import object_name
 
@@ -48,13 +49,22 @@ class Feed:
     """Batches of one lane. Iterate it; close it when done (or use it as a context)."""
 
     def __init__(
-        self, plan: Plan, lane: Lane, *, cursor: Cursor | None, threads: int, memory_bytes: int
+        self,
+        plan: Plan,
+        lane: Lane,
+        *,
+        cursor: Cursor | None = None,
+        threads: int = 0,
+        memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         self.plan = plan
         self.lane = lane
         self._step = 0 if cursor is None else cursor.step
         if cursor is not None:
             _check_cursor(plan, cursor)
+        _check_lane(plan, lane, self._step)
+        if threads < 0:
+            raise RecipeInvalid(field="threads", reason=f"{threads} threads cannot be started")
         self._feed = _rust.Feed(rust_plan(plan), (lane.number, lane.of), self._step, threads, memory_bytes)
         self._pid = os.getpid()
         self._counts = {"rows": 0, "tokens": 0, "bytes": 0, "padding": 0}
@@ -129,34 +139,44 @@ def open_feed(
     registry: Registry | None = None,
     cursor: Cursor | None = None,
     threads: int | None = None,
-    memory_bytes: int = MEMORY_BYTES,
+    skips: Skips | None = None,
     watch: PlanWatch | None = None,
 ) -> Feed:
     """Open a recipe for reading: measure what is missing, then start at the cursor (or at the beginning).
 
     ``threads`` read ahead (default: one per core, at most 4; 0 reads in the caller's thread); they never change the order.
     """
-    plan = prepare(recipe, registry or Registry(), watch)
+    plan = prepare(recipe, registry or Registry(), watch, skips=skips)
     count = min(4, os.cpu_count() or 1) if threads is None else threads
-    return Feed(plan, lane or Lane(), cursor=cursor, threads=count, memory_bytes=memory_bytes)
+    return Feed(plan, lane or Lane(), cursor=cursor, threads=count)
 
 
 def batch_at(
-    recipe: Recipe, *, step: int, lane: Lane | None = None, registry: Registry | None = None
+    recipe: Recipe,
+    *,
+    step: int,
+    lane: Lane | None = None,
+    registry: Registry | None = None,
+    skips: Skips | None = None,
 ) -> Batch:
-    """The batch of one step, rebuilt from nothing but the recipe."""
-    plan = prepare(recipe, registry or Registry())
+    """The batch of one step, rebuilt from nothing but the recipe (and the skips, if there were any)."""
+    plan = prepare(recipe, registry or Registry(), skips=skips)
     chosen = lane or Lane()
+    if step < 0:
+        raise RecipeInvalid(field="step", reason=f"there is no step {step}")
+    _check_lane(plan, chosen, step, once=True)
     made = _rust.Feed(rust_plan(plan), (chosen.number, chosen.of), step, 0, MEMORY_BYTES).next()
     if made is None:
         raise FeedClosed(reason=f"the stream ends before step {step}")
+    if made.step != step:
+        raise FeedClosed(reason=f"step {step} is left out by the skips")
     return Batch(made, plan)
 
 
 def cursor_at(plan: Plan, step: int) -> Cursor:
     """The cursor of a step."""
     position = _rust.first_position(list(plan.recipe.batch_schedule), step)
-    return Cursor(step, position, plan.prefix(step), plan.digest(step))
+    return Cursor(step, position, plan.prefix(step), plan.digest(step), plan.skips.digest(step))
 
 
 def _check_cursor(plan: Plan, cursor: Cursor) -> None:
@@ -165,9 +185,18 @@ def _check_cursor(plan: Plan, cursor: Cursor) -> None:
         "prefix": "the recipes differ before its step",
         "plan": "the versions or measured columns behind them differ",
         "position": "the batch sizes differ",
+        "skips": "the steps that were left out before it differ",
     }.items():
         if getattr(cursor, name) != getattr(expected, name):
             raise CursorForeign(cursor=cursor.prefix, recipe=expected.prefix, reason=reason)
+
+
+def _check_lane(plan: Plan, lane: Lane, first: int, *, once: bool = False) -> None:
+    """Every step from the first on can be dealt; a batch that lanes cannot share is an error at open, not a day later."""
+    schedule = plan.recipe.batch_schedule
+    for (step, rows), after in zip(schedule, [*(step for step, _ in schedule[1:]), None], strict=True):
+        if (after is None or after > first) and not (once and step > first):
+            lane.rows(0, rows)
 
 
 def rust_plan(plan: Plan) -> dict[str, Any]:
@@ -198,6 +227,7 @@ def rust_plan(plan: Plan) -> dict[str, Any]:
         ],
         "shuffle": recipe.shuffle,
         "exhaustion": recipe.exhaustion,
+        "skips": list(plan.skips.steps),
     }
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from penstock import _rust, events
 from penstock._rust import digest
 from penstock.data.recipe import Recipe, Source, filters_of
+from penstock.data.skips import Skips
 from penstock.data.stages import Pack, Stage, Tokenize
 from penstock.data.verdict import Verdict
 from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty
@@ -59,11 +60,17 @@ class Plan:
     recipe: Recipe
     registry: Registry
     prepared: tuple[Prepared, ...]
+    skips: Skips
 
     @property
     def versions(self) -> dict[str, str]:
         """Alias to version digest."""
         return {each.source.alias: each.version.digest for each in self.prepared}
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Numpy type of a batch's tokens: the widest of the sources'."""
+        return max((each.dtype for each in self.prepared), key=lambda dtype: dtype.itemsize)
 
     def prefix(self, step: int) -> str:
         """The digest of everything that the steps before ``step`` depend on, as the recipe says it."""
@@ -81,7 +88,9 @@ class Plan:
         return digest(msgspec.json.encode((PLANNER, parts), order="deterministic"))
 
 
-def prepare(recipe: Recipe, registry: Registry, watch: PlanWatch | None = None) -> Plan:
+def prepare(
+    recipe: Recipe, registry: Registry, watch: PlanWatch | None = None, *, skips: Skips | None = None
+) -> Plan:
     """Pin, measure and plan every source of a recipe."""
     with events.span("data.prepare", sources=len(recipe.sources)):
         prepared = tuple(_prepare_source(recipe, source, registry, watch) for source in recipe.sources)
@@ -91,20 +100,36 @@ def prepare(recipe: Recipe, registry: Registry, watch: PlanWatch | None = None) 
         raise RecipeInvalid(
             field="sources", reason=f"rows of one batch have one length, but there are {shown}"
         )
-    return Plan(recipe, registry, prepared)
+    _check_dtypes(prepared)
+    return Plan(recipe, registry, prepared, skips or Skips())
+
+
+def _check_dtypes(prepared: tuple[Prepared, ...]) -> None:
+    """Narrow tokens are widened with zeros, which would make other numbers of those with a sign."""
+    widest = max((each.dtype for each in prepared), key=lambda dtype: dtype.itemsize)
+    for each in prepared:
+        if each.dtype != widest and (each.dtype.kind == "i" or each.dtype.itemsize == widest.itemsize):
+            reason = f"{each.source.alias} holds {each.dtype}, which cannot be joined with {widest}"
+            raise RecipeInvalid(
+                field="sources", reason=reason, hint="store the tokens of all sources in one type"
+            )
 
 
 def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: PlanWatch | None) -> Prepared:
     stages = recipe.stages_of(source)
     version = registry.resolve(source.name)
     mask, verdicts = _verdicts(registry, version, stages, watch)
+    if source.split != "all":
+        mask, verdicts = _split(version, source, mask), [*verdicts, f"{source.split} {source.held_share!r}"]
     tokens, lengths = _tokens(registry, version, stages, watch)
     pack = next((stage for stage in stages if isinstance(stage, Pack)), None)
     dtype = _dtype(tokens)
     if pack is None:
         if mask is not None:
             raise RecipeInvalid(
-                field="stages", reason=f"{source.alias} is filtered but not packed", hint="add a Pack stage"
+                field="stages",
+                reason=f"{source.alias} is filtered or split but not packed",
+                hint="add a Pack stage",
             )
         length = _row_length(source, tokens, dtype)
         return Prepared(source, version, tokens, dtype, length, "", tokens.rows)
@@ -126,6 +151,18 @@ def _verdicts(
     if mask is not None and not mask.any():
         raise SourceEmpty(source=version.address, rows=version.rows)
     return mask, keys
+
+
+def _split(version: Version, source: Source, mask: Any) -> Any:
+    """The rows of the split that the source reads, of those that its filters leave."""
+    held = np.frombuffer(
+        _rust.held_out(version.digest, version.rows, source.held_share), dtype=np.uint8
+    ).astype(bool)
+    chosen = held if source.split == "held" else ~held
+    kept = chosen if mask is None else mask & chosen
+    if not kept.any():
+        raise SourceEmpty(source=f"{version.address} ({source.split})", rows=version.rows)
+    return kept
 
 
 def _tokens(
@@ -150,13 +187,26 @@ def _teller(watch: PlanWatch | None, what: str) -> "Callable[[int, int], None] |
 
 
 def _dtype(tokens: Version) -> np.dtype[Any]:
-    details = details_of(open_file(tokens.open_shard(tokens.manifest.shards[0])))
-    dtype: np.dtype[Any] = np.dtype(details["dtype"]) if "dtype" in details else to_dtype(_column(details)[1])
+    shards = tokens.manifest.shards
+    # Token versions are ours and have one type; files of others are looked at one by one.
+    looked_at = shards[:1] if tokens.manifest.format == "tokens" else shards
+    dtypes = {_shard_dtype(tokens, shard) for shard in looked_at}
+    if len(dtypes) > 1:
+        shown = " and ".join(sorted(str(dtype) for dtype in dtypes))
+        raise RecipeInvalid(
+            field="sources", reason=f"{tokens.address} holds {shown}", hint="store all its arrays in one type"
+        )
+    (dtype,) = dtypes
     if dtype.kind not in "iu" or dtype.byteorder == ">":
         raise RecipeInvalid(
             field="sources", reason=f"{tokens.address} holds {dtype}, but tokens are whole numbers"
         )
     return dtype
+
+
+def _shard_dtype(tokens: Version, shard: Shard) -> np.dtype[Any]:
+    details = details_of(open_file(tokens.open_shard(shard)))
+    return np.dtype(details["dtype"]) if "dtype" in details else to_dtype(_column(details)[1])
 
 
 def _column(details: dict[str, Any]) -> list[Any]:
@@ -214,6 +264,8 @@ def _table(
         lengths = np.frombuffer(
             _rust.token_lengths(shard_descriptions(tokens), _dtype(tokens).itemsize), dtype=np.uint32
         )
+    if not (lengths if samples.mask is None else lengths[samples.mask]).any():
+        raise SourceEmpty(source=source.alias, rows=tokens.rows)
     with (
         events.span("data.table", source=source.alias),
         tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder,
@@ -229,8 +281,6 @@ def _table(
             shuffle=recipe.shuffle,
             source=tokens.digest,
         )
-        if packs == 0:
-            raise SourceEmpty(source=source.alias, rows=tokens.rows)
         table = put_object(registry.store, "objects", path)
     registry.store.put_if_absent(name, msgspec.json.encode(_TableRecord(table, packs)))
     return table, packs

@@ -22,7 +22,8 @@ from penstock.errors import RecipeInvalid
 _BATCH_MAX = 1 << 24
 Shuffle = Literal["full", "local", "none"]
 SHUFFLES = ("full", "local", "none")
-EXHAUSTIONS = ("stop", "drop")
+EXHAUSTIONS = ("stop", "drop", "pad")
+SPLITS = ("all", "train", "held")
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,29 @@ class Source:
     stages: tuple[Stage, ...] = ()
     #: How often it may be read; None for endlessly.
     epochs: int | None = None
+    #: ``train`` leaves a fixed share of rows out, ``held`` reads only those; the same rows for every recipe of the version.
+    split: Literal["all", "train", "held"] = "all"
+    #: The share that is held out.
+    held_share: float = 0.01
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(self.stages))
+        if not (isinstance(self.name, str) and self.name):
+            raise RecipeInvalid(
+                field="sources", reason=f"{self.name!r} is no name of a version", hint='name = "web@3"'
+            )
         if not self.alias:
             object.__setattr__(self, "alias", self.name.partition("@")[0])
-        if not (self.weight >= 0 and self.weight < float("inf")):
+        if not (isinstance(self.weight, int | float) and 0 <= self.weight < float("inf")):
             raise RecipeInvalid(
-                field="weight", reason=f"the weight of {self.alias} is {self.weight}, not a positive number"
+                field="weight", reason=f"the weight of {self.alias} is {self.weight!r}, not a positive number"
             )
-        if self.epochs is not None and self.epochs < 1:
-            raise RecipeInvalid(field="epochs", reason=f"{self.alias} would be read {self.epochs} times")
+        if self.split not in SPLITS:
+            raise RecipeInvalid(field="split", reason=f"there is no {self.split!r}", hint=", ".join(SPLITS))
+        if not 0 < self.held_share < 1:
+            raise RecipeInvalid(field="held_share", reason=f"a share of {self.held_share} cannot be held out")
+        if self.epochs is not None and (type(self.epochs) is not int or self.epochs < 1):
+            raise RecipeInvalid(field="epochs", reason=f"{self.alias} would be read {self.epochs!r} times")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,19 +78,18 @@ class Recipe:
     weights: tuple[tuple[int, dict[str, float]], ...] = ()
     #: ``full``: every block is a uniform draw. ``local``: neighbours stay together, best for disks. ``none``: as stored.
     shuffle: Shuffle = "full"
-    #: When a source with a limit on epochs is spent: ``stop`` the stream, or ``drop`` the source and go on.
-    exhaustion: Literal["stop", "drop"] = "stop"
+    #: When a source with a limit on epochs is spent: ``stop`` before the step that cannot be filled, ``pad`` that step with
+    #: empty rows and stop (for evaluation), or ``drop`` the source and go on.
+    exhaustion: Literal["stop", "drop", "pad"] = "stop"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(self.sources))
         object.__setattr__(self, "stages", tuple(self.stages))
-        batch = (
-            ((0, self.batch),)
-            if isinstance(self.batch, int)
-            else tuple((int(s), int(b)) for s, b in self.batch)
-        )
+        given = ((0, self.batch),) if isinstance(self.batch, int) else self.batch
+        batch = _schedule("batch", given, int, hint="batch = 64, or [[0, 32], [1000, 64]]")
         object.__setattr__(self, "batch", batch)
-        object.__setattr__(self, "weights", tuple((int(step), dict(each)) for step, each in self.weights))
+        weights = _schedule("weights", self.weights, dict, hint="[[0, {web = 0.7, code = 0.3}]]")
+        object.__setattr__(self, "weights", tuple((step, dict(each)) for step, each in weights))
         _check_sources(self.sources)
         _check_schedule("batch", [step for step, _ in batch])
         for _, rows in batch:
@@ -94,8 +106,8 @@ class Recipe:
             raise RecipeInvalid(
                 field="exhaustion", reason=f"there is no {self.exhaustion!r}", hint=", ".join(EXHAUSTIONS)
             )
-        if not -(1 << 63) <= self.seed < 1 << 63:
-            raise RecipeInvalid(field="seed", reason=f"{self.seed} does not fit into 64 bits")
+        if type(self.seed) is not int or not -(1 << 63) <= self.seed < 1 << 63:
+            raise RecipeInvalid(field="seed", reason=f"{self.seed!r} is no whole number of 64 bits")
         for source in self.sources:
             check_stages(self.stages_of(source), source.alias)
 
@@ -107,7 +119,7 @@ class Recipe:
             document = tomllib.loads(place.read_text())
         except OSError as reason:
             raise RecipeInvalid(field="file", reason=f"cannot read {place}: {reason.strerror}") from reason
-        except tomllib.TOMLDecodeError as reason:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
             raise RecipeInvalid(field="file", reason=f"{place} is no TOML: {reason}") from reason
         return recipe_of(document, folder=place.parent)
 
@@ -132,6 +144,7 @@ class Recipe:
                 "alias": source.alias,
                 "stages": [stage.document() for stage in self.stages_of(source)],
                 "epochs": source.epochs,
+                "split": None if source.split == "all" else [source.split, source.held_share],
             }
             for source in self.sources
             if source.alias in used
@@ -161,11 +174,11 @@ class Recipe:
 def recipe_of(document: dict[str, Any], *, folder: Path) -> Recipe:
     """A recipe from plain values, as a TOML file has them."""
     given = dict(document)
-    stages = _stages_of(given.pop("stages", []), folder)
+    stages = _stages_of(_tables("stages", given.pop("stages", [])), folder)
     sources = []
-    for each in given.pop("sources", []):
+    for each in _tables("sources", given.pop("sources", [])):
         values = dict(each)
-        values["stages"] = _stages_of(values.get("stages", []), folder)
+        values["stages"] = _stages_of(_tables("stages", values.get("stages", [])), folder)
         _only(values, [field.name for field in fields(Source)], "sources")
         if "name" not in values:
             raise RecipeInvalid(field="sources", reason="a source has no name")
@@ -173,10 +186,7 @@ def recipe_of(document: dict[str, Any], *, folder: Path) -> Recipe:
     _only(given, [field.name for field in fields(Recipe)], "recipe")
     if "batch" not in given:
         raise RecipeInvalid(field="batch", reason="it is missing", hint="batch = 64")
-    weights = [(step, each) for step, each in given.pop("weights", [])]
-    batch = given.pop("batch")
-    schedule = batch if isinstance(batch, int) else tuple((step, rows) for step, rows in batch)
-    return Recipe(sources=tuple(sources), stages=stages, weights=tuple(weights), batch=schedule, **given)
+    return Recipe(sources=tuple(sources), stages=stages, **given)
 
 
 def check_stages(stages: Sequence[Stage], alias: str) -> None:
@@ -206,6 +216,24 @@ def _check_sources(sources: tuple[Source, ...]) -> None:
             raise RecipeInvalid(
                 field="sources", reason=f"two are called {alias!r}", hint="give one of them an alias"
             )
+
+
+def _schedule(field: str, given: Any, kind: type, *, hint: str) -> tuple[tuple[int, Any], ...]:
+    """Pairs of a first step and what holds from it on."""
+    try:
+        pairs = tuple((step, value) for step, value in given)
+    except (TypeError, ValueError) as reason:
+        raise RecipeInvalid(field=field, reason=f"{given!r:.100} is no schedule", hint=hint) from reason
+    for step, value in pairs:
+        if type(step) is not int or not isinstance(value, kind) or isinstance(value, bool):
+            raise RecipeInvalid(field=field, reason=f"[{step!r}, {value!r:.100}] cannot be read", hint=hint)
+    return pairs
+
+
+def _tables(field: str, given: Any) -> list[dict[str, Any]]:
+    if not (isinstance(given, list) and all(isinstance(each, dict) for each in given)):
+        raise RecipeInvalid(field=field, reason=f"{given!r:.100} is no list of tables", hint=f"[[{field}]]")
+    return given
 
 
 def _check_schedule(field: str, steps: list[int]) -> None:

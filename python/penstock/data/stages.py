@@ -4,6 +4,7 @@ Whatever decides order (a filter's verdict, a length in tokens) is measured once
 what is measured and with which parameters. A stage's document is part of the recipe's digest.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -23,6 +24,10 @@ class Filter:
     expression: str
 
     def __post_init__(self) -> None:
+        if not isinstance(self.expression, str):
+            raise RecipeInvalid(
+                field="filter", reason=f"{self.expression!r} is no expression", hint="write it as text"
+            )
         Expression(self.expression)
 
     def document(self) -> dict[str, Any]:
@@ -41,7 +46,7 @@ class Tokenize:
     special: bool = False
 
     def __post_init__(self) -> None:
-        if not Path(self.tokenizer).is_file():
+        if not isinstance(self.tokenizer, str | os.PathLike) or not Path(self.tokenizer).is_file():
             hint = "give the path of a tokenizer.json, as Hugging Face tokenizers are saved"
             raise RecipeInvalid(field="tokenizer", reason=f"there is no file {self.tokenizer}", hint=hint)
 
@@ -64,9 +69,9 @@ class Pack:
     policy: Literal["concat", "fit"] = "concat"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.length <= LENGTH_MAX:
+        if type(self.length) is not int or not 1 <= self.length <= LENGTH_MAX:
             raise RecipeInvalid(
-                field="length", reason=f"a row has 1 to {LENGTH_MAX:,} tokens, not {self.length}"
+                field="length", reason=f"a row has 1 to {LENGTH_MAX:,} tokens, not {self.length!r}"
             )
         if self.policy not in ("concat", "fit"):
             raise RecipeInvalid(
@@ -90,7 +95,7 @@ def stage_of(document: dict[str, Any], *, folder: Path) -> Stage:
         raise RecipeInvalid(
             field="stages", reason=f"there is no stage {kind!r}", hint=f"known are {', '.join(KINDS)}"
         )
-    if "tokenizer" in fields:
+    if isinstance(fields.get("tokenizer"), str):
         fields["tokenizer"] = str(folder / fields["tokenizer"])
     try:
         return KINDS[kind](**fields)

@@ -33,7 +33,7 @@ class Verdict:
         for row in rows:
             try:
                 verdicts.append(self._expression(row))
-            except (TypeError, ValueError, ZeroDivisionError) as reason:
+            except (TypeError, ValueError, ArithmeticError) as reason:
                 shown = dict(list(row.items())[:4])
                 raise RecipeInvalid(
                     field="filter", reason=f"{self._expression.text!r} fails on {shown!r:.200}: {reason}"

@@ -5,6 +5,7 @@
 //! bounded, which bounds memory.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -14,6 +15,11 @@ use super::batch::Batch;
 
 /// Makes the batch of a step, or says that the stream has ended before it.
 pub trait MakeBatch: Send + Sync {
+    /// The first step from `step` on that is delivered; others are left out.
+    fn first_from(&self, step: u64) -> u64 {
+        step
+    }
+
     /// The batch of `step`, from nothing but its number.
     fn make(&self, step: u64) -> Result<Option<Batch>, FeedError>;
 }
@@ -58,6 +64,8 @@ struct Shared {
 pub struct Ahead {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The process that has the threads. In the child of a fork they do not exist, and locks may be held by nobody.
+    process: u32,
 }
 
 impl Ahead {
@@ -68,6 +76,7 @@ impl Ahead {
         threads: usize,
         depth: usize,
     ) -> Result<Self, FeedError> {
+        let step = maker.first_from(step);
         let state = State {
             next_to_make: step,
             next_to_give: step,
@@ -83,7 +92,8 @@ impl Ahead {
             maker,
             depth: depth.max(1) as u64,
         });
-        let ahead = Self { shared: Arc::clone(&shared), threads: Mutex::new(Vec::new()) };
+        let process = std::process::id();
+        let ahead = Self { shared: Arc::clone(&shared), threads: Mutex::new(Vec::new()), process };
         for number in 0..threads {
             let theirs = Arc::clone(&shared);
             let thread = std::thread::Builder::new()
@@ -119,8 +129,12 @@ impl Ahead {
         }
     }
 
-    /// Ends the threads and forgets what is ready. Later calls of `next` say that the feed is closed.
+    /// Ends the threads and forgets what is ready. Later calls of `next` say that the feed is closed. Does nothing in the
+    /// child of a fork, where there is no thread to wait for.
     pub fn close(&self) {
+        if std::process::id() != self.process {
+            return;
+        }
         let mut state = hold(&self.shared);
         state.closed = true;
         state.ready.clear();
@@ -128,7 +142,7 @@ impl Ahead {
         self.shared.room.notify_all();
         self.shared.made.notify_all();
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // A thread's panic was already turned into the lack of its batch; there is nothing more to learn.
+            // A panic while making a batch was already turned into an error; there is nothing more to learn.
             let _ = thread.join();
         }
     }
@@ -157,7 +171,7 @@ impl Ahead {
         begun: Instant,
     ) -> Result<Option<Batch>, FeedError> {
         if matches!(result, Ok(Some(_))) {
-            state.next_to_give += 1;
+            state.next_to_give = self.shared.maker.first_from(state.next_to_give + 1);
             state.given += 1;
             if state.waits_s.len() == WAITS_MAX {
                 state.waits_s.drain(..WAITS_MAX / 2);
@@ -208,9 +222,9 @@ fn work(shared: &Shared) {
             return;
         }
         let step = state.next_to_make;
-        state.next_to_make += 1;
+        state.next_to_make = shared.maker.first_from(step + 1);
         drop(state);
-        let result = shared.maker.make(step);
+        let result = make(shared, step);
         let last = !matches!(result, Ok(Some(_)));
         let mut state = hold(shared);
         if !state.closed {
@@ -222,4 +236,13 @@ fn work(shared: &Shared) {
             return;
         }
     }
+}
+
+/// Makes a batch; a panic becomes an error of its step, because a thread that just ends would leave the consumer waiting.
+fn make(shared: &Shared, step: u64) -> Result<Option<Batch>, FeedError> {
+    catch_unwind(AssertUnwindSafe(|| shared.maker.make(step))).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
+        Err(FeedError::Thread { reason: format!("it panicked at step {step}: {said}") })
+    })
 }

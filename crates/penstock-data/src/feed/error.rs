@@ -37,10 +37,10 @@ pub enum FeedError {
     /// Shards could not be read, or are not what was registered.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// A thread could not be started.
-    #[error("a reading thread cannot be started: {reason}")]
+    /// A thread could not be started, or panicked.
+    #[error("a reading thread failed: {reason}")]
     Thread {
-        /// The operating system's words.
+        /// The operating system's words, or the panic's.
         reason: String,
     },
     /// The feed was closed while someone waited for a batch.

@@ -19,6 +19,17 @@ pub struct MixturePlan {
     pub mixture: Mixture,
     /// Rows per step.
     pub steps: BatchSchedule,
+    /// Whether a last step that the stream does not fill is delivered with empty rows, instead of not at all.
+    pub pad_last: bool,
+    /// Steps that are left out, in order and apart from each other.
+    pub skips: Vec<Range<u64>>,
+}
+
+impl MixturePlan {
+    /// The first step from `step` on that is not left out.
+    fn unskipped(&self, step: u64) -> u64 {
+        self.skips.iter().find(|range| range.contains(&step)).map_or(step, |range| range.end)
+    }
 }
 
 /// See the module's description.
@@ -44,14 +55,10 @@ impl Maker {
         length: usize,
     ) -> Result<Self, FeedError> {
         let item_bytes = streams.iter().map(SourceStream::item_bytes).max().unwrap_or(1);
-        let maker =
-            Self { streams, plan, lane, length, item_bytes, pool: Arc::default(), periods: Mutex::default() };
-        // A lane that does not divide the batch is an error now, not at the first batch.
-        maker.positions(0)?;
-        Ok(maker)
+        Ok(Self { streams, plan, lane, length, item_bytes, pool: Arc::default(), periods: Mutex::default() })
     }
 
-    /// Bytes of a batch of the step.
+    /// Bytes of a batch of the step, or why lanes cannot share it; steps before the one that a feed opens at do not matter.
     pub fn batch_bytes(&self, step: u64) -> Result<usize, FeedError> {
         let (_, mine) = self.positions(step)?;
         Ok((mine.end - mine.start) as usize * self.length * self.item_bytes)
@@ -100,18 +107,27 @@ impl Maker {
 }
 
 impl MakeBatch for Maker {
+    fn first_from(&self, step: u64) -> u64 {
+        self.plan.unskipped(step)
+    }
+
     fn make(&self, step: u64) -> Result<Option<Batch>, FeedError> {
         let (all, mine) = self.positions(step)?;
-        // A step that the stream does not fill is no step, whichever lane asks.
-        if self.plan.mixture.end().is_some_and(|end| all.end > end) {
+        // A step that the stream does not fill is no step, whichever lane asks, unless it is to be padded.
+        let last = self.plan.mixture.end().is_some_and(|end| all.end > end);
+        if last && !(self.plan.pad_last && self.plan.mixture.end().is_some_and(|end| all.start < end)) {
             return Ok(None);
         }
         let shape = ((mine.end - mine.start) as usize, self.length, self.item_bytes);
         let mut builder = BatchBuilder::new(step, mine.start, shape, &self.pool);
         let mut origins = Vec::with_capacity(16);
         for (row, position) in mine.enumerate() {
-            let Some(place) = self.place(position) else { return Ok(None) };
             origins.clear();
+            let Some(place) = self.place(position) else {
+                builder.row(row).fill(0);
+                builder.close_row(row, position, &origins);
+                continue;
+            };
             self.fill_row(place, builder.row(row), &mut origins)?;
             for origin in &mut origins {
                 origin.row = row as u32;

@@ -140,7 +140,7 @@ impl Table {
             |reason: &str| FeedError::TableDamaged { table: name.clone(), reason: reason.to_owned() };
         let mut prefix = [0; PREFIX_BYTES as usize];
         file.read_at(0, &mut prefix).map_err(|_| damaged("it is too short"))?;
-        if &prefix[..8] != MAGIC || prefix[8..12] != VERSION.to_le_bytes() {
+        if &prefix[..8] != MAGIC || prefix[8..12] != VERSION.to_le_bytes() || prefix[12..16] != [0; 4] {
             return Err(damaged("it does not begin as a table of this version does"));
         }
         let (rows, tokens, blocks) = (word(&prefix[16..24]), word(&prefix[24..32]), word(&prefix[32..40]));

@@ -1,0 +1,56 @@
+"""The loader: a recipe as a JAX training loop wants it."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+
+from penstock.data import Feed, Recipe
+from penstock.data import open as open_feed
+from penstock.jax.ahead import THREADS, Ahead
+from penstock.jax.batch import Batch
+from penstock.jax.placement import Fields, Placement
+from penstock.registry import Registry
+
+
+class Loader(Ahead[Batch]):
+    """Batches of global arrays. A loop over it goes on where the last one stopped.
+
+    Its ``state_dict`` is the same on every process, and the same as that of ``penstock.torch``: either resumes the other.
+    """
+
+    def __init__(self, feed: Feed, placement: Placement, *, prefetch: int, threads: int) -> None:
+        super().__init__(feed, placement, prefetch=prefetch, threads=threads)
+        self.sharding: NamedSharding = placement.sharding
+
+
+def loader(
+    recipe: Recipe,
+    *,
+    mesh: Mesh | None = None,
+    axis: str | Sequence[str] = "data",
+    registry: Registry | None = None,
+    fields: Fields = ("tokens", "segments"),
+    prefetch: int = 2,
+    threads: int | None = None,
+) -> Loader:
+    """Open a recipe for a JAX loop.
+
+    ``mesh``: over which rows are spread along ``axis`` (or several axes) and whole along the others; all devices unless given.
+    The lane of this process follows from the mesh. ``fields``: names, or names with types, such as
+    ``{"tokens": "int32", "loss_mask": "float32"}``; None for the type as stored. ``prefetch``: batches on the devices before
+    they are asked for. ``threads``: of the feed, which read further ahead in host memory.
+    """
+    placement = Placement(mesh or _all_devices(axis), axis, fields)
+    for _, rows in recipe.batch_schedule:
+        placement.check(rows)
+    count = THREADS if threads is None else threads
+    feed = open_feed(recipe, lane=placement.lane, registry=registry, threads=count)
+    return Loader(feed, placement, prefetch=prefetch, threads=count)
+
+
+def _all_devices(axis: str | Sequence[str]) -> Mesh:
+    names = (axis,) if isinstance(axis, str) else tuple(axis)
+    shape = (jax.device_count(), *(1 for _ in names[1:]))
+    return Mesh(np.array(jax.devices()).reshape(shape), names)

@@ -1,0 +1,52 @@
+"""The lane of a process: ranks that differ only in tensor or pipeline parallelism train on the same rows.
+
+A mesh names its dimensions; the data-parallel ones number the lanes. Everything else about a rank is nobody's business here.
+"""
+
+from collections.abc import Sequence
+
+from torch import distributed
+from torch.distributed.device_mesh import DeviceMesh
+
+from penstock.data import Lane
+from penstock.errors import UsageError
+
+
+def current_lane() -> Lane:
+    """One lane per rank of the default process group; the only lane when there is no group."""
+    if not distributed.is_available():
+        return Lane()
+    if distributed.is_initialized():
+        return Lane(distributed.get_rank(), of=distributed.get_world_size())
+    if distributed.is_torchelastic_launched():
+        # Every rank would silently get all rows.
+        raise UsageError(
+            "torchrun started this process, but there is no process group to take the lane from",
+            hint="call torch.distributed.init_process_group() before, or give lane=penstock.Lane(k, of=n)",
+        )
+    return Lane()
+
+
+def lane_of(mesh: DeviceMesh, dim: str | Sequence[str] = "dp") -> Lane:
+    """The lane of this rank in a mesh, by its place along ``dim``.
+
+    Several dimensions, such as ``("dp_replicate", "dp_shard")``, number the lanes together, the first one slowest.
+    """
+    names = (dim,) if isinstance(dim, str) else tuple(dim)
+    known = mesh.mesh_dim_names or ()
+    if not names or not set(names) <= set(known):
+        raise UsageError(
+            f"the mesh has no dimension {', '.join(sorted({*names} - {*known})) or 'that was named'}",
+            hint=f"its dimensions are {', '.join(known) or 'without names: give mesh_dim_names'}",
+        )
+    place = mesh.get_coordinate()
+    if place is None:
+        raise UsageError(
+            "this rank is not part of the mesh", hint="only ranks of the mesh open a loader on it"
+        )
+    number, of = 0, 1
+    for name in names:
+        at = known.index(name)
+        number = number * mesh.size(at) + place[at]
+        of *= mesh.size(at)
+    return Lane(number, of=of)

@@ -1,0 +1,51 @@
+"""The loader: a recipe as a PyTorch training loop wants it."""
+
+from collections.abc import Iterator
+
+import torch
+
+from penstock.data import Feed, Lane, Recipe
+from penstock.data import open as open_feed
+from penstock.registry import Registry
+from penstock.torch.ahead import THREADS, Ahead
+from penstock.torch.batch import Batch
+from penstock.torch.lane import current_lane
+from penstock.torch.transfer import Fields, Transfer, arrived
+
+
+class Loader(Ahead[Batch]):
+    """Batches of tensors for one lane. A loop over it goes on where the last one stopped.
+
+    It has ``state_dict`` and ``load_state_dict``, so it can stand in a dict for ``torch.distributed.checkpoint`` as it is.
+    """
+
+    def __init__(self, feed: Feed, transfer: Transfer, *, prefetch: int, threads: int) -> None:
+        super().__init__(feed, transfer, prefetch=prefetch, threads=threads)
+        self.device = transfer.device
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(arrived, super().__iter__())
+
+
+def loader(
+    recipe: Recipe,
+    *,
+    lane: Lane | None = None,
+    registry: Registry | None = None,
+    device: torch.device | str | int | None = None,
+    fields: Fields = ("tokens", "cu_seqlens"),
+    prefetch: int = 2,
+    threads: int | None = None,
+) -> Loader:
+    """Open a recipe for a PyTorch loop.
+
+    ``lane``: of this process; by default its rank in the process group (see ``lane_of`` for meshes). ``device``: where tensors
+    are wanted; on CUDA they travel through pinned memory beside the loop. ``fields``: names, or names with types, such as
+    ``{"tokens": torch.int32, "loss_mask": torch.float32}``; None for the type as stored. ``prefetch``: batches on the device
+    before they are asked for. ``threads``: of the feed, which read further ahead in host memory.
+    """
+    transfer = Transfer(device, fields)
+    chosen = current_lane() if lane is None else lane
+    count = THREADS if threads is None else threads
+    feed = open_feed(recipe, lane=chosen, registry=registry, threads=count)
+    return Loader(feed, transfer, prefetch=prefetch, threads=count)
