@@ -104,9 +104,8 @@ class Expression:
                 terms = [self._term(part) for part in parts]
                 return lambda row: [term(row) for term in terms]
             case ast.BoolOp(op=op, values=parts):
-                joined = all if isinstance(op, ast.And) else any
                 terms = [self._term(part) for part in parts]
-                return lambda row: joined(term(row) for term in terms)
+                return _joined(terms, until=isinstance(op, ast.Or))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 inner = self._term(operand)
                 return lambda row: not inner(row)
@@ -124,6 +123,13 @@ class Expression:
         raise self._refuse(f"`{ast.unparse(node)}` is not part of the language")
 
     def _comparison(self, node: ast.Compare) -> _Term:
+        for op, other in zip(node.ops, node.comparators, strict=True):
+            # Whether equal strings or numbers are one object is up to the interpreter, and no row may depend on that.
+            single = isinstance(other, ast.Constant) and (
+                other.value is None or isinstance(other.value, bool)
+            )
+            if isinstance(op, ast.Is | ast.IsNot) and not single:
+                raise self._refuse("`is` compares with None, True or False; use `==`")
         terms = [self._term(part) for part in (node.left, *node.comparators)]
         operators = [(_COMPARISONS[type(op)], isinstance(op, _ORDERED)) for op in node.ops]
 
@@ -139,6 +145,20 @@ class Expression:
     def _refuse(self, reason: str) -> RecipeInvalid:
         hint = "for example: lang == 'en' and len(text) > 100"
         return RecipeInvalid(field="filter", reason=f"{self.text!r:.200} cannot be read: {reason}", hint=hint)
+
+
+def _joined(terms: list[_Term], *, until: bool) -> _Term:
+    """The first value that is as true as ``until``, or the last, as Python's ``and`` and ``or`` are: ``(lang or 'en') == 'en'``."""
+
+    def run(row: Row) -> Any:
+        value = None
+        for term in terms:
+            value = term(row)
+            if bool(value) is until:
+                break
+        return value
+
+    return run
 
 
 def _deeper_than(tree: ast.expr, depth: int) -> bool:

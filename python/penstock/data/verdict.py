@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from penstock.registry import Version
 
 #: Raise it when the language of expressions judges some row differently.
-LANGUAGE = 1
+LANGUAGE = 2
 
 
 class Verdict:

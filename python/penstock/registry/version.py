@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock._rust import ShardFile
 from penstock.errors import CorruptShard, ObjectMissing, RowOutOfRange, UsageError
 from penstock.formats import format_named
 from penstock.formats.contract import FieldKind, OpenShard, RawFile, Row, RowReader
@@ -45,6 +46,8 @@ class Version:
         self._registry = registry
         self._ends = list(_running_total(shard.rows for shard in manifest.shards))
         self._readers: OrderedDict[int, RowReader] = OrderedDict()
+        #: Files opened to look rows up, by shard.
+        self._indexed: dict[str, ShardFile] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> "tuple[Callable[..., Version], tuple[Any, ...]]":
@@ -156,7 +159,15 @@ class Version:
 
     def byte_range(self, shard: Shard, row: int) -> tuple[int, int] | None:
         """First byte and end of a row in its shard (in a compressed one, of the decompressed stream), where it has them."""
-        span = open_file(self.open_shard(shard)).span(row)
+        with self._lock:
+            file = self._indexed.get(shard.name)
+        if file is None:
+            file = open_file(self.open_shard(shard))
+            with self._lock:
+                if len(self._indexed) >= _OPEN_SHARDS_MAX:
+                    self._indexed.clear()
+                self._indexed[shard.name] = file
+        span = file.span(row)
         return None if span is None else (span[0], span[0] + span[1])
 
     def open_shard(self, shard: Shard) -> OpenShard:
