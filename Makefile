@@ -30,4 +30,4 @@ clean:  ## remove what was built (keeps .venv)
 	rm -rf target dist site build python/penstock/view/web/static python/penstock/_rust*.so .venv/stamps
 
 constraints: ## pin what is installed now
-	@.venv/bin/pip freeze --exclude-editable --exclude penstock > constraints.txt && wc -l constraints.txt
+	@.venv/bin/python workshop/pin.py

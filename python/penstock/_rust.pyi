@@ -148,7 +148,9 @@ def scan_known(
 ) -> dict[str, Any]:
     """Sum a shard whose rows Python has found, write its index, and return what was found.
 
-    ``known`` has rows, offsets (u64 buffer or None), lengths (u32 buffer or None), names and details (JSON object).
+    ``known`` has rows, offsets (u64 buffer or None), lengths (u32 buffer or None), names and details (JSON object). It may
+    have mds_columns, encodings with sizes where those are fixed; then rows are looked at as MDS samples in the same pass,
+    and the result has doubtful: the numbers of rows (u64, as bytes) that may not decode. All others do.
     """
 
 def reframe(

@@ -55,6 +55,11 @@ class Corpus:
         self.registry = ps.Registry(self.folder / "registry")
         self.tokenizer = write_tokenizer(self.folder / "tokenizer.json")
 
+    @classmethod
+    def again(cls, folder: str) -> "Corpus":
+        """A corpus that was written before, to be read."""
+        return cls(Path(folder))
+
     def add(self, name: str, documents: Sequence[Document], *, shards: int = 1) -> str:
         """Register documents as JSON lines, row n with the fields id = n and lang; returns the address."""
         folder = self.folder / name

@@ -38,7 +38,9 @@ class Stream:
             stages=(ps.Tokenize(str(self.folder / "tokenizer.json")), ps.Pack(32)),
         )
 
-    def batches(self, count: int, recipe: ps.Recipe | None = None, lane: ps.Lane | None = None) -> list[ps.Batch]:
+    def batches(
+        self, count: int, recipe: ps.Recipe | None = None, lane: ps.Lane | None = None
+    ) -> list[ps.Batch]:
         """The first batches as the feed itself gives them."""
         with ps.open(recipe or self.recipe(), registry=self.registry, lane=lane, threads=0) as feed:
             return [next(feed) for _ in range(count)]
@@ -51,7 +53,10 @@ def make_stream(folder: Path) -> Stream:
         (folder / name).mkdir()
         for part in range(2):
             lines = [
-                {"lang": draw.choice(["en", "de"]), "text": " ".join(str(draw.randint(0, 999)) for _ in range(draw.randint(1, 40)))}
+                {
+                    "lang": draw.choice(["en", "de"]),
+                    "text": " ".join(str(draw.randint(0, 999)) for _ in range(draw.randint(1, 40))),
+                }
                 for _ in range(rows // 2)
             ]
             (folder / name / f"{part}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -12,7 +12,7 @@ import torch
 import penstock as ps
 from penstock import errors
 from penstock.data import join
-from penstock.torch import Batch, Loader, loader
+from penstock.torch import Batch, loader
 from tests.torch.stream import Stream
 
 
@@ -229,6 +229,6 @@ def test_the_state_is_what_checkpoint_libraries_take(stream: Stream, tmp_path: P
     from torch.distributed.checkpoint.stateful import Stateful
 
     with loader(stream.recipe(), registry=stream.registry) as batches:
-        assert isinstance(batches, Loader | Stateful)
+        assert isinstance(batches, Stateful)
         torch.save(batches.state_dict(), tmp_path / "state.pt")
         batches.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))

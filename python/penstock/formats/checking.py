@@ -1,7 +1,8 @@
 """Rows decoded once while they are registered, so that a row which cannot be decoded is found then and not in training.
 
-The first pass has written an index with sums; this one reads the rows through it, a few megabytes at a time. Where
-rows are bad and may be left out, the index is written again without them.
+The first pass has written an index with sums; this one reads the rows through it, a few megabytes at a time: all of
+them, or those the first pass could not vouch for. Where rows are bad and may be left out, the index is written again
+without them.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ import numpy as np
 
 from penstock import _rust
 from penstock.formats.badness import BadRows
-from penstock.formats.contract import BadLine, FieldKind, Policy, RawFile, Scanned
+from penstock.formats.contract import BadLine, FieldKind, Policy, RawFile, RowNumbers, Scanned
 from penstock.formats.reading import KnownRows, gather, scan_known, silent, source_of
 
 _CHUNK_BYTES = 8 << 20
@@ -32,12 +33,20 @@ class RowCheck:
         """One row's bytes."""
         return bytes(gather(self._file, np.asarray([number], dtype=np.uint64))[0])
 
-    def run(self, policy: Policy, check: Callable[[memoryview], str | None]) -> list[int]:
-        """Rows for which ``check`` gives a reason against them; they are listed in the scan as the policy says."""
+    def run(
+        self,
+        policy: Policy,
+        check: Callable[[memoryview], str | None],
+        numbers: RowNumbers | None = None,
+    ) -> list[int]:
+        """Rows for which ``check`` gives a reason against them; they are listed in the scan as the policy says.
+
+        ``numbers``, rising, are the only rows to look at, where others are known to be good.
+        """
         bad = BadRows(self._label, policy, self._first.skipped)
         lines = _Lines(self._first.skipped)
         refused = []
-        for number, offset, data in self._rows():
+        for number, offset, data in self._rows(numbers):
             reason = check(data)
             if reason is not None:
                 bad.add(lines.of(number), offset, reason)
@@ -61,17 +70,18 @@ class RowCheck:
         again.skipped = self._first.skipped
         return again
 
-    def _rows(self) -> Iterator[tuple[int, int, memoryview]]:
+    def _rows(self, numbers: RowNumbers | None) -> Iterator[tuple[int, int, memoryview]]:
+        wanted = range(self._first.rows) if numbers is None else numbers
         first = 0
-        while first < self._first.rows:
+        while first < len(wanted):
             offsets: list[int] = []
             left = _CHUNK_BYTES
-            while left > 0 and len(offsets) < _CHUNK_ROWS and first + len(offsets) < self._first.rows:
-                offset, length = self._span(first + len(offsets))
+            while left > 0 and len(offsets) < _CHUNK_ROWS and first + len(offsets) < len(wanted):
+                offset, length = self._span(int(wanted[first + len(offsets)]))
                 offsets.append(offset)
                 left -= length
-            numbers = np.arange(first, first + len(offsets), dtype=np.uint64)
-            yield from zip(numbers.tolist(), offsets, gather(self._file, numbers), strict=True)
+            chunk = np.asarray(wanted[first : first + len(offsets)], dtype=np.uint64)
+            yield from zip(chunk.tolist(), offsets, gather(self._file, chunk), strict=True)
             first += len(offsets)
 
     def _span(self, number: int) -> tuple[int, int]:

@@ -101,6 +101,8 @@ class Scanned:
     derived: Path | None = None
     derived_index: Path | None = None
     companions: list[RawFile] = field(default_factory=list)
+    #: Rows, rising, that the first pass could not vouch for; the format looks at them before it returns.
+    doubtful: RowNumbers = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
 
 
 @dataclass(frozen=True, slots=True)

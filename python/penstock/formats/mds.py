@@ -1,7 +1,8 @@
 """MosaicML streaming shards (MDS): a table of offsets, the columns as JSON, and one sample after another.
 
 A plain shard is read in place, a compressed one through a plain copy made once. ``index.json`` beside the shards is a
-sidecar that repeats what the shards say; it is left out. Every sample is decoded once when it is registered.
+sidecar that repeats what the shards say; it is left out. Every sample is checked when it is registered: in Rust, while
+its bytes are summed, and those that are not certainly good by decoding them here.
 """
 
 from collections.abc import Sequence
@@ -147,10 +148,13 @@ def _scan_plain(raw: RawFile, policy: Policy, index: Path, progress: Progress, l
         lengths=np.diff(offsets).astype(np.uint32),
         details=details,
         label=label,
+        mds_columns=columns.promises(),
     )
     found = scan_known("mds", raw, policy, index, progress, known)
+    if not len(found.doubtful):
+        return found
     check = RowCheck("mds", raw, found, label)
-    refused = check.run(policy, columns.problem)
+    refused = check.run(policy, columns.problem, found.doubtful)
     return check.without(refused, policy, schema, **details) if refused else found
 
 

@@ -66,6 +66,16 @@ class Columns:
         """Name and kind of each field."""
         return [(name, _kind(encoding)) for name, encoding in zip(self.names, self.encodings, strict=True)]
 
+    def promises(self) -> list[tuple[str, int | None]]:
+        """Encoding and size of each column, for the check of samples while their bytes are summed.
+
+        Sizes that no sample can have (of a shape with a negative axis) become 0, which leaves every sample to ``problem``.
+        """
+        return [
+            (encoding, size if size is None or 0 <= size < 1 << 32 else 0)
+            for encoding, size in zip(self.encodings, self.sizes, strict=True)
+        ]
+
     def decode(self, sample: memoryview) -> Row:
         """One sample as a row."""
         sizes = self._head.unpack_from(sample)

@@ -119,6 +119,7 @@ def scan_known(
     result = scanned(found, index)
     result.schema = known.schema
     result.companions = known.companions
+    result.doubtful = np.frombuffer(found["doubtful"] or b"", dtype=np.uint64)
     return result
 
 
@@ -136,12 +137,14 @@ class KnownRows(msgspec.Struct, kw_only=True):
     companions: list[RawFile] = []
     #: What messages call the file, where that is not its own name: a copy is called what it was made from.
     label: str | None = None
+    #: Encodings of the columns of MDS samples, with their sizes where those are fixed; then the scan finds doubtful rows.
+    mds_columns: list[tuple[str, int | None]] | None = None
 
     def for_rust(self) -> dict[str, Any]:
         """As the Rust side takes it."""
         details = msgspec.json.encode(self.details, order="deterministic").decode()
         fields = {"offsets": self.offsets, "lengths": self.lengths, "names": self.names, "details": details}
-        return {"rows": self.rows, **fields}
+        return {"rows": self.rows, "mds_columns": self.mds_columns, **fields}
 
 
 def scanned(found: dict[str, Any], index: Path) -> Scanned:

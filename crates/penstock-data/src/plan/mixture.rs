@@ -149,6 +149,7 @@ impl Mixture {
         let mut mixture = Self { key, segments: vec![], end: POSITIONS_MAX, total: None };
         let (mut position, mut counts) = (0, vec![0; limits.len()]);
         let mut change = 0;
+        // Ends, because every turn either comes to the next change or uses up a source.
         loop {
             let spent = |source: usize| limits[source].is_some_and(|limit| counts[source] >= limit);
             let stopped = exhaustion == Exhaustion::Stop

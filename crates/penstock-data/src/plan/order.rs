@@ -5,6 +5,9 @@
 //! undone whatever the function is. An image of `n` or more is permuted again until it is inside ("cycle walking"); since
 //! `a * b - n < a`, that happens to fewer than one index in the square root of `n`.
 //!
+//! Eight rounds, because with four the differences of neighbours at 1,000,003 items depart from chance for some keys (by 82
+//! standard deviations in one of 96 draws); with eight, 768 draws at eight sizes from 65,537 to 10^10 look like chance.
+//!
 //! A network is measurably uneven on few items (over 10 items, eight rounds fail a chi-square of first pairs), so up to
 //! [`TABLE_MAX`] items a table shuffled by Fisher and Yates takes its place, of at most 128 KiB.
 
