@@ -131,7 +131,7 @@ def test_doubtful_samples_that_decode_are_kept(tmp_path: Path) -> None:
     assert version[2]["j"] == "\ud800"
 
 
-@pytest.mark.parametrize("count", [1, 3, 20_000])
+@pytest.mark.parametrize("count", [1, 3, 3_000])
 def test_bad_samples_among_good_and_large_ones_are_listed_by_their_place(tmp_path: Path, count: int) -> None:
     """Goal: numbers and bytes of bad samples are those of the file. Method: large, bad, doubtful and good ones in turn."""
     kinds = [joined([b'"' + b"x" * 5000 + b'"']), joined([b"{]"]), joined([b"Infinity"]), joined([b"[1, 2]"])]
@@ -141,8 +141,7 @@ def test_bad_samples_among_good_and_large_ones_are_listed_by_their_place(tmp_pat
     found = Mds().scan(as_raw(path), Policy(skip_bad=2 * count, row_bytes_max=1000), tmp_path, silent)
     assert found.rows == 2 * count
     assert [bad.line for bad in found.skipped] == [n for n in range(1, 4 * count + 1) if n % 4 in (1, 2)]
-    for bad in found.skipped[1::2][:100]:
-        assert data[bad.offset :].startswith(kinds[1])
+    assert all(data.startswith(kinds[1], bad.offset) for bad in found.skipped[1::2])
     with pytest.raises(BadRow, match="longer than") as caught:
         Mds().scan(as_raw(path), Policy(row_bytes_max=1000), tmp_path, silent)
     assert caught.value.line == 1

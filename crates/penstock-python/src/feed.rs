@@ -331,13 +331,19 @@ pub(crate) fn build_table(
 
 /// 1 for the rows of a version that are held out (u8, as bytes): a fixed share of them, drawn by a key of the version.
 #[pyfunction]
-pub(crate) fn held_out<'py>(py: Python<'py>, version: &str, rows: usize, share: f64) -> PyResult<Bound<'py, PyBytes>> {
+pub(crate) fn held_out<'py>(
+    py: Python<'py>,
+    version: &str,
+    rows: usize,
+    share: f64,
+) -> PyResult<Bound<'py, PyBytes>> {
     let version = digest_of(version)?;
     let key = Key::of("held out", &[(&version).into()]);
     PyBytes::new_with(py, rows, |into| {
         let mut draws = key.draws();
         // 53 bits make a fraction that every machine rounds the same way.
-        into.iter_mut().for_each(|row| *row = u8::from(((draws.bits() >> 11) as f64) < share * (1u64 << 53) as f64));
+        into.iter_mut()
+            .for_each(|row| *row = u8::from(((draws.bits() >> 11) as f64) < share * (1u64 << 53) as f64));
         Ok(())
     })
 }
