@@ -14,7 +14,7 @@ from tokenizers.trainers import WordLevelTrainer
 import penstock as ps
 import penstock.torch
 
-STEPS = 60
+STEPS = 40
 SUBJECTS = ["the river", "a turbine", "the valve", "one engineer", "the reservoir"]
 VERBS = ["feeds", "opens", "holds", "measures", "follows"]
 ENDINGS = ["at full pressure", "before the storm", "without a sound", "until morning"]
@@ -80,6 +80,7 @@ def main(folder: Path) -> None:
         stages=(ps.Tokenize(str(tokenizer)), ps.Pack(64)),
     )
 
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     model = Model(Tokenizer.from_file(str(tokenizer)).get_vocab_size())
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)

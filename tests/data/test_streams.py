@@ -271,3 +271,12 @@ def test_types_that_cannot_be_joined_are_refused(tmp_path: Path) -> None:
     arrays(tmp_path, "real", np.zeros((5, 8), "f4"))
     with pytest.raises(RecipeInvalid, match="whole numbers"):
         ps.open(ps.Recipe(sources=[ps.Source("real@1")], batch=1), registry=registry)
+
+
+@pytest.mark.parametrize("shuffle", ["full", "local", "none"])
+def test_sources_of_several_blocks_are_read_once_an_epoch(own: Corpus, shuffle: Any) -> None:
+    """Blocks have 4,096 documents or more; here there are two of them, each with a padded end."""
+    own.add("many", some_documents(9_000, longest=7, seed=8), shards=3)
+    recipe = own.recipe(ps.Source("many@1", epochs=1), shuffle=shuffle, batch=1, length=16)
+    delivered = own.trace(own.read(recipe, threads=2))
+    assert_once(delivered, "many", 0, dict(enumerate(own.documents["many"])))

@@ -42,14 +42,6 @@ def files_of(corpus: Corpus, recipe: ps.Recipe) -> dict[str, Path]:
     }
 
 
-#: What an error says about each kind of file.
-NAMED: dict[str, Callable[[Path], str]] = {
-    "payload": lambda path: path.name,
-    "index": lambda path: "index",
-    "table": lambda path: path.name,
-}
-
-
 @pytest.fixture
 def read_through(own: Corpus) -> tuple[Corpus, ps.Recipe]:
     own.add("web", some_documents(200, longest=40, seed=3))
@@ -72,7 +64,8 @@ def test_a_flipped_bit_is_an_error_and_never_a_wrong_token(
         for threads in (0, 2):
             with pytest.raises((CorruptShard, IndexDamaged)) as raised:
                 corpus.read(recipe, threads=threads)
-            assert NAMED[what](path) in str(raised.value), bit
+            # An index is named by its digest, which is its file's name.
+            assert path.name in str(raised.value), bit
         path.write_bytes(good)
     assert [batch.digest for batch in corpus.read(recipe)] == expected
 
@@ -100,6 +93,20 @@ def test_damage_is_named_and_stays_an_error(read_through: tuple[Corpus, ps.Recip
                 list(feed)
             assert path.name in raised.value.shard
             assert raised.value.offset >= 0
+
+
+def test_a_damaged_note_about_a_table_is_made_anew(read_through: tuple[Corpus, ps.Recipe]) -> None:
+    """The note of which table belongs to a plan is a cache: whatever becomes of it, the stream stays."""
+    corpus, recipe = read_through
+    expected = [batch.digest for batch in corpus.read(recipe)]
+    (path,) = (corpus.folder / "registry/plans").iterdir()
+    good, draws = path.read_bytes(), random.Random(6)
+    for bit in [7, 39 * 8 + 7, *(draws.randrange(len(good) * 8) for _ in range(20))]:
+        flip(path, bit)
+        assert [batch.digest for batch in corpus.read(recipe)] == expected
+        path.write_bytes(good)
+    path.unlink()
+    assert [batch.digest for batch in corpus.read(recipe)] == expected
 
 
 def test_a_flipped_bit_in_an_array_file_is_an_error(tmp_path: Path) -> None:

@@ -140,6 +140,14 @@ def test_a_finite_stream_has_a_length_and_can_be_looped_again(stream: Stream) ->
         assert digests(resumed) == first
 
 
+def test_a_loop_that_counts_to_the_length_can_be_repeated(stream: Stream) -> None:
+    """Lightning and Trainer take exactly `len` batches and never see the end; their next epoch is a whole one."""
+    with loader(stream.finite(), registry=stream.registry) as batches:
+        epochs = [digests(itertools.islice(batches, len(batches))) for _ in range(3)]
+    assert len(epochs[0]) == len(batches)
+    assert epochs[0] == epochs[1] == epochs[2]
+
+
 def test_an_endless_stream_has_no_length(stream: Stream) -> None:
     with loader(stream.recipe(), registry=stream.registry) as batches:
         with pytest.raises(TypeError, match="no end"):

@@ -257,7 +257,7 @@ def _table(
         known = msgspec.json.decode(registry.store.get(name), type=_TableRecord)
         registry.store.describe(object_name(known.table))
         return known.table, known.packs
-    except (ObjectMissing, msgspec.MsgspecError):
+    except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):
         pass
     lengths = samples.lengths
     if lengths is None:

@@ -43,14 +43,21 @@ class Ahead(Generic[Turned]):
         self._problem: PenstockError | None = None
         #: Whether the feed no longer stands where ``_waiting`` ends, so that it is opened anew before it is read.
         self._adrift = False
+        #: Whether a batch was handed out since the loader was made or loaded.
+        self._passed = False
         self._closed = False
         self._steps: int | None = None
 
     def __iter__(self) -> Iterator[Turned]:
+        # A loop that knows the length stops without asking for more; the next one then finds the end first, and means a
+        # new pass. After `load_state_dict` the end is what is left of the pass that was saved.
+        if not self._fill() and not self._passed:
+            return
         while self._fill():
             _, turned = self._waiting[0]
             self._turn_ready()
             self._step = self._waiting.popleft()[0] + 1
+            self._passed = True
             yield turned
 
     def _fill(self) -> bool:
@@ -143,6 +150,7 @@ class Ahead(Generic[Turned]):
                 cursor="", recipe=self.plan.recipe.digest, reason=f"the state holds no cursor, only {found}"
             )
         self._reopen(Cursor.from_json(text))
+        self._passed = False
 
     def __len__(self) -> int:
         """Steps of the whole stream, wherever the loader stands."""

@@ -169,3 +169,89 @@ impl BatchBuilder {
         self.batch
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LENGTH: usize = 6;
+
+    /// A batch of rows that stand at `position` and on: the first `used` tokens of each are `used` documents of one token.
+    fn batch(position: u64, rows: &[u32]) -> Batch {
+        let mut builder = BatchBuilder::new(0, position, (rows.len(), LENGTH, 2), &Arc::default());
+        for (row, &used) in rows.iter().enumerate() {
+            let at = position + row as u64;
+            let bytes = builder.row(row);
+            bytes.fill(0);
+            bytes.chunks_exact_mut(2).take(used as usize).for_each(|token| token[0] = at as u8 + 1);
+            let origins: Vec<Origin> = (0..used)
+                .map(|at| Origin { row: row as u32, at, length: 1, source: 0, sample: 0, start: 0, epoch: 0 })
+                .collect();
+            builder.close_row(row, at, &origins);
+        }
+        builder.finish()
+    }
+
+    proptest! {
+        /// Goal: digests of lanes add up to the step's. Method: cut any batch into any parts.
+        #[test]
+        fn digests_of_parts_add_up(rows in prop::collection::vec(0..=LENGTH as u32, 1..20), cuts in prop::collection::vec(0..20_usize, 0..5)) {
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (rows.len() + 1)).chain([0, rows.len()]).collect();
+            cuts.sort_unstable();
+            let parts = cuts.windows(2).map(|cut| batch(100 + cut[0] as u64, &rows[cut[0]..cut[1]]));
+            let (digest, padding) = parts.fold((0_u128, 0), |(digest, padding), part| {
+                (digest.wrapping_add(part.digest), padding + part.padding)
+            });
+            let all = batch(100, &rows);
+            prop_assert_eq!((digest, padding), (all.digest, all.padding));
+        }
+
+        /// Goal: boundaries are those of documents, padding and rows. Method: mark every end by hand.
+        #[test]
+        fn boundaries_are_the_ends_of_documents_padding_and_rows(rows in prop::collection::vec(0..=LENGTH as u32, 1..20)) {
+            let mut ends = vec![0];
+            for (row, &used) in rows.iter().enumerate() {
+                ends.extend((1..=used as usize).map(|end| (row * LENGTH + end) as i32));
+                if (used as usize) < LENGTH {
+                    ends.push(((row + 1) * LENGTH) as i32);
+                }
+            }
+            prop_assert_eq!(batch(0, &rows).boundaries(), ends);
+        }
+    }
+
+    #[test]
+    fn a_digest_changes_with_tokens_boundaries_and_position() {
+        let made = |position, lengths: &[u32], token| {
+            let mut builder = BatchBuilder::new(0, position, (1, LENGTH, 2), &Arc::default());
+            builder.row(0).fill(token);
+            let origin = |length| Origin { row: 0, at: 0, length, source: 0, sample: 0, start: 0, epoch: 0 };
+            let origins: Vec<Origin> = lengths.iter().map(|&length| origin(length)).collect();
+            builder.close_row(0, position, &origins);
+            builder.finish().digest
+        };
+        let all = [made(0, &[6], 1), made(1, &[6], 1), made(0, &[3, 3], 1), made(0, &[2, 4], 1), made(0, &[6], 2)];
+        for (place, digest) in all.iter().enumerate() {
+            assert!(!all[..place].contains(digest), "{place}");
+        }
+        assert_eq!(made(0, &[6], 1), all[0]);
+    }
+
+    #[test]
+    fn a_buffer_goes_back_when_its_batch_is_gone_and_not_before() {
+        let pool = Arc::new(Pool::default());
+        let make = || BatchBuilder::new(0, 0, (4, LENGTH, 2), &pool).finish();
+        let (first, second) = (make(), make());
+        let place = first.tokens().as_ptr();
+        assert_ne!(place, second.tokens().as_ptr());
+        assert_eq!(pool.free.lock().unwrap().len(), 0);
+        drop(first);
+        assert_eq!(pool.free.lock().unwrap().len(), 1);
+        assert_eq!(make().tokens().as_ptr(), place);
+        let many: Vec<Batch> = (0..2 * FREE_MAX).map(|_| make()).collect();
+        drop(many);
+        assert_eq!(pool.free.lock().unwrap().len(), FREE_MAX);
+    }
+}

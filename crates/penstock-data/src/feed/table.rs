@@ -207,3 +207,93 @@ fn word(bytes: &[u8]) -> u64 {
 fn half(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte))
 }
+
+#[cfg(test)]
+mod tests {
+    use penstock_io::{LocalFile, MemoryFile};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn written(blocks: &[BlockRows], packs: &[u32]) -> Vec<u8> {
+        let tokens = blocks.iter().flat_map(|block| &block.lengths).map(|&length| u64::from(length)).sum();
+        let samples = blocks.iter().map(|block| block.rows.len() as u32).collect();
+        let head = TableHead { tokens, samples, packs: packs.to_vec() };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("table");
+        let mut writer = TableWriter::create(&path, &head).unwrap();
+        blocks.iter().for_each(|block| writer.block(block).unwrap());
+        let digest = writer.finish().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(digest, Digest::of(&bytes));
+        assert_eq!(Table::open(Arc::new(LocalFile::open(&path).unwrap())).unwrap().head(), &head);
+        bytes
+    }
+
+    fn open(bytes: Vec<u8>) -> Result<Table, FeedError> {
+        Table::open(Arc::new(MemoryFile::new("table", bytes)))
+    }
+
+    /// Everything that a table says, or the first thing that is wrong with it.
+    fn read(bytes: Vec<u8>) -> Result<(TableHead, Vec<BlockRows>), FeedError> {
+        let table = open(bytes)?;
+        let blocks = (0..table.head().samples.len() as u64).map(|block| table.block(block));
+        let blocks = blocks.collect::<Result<_, _>>()?;
+        Ok((table.head().clone(), blocks))
+    }
+
+    fn small() -> (Vec<BlockRows>, Vec<u32>) {
+        let block = |rows: &[u64], lengths: &[u32]| BlockRows { rows: rows.into(), lengths: lengths.into() };
+        (vec![block(&[5, 0, u64::MAX], &[7, 0, u32::MAX]), block(&[], &[]), block(&[9], &[1])], vec![3, 0, 1])
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let (blocks, packs) = small();
+        let good = written(&blocks, &packs);
+        assert_eq!(read(good.clone()).unwrap().1, blocks);
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let found = read(bad);
+            assert!(matches!(&found, Err(FeedError::TableDamaged { table, .. }) if table == "table"), "{bit}");
+        }
+        for end in 0..good.len() {
+            assert!(matches!(read(good[..end].to_vec()), Err(FeedError::TableDamaged { .. })), "{end}");
+        }
+        assert!(matches!(read([&good[..], b"x"].concat()), Err(FeedError::TableDamaged { .. })));
+    }
+
+    #[test]
+    fn a_block_that_is_not_there_is_an_error() {
+        let (blocks, packs) = small();
+        let table = open(written(&blocks, &packs)).unwrap();
+        for block in [3, u64::MAX] {
+            assert!(matches!(table.block(block), Err(FeedError::TableDamaged { .. })));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Goal: what is written is read, block by block in any order. Method: tables of any shape.
+        #[test]
+        fn a_table_comes_back(
+            blocks in prop::collection::vec(prop::collection::vec((any::<u64>(), any::<u32>(), any::<u32>()), 0..40), 0..12),
+        ) {
+            let packs: Vec<u32> = blocks.iter().map(|block| block.first().map_or(0, |first| first.2)).collect();
+            let blocks: Vec<BlockRows> = blocks
+                .iter()
+                .map(|block| {
+                    let (rows, lengths) = block.iter().map(|(row, length, _)| (*row, *length)).unzip();
+                    BlockRows { rows, lengths }
+                })
+                .collect();
+            let table = open(written(&blocks, &packs)).unwrap();
+            prop_assert_eq!(&table.head().packs, &packs);
+            for (number, block) in blocks.iter().enumerate().rev() {
+                prop_assert_eq!(&table.block(number as u64).unwrap(), block);
+            }
+        }
+    }
+}
