@@ -174,3 +174,12 @@ def test_files_without_rows_are_refused(tmp_path: Path, registry: Registry, cont
     with pytest.raises(FileUnusable) as caught:
         registry.register("a", path, format="jsonl")
     assert caught.value.path == str(path)
+
+
+def test_a_number_that_no_reader_can_hold_is_a_bad_line(tmp_path: Path, registry: Registry) -> None:
+    """Goal: what is registered can be read. The grammar allows 1e400; a float does not."""
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1.5e300}\n{"a": 1e400}\n')
+    with pytest.raises(BadRow) as caught:
+        registry.register("a", path)
+    assert caught.value.line == 2

@@ -330,7 +330,10 @@ mod tests {
             std::thread::yield_now();
         }
         maker.let_through(0);
-        assert_eq!((0..100).map(|_| step_of(&ahead)).collect::<Vec<_>>(), (0..100).map(Some).collect::<Vec<_>>());
+        assert_eq!(
+            (0..100).map(|_| step_of(&ahead)).collect::<Vec<_>>(),
+            (0..100).map(Some).collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -232,7 +232,8 @@ mod tests {
             builder.close_row(0, position, &origins);
             builder.finish().digest
         };
-        let all = [made(0, &[6], 1), made(1, &[6], 1), made(0, &[3, 3], 1), made(0, &[2, 4], 1), made(0, &[6], 2)];
+        let all =
+            [made(0, &[6], 1), made(1, &[6], 1), made(0, &[3, 3], 1), made(0, &[2, 4], 1), made(0, &[6], 2)];
         for (place, digest) in all.iter().enumerate() {
             assert!(!all[..place].contains(digest), "{place}");
         }

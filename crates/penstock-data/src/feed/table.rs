@@ -256,7 +256,10 @@ mod tests {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             let found = read(bad);
-            assert!(matches!(&found, Err(FeedError::TableDamaged { table, .. }) if table == "table"), "{bit}");
+            assert!(
+                matches!(&found, Err(FeedError::TableDamaged { table, .. }) if table == "table"),
+                "{bit}"
+            );
         }
         for end in 0..good.len() {
             assert!(matches!(read(good[..end].to_vec()), Err(FeedError::TableDamaged { .. })), "{end}");
