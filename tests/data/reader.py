@@ -1,7 +1,8 @@
-"""A process that reads batches and writes down what it read, to be killed: ``python -m tests.data.reader FOLDER LOG LANES THREADS STEPS``.
+"""A process that reads batches and writes down what it read, to be killed.
 
-After each step it appends the step, the digest of the whole step and the cursor as one line of LOG, makes that durable, and
-says so on stdout. After STEPS steps it waits to be killed, or ends when STEPS brings it to the end it was given.
+``python -m tests.data.reader FOLDER LOG LANES THREADS END PAUSE`` reads on from the last cursor in LOG. After each step it appends
+the step, the digest of the whole step and the cursor as one line, makes that durable, and says so on stdout. It ends
+at step END; after PAUSE steps it stops to wait for its end of stdin, so that whoever wants to kill it cannot be too late.
 """
 
 import json
@@ -19,7 +20,7 @@ def lines_of(log: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def main(folder: Path, log: Path, lanes: int, threads: int, end: int) -> None:
+def main(folder: Path, log: Path, lanes: int, threads: int, end: int, pause: int) -> None:
     done = lines_of(log)
     log.write_text("".join(json.dumps(line) + "\n" for line in done))
     cursor = Cursor.from_json(str(done[-1]["cursor"])) if done else None
@@ -41,9 +42,12 @@ def main(folder: Path, log: Path, lanes: int, threads: int, end: int) -> None:
             file.flush()
             os.fsync(file.fileno())
             print(line["step"], flush=True)
+            pause -= 1
+            if pause == 0:
+                sys.stdin.read()
     for feed in feeds:
         feed.close()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:6]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:7]))

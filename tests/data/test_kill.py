@@ -31,21 +31,25 @@ length = 32
 policy = "fit"
 """
 KILLS = 10
+ROOT = Path(__file__).resolve().parents[2]
 END = 400
 
 
-def killed(folder: Path, log: Path, lanes: int, threads: int, *, after_lines: int) -> int:
+def command(folder: Path, log: Path, lanes: int, threads: int, *, pause: int) -> list[str]:
+    """A reader on its own command line."""
+    return [sys.executable, "-m", "tests.data.reader", *map(str, (folder, log, lanes, threads, END, pause))]
+
+
+def killed(reader: list[str], log: Path, *, after_lines: int) -> int:
     """Start a reader, kill it once it has said so many lines; how many steps are on record then."""
-    root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-m", "tests.data.reader", folder, log, lanes, threads, END]
-    with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True, cwd=root) as process:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(reader, cwd=ROOT, **pipes) as process:
         assert process.stdout is not None
-        for _ in range(after_lines):
-            if not process.stdout.readline():
-                break
+        said = [process.stdout.readline() for _ in range(after_lines)]
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert process.returncode == -signal.SIGKILL, "the reader ended before it was killed"
+    assert all(said)
+    assert process.returncode == -signal.SIGKILL
     return len(lines_of(log))
 
 
@@ -63,14 +67,15 @@ def test_killed_readers_go_on_as_if_nothing_had_happened(tmp_path: Path) -> None
     (tmp_path / "recipe.toml").write_text(RECIPE)
     log, draws, shared = tmp_path / "log.jsonl", random.Random(11), sorted(os.listdir("/dev/shm"))
 
-    progress = [killed(tmp_path, log, 2, 2, after_lines=1)]
+    progress = [killed(command(tmp_path, log, 2, 2, pause=30), log, after_lines=1)]
     for _ in range(KILLS - 1):
         lanes, threads = draws.choice([1, 2, 3, 4, 6, 8]), draws.choice([0, 1, 3, 8])
-        progress.append(killed(tmp_path, log, lanes, threads, after_lines=draws.randint(1, 15)))
+        reader = command(tmp_path, log, lanes, threads, pause=30)
+        progress.append(killed(reader, log, after_lines=draws.randint(1, 20)))
     assert progress == sorted(progress)
-    assert progress[-1] < END
-    command = [sys.executable, "-m", "tests.data.reader", str(tmp_path), str(log), "3", "2", str(END)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=Path(__file__).resolve().parents[2])
+    assert 0 < progress[-1] < END
+    last = command(tmp_path, log, 3, 2, pause=END)
+    subprocess.run(last, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=ROOT)
 
     read = lines_of(log)
     recipe = ps.Recipe.load(tmp_path / "recipe.toml")

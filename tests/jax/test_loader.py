@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+import penstock as ps
 import penstock.torch
 from penstock import Lane, errors
 from penstock.jax import Batch, loader
@@ -75,6 +76,17 @@ def test_a_finite_stream_has_a_length(stream: Stream) -> None:
         found = list(batches)
         assert len(batches) == len(found)
         assert found[0]["tokens"].dtype == "uint16"
+
+
+def test_a_feed_can_be_taken_over(stream: Stream) -> None:
+    skips = ps.Skips(steps=((1, 4),))
+    with loader(ps.open(stream.recipe(), registry=stream.registry, skips=skips)) as batches:
+        assert [batch.step for batch in itertools.islice(batches, 3)] == [0, 4, 5]
+    with (
+        ps.open(stream.recipe(), lane=Lane(1, of=2), registry=stream.registry) as other,
+        pytest.raises(errors.UsageError, match="reads lane 1/2, but this process is lane 0/1"),
+    ):
+        loader(other)
 
 
 def test_what_makes_no_sense_is_refused(stream: Stream) -> None:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import pickle
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,11 @@ import torch
 import penstock as ps
 from penstock import errors
 from penstock.data import join
-from penstock.torch import Batch, loader
+from penstock.torch import Batch, Loader, loader
 from tests.torch.stream import Stream
 
 
-def digests(batches: "itertools.islice[Batch]") -> list[tuple[int, str]]:
+def digests(batches: Iterable[Batch]) -> list[tuple[int, str]]:
     return [(batch.step, batch.digest) for batch in batches]
 
 
@@ -148,6 +149,36 @@ def test_a_loop_that_counts_to_the_length_can_be_repeated(stream: Stream) -> Non
     assert epochs[0] == epochs[1] == epochs[2]
 
 
+def test_a_feed_with_skips_can_be_taken_over(stream: Stream) -> None:
+    """Goal: skips reach the loop. Method: leave out steps in the middle and at the end; resume between; count."""
+    skips = ps.Skips(steps=((3, 6), (20, 90)))
+    whole = [(batch.step, batch.digest) for batch in stream.batches(20, stream.finite())]
+
+    def opened() -> Loader:
+        return loader(ps.open(stream.finite(), registry=stream.registry, skips=skips), prefetch=3)
+
+    with opened() as batches:
+        first = digests(itertools.islice(batches, 3))
+        state = batches.state_dict()
+        rest = digests(batches)
+        assert first + rest == [*whole[:3], *whole[6:]]
+        assert len(batches) == 17
+    with opened() as resumed:
+        resumed.load_state_dict(state)
+        assert digests(resumed) == rest
+        late = next(resumed.state_dict() for batch in resumed if batch.step > 6)
+    with (
+        loader(stream.finite(), registry=stream.registry) as plain,
+        pytest.raises(errors.CursorForeign, match="left out"),
+    ):
+        plain.load_state_dict(late)
+    with (
+        ps.open(stream.finite(), registry=stream.registry) as feed,
+        pytest.raises(errors.UsageError, match="has its lane"),
+    ):
+        loader(feed, lane=ps.Lane(0, of=2))
+
+
 def test_an_endless_stream_has_no_length(stream: Stream) -> None:
     with loader(stream.recipe(), registry=stream.registry) as batches:
         with pytest.raises(TypeError, match="no end"):
@@ -208,7 +239,7 @@ class Stumbling:
 @pytest.mark.parametrize("problem", [errors.FeedClosed(reason="planted"), KeyboardInterrupt(), MemoryError()])
 def test_a_problem_ahead_costs_no_batch(stream: Stream, problem: BaseException) -> None:
     """Goal: neither lost nor repeated. Method: stumble three times at step 5 with batches ahead, and collect across it."""
-    from penstock.torch.ahead import Ahead
+    from penstock.data.ahead import Ahead
 
     feed = ps.open(stream.recipe(), registry=stream.registry, threads=2)
     with Ahead(feed, Stumbling(5, problem, times=3), prefetch=4, threads=2) as steps:
@@ -226,11 +257,6 @@ def test_a_problem_ahead_costs_no_batch(stream: Stream, problem: BaseException) 
                     assert seen == [0, 1, 2, 3, 4]
     assert seen == list(range(9))
     assert stumbles == 3
-
-
-def test_both_adapters_read_ahead_in_the_same_way(root: Path) -> None:
-    folder = root / "python/penstock"
-    assert (folder / "torch/ahead.py").read_bytes() == (folder / "jax/ahead.py").read_bytes()
 
 
 def test_the_state_is_what_checkpoint_libraries_take(stream: Stream, tmp_path: Path) -> None:

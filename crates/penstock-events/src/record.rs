@@ -57,12 +57,14 @@ pub struct Encoder {
     length: usize,
     /// Where the number of fields stands.
     count_at: usize,
+    /// A field found no room, so that those after it are left out too: what is kept is always the beginning.
+    full: bool,
 }
 
 impl Encoder {
     /// Starts a record.
     pub fn new(fact: Fact, time_ns: u64, thread: u32, span: u64, kind: &str) -> Self {
-        let mut encoder = Encoder { buffer: [0; RECORD_BYTES_MAX], length: 0, count_at: 0 };
+        let mut encoder = Encoder { buffer: [0; RECORD_BYTES_MAX], length: 0, count_at: 0, full: false };
         encoder.put(&[fact as u8]);
         encoder.put(&time_ns.to_le_bytes());
         encoder.put(&thread.to_le_bytes());
@@ -95,8 +97,7 @@ impl Encoder {
 
     /// Adds text, shortened to what still fits.
     pub fn text(&mut self, key: &str, value: &str) {
-        let key = cut(key, NAME_BYTES_MAX);
-        let room = RECORD_BYTES_MAX.saturating_sub(self.length + 1 + key.len() + 1 + 2);
+        let room = RECORD_BYTES_MAX.saturating_sub(self.length + 1 + cut(key, NAME_BYTES_MAX).len() + 1 + 2);
         let kept = cut(value, room.min(usize::from(u16::MAX)));
         if kept.len() < value.len() {
             self.buffer[0] |= CUT;
@@ -120,9 +121,9 @@ impl Encoder {
     }
 
     fn open_field(&mut self, key: &str, tag: u8, value_bytes: usize) -> bool {
-        let key = cut(key, NAME_BYTES_MAX);
-        let fits = self.length + 2 + key.len() + value_bytes <= RECORD_BYTES_MAX;
-        if !fits || self.buffer[self.count_at] == u8::MAX {
+        let fits = self.length + 2 + cut(key, NAME_BYTES_MAX).len() + value_bytes <= RECORD_BYTES_MAX;
+        if self.full || !fits || self.buffer[self.count_at] == u8::MAX {
+            self.full = true;
             self.buffer[0] |= CUT;
             return false;
         }
@@ -133,9 +134,12 @@ impl Encoder {
     }
 
     fn put_name(&mut self, name: &str) {
-        let name = cut(name, NAME_BYTES_MAX);
-        self.put(&[name.len() as u8]);
-        self.put(name.as_bytes());
+        let kept = cut(name, NAME_BYTES_MAX);
+        if kept.len() < name.len() {
+            self.buffer[0] |= CUT;
+        }
+        self.put(&[kept.len() as u8]);
+        self.put(kept.as_bytes());
     }
 
     fn put(&mut self, bytes: &[u8]) {

@@ -100,6 +100,11 @@ class Feed:
         """Where to resume so that the batch returned last is not seen again."""
         return cursor_at(self.plan, self._step)
 
+    @property
+    def ready(self) -> int:
+        """Batches that are made and wait to be asked for."""
+        return self._feed.waits()[1]
+
     def statistics(self) -> FeedStatistics:
         """Counts and waits since opening. Cheap; safe from any thread."""
         batches, ready, waits = self._feed.waits()

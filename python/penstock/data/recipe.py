@@ -142,7 +142,7 @@ class Recipe:
             {
                 "version": (versions or {}).get(source.alias, source.name),
                 "alias": source.alias,
-                "stages": [stage.document() for stage in self.stages_of(source)],
+                "stages": self._stage_documents[source.alias],
                 "epochs": source.epochs,
                 "split": None if source.split == "all" else [source.split, source.held_share],
             }
@@ -157,6 +157,11 @@ class Recipe:
             "shuffle": self.shuffle,
             "exhaustion": self.exhaustion,
         }
+
+    @cached_property
+    def _stage_documents(self) -> dict[str, list[dict[str, Any]]]:
+        """Stages by content, read once: a tokenizer that is edited during a run must not change its cursors."""
+        return {s.alias: [stage.document() for stage in self.stages_of(s)] for s in self.sources}
 
     @property
     def batch_schedule(self) -> tuple[tuple[int, int], ...]:

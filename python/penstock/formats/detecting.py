@@ -16,8 +16,6 @@ def detect(raws: list[RawFile], wanted: str | None) -> tuple[str, list[RawFile]]
     if wanted is not None and wanted not in FORMATS:
         raise UsageError(f"there is no format {wanted!r}", hint=f"known are {', '.join(FORMATS)}")
     if wanted is None:
-        for raw in raws:
-            _refuse_empty(raw)
         wanted = _most_common(raws, [(name, format_named(name)) for name in FORMATS])
     chosen = format_named(wanted)
     shards = chosen.shards(raws)
@@ -42,6 +40,8 @@ def _most_common(raws: list[RawFile], formats: list[tuple[str, Format]]) -> str:
     step = max(1, len(raws) // _SAMPLE_FILES)
     found = Counter(name for raw in raws[::step] if (name := _of_one(raw, formats)) is not None)
     if not found:
+        for raw in raws:
+            _refuse_empty(raw)
         raise FileUnusable(
             path=raws[0].url,
             reason="its content is of no known format",

@@ -8,7 +8,8 @@ from jax.sharding import Mesh, NamedSharding
 
 from penstock.data import Feed, Recipe
 from penstock.data import open as open_feed
-from penstock.jax.ahead import THREADS, Ahead
+from penstock.data.ahead import THREADS, Ahead
+from penstock.errors import UsageError
 from penstock.jax.batch import Batch
 from penstock.jax.placement import Fields, Placement
 from penstock.registry import Registry
@@ -26,7 +27,7 @@ class Loader(Ahead[Batch]):
 
 
 def loader(
-    recipe: Recipe,
+    recipe: Recipe | Feed,
     *,
     mesh: Mesh | None = None,
     axis: str | Sequence[str] = "data",
@@ -35,7 +36,7 @@ def loader(
     prefetch: int = 2,
     threads: int | None = None,
 ) -> Loader:
-    """Open a recipe for a JAX loop.
+    """Open a recipe for a JAX loop, or take over a feed that was opened with more than a recipe (skips, say).
 
     ``mesh``: over which rows are spread along ``axis`` (or several axes) and whole along the others; all devices unless given.
     The lane of this process follows from the mesh. ``fields``: names, or names with types, such as
@@ -43,9 +44,20 @@ def loader(
     they are asked for. ``threads``: of the feed, which read further ahead in host memory.
     """
     placement = Placement(mesh or _all_devices(axis), axis, fields)
-    for _, rows in recipe.batch_schedule:
+    given = recipe.plan.recipe if isinstance(recipe, Feed) else recipe
+    for _, rows in given.batch_schedule:
         placement.check(rows)
     count = THREADS if threads is None else threads
+    if isinstance(recipe, Feed):
+        if registry is not None or recipe.lane != placement.lane:
+            reason = (
+                f"the feed reads lane {recipe.lane}, but this process is lane {placement.lane} of the mesh"
+            )
+            raise UsageError(
+                "a feed has its registry already" if registry is not None else reason,
+                hint="open the feed with lane=penstock.jax.lane_of(mesh, axis)",
+            )
+        return Loader(recipe, placement, prefetch=prefetch, threads=count)
     feed = open_feed(recipe, lane=placement.lane, registry=registry, threads=count)
     return Loader(feed, placement, prefetch=prefetch, threads=count)
 

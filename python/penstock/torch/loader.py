@@ -6,8 +6,9 @@ import torch
 
 from penstock.data import Feed, Lane, Recipe
 from penstock.data import open as open_feed
+from penstock.data.ahead import THREADS, Ahead
+from penstock.errors import UsageError
 from penstock.registry import Registry
-from penstock.torch.ahead import THREADS, Ahead
 from penstock.torch.batch import Batch
 from penstock.torch.lane import current_lane
 from penstock.torch.transfer import Fields, Transfer, arrived
@@ -28,7 +29,7 @@ class Loader(Ahead[Batch]):
 
 
 def loader(
-    recipe: Recipe,
+    recipe: Recipe | Feed,
     *,
     lane: Lane | None = None,
     registry: Registry | None = None,
@@ -37,7 +38,7 @@ def loader(
     prefetch: int = 2,
     threads: int | None = None,
 ) -> Loader:
-    """Open a recipe for a PyTorch loop.
+    """Open a recipe for a PyTorch loop, or take over a feed that was opened with more than a recipe (skips, say).
 
     ``lane``: of this process; by default its rank in the process group (see ``lane_of`` for meshes). ``device``: where tensors
     are wanted; on CUDA they travel through pinned memory beside the loop. ``fields``: names, or names with types, such as
@@ -45,7 +46,11 @@ def loader(
     before they are asked for. ``threads``: of the feed, which read further ahead in host memory.
     """
     transfer = Transfer(device, fields)
-    chosen = current_lane() if lane is None else lane
     count = THREADS if threads is None else threads
+    if isinstance(recipe, Feed):
+        if lane is not None or registry is not None:
+            raise UsageError("a feed has its lane and registry already", hint="give them to penstock.open")
+        return Loader(recipe, transfer, prefetch=prefetch, threads=count)
+    chosen = current_lane() if lane is None else lane
     feed = open_feed(recipe, lane=chosen, registry=registry, threads=count)
     return Loader(feed, transfer, prefetch=prefetch, threads=count)

@@ -138,3 +138,108 @@ impl MakeBatch for Maker {
         Ok(Some(builder.finish()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use penstock_io::Digest;
+
+    use super::super::stream::StreamKind;
+    use super::super::tokens::tests::fixed_rows;
+    use super::*;
+    use crate::plan::{Change, Exhaustion, Key, Shuffle};
+
+    /// Rows of two bytes beside rows of four: letters as narrow tokens, digits as wide ones; four tokens each.
+    fn maker(lane: (u64, u64), limit: Option<u64>, pad_last: bool, skips: Vec<Range<u64>>) -> Maker {
+        let narrow: Vec<String> =
+            (b'a'..=b'j').map(|letter| char::from(letter).to_string().repeat(7)).collect();
+        let wide: Vec<String> = (b'0'..=b'9').map(|digit| char::from(digit).to_string().repeat(15)).collect();
+        let stream = |lines: &[String], item_bytes, name: &[u8]| {
+            let tokens = fixed_rows(lines, item_bytes);
+            SourceStream::new(tokens, StreamKind::Rows, Digest::of(name), 1, Shuffle::Full, 4).unwrap()
+        };
+        let streams = vec![stream(&narrow, 2, b"narrow"), stream(&wide, 4, b"wide")];
+        let changes = [Change { from: 0, weights: vec![1.0, 1.0] }];
+        let mixture = Mixture::new(Key::mixture(1), &changes, &[limit, None], Exhaustion::Stop).unwrap();
+        let steps = BatchSchedule::new(&[(0, 12), (3, 24)]).unwrap();
+        Maker::new(streams, MixturePlan { mixture, steps, pad_last, skips }, lane, 4).unwrap()
+    }
+
+    fn whole(step: u64) -> Batch {
+        maker((0, 1), None, false, vec![]).make(step).unwrap().unwrap()
+    }
+
+    #[test]
+    fn narrow_tokens_are_widened_and_stay_the_same_numbers() {
+        let batch = whole(0);
+        assert_eq!((batch.item_bytes, batch.tokens().len()), (4, 12 * 4 * 4));
+        let mut sources = [0, 0];
+        for (origin, row) in batch.origins.iter().zip(batch.tokens().chunks_exact(16)) {
+            sources[origin.source as usize] += 1;
+            let line = if origin.source == 0 { b'a' } else { b'0' } + origin.sample as u8;
+            let (bytes, item) = if origin.source == 0 { (8, 2) } else { (16, 4) };
+            let mut stored = vec![line; bytes];
+            stored[bytes - 1] = b'\n';
+            for (token, number) in stored.chunks_exact(item).zip(row.chunks_exact(4)) {
+                assert_eq!(&number[..item], token);
+                assert!(number[item..].iter().all(|byte| *byte == 0));
+            }
+        }
+        assert!(sources[0] > 0 && sources[1] > 0);
+    }
+
+    #[test]
+    fn lanes_share_a_step_and_their_digests_add_up() {
+        for step in [0, 2, 3, 7, 1_000_000] {
+            let all = whole(step);
+            for lanes in [1, 2, 3, 4, 6, 12] {
+                let parts: Vec<Batch> = (0..lanes)
+                    .map(|lane| maker((lane, lanes), None, false, vec![]).make(step).unwrap().unwrap())
+                    .collect();
+                let digest = parts.iter().fold(0_u128, |sum, part| sum.wrapping_add(part.digest));
+                assert_eq!(digest, all.digest, "step {step}, {lanes} lanes");
+                assert_eq!(
+                    parts.iter().flat_map(|part| part.tokens().to_vec()).collect::<Vec<u8>>(),
+                    all.tokens()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn lanes_that_do_not_divide_a_step_are_refused_there_and_only_there() {
+        let maker = maker((0, 8), None, false, vec![]);
+        assert!(matches!(maker.make(2), Err(FeedError::Plan { .. })));
+        assert!(matches!(maker.batch_bytes(2), Err(FeedError::Plan { .. })));
+        assert_eq!(maker.make(3).unwrap().unwrap().rows, 3);
+        assert_eq!(maker.batch_bytes(3), Ok(3 * 4 * 4));
+    }
+
+    /// Goal: a step is delivered by all lanes or by none. Method: a source that ends in the middle of step 1.
+    #[test]
+    fn a_step_that_is_not_filled_is_left_out_or_padded_on_every_lane() {
+        let end = maker((0, 1), Some(9), false, vec![]).plan.mixture.end().unwrap();
+        assert!(end > 12 && end < 24, "{end}");
+        for lanes in [1, 2, 4] {
+            for lane in 0..lanes {
+                let stopping = maker((lane, lanes), Some(9), false, vec![]);
+                assert!(stopping.make(0).unwrap().is_some() && stopping.make(1).unwrap().is_none());
+                let padding = maker((lane, lanes), Some(9), true, vec![]);
+                let batch = padding.make(1).unwrap().unwrap();
+                let share = 12 / lanes;
+                let real = end.saturating_sub(12 + lane * share).min(share);
+                assert_eq!(batch.origins.len() as u64, real);
+                assert_eq!(batch.padding, (share - real) * 4);
+                assert!(batch.tokens()[real as usize * 16..].iter().all(|byte| *byte == 0));
+                assert!(padding.make(2).unwrap().is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn skipped_steps_are_passed_over() {
+        let maker = maker((0, 1), None, false, vec![2..4, 7..8]);
+        let next: Vec<u64> = (0..9).map(|step| maker.first_from(step)).collect();
+        assert_eq!(next, [0, 1, 4, 4, 4, 5, 6, 8, 8]);
+        assert_eq!(maker.make(5).unwrap().unwrap().digest, whole(5).digest);
+    }
+}

@@ -146,3 +146,103 @@ impl TokenSource {
         Ok(lengths)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use penstock_io::MemoryFile;
+
+    use super::*;
+    use crate::scan::{Format, LineFormat};
+    use crate::testing::scan_text;
+
+    /// Documents as lines of text files, whose bytes stand for tokens of `item_bytes` bytes; two shards.
+    pub(in crate::feed) fn documents(lines: &[String], item_bytes: usize) -> TokenSource {
+        let (first, second) = lines.split_at(lines.len() / 3 + 1);
+        TokenSource::new([first, second].map(|part| shard(part, RowLayout::Ranges).0).into(), item_bytes)
+            .unwrap()
+    }
+
+    /// Equally long lines, terminators included, as fixed rows.
+    pub(in crate::feed) fn fixed_rows(lines: &[String], item_bytes: usize) -> TokenSource {
+        let layout = RowLayout::Fixed { offset: 0, row_bytes: lines[0].len() as u64 + 1 };
+        TokenSource::new(vec![shard(lines, layout).0], item_bytes).unwrap()
+    }
+
+    fn shard(lines: &[String], layout: RowLayout) -> (LazyShard, Arc<AtomicU64>) {
+        let scanned = scan_text(Format::Lines(LineFormat::Text), &format!("{}\n", lines.join("\n")));
+        let opened = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&opened);
+        let open = move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            let file = Arc::new(MemoryFile::new("shard", scanned.raw.clone()));
+            Ok(Shard::open(file, Arc::new(scanned.open()))?)
+        };
+        (LazyShard::new(lines.len() as u64, layout, Box::new(open)), opened)
+    }
+
+    fn some_lines() -> Vec<String> {
+        (0..40).map(|n| format!("{n:02}").repeat(n % 5 + 1)).collect()
+    }
+
+    #[test]
+    fn rows_and_parts_of_rows_are_found_across_shards() {
+        let (lines, tokens) = (some_lines(), documents(&some_lines(), 2));
+        assert_eq!(tokens.rows(), 40);
+        let lengths: Vec<u32> = lines.iter().map(|line| line.len() as u32 / 2).collect();
+        assert_eq!(tokens.lengths().unwrap(), lengths);
+        for (row, line) in lines.iter().enumerate() {
+            for start in 0..line.len() / 2 {
+                let mut into = vec![0; line.len() - 2 * start];
+                tokens.read(row as u64, start as u32, &mut into).unwrap();
+                assert_eq!(into, line.as_bytes()[2 * start..]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_a_row_is_never_read() {
+        let tokens = documents(&some_lines(), 2);
+        let refused = |row, start, bytes: usize| {
+            matches!(tokens.read(row, start, &mut vec![0; bytes]), Err(FeedError::Plan { .. }))
+        };
+        assert!(refused(40, 0, 2) && refused(u64::MAX, 0, 2));
+        assert!(refused(0, 0, 4) && refused(0, 1, 2) && refused(0, u32::MAX, 2));
+        assert!(matches!(TokenSource::new(vec![], 3), Err(FeedError::Plan { .. })));
+    }
+
+    #[test]
+    fn fixed_rows_have_the_length_of_the_array() {
+        let lines: Vec<String> = (0..10).map(|n| format!("row{n:04}")).collect();
+        let tokens = fixed_rows(&lines, 4);
+        assert_eq!(tokens.lengths().unwrap(), [2; 10]);
+        let mut into = [0; 8];
+        tokens.read(7, 0, &mut into).unwrap();
+        assert_eq!(&into, b"row0007\n");
+    }
+
+    #[test]
+    fn a_shard_is_opened_when_it_is_first_touched_and_once() {
+        let parts = [shard(&some_lines(), RowLayout::Ranges), shard(&some_lines(), RowLayout::Ranges)];
+        let counts: Vec<_> = parts.iter().map(|(_, count)| Arc::clone(count)).collect();
+        let tokens = TokenSource::new(parts.map(|(lazy, _)| lazy).into(), 2).unwrap();
+        let opened = || [0, 1].map(|at: usize| counts[at].load(Ordering::SeqCst));
+        assert_eq!(opened(), [0, 0]);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| tokens.read(41, 0, &mut [0; 2]).unwrap());
+            }
+        });
+        assert_eq!(opened(), [0, 1]);
+    }
+
+    #[test]
+    fn an_index_of_another_file_is_refused() {
+        let (lazy, _) = shard(&some_lines(), RowLayout::Ranges);
+        let tokens = TokenSource::new(vec![LazyShard { rows: 41, ..lazy }], 2).unwrap();
+        let refused = tokens.read(0, 0, &mut [0; 2]);
+        assert!(matches!(refused, Err(FeedError::Data(DataError::IndexDamaged { .. }))));
+    }
+}

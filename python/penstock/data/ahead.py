@@ -2,7 +2,7 @@
 
 The feed runs ahead of the loop, so its own cursor is too far. What counts is what was handed out: ``state_dict`` names the
 step after that, whatever waits in between. A stream that ends is rewound, so that the next loop over it begins again, as
-loops over loaders expect. This file knows no framework, and ``penstock.torch`` and ``penstock.jax`` have the same one (a test compares them).
+loops over loaders expect. It knows no framework; ``penstock.torch`` and ``penstock.jax`` say how a batch is turned.
 """
 
 import os
@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from penstock.data import Batch, Cursor, Feed, FeedStatistics, Lane
-from penstock.data.feed import MEMORY_BYTES, cursor_at
+from penstock.data.batch import Batch
+from penstock.data.cursor import Cursor
+from penstock.data.feed import MEMORY_BYTES, Feed, FeedStatistics, cursor_at
+from penstock.data.lane import Lane
 from penstock.data.planning import Plan
 from penstock.errors import CursorForeign, FeedClosed, PenstockError, UsageError
 
@@ -83,7 +85,7 @@ class Ahead(Generic[Turned]):
         if room <= 0 or self._problem is not None or self._adrift:
             return
         try:
-            for _ in range(min(room, self._feed.statistics().ready)):
+            for _ in range(min(room, self._feed.ready)):
                 self._turn_one()
         except PenstockError as problem:
             self._problem = problem
@@ -153,7 +155,7 @@ class Ahead(Generic[Turned]):
         self._passed = False
 
     def __len__(self) -> int:
-        """Steps of the whole stream, wherever the loader stands."""
+        """Batches of the whole stream, wherever the loader stands."""
         if self._steps is None:
             self._steps = count_steps(self.plan, self.lane)
         return self._steps
@@ -181,7 +183,7 @@ class Ahead(Generic[Turned]):
 
 
 def count_steps(plan: Plan, lane: Lane) -> int:
-    """How many steps a stream has, found by asking at O(log n) places; TypeError, as ``len`` demands, if it is endless."""
+    """How many batches a stream has, found by asking at O(log n) places; TypeError, as ``len`` demands, if it is endless."""
     limits = [source.epochs for source in plan.recipe.sources]
     ends = None not in limits if plan.recipe.exhaustion == "drop" else any(limits)
     past = 1
@@ -197,10 +199,11 @@ def count_steps(plan: Plan, lane: Lane) -> int:
             low = middle + 1
         else:
             high = middle
-    return low
+    return low - sum(max(0, min(stop, low) - first) for first, stop in plan.skips.steps)
 
 
 def _has_step(plan: Plan, lane: Lane, step: int) -> bool:
+    """Whether anything comes at a step or after it."""
     probe = Feed(plan, lane, cursor=cursor_at(plan, step), threads=0, memory_bytes=MEMORY_BYTES)
     with probe:
         return next(probe, None) is not None
