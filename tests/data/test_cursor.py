@@ -147,6 +147,10 @@ def foreign(corpus: Corpus, what: str) -> ps.Recipe:
         "batch before the position": {"batch": [(0, 12), (2, 24)]},
         "first batch": {"batch": [(0, 24)]},
         "weights before the position": {"weights": before},
+        "weights of the last step before": {
+            "weights": [*mixed(corpus).weights[:2], (AT - 1, {"web": 0.5, "code": 0.5})]
+        },
+        "batch of the last step before": {"batch": [(0, 12), (3, 24), (AT - 1, 36)]},
         "order of sources": {"sources": [code, web]},
         "limit on epochs": {"sources": [ps.Source("web@1", stages=web.stages, epochs=9), code]},
         "exhaustion": {"exhaustion": "drop"},
@@ -172,6 +176,8 @@ def foreign(corpus: Corpus, what: str) -> ps.Recipe:
         "batch before the position",
         "first batch",
         "weights before the position",
+        "weights of the last step before",
+        "batch of the last step before",
         "order of sources",
         "limit on epochs",
         "exhaustion",

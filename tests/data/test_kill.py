@@ -59,7 +59,7 @@ def leftovers(registry: Path) -> list[Path]:
 
 
 def test_killed_readers_go_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    """Goal: the stream survives SIGKILL. Method: kill ten lives, the first while it measures, the others at random lines, each
+    """Goal: the stream survives SIGKILL. Method: kill ten lives, the first as it opens what nobody measured, the others at random lines, each
     life with other lanes and threads; let an eleventh finish; compare all digests with one uninterrupted reading."""
     corpus = Corpus(tmp_path)
     corpus.add("web", some_documents(300, longest=60, seed=1), shards=3)

@@ -213,6 +213,8 @@ def in_child(work: Callable[[], None]) -> int:
     pytest.fail("the child of a fork hangs")
 
 
+# Frameworks that other tests imported warn about any fork; this one only looks and leaves.
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("threads", [0, 3])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_feed_in_the_child_of_a_fork_is_closed_and_never_hangs(corpus: Corpus, threads: int) -> None:
