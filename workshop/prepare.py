@@ -86,11 +86,7 @@ def make_venv() -> bool:
 
 def install_packages(purpose: str) -> bool:
     """What pyproject.toml asks for, at the versions of constraints.txt."""
-    inputs = [ROOT / "constraints.txt", ROOT / "pyproject.toml"]
-    extras = requirements(purpose)
-    name = f"packages-{purpose}"
-    mark = digest(inputs, salt=" ".join(extras))
-    if stamped(name, mark):
+    if any(stamped(f"packages-{each}", packages_mark(each)) for each in (purpose, "test")):
         return False
     command = [
         VENV / "bin" / "pip",
@@ -100,11 +96,16 @@ def install_packages(purpose: str) -> bool:
         "-c",
         "constraints.txt",
     ]
-    step(f"Python packages ({purpose})", [*command, *extras])
+    step(f"Python packages ({purpose})", [*command, *requirements(purpose)])
     if purpose == "test":
         step("Python packages without their dependencies", [*command, "--no-deps", *WITHOUT_DEPENDENCIES])
-    stamp(name, mark)
+    stamp(f"packages-{purpose}", packages_mark(purpose))
     return True
+
+
+def packages_mark(purpose: str) -> str:
+    """What the packages of a purpose depend on. Those for the tests include those for everything else."""
+    return digest([ROOT / "constraints.txt", ROOT / "pyproject.toml"], salt=" ".join(requirements(purpose)))
 
 
 def requirements(purpose: str) -> list[str]:

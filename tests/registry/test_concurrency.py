@@ -65,7 +65,7 @@ def test_a_registration_killed_at_any_moment_leaves_all_or_nothing(local: Regist
     registration succeeds."""
     raws = []
     for number in range(12):
-        raw = tmp_path / "raw" / f"{number}.jsonl"
+        raw = tmp_path / "raw" / f"{number:02d}.jsonl"
         raw.parent.mkdir(exist_ok=True)
         raw.write_text(
             "".join(json.dumps({"id": number * 5000 + n, "text": "x" * 200}) + "\n" for n in range(5000))

@@ -45,7 +45,7 @@ def test_doctor_answers_with_the_version_and_every_check(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks = [doctor.Check("disk", "ok", "9 GB free"), doctor.Check("<b>", "warn", "a", "\udcff is no text")]
-    monkeypatch.setattr(doctor, "examine", lambda: checks)
+    monkeypatch.setattr(doctor, "examine", lambda **_: checks)
 
     answer = client.get("/api/doctor").json()
 
@@ -60,7 +60,8 @@ def test_looking_often_examines_the_machine_once(client: TestClient, monkeypatch
     """Goal: a page that is reloaded, or a stranger's page that asks in a loop, does not load the disk."""
     rounds: list[int] = []
 
-    def examine() -> list[doctor.Check]:
+    def examine(*, measure_disk: bool) -> list[doctor.Check]:
+        assert not measure_disk
         rounds.append(1)
         return []
 
@@ -256,7 +257,7 @@ def test_every_answer_carries_the_safety_headers(
     (tmp_path / "static/index.html").write_text("<!doctype html><title>x</title>")
     (tmp_path / "static/assets/index-1a2b.js").write_text("1")
     monkeypatch.setattr(server, "STATIC", tmp_path / "static")
-    monkeypatch.setattr(doctor, "examine", lambda: 1 / 0)
+    monkeypatch.setattr(doctor, "examine", lambda **_: 1 / 0)
     client = TestClient(server.create_app(events_directory=directory), raise_server_exceptions=False)
 
     answer = client.get(path)
