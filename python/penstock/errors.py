@@ -373,6 +373,8 @@ class FeedClosed(DataError):
 
     hint = "open the feed in the process that reads from it"
 
-    def __init__(self, *, reason: str) -> None:
+    def __init__(self, *, reason: str, hint: str | None = None) -> None:
         self.reason = reason
+        if hint is not None:
+            self.hint = hint
         super().__init__(f"the feed cannot be used: {reason}")

@@ -168,8 +168,13 @@ impl Feed {
     ) -> PyResult<Self> {
         let raised = Raised::default();
         let fail = |problem: FeedError| raised.take().unwrap_or_else(|| error::from_feed(py, problem));
+        // The largest batch that is still to come decides how far ahead the memory allows to read.
+        let later = plan.batch.iter().map(|&(first, _)| first.max(step)).collect::<Vec<_>>();
         let maker = plan.maker(lane, &raised)?.map_err(fail)?;
-        let batch_bytes = maker.batch_bytes(step).map_err(fail)?;
+        let mut batch_bytes = maker.batch_bytes(step).map_err(fail)?;
+        for step in later {
+            batch_bytes = batch_bytes.max(maker.batch_bytes(step).map_err(fail)?);
+        }
         let depth = (memory_bytes / batch_bytes.max(1)).clamp(1, DEPTH_MAX);
         let ahead = Ahead::start(Arc::new(maker) as Arc<dyn MakeBatch>, step, threads.min(depth), depth)
             .map_err(fail)?;

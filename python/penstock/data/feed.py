@@ -172,9 +172,9 @@ def batch_at(
     _check_lane(plan, chosen, step, once=True)
     made = _rust.Feed(rust_plan(plan), (chosen.number, chosen.of), step, 0, MEMORY_BYTES).next()
     if made is None:
-        raise FeedClosed(reason=f"the stream ends before step {step}")
+        raise FeedClosed(reason=f"the stream ends before step {step}", hint="look at an earlier step")
     if made.step != step:
-        raise FeedClosed(reason=f"step {step} is left out by the skips")
+        raise FeedClosed(reason=f"step {step} is left out by the skips", hint="look without the skips")
     return Batch(made, plan)
 
 

@@ -139,7 +139,7 @@ def find_column(store: Store, key: str) -> Column | None:
         return msgspec.json.decode(store.get(name), type=Column)
     except ObjectMissing:
         return None
-    except msgspec.MsgspecError as reason:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
         raise ManifestDamaged(name=name, reason=str(reason)) from reason
 
 
@@ -184,7 +184,7 @@ def measure_shard(work: Work, number: int) -> Part:
     name = f"{work.place}/{number}.json"
     try:
         return msgspec.json.decode(work.store.get(name), type=Part)
-    except (ObjectMissing, msgspec.MsgspecError):
+    except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):
         pass
     values, payload = _compute(work, number)
     data = np.asarray(values, dtype=work.measure.dtype).tobytes()

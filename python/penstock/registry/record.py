@@ -69,7 +69,7 @@ def read(data: bytes, kind: type[T], *, name: str) -> T:
     """Read one of the documents above."""
     try:
         document = msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError as reason:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
         raise ManifestDamaged(name=name, reason=str(reason)) from reason
     if document.form > FORM:
         raise ManifestNewer(name=name, found=document.form, known=FORM)

@@ -162,7 +162,7 @@ def _scan_key(raw: RawFile, format_name: str, policy: Policy) -> str:
 def _finished(registry: Store, key: str) -> ShardScan | None:
     try:
         return msgspec.json.decode(registry.get(key), type=ShardScan)
-    except (ObjectMissing, msgspec.MsgspecError):
+    except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 

@@ -61,7 +61,12 @@ impl Maker {
     /// Bytes of a batch of the step, or why lanes cannot share it; steps before the one that a feed opens at do not matter.
     pub fn batch_bytes(&self, step: u64) -> Result<usize, FeedError> {
         let (_, mine) = self.positions(step)?;
-        Ok((mine.end - mine.start) as usize * self.length * self.item_bytes)
+        let tokens = (mine.end - mine.start).saturating_mul(self.length as u64);
+        if i32::try_from(tokens).is_err() {
+            let reason = format!("a lane would get {tokens} tokens at once, but boundaries are 32 bits wide");
+            return Err(FeedError::Plan { reason });
+        }
+        Ok(tokens as usize * self.item_bytes)
     }
 
     /// All positions of a step, and this lane's.
