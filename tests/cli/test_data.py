@@ -145,6 +145,9 @@ def test_measure_prints_what_it_will_cost_and_found(place: Path, capsys: Capture
     assert "of derived data" in captured.err
     found = json.loads(captured.out)
     assert (found["rows"], found["tokens"], found["longest"]) == (100, 200, 2)
+    again = ("measure", "web", "--tokenizer", str(write_tokenizer(place / "other.json", extra=1)))
+    assert run(*again, "--derived-max", "10") == 2
+    assert "bytes of derived data, but 10 are allowed" in capsys.readouterr().err
     assert run("list", "--json") == 0
     assert [document["format"] for document in documents(capsys)] == ["jsonl", "tokens"]
 

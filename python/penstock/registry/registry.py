@@ -160,10 +160,19 @@ class Registry:
         return compare(self.resolve(before), self.resolve(after), rows=rows)
 
     def measure(
-        self, address: str, measure: Measure, *, engine: str = "local", watch: MeasureWatch | None = None
+        self,
+        address: str,
+        measure: Measure,
+        *,
+        engine: str = "local",
+        derived_bytes_max: int = 1 << 40,
+        watch: MeasureWatch | None = None,
     ) -> Column:
         """One value per row of a version, computed once and kept; see ``measuring.py``."""
-        return measure_version(self, self.resolve(address), measure, engine=engine, watch=watch)
+        version = self.resolve(address)
+        return measure_version(
+            self, version, measure, engine=engine, derived_bytes_max=derived_bytes_max, watch=watch
+        )
 
     def values(self, column: Column) -> "np.ndarray[Any, Any]":
         """All values of a measured column, in row order."""

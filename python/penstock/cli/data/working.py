@@ -84,6 +84,7 @@ def measure_version(
     tokenizer: Annotated[Path, Parameter(help="A Hugging Face tokenizer.json.")],
     field: Annotated[str, Parameter(help="The field with the text.")] = "text",
     engine: Annotated[str, Parameter(help="local, or ray for a Ray cluster.")] = "local",
+    derived_max: Annotated[int, Parameter(help="Bytes of tokens that may be kept.")] = 1 << 40,
     registry: Place = None,
     json: Json = False,
 ) -> int:
@@ -103,7 +104,7 @@ def measure_version(
         f"tokens of {version.address} will take about {as_size(chosen.payload_bytes(version))} of derived data"
     )
     with progress(f"measuring {version.address}", "rows", quiet=json) as tell:
-        column = opened.measure(address, chosen, engine=engine, watch=tell)
+        column = opened.measure(address, chosen, engine=engine, derived_bytes_max=derived_max, watch=tell)
     values = opened.values(column)
     total = int(values.sum(dtype="uint64"))
     document = {
