@@ -93,6 +93,8 @@ def install_packages(purpose: str) -> bool:
         "install",
         "--quiet",
         "--disable-pip-version-check",
+        # Compiling every module of the frameworks takes longer than downloading them; Python does it for those it imports.
+        "--no-compile",
         "-c",
         "constraints.txt",
     ]
