@@ -26,13 +26,19 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.formats.contract import Policy
     from penstock.registry import About, Registry, Version
+    from penstock.state import Best, Checkpoint, Checkpoints, Failure, Keep
 
 __all__ = [
     "About",
     "Batch",
+    "Best",
+    "Checkpoint",
+    "Checkpoints",
     "Cursor",
+    "Failure",
     "Feed",
     "Filter",
+    "Keep",
     "Lane",
     "Pack",
     "PenstockError",
@@ -68,6 +74,7 @@ _HOME = {
         ),
         "penstock.data",
     ),
+    **dict.fromkeys(("Best", "Checkpoint", "Checkpoints", "Failure", "Keep"), "penstock.state"),
     "About": "penstock.registry",
     "PenstockError": "penstock.errors",
     "Policy": "penstock.formats.contract",

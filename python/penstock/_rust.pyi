@@ -1,6 +1,6 @@
 """The Rust side of Penstock. Not public: use the packages that carry these names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, final
@@ -11,6 +11,7 @@ from typing_extensions import Buffer
 _Source: TypeAlias = Path | tuple[str, int, Callable[[int, int], bytes]]
 
 __all__ = [
+    "Arena",
     "EventReader",
     "Feed",
     "FeedBatch",
@@ -19,6 +20,7 @@ __all__ = [
     "__version__",
     "archive_members",
     "build_table",
+    "copy_buffers",
     "digest",
     "digest_file",
     "events_abandon",
@@ -29,14 +31,17 @@ __all__ = [
     "events_stop",
     "find_damage",
     "first_position",
+    "hash_buffers",
     "held_out",
     "quick_hash",
+    "read_tensors",
     "record",
     "reframe",
     "scan_known",
     "scan_rows",
     "span",
     "token_lengths",
+    "write_buffers",
     "zstd_head",
 ]
 
@@ -240,3 +245,37 @@ def held_out(version: str, rows: int, share: float) -> bytes:
 
 def first_position(batch: list[tuple[int, int]], step: int) -> int:
     """The first position of a step under a schedule of batches."""
+
+@final
+class Arena(Buffer):
+    """Memory that states are captured into; a writable buffer."""
+
+    def __new__(cls, size: int) -> Self: ...
+    def touch(self, threads: int) -> None:
+        """Touch every page, so that copying does not have to."""
+    def __len__(self) -> int: ...
+
+def copy_buffers(pairs: Sequence[tuple[Buffer, Buffer]], threads: int) -> None:
+    """Copy from the first to the second of each pair, with several threads."""
+
+def hash_buffers(buffers: Sequence[Buffer], chunk_bytes: int, threads: int) -> list[str]:
+    """The hashes of the chunks of each buffer: hexadecimal digits, 32 per chunk, one after another."""
+
+def write_buffers(path: Path, buffers: Sequence[Buffer], direct: bool, threads: int) -> int:
+    """Write a new file from buffers, one after another, and sync it; its length."""
+
+#: Tensor, file, first byte there, offset, shape, bytes of an element, hashes of the chunks.
+_PieceParts: TypeAlias = tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, str]
+#: Tensor, offset, shape, memory.
+_TargetParts: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], Buffer]
+
+def read_tensors(
+    files: list[_Source],
+    pieces: list[_PieceParts],
+    targets: Sequence[_TargetParts],
+    *,
+    chunk_bytes: int,
+    threads: int,
+    direct: bool,
+) -> int:
+    """Fill every target from the pieces of its tensor, each chunk checked; the bytes that were read."""

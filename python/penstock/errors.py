@@ -18,21 +18,29 @@
     │   ├── ManifestDamaged      what the registry holds is not what its digest says
     │   ├── ManifestNewer        written by a newer Penstock
     │   └── NumbersContended     too many writers at once
-    └── DataError                raw files and their rows
-        ├── BadRow               a row that breaks its format's contract, with file, line and offset
-        ├── TooManyBadRows       more rows were skipped than the limit allows
-        ├── FileUnusable         a file that cannot be registered at all: empty, truncated, of no known format
-        ├── NothingToRegister    no file matches
-        ├── SchemaMixed          files of one version disagree about a field
-        ├── CorruptShard         bytes are not what was registered, with file and offset
-        ├── IndexDamaged         an index is not what its digest says, or cannot be read
-        ├── RowOutOfRange        there is no such row
-        ├── DerivedTooLarge      a derived copy would pass the limit or the free space
-        ├── ScanCancelled        scanning was stopped
-        ├── RecipeInvalid        a recipe, lane or stage that makes no sense, with the field
-        ├── SourceEmpty          nothing of a source is left after its filters
-        ├── CursorForeign        a cursor made by another recipe, or tampered with
-        └── FeedClosed           a feed used after close, or in the child of a fork
+    ├── DataError                raw files and their rows
+    │   ├── BadRow               a row that breaks its format's contract, with file, line and offset
+    │   ├── TooManyBadRows       more rows were skipped than the limit allows
+    │   ├── FileUnusable         a file that cannot be registered at all: empty, truncated, of no known format
+    │   ├── NothingToRegister    no file matches
+    │   ├── SchemaMixed          files of one version disagree about a field
+    │   ├── CorruptShard         bytes are not what was registered, with file and offset
+    │   ├── IndexDamaged         an index is not what its digest says, or cannot be read
+    │   ├── RowOutOfRange        there is no such row
+    │   ├── DerivedTooLarge      a derived copy would pass the limit or the free space
+    │   ├── ScanCancelled        scanning was stopped
+    │   ├── RecipeInvalid        a recipe, lane or stage that makes no sense, with the field
+    │   ├── SourceEmpty          nothing of a source is left after its filters
+    │   ├── CursorForeign        a cursor made by another recipe, or tampered with
+    │   └── FeedClosed           a feed used after close, or in the child of a fork
+    └── StateError               checkpoints
+        ├── TreeInvalid              something in a tree that cannot be saved or loaded
+        ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
+        ├── CheckpointDamaged        bytes are not what was saved, with file, place and tensor
+        ├── CheckpointUnknown        there is no checkpoint of that step
+        ├── SaveFailed               a save that could not be made durable, with what was tried
+        ├── Fenced                   a newer incarnation of the run has taken over
+        └── RanksMissing             ranks that did not report before the deadline
 
 An error says what happened with the values that matter, and, where one is known, a ``hint`` says what to do. Errors
 are made from keyword arguments, which stay readable as attributes; those that begin in Rust are made by
@@ -141,10 +149,12 @@ class StoreFailed(StoreError):
 
     exit_code = 1
 
-    def __init__(self, *, verb: str, url: str, reason: str) -> None:
+    def __init__(self, *, verb: str, url: str, reason: str, full: bool = False) -> None:
         self.verb = verb
         self.url = url
         self.reason = reason
+        #: Whether there is no room left.
+        self.full = full
         super().__init__(f"cannot {verb} {url}: {reason}")
 
 
@@ -204,7 +214,7 @@ class NumbersContended(RegistryError):
     """Too many writers took the next number first."""
 
     exit_code = 1
-    hint = "try again when fewer processes write to this dataset"
+    hint = "try again when fewer processes write there"
 
     def __init__(self, *, name: str, attempts: int) -> None:
         self.name = name
@@ -378,3 +388,100 @@ class FeedClosed(DataError):
         if hint is not None:
             self.hint = hint
         super().__init__(f"the feed cannot be used: {reason}")
+
+
+class StateError(PenstockError):
+    """Something about checkpoints."""
+
+
+class TreeInvalid(StateError):
+    """Something in a tree that cannot be saved or loaded."""
+
+    def __init__(self, *, name: str, reason: str, hint: str | None = None) -> None:
+        self.name, self.reason, self.hint = name, reason, hint
+        super().__init__(f"{name!r} in the tree: {reason}")
+
+
+class TreeMismatch(StateError):
+    """A tree and a checkpoint do not fit together."""
+
+    def __init__(self, *, missing: list[str], unexpected: list[str], different: list[str]) -> None:
+        self.missing, self.unexpected, self.different = missing, unexpected, different
+        self.hint = "load with strict=False, with only=, or with a rename map"
+        lines = [
+            *(f"  missing in the checkpoint: {name}" for name in _some(missing)),
+            *(f"  unexpected in the checkpoint: {name}" for name in _some(unexpected)),
+            *(f"  different: {what}" for what in _some(different)),
+        ]
+        super().__init__("tree and checkpoint do not fit together\n" + "\n".join(lines))
+
+
+def _some(names: list[str], most: int = 12) -> list[str]:
+    return names if len(names) <= most else [*names[:most], f"… and {len(names) - most} more"]
+
+
+class CheckpointDamaged(StateError):
+    """Bytes of a checkpoint are not what was saved."""
+
+    exit_code = 1
+
+    def __init__(
+        self, *, file: str, reason: str, offset: int = 0, tensor: str = "", piece: int | None = None
+    ) -> None:
+        self.file, self.reason, self.offset, self.tensor = file, reason, offset, tensor
+        #: Its number among those that were read, for the caller to name the tensor.
+        self.piece = piece
+        of = f" (tensor {tensor})" if tensor else ""
+        super().__init__(f"{file} is damaged at byte {offset}{of}: {reason}")
+
+
+class CheckpointUnknown(StateError):
+    """There is no such checkpoint."""
+
+    def __init__(self, *, place: str, wanted: str, known: list[int]) -> None:
+        self.place, self.wanted, self.known = place, wanted, known
+        self.hint = (
+            f"known steps are {', '.join(map(str, known[-8:]))}" if known else "nothing is saved there"
+        )
+        super().__init__(f"there is no checkpoint {wanted} in {place}")
+
+
+class SaveFailed(StateError):
+    """A save could not be made durable."""
+
+    exit_code = 1
+
+    def __init__(self, *, step: int, reason: str, hint: str | None = None) -> None:
+        self.step, self.reason, self.hint = step, reason, hint
+        super().__init__(f"the checkpoint of step {step} was not saved: {reason}")
+
+
+class Fenced(StateError):
+    """A newer incarnation of the run has taken over; this one may not write any more."""
+
+    def __init__(self, *, incarnation: int, newer: int, place: str) -> None:
+        self.incarnation, self.newer, self.place = incarnation, newer, place
+        self.hint = "end this process: its successor has resumed"
+        super().__init__(f"incarnation {incarnation} was replaced by {newer} in {place}")
+
+
+class CommitsUnseen(StateError):
+    """Another incarnation committed after this one had loaded its state, and before it put its fence."""
+
+    def __init__(self, *, incarnation: int, steps: list[int], place: str) -> None:
+        self.incarnation, self.steps, self.place = incarnation, steps, place
+        self.hint = "load the newest checkpoint and go on from there: this state is older"
+        shown = ", ".join(_some([str(step) for step in steps]))
+        super().__init__(f"{place} has checkpoints that incarnation {incarnation} has not seen: step {shown}")
+
+
+class RanksMissing(StateError):
+    """Ranks did not report before the deadline."""
+
+    exit_code = 1
+
+    def __init__(self, *, what: str, missing: list[int], ranks: int, waited_s: float) -> None:
+        self.what, self.missing, self.ranks, self.waited_s = what, missing, ranks, waited_s
+        self.hint = "look at the logs of these ranks first"
+        shown = ", ".join(_some([str(rank) for rank in missing]))
+        super().__init__(f"{what}: after {waited_s:.0f} s nothing was heard of rank {shown} (of {ranks})")

@@ -7,6 +7,7 @@ use penstock_data::DataError;
 use penstock_data::feed::FeedError;
 use penstock_events::EventError;
 use penstock_io::IoError;
+use penstock_state::StateError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -149,5 +150,25 @@ pub(crate) fn from_feed(py: Python<'_>, error: FeedError) -> PyErr {
         FeedError::Thread { .. } | FeedError::Closed => {
             raise!(py, "FeedClosed", { reason: error.to_string() })
         }
+    }
+}
+
+/// Failures to save or load tensors. Which tensor a piece belongs to is known to the caller, by the piece's number.
+pub(crate) fn from_state(py: Python<'_>, error: StateError) -> PyErr {
+    let reason = error.to_string();
+    match error {
+        StateError::Damaged { file, offset, piece, expected, found } => {
+            let reason = format!("expected xxh3 {expected:032x}, found {found:032x}");
+            raise!(py, "CheckpointDamaged", { file: file, offset: offset, reason: reason, piece: piece })
+        }
+        StateError::Short { file, bytes, end, piece } => {
+            let reason = format!("the file has {bytes} bytes, but a piece ends at byte {end}");
+            raise!(py, "CheckpointDamaged", { file: file, offset: bytes, reason: reason, piece: piece })
+        }
+        StateError::System { verb, path, reason, full } => {
+            raise!(py, "StoreFailed", { verb: verb, url: path, reason: reason, full: full })
+        }
+        StateError::Shape { .. } => raise!(py, "CheckpointDamaged", { file: "the manifest", reason: reason }),
+        StateError::Io(problem) => from_io(py, problem),
     }
 }

@@ -9,6 +9,7 @@ mod feed;
 mod scan;
 mod shard;
 mod source;
+mod state;
 
 use pyo3::prelude::*;
 
@@ -28,6 +29,9 @@ mod _rust {
 
     #[pymodule_export]
     use crate::shard::{ShardFile, archive_members, find_damage};
+
+    #[pymodule_export]
+    use crate::state::{Arena, copy_buffers, hash_buffers, read_tensors, write_buffers};
 
     use pyo3::prelude::*;
 

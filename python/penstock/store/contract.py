@@ -1,6 +1,6 @@
 """What a store promises."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -34,6 +34,11 @@ class Store(Protocol):
 
     def put_file_if_absent(self, name: str, file: Path) -> bool:
         """The same with the content of a local file, which may be large. The file may be moved away by this."""
+
+    def put_buffers(self, name: str, buffers: Sequence[memoryview]) -> int:
+        """Make a large object of pieces of memory, durably; its length. For names that only one writer uses: what an earlier try
+        of the same writer left is replaced.
+        """
 
     def describe(self, name: str) -> Entry:
         """Size and stamp of an object. Raises ``ObjectMissing``."""

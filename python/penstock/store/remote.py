@@ -4,7 +4,7 @@ Credentials, region and endpoint come from the usual environment of each provide
 deadlines are obstore's, with the limits below.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,8 @@ _CLIENT: Any = {
     "timeout": timedelta(seconds=120),
     "allow_http": True,
 }
+#: Of a large object that is uploaded part by part.
+_PIECE_BYTES = 8 << 20
 _RETRY: Any = {
     "max_retries": 6,
     "retry_timeout": timedelta(seconds=120),
@@ -94,6 +96,19 @@ class RemoteStore:
         except (BaseError, OSError) as reason:
             raise self._failure("write", name, reason) from reason
         return True
+
+    def put_buffers(self, name: str, buffers: Sequence[memoryview]) -> int:
+        """Make a large object, part by part."""
+        pieces = (
+            bytes(buffer[at : at + _PIECE_BYTES])
+            for buffer in buffers
+            for at in range(0, len(buffer), _PIECE_BYTES)
+        )
+        try:
+            obstore.put(self._store, self._key(name), pieces, chunk_size=_PIECE_BYTES, max_concurrency=8)
+        except (BaseError, OSError) as reason:
+            raise self._failure("write", name, reason) from reason
+        return sum(map(len, buffers))
 
     def describe(self, name: str) -> Entry:
         """Size and stamp of an object."""

@@ -1,0 +1,329 @@
+"""The checkpoints of a run, in one place: save, find, load, resume, prune.
+
+Everything here may be used by one thread at a time; the work behind a save goes on in threads of its own, which end with
+``close`` or with the process, after what they have begun.
+"""
+
+import os
+import time
+import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+from penstock import events
+from penstock.errors import (
+    CheckpointDamaged,
+    CheckpointUnknown,
+    ObjectMissing,
+    PenstockError,
+    UsageError,
+)
+from penstock.events.points import reach
+from penstock.state.agreement import agree
+from penstock.state.arenas import Arenas
+from penstock.state.checkpoint import Checkpoint, checkpoint_of
+from penstock.state.committing import quarantine
+from penstock.state.finishing import Finisher
+from penstock.state.history import Committed
+from penstock.state.incarnations import Member, fence
+from penstock.state.loading import Rename, Wish, load, locate
+from penstock.state.log import Log
+from penstock.state.pruning import Pruned, prune
+from penstock.state.references import References
+from penstock.state.replicas import share_of
+from penstock.state.retention import Keep
+from penstock.state.saving import Capture, Options, Pending, capture, room_for
+from penstock.state.tree import PlainTree, as_tree, from_json
+from penstock.store import open_store
+
+_LOOKERS = 16
+
+
+class Checkpoints:
+    """See the module's description.
+
+    ``rank`` and ``ranks`` matter for plain trees; those of ``penstock.torch.state`` know them. Ranks of one start share a ``token``,
+    which torchrun's and Slurm's variables make unless it is given, or an ``incarnation`` that the launcher counts.
+    """
+
+    def __init__(
+        self,
+        place: str | os.PathLike[str],
+        *,
+        keep: Keep | None = None,
+        rank: int = 0,
+        ranks: int = 1,
+        token: str | None = None,
+        incarnation: int | None = None,
+        **more: Any,
+    ) -> None:
+        options = Options(**more)
+        self.store = open_store(place)
+        self.keep = keep
+        self.log = Log(self.store)
+        self._references = References(self.store)
+        self._options = options
+        self._rank, self._ranks = rank, ranks
+        self._token = token or _token_of_start(ranks)
+        self._incarnation = incarnation if incarnation is not None else _incarnation_of_start()
+        self._arenas = Arenas(options.captures)
+        self._saver = ThreadPoolExecutor(1, thread_name_prefix="penstock-save")
+        #: This rank of the incarnation, once it has begun.
+        self._member: Member | None = None
+        self._finisher: Finisher | None = None
+        #: Length of the log when a state was last loaded, and what was loaded.
+        self._seen: int | None = None
+        self._loaded: Checkpoint | None = None
+        self._attempts: Counter[int] = Counter()
+        self._pending: list[Pending] = []
+        self._choice = 0
+        #: Saves that failed and were not raised, because the policy is to go on.
+        self.failures: list[PenstockError] = []
+
+    def save(
+        self,
+        step: int,
+        tree: Any,
+        entries: dict[str, Any] | None = None,
+        *,
+        metrics: dict[str, float] | None = None,
+    ) -> Pending:
+        """Capture a state and return; the checkpoint exists when ``wait`` of what is returned does.
+
+        ``tree`` is what ``penstock.torch.state`` makes, or nested dicts and lists of tensors and plain values. ``entries`` are
+        documents beside it, such as a cursor. ``metrics`` are numbers that retention can go by.
+        """
+        began = time.perf_counter()
+        if self._options.read_only:
+            raise UsageError("these checkpoints were opened for reading", hint="open them without read_only")
+        if type(step) is not int or step < 0:
+            raise UsageError(f"{step!r} is no step")
+        self._raise_unnoticed()
+        state = as_tree(tree, self._rank, self._ranks)
+        with events.span("state.capture", step=step):
+            reach("state.capture")
+            captured = capture(step, state, entries or {}, self._arenas, deadline_s=self._options.deadline_s)
+        attempt = self._attempts[step]
+        self._attempts[step] += 1
+        pending = Pending(step, captured.copies, time.perf_counter() - began)
+        self._pending = [each for each in self._pending if not (each.done() and each.noticed)] + [pending]
+        self._saver.submit(self._finish, captured, attempt, metrics or {}, pending, began)
+        return pending
+
+    def _finish(
+        self, captured: Capture, attempt: int, metrics: dict[str, float], pending: Pending, began: float
+    ) -> None:
+        """What happens behind training's back."""
+        try:
+            finisher = self._begin(captured.rank, captured.ranks)
+            committed, written = finisher.finish(captured, attempt, metrics)
+            pending.durable_s = time.perf_counter() - began
+            pending.bytes_written = written.bytes_written
+            events.record(
+                "state.saved",
+                step=captured.step,
+                blocked_s=pending.blocked_s,
+                durable_s=pending.durable_s,
+                bytes=captured.bytes,
+                written=written.bytes_written,
+            )
+            pending.settle(checkpoint_of(committed, self.store))
+        except PenstockError as problem:
+            events.record("state.save_failed", step=captured.step, reason=str(problem))
+            if self._options.failure.then == "continue":
+                self.failures.append(problem)
+                pending.noticed = True
+            pending.fail(problem)
+        except BaseException as problem:
+            pending.fail(problem)
+            raise
+        finally:
+            self._arenas.give(captured.arena)
+        if self.keep is not None and captured.rank == 0 and pending.error is None:
+            self._prune_quietly(self.keep)
+
+    def _begin(self, rank: int, ranks: int) -> Finisher:
+        """The incarnation begins with its first save, or when it resumes."""
+        if self._finisher is None:
+            wanted = Member(rank, ranks, self._token, self._incarnation)
+            self._member = fence(self.log, wanted, deadline_s=self._options.deadline_s)
+            assert self._member.incarnation is not None, "a fence has a number"
+            self._finisher = Finisher(
+                store=self.store,
+                log=self.log,
+                references=self._references,
+                run=self._options.run or self.store.url.rpartition("/")[2],
+                incarnation=self._member.incarnation,
+                failure=self._options.failure,
+                deadline_s=self._options.deadline_s,
+                seen=self._seen,
+                parent=None if self._loaded is None else (self._loaded.digest, self._loaded.manifest),
+            )
+        return self._finisher
+
+    def _prune_quietly(self, keep: Keep) -> None:
+        try:
+            prune(self.log, keep, references=self._references)
+        except PenstockError as problem:
+            # The checkpoint exists; what should have gone is still there and goes next time.
+            events.record("state.prune_failed", reason=str(problem))
+
+    def _raise_unnoticed(self) -> None:
+        for pending in self._pending:
+            if pending.error is not None and not pending.noticed:
+                pending.wait()
+
+    def prepare(self, tree: Any) -> None:
+        """Have memory ready for saving a tree like this; returns at once. The first save is then as quick as the others."""
+        state = as_tree(tree, self._rank, self._ranks)
+        shares = [share for held in state.held() if (share := share_of(held)) is not None]
+        movers = list({id(share.held.mover): share.held.mover for share in shares}.values())
+        self._arenas.prepare(room_for(shares), movers)
+
+    def latest(self) -> Checkpoint | None:
+        """The newest good checkpoint: its manifest is whole and its files are there in full. Others are quarantined with the reason."""
+        for committed in reversed(self.log.read().good()):
+            found = checkpoint_of(committed, self.store)
+            reason = self._missing_parts(found)
+            if not reason:
+                return found
+            events.record("state.quarantine", step=found.step, reason=reason)
+            if not self._options.read_only:
+                quarantine(self.log, committed.number, reason, rank=self._rank, at=time.time())
+        return None
+
+    def list(self) -> "list[Checkpoint]":
+        """Every checkpoint that exists, oldest first; ``damage`` says what is wrong with those that were quarantined."""
+        return [checkpoint_of(each, self.store) for each in self.log.read().checkpoints()]
+
+    def at(self, step: int) -> Checkpoint:
+        """The checkpoint of a step."""
+        history = self.log.read()
+        found = history.at_step(step)
+        if found is None:
+            known = [each.step for each in history.good()]
+            raise CheckpointUnknown(place=self.store.url, wanted=f"of step {step}", known=known)
+        return checkpoint_of(found, self.store)
+
+    def load(
+        self,
+        found: Checkpoint,
+        into: Any,
+        *,
+        strict: bool = True,
+        only: "str | tuple[str, ...]" = (),
+        rename: Rename = None,
+    ) -> Any:
+        """Fill a tree in place from a checkpoint, whatever layout it was saved with; the tree.
+
+        ``only`` restricts it to beginnings of names in the tree (``"model"``), ``rename`` says what the checkpoint calls them. Without
+        ``strict``, what is missing on either side is left alone.
+        """
+        state = as_tree(into, self._rank, self._ranks)
+        wish = Wish(strict=strict, only=(only,) if isinstance(only, str) else tuple(only), rename=rename)
+        self._seen = self.log.read().length
+        load(found.manifest, found.store, state, wish)
+        state.load_entries(self.entries(found, rank=state.rank))
+        if found.store.url == self.store.url and not self._options.read_only:
+            self._loaded = found
+        return state.root if isinstance(state, PlainTree) else into
+
+    def entries(self, found: Checkpoint, *, rank: int | None = None) -> dict[str, Any]:
+        """The documents that were saved with it: the shared ones, and those of a rank."""
+        kept = found.manifest.entries.of(self._rank if rank is None else rank)
+        return {name: from_json(value) for name, value in kept.items()}
+
+    def resume(self, into: Any, *, deadline_s: float | None = None, **wish: Any) -> Checkpoint | None:
+        """Begin this incarnation from the newest checkpoint that every rank can load; None if there is none.
+
+        From here on no earlier incarnation can commit. Damage that one rank finds moves all of them to the next one.
+        """
+        state = as_tree(into, self._rank, self._ranks)
+        finisher = self._begin(state.rank, state.ranks)
+        assert self._member is not None, "it began"
+
+        def load_it(committed: Committed) -> None:
+            found = checkpoint_of(committed, self.store)
+            if reason := self._missing_parts(found):
+                raise CheckpointDamaged(file=self.store.url, reason=reason)
+            self.load(found, state, **wish)
+
+        limit_s = self._options.deadline_s if deadline_s is None else deadline_s
+        agreed = agree(self.log, self._member, load_it, deadline_s=limit_s, first=self._choice)
+        self._choice = agreed.choice + 1
+        finisher.seen = agreed.seen
+        if agreed.checkpoint is None:
+            return None
+        found = checkpoint_of(agreed.checkpoint, self.store)
+        finisher.parent = (found.digest, found.manifest)
+        return found
+
+    def prune(self, keep: Keep | None = None, *, dry_run: bool = False) -> Pruned:
+        """Retire what nobody wishes to keep, and delete what nothing refers to."""
+        wanted = keep or self.keep
+        if wanted is None:
+            raise UsageError("nothing says what to keep", hint="give keep=Keep(last=3)")
+        return prune(self.log, wanted, references=self._references, dry_run=dry_run)
+
+    def _missing_parts(self, found: Checkpoint) -> str:
+        """Why a checkpoint is not whole, as far as that is seen without reading tensors."""
+        try:
+            files = found.manifest.files
+        except CheckpointDamaged as problem:
+            return str(problem)
+
+        def look(file: Any) -> str:
+            owner, name = locate(self.store, file.name)
+            try:
+                bytes_ = owner.describe(name).bytes
+            except ObjectMissing:
+                return f"{file.name} is missing"
+            return "" if bytes_ == file.bytes else f"{file.name} has {bytes_} bytes, not {file.bytes}"
+
+        if len(files) == 1:
+            return look(files[0])
+        with ThreadPoolExecutor(min(_LOOKERS, max(1, len(files)))) as pool:
+            return next((reason for reason in pool.map(look, files) if reason), "")
+
+    def wait(self) -> None:
+        """Return when every save has ended; the first error, if one failed and nobody was told."""
+        for pending in list(self._pending):
+            if pending.noticed and pending.done():
+                continue
+            pending.wait()
+
+    def close(self) -> None:
+        """Finish what was begun and give the memory back."""
+        self._saver.shutdown(wait=True)
+        self._arenas.close()
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+        if kind is None:
+            self._raise_unnoticed()
+
+
+def _token_of_start(ranks: int) -> str:
+    """What the ranks of this start have in common and no other start has."""
+    environment = os.environ
+    if ranks == 1:
+        return uuid.uuid4().hex
+    for run, restart in (
+        ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
+        ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
+    ):
+        if environment.get(run, "none") != "none":
+            return f"{environment[run]}.{environment.get(restart, '0')}"
+    return ""
+
+
+def _incarnation_of_start() -> int | None:
+    given = os.environ.get("PENSTOCK_INCARNATION", "")
+    return int(given) if given.isdecimal() else None

@@ -1,0 +1,123 @@
+"""Tensors in host memory, and what to copy them with."""
+
+import os
+from typing import Any
+
+import numpy as np
+
+from penstock import _rust
+from penstock.errors import TreeInvalid
+from penstock.state.contract import ITEM_BYTES, Box, Copy, Held
+
+#: Copying is bound by memory, which a few cores saturate.
+THREADS = min(8, os.cpu_count() or 1)
+
+DTYPES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+    "complex64": "C64",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+}
+
+
+class Done:
+    """Copies that are finished already."""
+
+    def guard(self) -> None:
+        """Nothing is under way."""
+
+    def wait(self) -> None:
+        """Everything has arrived."""
+
+
+DONE = Done()
+
+
+class HostMover:
+    """Moves bytes of contiguous host memory; ``Held.memory`` is a one-dimensional array of bytes."""
+
+    def prepare(self, arena: memoryview) -> None:
+        """Host memory needs nothing."""
+
+    def release(self, arena: memoryview) -> None:
+        """Nothing was done."""
+
+    def take(self, copies: list[Copy]) -> Done:
+        """Copy out, now."""
+        _rust.copy_buffers([(part_of(copy), copy.host) for copy in copies], THREADS)
+        return DONE
+
+    def put(self, copies: list[Copy]) -> Done:
+        """Copy in, now."""
+        _rust.copy_buffers([(copy.host, part_of(copy)) for copy in copies], THREADS)
+        return DONE
+
+
+class StridedMover:
+    """Moves bytes of arrays that do not lie in memory in one piece; ``Held.memory`` is the array itself."""
+
+    def prepare(self, arena: memoryview) -> None:
+        """Host memory needs nothing."""
+
+    def release(self, arena: memoryview) -> None:
+        """Nothing was done."""
+
+    def take(self, copies: list[Copy]) -> Done:
+        """Copy out, now."""
+        for copy in copies:
+            whole = bytes_of(np.ascontiguousarray(copy.held.memory))
+            copy.host[:] = whole[copy.start : copy.start + len(copy.host)].data
+        return DONE
+
+    def put(self, copies: list[Copy]) -> Done:
+        """Copy in, now."""
+        for copy in copies:
+            array = copy.held.memory
+            whole = np.ascontiguousarray(array)
+            bytes_of(whole)[copy.start : copy.start + len(copy.host)] = np.frombuffer(copy.host, np.uint8)
+            array[...] = whole
+        return DONE
+
+
+HOST = HostMover()
+_STRIDED = StridedMover()
+
+
+def part_of(copy: Copy) -> Any:
+    """The tensor's side of a copy in contiguous host memory."""
+    return copy.held.memory[copy.start : copy.start + len(copy.host)]
+
+
+def bytes_of(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, np.dtype[np.uint8]]":
+    """A contiguous array as its bytes, without a copy."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def held_of(name: str, array: "np.ndarray[Any, Any]", rank: int, ranks: int) -> Held:
+    """A numpy array as a tensor that every rank holds as a whole."""
+    dtype = DTYPES.get(array.dtype.name)
+    if dtype is None or not array.dtype.isnative or array.dtype.itemsize != ITEM_BYTES[dtype]:
+        raise TreeInvalid(name=name, reason=f"arrays of {array.dtype} cannot be saved")
+    contiguous = array.flags.c_contiguous
+    return Held(
+        name=name,
+        dtype=dtype,
+        shape=array.shape,
+        box=Box((0,) * array.ndim, array.shape),
+        mover=HOST if contiguous else _STRIDED,
+        memory=bytes_of(array) if contiguous else array,
+        replica=rank,
+        replicas=ranks,
+    )

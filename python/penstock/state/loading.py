@@ -1,0 +1,272 @@
+"""Loading: whatever layout was saved, into whatever layout is there, every chunk checked before it is used.
+
+Tensors in contiguous host memory are filled directly; others (on a device) through a little host memory, half of which is read
+into while the other half is on its way.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock import _rust, events
+from penstock.errors import CheckpointDamaged, ObjectMissing, StoreFailed, TreeMismatch
+from penstock.state.container import decode_header
+from penstock.state.contract import ITEM_BYTES, Copy, Copying, Held, Tree
+from penstock.state.host import HOST
+from penstock.state.manifest import DataFile, Manifest
+from penstock.state.replicas import Share, rows_of
+from penstock.store import Store, open_store
+
+THREADS = max(4, min(16, os.cpu_count() or 1))
+#: Each of the two halves of the host memory that device tensors come through.
+HALF_BYTES = 256 << 20
+
+Rename = Mapping[str, str] | Callable[[str], str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to load: everything by default."""
+
+    #: Whether everything in the tree has to be in the checkpoint, and the other way round.
+    strict: bool = True
+    #: Beginnings of names in the tree; nothing else is touched.
+    only: tuple[str, ...] = ()
+    #: From names in the tree to names in the checkpoint: beginnings to beginnings, or a function.
+    rename: Rename = None
+
+    def chosen(self, name: str) -> bool:
+        """Whether a name in the tree is wanted."""
+        return not self.only or any(
+            name == each or name.startswith(each.rstrip("/") + "/") for each in self.only
+        )
+
+    def saved_as(self, name: str) -> str:
+        """What the checkpoint calls it."""
+        if callable(self.rename):
+            return self.rename(name)
+        for here, there in sorted((self.rename or {}).items(), key=lambda pair: -len(pair[0])):
+            if name == here or name.startswith(here.rstrip("/") + "/"):
+                return there.rstrip("/") + name[len(here.rstrip("/")) :]
+        return name
+
+    def known_as(self, saved: str) -> str:
+        """What the tree calls it, as far as that can be told: a function cannot be turned round."""
+        if not isinstance(self.rename, Mapping):
+            return saved
+        back = Wish(rename={there: here for here, there in self.rename.items()})
+        return back.saved_as(saved)
+
+
+def load(manifest: Manifest, store: Store, tree: Tree, wish: Wish) -> int:
+    """Fill a tree; the bytes that were read. Nothing is written to the tree before everything is known to fit."""
+    held = [each for each in _held(manifest, tree, wish) if wish.chosen(each.name)]
+    values = {name: wish.saved_as(name) for name in tree.values() if wish.chosen(name)}
+    fitting = _fit(manifest, held, values, wish)
+    with events.span("state.load", step=manifest.step, tensors=len(fitting)):
+        reader = _Reader(manifest, store, wish)
+        done = reader.direct([each for each in fitting if each.mover is HOST])
+        done += reader.staged([each for each in fitting if each.mover is not HOST])
+        tree.load_values(
+            {name: manifest.values[saved] for name, saved in values.items() if saved in manifest.values}
+        )
+        tree.loaded()
+    return done
+
+
+def _held(manifest: Manifest, tree: Tree, wish: Wish) -> list[Held]:
+    """What the tree holds. One that can makes room first for what it does not have yet: the state of a fresh optimizer."""
+    make_room = getattr(tree, "room_for", None)
+    if make_room is None:
+        return tree.held()
+    tensors = {wish.known_as(name): (each.dtype, each.shape) for name, each in manifest.tensors.items()}
+    values = {wish.known_as(name): value for name, value in manifest.values.items()}
+    held: list[Held] = make_room(
+        {name: kind for name, kind in tensors.items() if wish.chosen(name)},
+        {name: value for name, value in values.items() if wish.chosen(name)},
+    )
+    return held
+
+
+def _fit(manifest: Manifest, held: list[Held], values: dict[str, str], wish: Wish) -> list[Held]:
+    """Those that the checkpoint has; an error where it is not what the tree says, or strictness asks for more."""
+    different, missing, fitting = [], [], []
+    for each in held:
+        saved = manifest.tensors.get(wish.saved_as(each.name))
+        if saved is None:
+            missing.append(each.name)
+        elif (saved.dtype, saved.shape) != (each.dtype, tuple(each.shape)):
+            different.append(
+                f"{each.name} is {each.dtype} {list(each.shape)}, saved was {saved.dtype} {list(saved.shape)}"
+            )
+        else:
+            fitting.append(each)
+    missing += [name for name, saved in values.items() if saved not in manifest.values]
+    known = {wish.saved_as(each.name) for each in held} | set(values.values())
+    unexpected = [] if wish.only else [n for n in [*manifest.tensors, *manifest.values] if n not in known]
+    if different or (wish.strict and (missing or unexpected)):
+        raise TreeMismatch(
+            missing=sorted(set(missing)) if wish.strict else [],
+            unexpected=sorted(unexpected) if wish.strict else [],
+            different=different,
+        )
+    return fitting
+
+
+class _Reader:
+    """Reads pieces of one checkpoint."""
+
+    def __init__(self, manifest: Manifest, store: Store, wish: Wish) -> None:
+        self._manifest = manifest
+        self._store = store
+        self._wish = wish
+
+    def direct(self, held: list[Held]) -> int:
+        """Fill contiguous host memory. What other ranks hold too is read through the page cache, so that a host reads it once."""
+        shares = [(Share(each, each.box, 0), each.memory.data) for each in held if each.bytes]
+        alone = [pair for pair in shares if pair[0].held.replicas == 1]
+        shared = [pair for pair in shares if pair[0].held.replicas > 1]
+        return self._read(alone, direct=True) + self._read(shared, direct=False)
+
+    def staged(self, held: list[Held]) -> int:
+        """Fill other memory, through host memory in two halves."""
+        parts = [part for each in held if each.bytes for part in _in_parts(each, HALF_BYTES)]
+        if not parts:
+            return 0
+        largest = max(part.bytes for part in parts)
+        half = max(min(HALF_BYTES, sum(map(_room, parts))), largest)
+        memory = memoryview(_rust.Arena(2 * half))
+        movers = list({id(each.mover): each.mover for each in held}.values())
+        for mover in movers:
+            mover.prepare(memory)
+        under_way: list[list[Copying]] = [[], []]
+        done = 0
+        try:
+            for number, batch in enumerate(_batches(parts, half)):
+                side = number % 2
+                for copying in under_way[side]:
+                    copying.wait()
+                placed = list(_place(batch, memory[side * half : (side + 1) * half]))
+                done += self._read(placed, direct=all(part.held.replicas == 1 for part in batch))
+                copies = [Copy(part.held, part.start, host) for part, host in placed]
+                under_way[side] = [
+                    mover.put([copy for copy in copies if copy.held.mover is mover]) for mover in movers
+                ]
+        finally:
+            for copying in [*under_way[0], *under_way[1]]:
+                copying.wait()
+            for mover in movers:
+                mover.release(memory)
+        return done
+
+    def _read(self, wanted: list[tuple[Share, memoryview]], *, direct: bool) -> int:
+        """Read parts of tensors into memory."""
+        if not wanted:
+            return 0
+        manifest = self._manifest
+        numbers: dict[str, int] = {}
+        targets = []
+        for share, memory in wanted:
+            number = numbers.setdefault(self._wish.saved_as(share.held.name), len(numbers))
+            targets.append((number, share.box.offset, share.box.shape, memory))
+        files: dict[int, int] = {}
+        pieces = []
+        for name, number in numbers.items():
+            tensor = manifest.tensors[name]
+            item = ITEM_BYTES[tensor.dtype]
+            for piece in tensor.pieces:
+                file = files.setdefault(piece.file, len(files))
+                pieces.append((number, file, piece.start, piece.offset, piece.shape, item, piece.hashes))
+        sources = [file_source(self._store, manifest.files[file]) for file in files]
+        try:
+            return _rust.read_tensors(
+                sources, pieces, targets, chunk_bytes=manifest.chunk_bytes, threads=THREADS, direct=direct
+            )
+        except CheckpointDamaged as problem:
+            names = list(numbers)
+            tensor_name = names[pieces[problem.piece][0]] if problem.piece is not None else ""
+            number = list(files)[pieces[problem.piece][1]] if problem.piece is not None else -1
+            raise self._explained(problem, tensor_name, number) from problem
+        except ObjectMissing as problem:
+            raise CheckpointDamaged(file=problem.url, reason="the file is missing") from problem
+
+    def _explained(self, problem: CheckpointDamaged, tensor: str, file: int) -> CheckpointDamaged:
+        """The damage with the tensor's name, and whether the file is one of another step or run."""
+        reason = problem.reason
+        if file >= 0 and (stamp := _stamp(self._store, self._manifest.files[file])):
+            foreign = [
+                f"{key} {stamp[key]}"
+                for key, own in (("run", self._manifest.run), ("step", None), ("incarnation", None))
+                if own is not None and stamp.get(key) not in (None, own)
+            ]
+            where = self._manifest.files[file].name.split("/")
+            # Names are data/<incarnation>/<step>-<attempt>/…
+            if len(where) > 2 and stamp.get("step") != where[-2].partition("-")[0]:
+                foreign.append(f"step {stamp.get('step')}")
+            if foreign:
+                reason = f"it is a file of {' and '.join(foreign)} ({reason})"
+        return CheckpointDamaged(
+            file=problem.file, offset=problem.offset, reason=reason, tensor=tensor, piece=problem.piece
+        )
+
+
+def file_source(store: Store, file: DataFile) -> Any:
+    """A data file as the Rust side opens it."""
+    owner, name = locate(store, file.name)
+    path = owner.local_path(name)
+    if path is not None:
+        return path
+    return f"{owner.url}/{name}", file.bytes, lambda offset, length: owner.get_range(name, offset, length)
+
+
+def locate(store: Store, name: str) -> tuple[Store, str]:
+    """The store and the name there of a file that a manifest names."""
+    if "://" not in name:
+        return store, name
+    root, _, rest = name.rpartition("/data/")
+    return open_store(root), f"data/{rest}"
+
+
+def _stamp(store: Store, file: DataFile) -> dict[str, str]:
+    """What a data file says of itself; nothing, if it says nothing that can be read."""
+    owner, name = locate(store, file.name)
+    try:
+        head = owner.get_range(name, 0, min(1 << 16, file.bytes))
+        return decode_header(name, head, lambda start, length: owner.get_range(name, start, length))[1]
+    except (CheckpointDamaged, ObjectMissing, StoreFailed):
+        return {}
+
+
+def _in_parts(held: Held, most: int) -> list[Share]:
+    """A held box in parts of rows that are not too large."""
+    rows = held.box.shape[0] if held.box.shape else 1
+    if held.bytes <= most or rows <= 1:
+        return [Share(held, held.box, 0)]
+    step = max(1, rows * most // held.bytes)
+    return [rows_of(held, first, min(rows, first + step)) for first in range(0, rows, step)]
+
+
+def _batches(parts: list[Share], most: int) -> Iterable[list[Share]]:
+    batch: list[Share] = []
+    used = 0
+    for part in parts:
+        if batch and used + part.bytes > most:
+            yield batch
+            batch, used = [], 0
+        batch.append(part)
+        used += _room(part)
+    if batch:
+        yield batch
+
+
+def _place(batch: list[Share], memory: memoryview) -> Iterable[tuple[Share, memoryview]]:
+    at = 0
+    for part in batch:
+        yield part, memory[at : at + part.bytes]
+        at += _room(part)
+
+
+def _room(part: Share) -> int:
+    """Bytes in host memory, so that the next one begins where its elements can be addressed."""
+    return -(-part.bytes // 64) * 64

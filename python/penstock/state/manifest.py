@@ -1,0 +1,166 @@
+"""What a checkpoint consists of, as a document: tensors, their pieces, where those are, and what they hash to.
+
+``docs/spec/checkpoint.md`` describes the form. A manifest is content-addressed: what its digest says is what was committed.
+"""
+
+from math import prod
+from typing import Any
+
+import msgspec
+
+from penstock._rust import digest
+from penstock.errors import CheckpointDamaged, ManifestNewer
+from penstock.state.contract import ITEM_BYTES, Box
+
+FORM = 1
+CHUNK_BYTES = 4 << 20
+#: Hexadecimal digits of one chunk's hash.
+HASH_DIGITS = 32
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """A file that pieces are in."""
+
+    #: Below the place of the checkpoints, or a whole URL when it belongs to another run.
+    name: str
+    bytes: int
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A box of a tensor, at its place in a file."""
+
+    offset: tuple[int, ...]
+    shape: tuple[int, ...]
+    #: Index into the manifest's files.
+    file: int
+    #: First byte in the file.
+    start: int
+    #: Hashes of its chunks, one after another.
+    hashes: str
+
+    @property
+    def box(self) -> Box:
+        """Which part of the tensor it is."""
+        return Box(self.offset, self.shape)
+
+
+class Tensor(msgspec.Struct, frozen=True):
+    """A logical tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    pieces: list[Piece]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the whole tensor."""
+        return prod(self.shape) * ITEM_BYTES[self.dtype]
+
+    @property
+    def identity(self) -> str:
+        """Equal for equal contents in equal pieces."""
+        parts = sorted((piece.offset, piece.shape, piece.hashes) for piece in self.pieces)
+        return digest(msgspec.json.encode((self.dtype, self.shape, parts)))
+
+
+class Entries(msgspec.Struct, frozen=True):
+    """Documents beside the tree."""
+
+    #: Equal on all ranks.
+    shared: dict[str, Any]
+    #: Those of each rank.
+    ranks: list[dict[str, Any]]
+
+    def of(self, rank: int) -> dict[str, Any]:
+        """What a rank finds: the shared ones and its own, if it had any."""
+        return {**self.shared, **(self.ranks[rank] if rank < len(self.ranks) else {})}
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """See the module's description."""
+
+    form: int
+    run: str
+    step: int
+    incarnation: int
+    parent: str
+    made: float
+    ranks: int
+    chunk_bytes: int
+    files: list[DataFile]
+    tensors: dict[str, Tensor]
+    values: dict[str, Any]
+    entries: Entries
+
+    def encode(self) -> bytes:
+        """The document; equal manifests give equal bytes."""
+        return msgspec.json.encode(self, order="deterministic")
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all tensors."""
+        return sum(tensor.bytes for tensor in self.tensors.values())
+
+
+class _Form(msgspec.Struct):
+    form: int
+
+
+def manifest_name(manifest: str) -> str:
+    """Where the manifest of a digest is kept."""
+    return f"manifests/{manifest.removeprefix('b3:')}.json"
+
+
+def read_manifest(name: str, data: bytes, expected: str) -> Manifest:
+    """A manifest from its bytes, checked against its digest and in itself."""
+    if digest(data) != expected:
+        raise CheckpointDamaged(file=name, reason=f"its digest is not {expected}")
+    try:
+        form = msgspec.json.decode(data, type=_Form).form
+        if form != FORM:
+            raise ManifestNewer(name=name, found=form, known=FORM)
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
+        raise CheckpointDamaged(file=name, reason=str(reason)) from reason
+    return manifest
+
+
+def chunk_count(bytes_: int, chunk_bytes: int) -> int:
+    """How many chunks a piece has; an empty one has none."""
+    return -(-bytes_ // chunk_bytes)
+
+
+def check_cover(name: str, tensor: Tensor) -> str:
+    """Why the pieces of a tensor do not cover it exactly once, or nothing."""
+    if tensor.dtype not in ITEM_BYTES:
+        return f"{name}: there is no type {tensor.dtype}"
+    covered = 0
+    for piece in tensor.pieces:
+        if len(piece.offset) != len(tensor.shape) or len(piece.shape) != len(tensor.shape):
+            return f"{name}: a piece has {len(piece.shape)} dimensions, the tensor {len(tensor.shape)}"
+        for first, length, whole in zip(piece.offset, piece.shape, tensor.shape, strict=True):
+            if first < 0 or length < 0 or first + length > whole:
+                return f"{name}: a piece at {piece.offset} of {piece.shape} is outside of {tensor.shape}"
+        covered += prod(piece.shape)
+    if covered != prod(tensor.shape):
+        return f"{name}: pieces have {covered} of {prod(tensor.shape)} elements"
+    overlap = _overlap([piece.box for piece in tensor.pieces if piece.box.elements])
+    return f"{name}: pieces at {overlap[0]} and {overlap[1]} overlap" if overlap else ""
+
+
+def _overlap(boxes: list[Box]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Two boxes that overlap. Sorted by their first dimension, only neighbours that reach into each other are compared."""
+    boxes = sorted(boxes, key=lambda box: box.offset)
+    reaching: list[Box] = []
+    for box in boxes:
+        reaching = [
+            other for other in reaching if not box.offset or other.offset[0] + other.shape[0] > box.offset[0]
+        ]
+        for other in reaching:
+            if all(
+                a < b + m and b < a + n
+                for a, n, b, m in zip(box.offset, box.shape, other.offset, other.shape, strict=True)
+            ):
+                return other.offset, box.offset
+        reaching.append(box)
+    return None

@@ -1,0 +1,193 @@
+"""Saving: capture now, everything else behind training's back.
+
+``Saver.save`` returns when the copies are under way or done; a thread of its own then hashes and writes what this rank holds, puts
+its part, and (on rank 0) waits for the others and commits. What goes wrong there is kept by the ``Pending`` that was returned,
+and is never lost: it is raised by ``wait``, and by the next save if nobody waited, unless the policy is to go on.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from penstock.errors import SaveFailed, UsageError
+from penstock.state.arenas import Arena, Arenas
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.contract import Copy, Copying, Mover, Tree
+from penstock.state.parts import Part
+from penstock.state.replicas import Share, share_of
+from penstock.state.tree import to_json
+from penstock.state.writing import Captured
+
+_ALIGNED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What happens when a save does not work."""
+
+    #: How often a write is tried again, with growing pauses.
+    retries: int = 2
+    #: Another place for data files when the first is full or down.
+    spill: str | None = None
+    #: ``raise``: by ``wait``, or by the next save. ``continue``: it is recorded and counted, and training goes on.
+    then: Literal["raise", "continue"] = "raise"
+
+    def __post_init__(self) -> None:
+        if self.retries < 0 or self.then not in ("raise", "continue"):
+            raise UsageError(
+                f"a failure policy of {self.retries} retries and then {self.then!r} makes no sense",
+                hint="retries=2, then='raise' or 'continue'",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is rarely said about saving."""
+
+    #: Captures that may be in memory at once. Each is as large as what this rank writes; a save waits for one to be free.
+    captures: int = 1
+    failure: Failure = Failure()
+    #: How long to wait for other ranks, and for memory.
+    deadline_s: float = 600.0
+    #: Never write anything: for looking at a run that goes on elsewhere.
+    read_only: bool = False
+    #: The run's name in manifests and files; the last part of the place unless given.
+    run: str = ""
+
+    def __post_init__(self) -> None:
+        if self.captures < 1 or self.deadline_s <= 0:
+            raise UsageError(
+                f"{self.captures} captures and a deadline of {self.deadline_s} s make no sense",
+                hint="captures=1, deadline_s=600",
+            )
+
+
+class Copies:
+    """All copies of one capture, whatever moves them."""
+
+    def __init__(self, under_way: list[Copying]) -> None:
+        self._under_way = under_way
+
+    def guard(self) -> None:
+        """Let nothing overtake them."""
+        for copying in self._under_way:
+            copying.guard()
+
+    def wait(self) -> None:
+        """Return when all have arrived."""
+        for copying in self._under_way:
+            copying.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A state as it was at a step."""
+
+    step: int
+    rank: int
+    ranks: int
+    captured: list[Captured]
+    copies: Copies
+    arena: Arena
+    values: dict[str, Any]
+    entries: dict[str, Any]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that this rank writes of it."""
+        return sum(each.share.bytes for each in self.captured)
+
+    def part(self, files: Any, tensors: Any) -> Part:
+        """The document of what this rank wrote."""
+        return Part(self.rank, files, tensors, self.values, self.entries)
+
+
+class Pending:
+    """A save that goes on in the background."""
+
+    def __init__(self, step: int, copies: Copies, blocked_s: float) -> None:
+        self.step = step
+        #: How long the caller was held up.
+        self.blocked_s = blocked_s
+        #: From the call of ``save`` until the checkpoint existed; 0 before that.
+        self.durable_s = 0.0
+        self.bytes_written = 0
+        self._copies = copies
+        self._future: Future[Checkpoint] = Future()
+        #: Whether somebody was told how it ended.
+        self.noticed = False
+
+    def guard(self) -> None:
+        """Call before writing to the tensors by other means than the optimizer: they are not overtaken after this."""
+        self._copies.guard()
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._future.done()
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it failed, if it has."""
+        return self._future.exception() if self._future.done() else None
+
+    def settle(self, found: Checkpoint) -> None:
+        """It exists."""
+        self._future.set_result(found)
+
+    def fail(self, problem: BaseException) -> None:
+        """It will not exist."""
+        self._future.set_exception(problem)
+
+    def wait(self, timeout_s: float | None = None) -> Checkpoint:
+        """The checkpoint, once it exists; or the error."""
+        try:
+            found = self._future.result(timeout_s)
+        except TimeoutError as reason:
+            if self._future.done():
+                raise
+            raise SaveFailed(step=self.step, reason=f"it is not done after {timeout_s} s") from reason
+        except BaseException:
+            self.noticed = True
+            raise
+        self.noticed = True
+        return found
+
+
+def capture(step: int, tree: Tree, entries: dict[str, Any], arenas: Arenas, *, deadline_s: float) -> Capture:
+    """Copy what this rank writes of a tree; the copies may still be under way."""
+    shares = [share for held in tree.held() if (share := share_of(held)) is not None]
+    movers = list({id(share.held.mover): share.held.mover for share in shares}.values())
+    arena = arenas.take(room_for(shares), movers, step=step, deadline_s=deadline_s)
+    try:
+        captured = list(_placed(shares, arena.memory))
+        copies = Copies([mover.take(_copies(captured, mover)) for mover in movers])
+        values = msgspec.json.decode(msgspec.json.encode(tree.values()))
+        document = {name: to_json(name, value) for name, value in {**tree.entries(), **entries}.items()}
+        tree.on_save(copies)
+    except BaseException:
+        arenas.give(arena)
+        raise
+    return Capture(step, tree.rank, tree.ranks, captured, copies, arena, values, document)
+
+
+def room_for(shares: list[Share]) -> int:
+    """Bytes of an arena that holds all of these."""
+    return sum(-(-share.bytes // _ALIGNED) * _ALIGNED for share in shares)
+
+
+def _placed(shares: list[Share], memory: memoryview) -> Iterator[Captured]:
+    at = 0
+    for share in shares:
+        yield Captured(share, memory[at : at + share.bytes])
+        at += -(-share.bytes // _ALIGNED) * _ALIGNED
+
+
+def _copies(captured: list[Captured], mover: Mover) -> list[Copy]:
+    return [
+        Copy(each.share.held, each.share.start, each.memory)
+        for each in captured
+        if each.share.held.mover is mover and each.share.bytes
+    ]

@@ -1,0 +1,142 @@
+"""From captured memory to a durable data file: hash, leave out what an earlier file holds already, write the rest.
+
+A piece whose bytes did not change since the parent is not written again; the part names the range in the earlier file. An earlier
+file of which only a little is still needed is not worth keeping for that, so then the little is written again.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock import _rust, events
+from penstock.errors import StoreFailed
+from penstock.events.points import reach
+from penstock.state.container import encode_header, piece_key
+from penstock.state.contract import Box
+from penstock.state.manifest import CHUNK_BYTES, DataFile, Manifest, Piece, Tensor
+from penstock.state.replicas import Share
+from penstock.store import Store
+
+#: Hashing and writing overlap with training, so they leave most cores alone.
+THREADS = max(2, min(8, (os.cpu_count() or 1) // 2))
+#: A file that is needed for less than this share of its bytes is not referred to.
+WORTH = 0.25
+#: Unless it is small.
+SMALL_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A share, and the memory that holds its copy."""
+
+    share: Share
+    memory: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a capture."""
+
+    files: list[DataFile]
+    tensors: dict[str, Tensor]
+    #: Names of files that an earlier save wrote.
+    borrowed: frozenset[str]
+    bytes_written: int
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where data files go."""
+
+    store: Store
+    #: Name of the file below the store.
+    name: str
+    #: What manifests call it: the name, or the whole URL if the store is not that of the checkpoints.
+    called: str
+
+
+class Known:
+    """Pieces of the parent, by tensor and box, with the files they are in."""
+
+    def __init__(self, parent: Manifest | None) -> None:
+        self._pieces: dict[tuple[str, str, Box], tuple[Piece, DataFile]] = {}
+        if parent is None or parent.chunk_bytes != CHUNK_BYTES:
+            return
+        for name, tensor in parent.tensors.items():
+            for piece in tensor.pieces:
+                self._pieces[name, tensor.dtype, piece.box] = (piece, parent.files[piece.file])
+
+    def find(self, share: Share, hashes: str) -> tuple[Piece, DataFile] | None:
+        """The parent's piece, if it has the same bytes."""
+        found = self._pieces.get((share.held.name, share.held.dtype, share.box))
+        return found if found is not None and found[0].hashes == hashes else None
+
+
+def write(
+    captured: list[Captured], known: Known, destinations: Iterable[Destination], stamp: dict[str, str]
+) -> Written:
+    """Make a capture durable at the first destination that works; what the last one said, if none does."""
+    with events.span("state.hash", pieces=len(captured)):
+        hashes = _rust.hash_buffers([each.memory for each in captured], CHUNK_BYTES, THREADS)
+    reach("state.hashed")
+    old = _borrowed(captured, hashes, known)
+    fresh = [at for at in range(len(captured)) if at not in old]
+    if not fresh:
+        return _written(captured, hashes, old, None, 0)
+    header = encode_header(
+        [
+            (piece_key(held.name, held.shape, share.box), held.dtype, share.box.shape, share.bytes)
+            for share, held in ((captured[at].share, captured[at].share.held) for at in fresh)
+        ],
+        stamp,
+    )
+    buffers = [memoryview(header), *(captured[at].memory for at in fresh)]
+    problem: StoreFailed | None = None
+    for destination in destinations:
+        try:
+            with events.span("state.write", bytes=sum(map(len, buffers))):
+                length = destination.store.put_buffers(destination.name, buffers)
+            file = DataFile(destination.called, length)
+            return _written(captured, hashes, old, file, len(header))
+        except StoreFailed as reason:
+            problem = reason
+            events.record("state.write_failed", file=destination.called, reason=reason.reason)
+    assert problem is not None, "there is at least one destination"
+    raise problem
+
+
+def _borrowed(captured: list[Captured], hashes: list[str], known: Known) -> dict[int, tuple[Piece, DataFile]]:
+    """Which captures the parent's files hold already."""
+    found = {}
+    for at, each in enumerate(captured):
+        if each.share.bytes and (old := known.find(each.share, hashes[at])) is not None:
+            found[at] = old
+    needed: dict[str, int] = defaultdict(int)
+    for at, (_, file) in found.items():
+        needed[file.name] += captured[at].share.bytes
+    return {at: old for at, old in found.items() if needed[old[1].name] >= WORTH * old[1].bytes - SMALL_BYTES}
+
+
+def _written(
+    captured: list[Captured],
+    hashes: list[str],
+    old: dict[int, tuple[Piece, DataFile]],
+    file: DataFile | None,
+    header_bytes: int,
+) -> Written:
+    # In the order in which they are first named; the new one, if there is one, is the first.
+    numbers: dict[DataFile, int] = {} if file is None else {file: 0}
+    tensors: dict[str, Tensor] = {}
+    at_byte = header_bytes
+    for at, each in enumerate(captured):
+        share, held = each.share, each.share.held
+        if at in old:
+            number = numbers.setdefault(old[at][1], len(numbers))
+            piece = Piece(share.box.offset, share.box.shape, number, old[at][0].start, hashes[at])
+        else:
+            piece = Piece(share.box.offset, share.box.shape, 0, at_byte, hashes[at])
+            at_byte += share.bytes
+        tensors.setdefault(held.name, Tensor(held.dtype, held.shape, [])).pieces.append(piece)
+    borrowed = frozenset(old_file.name for _, old_file in old.values())
+    return Written(list(numbers), tensors, borrowed, at_byte - header_bytes)
