@@ -289,10 +289,9 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Return when every save has ended; the first error, if one failed and nobody was told."""
-        for pending in list(self._pending):
-            if pending.noticed and pending.done():
-                continue
-            pending.wait()
+        for pending in self._pending:
+            pending.ended()
+        self._raise_unnoticed()
 
     def close(self) -> None:
         """Finish what was begun and give the memory back."""

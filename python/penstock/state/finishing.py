@@ -20,7 +20,7 @@ from penstock.state.committing import Gone, commit
 from penstock.state.history import Committed
 from penstock.state.incarnations import check_newest
 from penstock.state.log import Log
-from penstock.state.manifest import CHUNK_BYTES, Manifest, manifest_name
+from penstock.state.manifest import Manifest, manifest_name
 from penstock.state.parts import Part, assemble, read_part
 from penstock.state.records import Commit
 from penstock.state.references import References, is_ours
@@ -59,7 +59,8 @@ class Finisher:
         folder = f"{self.incarnation}/{capture.step}-{attempt}"
         try:
             for round_ in range(_ROUNDS_MAX):
-                known = Known(self.parent[1] if self.parent is not None and round_ == 0 else None)
+                parent = self.parent[1] if self.parent is not None and round_ == 0 else None
+                known = Known(parent, capture.chunk_bytes)
                 written = self._write(capture, known, folder)
                 reach("state.written")
                 name = f"parts/{folder}/{_part(capture.rank, round_)}"
@@ -93,7 +94,7 @@ class Finisher:
             step=capture.step,
             incarnation=self.incarnation,
             parent=self.parent[0] if self.parent is not None else "",
-            chunk_bytes=CHUNK_BYTES,
+            chunk_bytes=capture.chunk_bytes,
         )
         data = manifest.encode()
         name = digest(data)

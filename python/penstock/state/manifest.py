@@ -13,7 +13,9 @@ from penstock.errors import CheckpointDamaged, ManifestNewer
 from penstock.state.contract import ITEM_BYTES, Box
 
 FORM = 1
-CHUNK_BYTES = 4 << 20
+#: Chunks are small enough that a part of a piece costs little more than its bytes, and few enough to be listed.
+CHUNK_BYTES_MIN, CHUNK_BYTES_MAX = 256 << 10, 16 << 20
+_CHUNKS = 1 << 14
 #: Hexadecimal digits of one chunk's hash.
 HASH_DIGITS = 32
 
@@ -123,6 +125,12 @@ def read_manifest(name: str, data: bytes, expected: str) -> Manifest:
     except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
         raise CheckpointDamaged(file=name, reason=str(reason)) from reason
     return manifest
+
+
+def chunk_bytes_for(state_bytes: int) -> int:
+    """The size of chunks for a state; a power of two, and the same on all ranks."""
+    wanted = 1 << max(0, (state_bytes // _CHUNKS).bit_length() - 1)
+    return min(max(wanted, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX)
 
 
 def chunk_count(bytes_: int, chunk_bytes: int) -> int:

@@ -6,8 +6,10 @@ and is never lost: it is raised by ``wait``, and by the next save if nobody wait
 """
 
 from collections.abc import Iterator
+from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Literal
 
 import msgspec
@@ -15,7 +17,8 @@ import msgspec
 from penstock.errors import SaveFailed, UsageError
 from penstock.state.arenas import Arena, Arenas
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.contract import Copy, Copying, Mover, Tree
+from penstock.state.contract import ITEM_BYTES, Copy, Copying, Mover, Tree
+from penstock.state.manifest import chunk_bytes_for
 from penstock.state.parts import Part
 from penstock.state.replicas import Share, share_of
 from penstock.state.tree import to_json
@@ -94,6 +97,7 @@ class Capture:
     arena: Arena
     values: dict[str, Any]
     entries: dict[str, Any]
+    chunk_bytes: int
 
     @property
     def bytes(self) -> int:
@@ -128,6 +132,11 @@ class Pending:
         """Whether it has ended, well or not."""
         return self._future.done()
 
+    def ended(self, timeout_s: float | None = None) -> bool:
+        """Wait until it has ended, well or not; whether it has."""
+        futures.wait([self._future], timeout_s)
+        return self._future.done()
+
     @property
     def error(self) -> BaseException | None:
         """Why it failed, if it has."""
@@ -158,7 +167,8 @@ class Pending:
 
 def capture(step: int, tree: Tree, entries: dict[str, Any], arenas: Arenas, *, deadline_s: float) -> Capture:
     """Copy what this rank writes of a tree; the copies may still be under way."""
-    shares = [share for held in tree.held() if (share := share_of(held)) is not None]
+    held = tree.held()
+    shares = [share for each in held if (share := share_of(each)) is not None]
     movers = list({id(share.held.mover): share.held.mover for share in shares}.values())
     arena = arenas.take(room_for(shares), movers, step=step, deadline_s=deadline_s)
     try:
@@ -170,19 +180,27 @@ def capture(step: int, tree: Tree, entries: dict[str, Any], arenas: Arenas, *, d
     except BaseException:
         arenas.give(arena)
         raise
-    return Capture(step, tree.rank, tree.ranks, captured, copies, arena, values, document)
+    # By the whole tensors, of which every rank has the same list.
+    whole = {each.name: prod(each.shape) * ITEM_BYTES[each.dtype] for each in held}
+    chunk_bytes = chunk_bytes_for(sum(whole.values()))
+    return Capture(step, tree.rank, tree.ranks, captured, copies, arena, values, document, chunk_bytes)
 
 
 def room_for(shares: list[Share]) -> int:
     """Bytes of an arena that holds all of these."""
-    return sum(-(-share.bytes // _ALIGNED) * _ALIGNED for share in shares)
+    return sum(share.bytes for share in shares)
 
 
 def _placed(shares: list[Share], memory: memoryview) -> Iterator[Captured]:
+    """One after another without gaps, as they will stand in the file: in the order in which all begin at a multiple of their
+    elements' size.
+    """
     at = 0
-    for share in shares:
-        yield Captured(share, memory[at : at + share.bytes])
-        at += -(-share.bytes // _ALIGNED) * _ALIGNED
+    for share in sorted(
+        shares, key=lambda share: (share.bytes % _ALIGNED > 0, -ITEM_BYTES[share.held.dtype])
+    ):
+        yield Captured(share, memory, at)
+        at += share.bytes
 
 
 def _copies(captured: list[Captured], mover: Mover) -> list[Copy]:

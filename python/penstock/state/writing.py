@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock import _rust, events
-from penstock.errors import StoreFailed
+from penstock.errors import StoreError
 from penstock.events.points import reach
 from penstock.state.container import encode_header, piece_key
 from penstock.state.contract import Box
-from penstock.state.manifest import CHUNK_BYTES, DataFile, Manifest, Piece, Tensor
+from penstock.state.manifest import DataFile, Manifest, Piece, Tensor
 from penstock.state.replicas import Share
 from penstock.store import Store
 
@@ -31,7 +31,14 @@ class Captured:
     """A share, and the memory that holds its copy."""
 
     share: Share
-    memory: memoryview
+    arena: memoryview
+    #: First byte in the arena.
+    at: int
+
+    @property
+    def memory(self) -> memoryview:
+        """Its bytes."""
+        return self.arena[self.at : self.at + self.share.bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +66,10 @@ class Destination:
 class Known:
     """Pieces of the parent, by tensor and box, with the files they are in."""
 
-    def __init__(self, parent: Manifest | None) -> None:
+    def __init__(self, parent: Manifest | None, chunk_bytes: int) -> None:
+        self.chunk_bytes = chunk_bytes
         self._pieces: dict[tuple[str, str, Box], tuple[Piece, DataFile]] = {}
-        if parent is None or parent.chunk_bytes != CHUNK_BYTES:
+        if parent is None or parent.chunk_bytes != chunk_bytes:
             return
         for name, tensor in parent.tensors.items():
             for piece in tensor.pieces:
@@ -78,7 +86,7 @@ def write(
 ) -> Written:
     """Make a capture durable at the first destination that works; what the last one said, if none does."""
     with events.span("state.hash", pieces=len(captured)):
-        hashes = _rust.hash_buffers([each.memory for each in captured], CHUNK_BYTES, THREADS)
+        hashes = _rust.hash_buffers([each.memory for each in captured], known.chunk_bytes, THREADS)
     reach("state.hashed")
     old = _borrowed(captured, hashes, known)
     fresh = [at for at in range(len(captured)) if at not in old]
@@ -91,19 +99,30 @@ def write(
         ],
         stamp,
     )
-    buffers = [memoryview(header), *(captured[at].memory for at in fresh)]
-    problem: StoreFailed | None = None
+    buffers = [memoryview(header), *_joined([captured[at] for at in fresh])]
+    problem: StoreError | None = None
     for destination in destinations:
         try:
             with events.span("state.write", bytes=sum(map(len, buffers))):
                 length = destination.store.put_buffers(destination.name, buffers)
             file = DataFile(destination.called, length)
             return _written(captured, hashes, old, file, len(header))
-        except StoreFailed as reason:
+        except StoreError as reason:
             problem = reason
-            events.record("state.write_failed", file=destination.called, reason=reason.reason)
+            events.record("state.write_failed", file=destination.called, reason=str(reason))
     assert problem is not None, "there is at least one destination"
     raise problem
+
+
+def _joined(captured: list[Captured]) -> list[memoryview]:
+    """Their memory, neighbours as one, so that whole pages of it are written from where they are."""
+    runs: list[tuple[memoryview, int, int]] = []
+    for each in captured:
+        if runs and runs[-1][0] is each.arena and runs[-1][2] == each.at:
+            runs[-1] = (each.arena, runs[-1][1], each.at + each.share.bytes)
+        else:
+            runs.append((each.arena, each.at, each.at + each.share.bytes))
+    return [arena[first:end] for arena, first, end in runs]
 
 
 def _borrowed(captured: list[Captured], hashes: list[str], known: Known) -> dict[int, tuple[Piece, DataFile]]:

@@ -167,7 +167,7 @@ class LocalStore:
         return f"{self.root / name}"
 
     def _failure(self, verb: str, name: str, reason: OSError) -> ObjectMissing | StoreDenied | StoreFailed:
-        if isinstance(reason, FileNotFoundError | NotADirectoryError):
+        if verb != "write" and isinstance(reason, FileNotFoundError | NotADirectoryError):
             return ObjectMissing(url=self._url(name))
         if isinstance(reason, PermissionError):
             return StoreDenied(verb=verb, url=self._url(name), reason=reason.strerror or str(reason))

@@ -1,0 +1,47 @@
+"""A checkpoint as the source of another: a copy in a place of its own that refers to nothing else."""
+
+from collections.abc import Sequence
+
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.exchange.contract import Incoming, Wanted
+from penstock.state.exchange.importing import Imported, Name, import_state
+from penstock.state.figures import Tell
+from penstock.state.reading import Part, Reader
+from penstock.store import Store
+
+
+class CheckpointSource:
+    """The pieces of a checkpoint, each chunk checked when it is read."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._reader = Reader(checkpoint.manifest, checkpoint.store)
+        self.values = checkpoint.manifest.values
+        self.entries = checkpoint.manifest.entries
+        self.left_out: list[str] = []
+
+    def incoming(self) -> list[Incoming]:
+        """Every piece."""
+        return [
+            Incoming(name, tensor.dtype, tuple(tensor.shape), piece.box, number)
+            for name, tensor in self._reader.manifest.tensors.items()
+            for number, piece in enumerate(tensor.pieces)
+        ]
+
+    def fill(self, wanted: Sequence[Wanted]) -> None:
+        """Read parts of pieces, all at once."""
+        tensors = self._reader.manifest.tensors
+        parts, memories = [], []
+        for each in wanted:
+            name = each.incoming.name
+            length = len(each.memory)
+            parts.append(Part(name, tensors[name], each.start, length, piece=each.incoming.where))
+            memories.append(each.memory)
+        self._reader.fill(parts, memories)
+
+
+def copy_checkpoint(
+    checkpoint: Checkpoint, store: Store, *, force: bool = False, tell: Tell = lambda done, total: None
+) -> Imported:
+    """Make the same checkpoint in another place, with everything that it refers to."""
+    name = Name(checkpoint.step, checkpoint.manifest.run, checkpoint.metrics)
+    return import_state(CheckpointSource(checkpoint), store, name, force=force, tell=tell)
