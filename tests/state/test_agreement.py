@@ -201,7 +201,7 @@ def test_all_ranks_agree_that_there_is_nothing(store: Store) -> None:
     assert in_threads(2, work) == [Agreed(None, 0, 1)] * 2
 
 
-@pytest.mark.parametrize("where", range(3))
+@pytest.mark.parametrize("where", [0, 2])
 def test_damage_that_one_rank_sees_moves_all_ranks(store: Store, where: int) -> None:
     """Goal: S5. Method: a bit is flipped in the file that only one rank reads, in the two newest checkpoints."""
     log = Log(store)

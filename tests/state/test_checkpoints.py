@@ -276,9 +276,9 @@ def test_failures_are_a_policy(tmp_path: Path) -> None:
     place.mkdir()
     (place / "data").write_text("in the way")
     tree = {"a": np.arange(1000)}
-    with ps.Checkpoints(place, failure=ps.Failure(retries=1)) as ck:
-        with pytest.raises(ps.PenstockError, match="data"):
-            ck.save(1, tree).wait()
+    failing = ps.Failure(retries=1)
+    with ps.Checkpoints(place, failure=failing) as ck, pytest.raises(ps.PenstockError, match="data"):
+        ck.save(1, tree).wait()
     spill = tmp_path / "spill"
     with ps.Checkpoints(place, failure=ps.Failure(retries=0, spill=str(spill))) as ck:
         found = ck.save(2, tree).wait()
@@ -362,3 +362,27 @@ def test_a_rank_that_fails_does_not_leave_the_others_waiting(tmp_path: Path) -> 
 
     assert all("[12]" in reason and "[14]" in reason for reason in gang(3, save))
     assert ps.Checkpoints(tmp_path).latest() is None
+
+
+def test_a_run_that_builds_on_another_one_shares_its_files_and_keeps_them(tmp_path: Path) -> None:
+    base = {"model": np.random.default_rng(1).random(1 << 18)}
+    with ps.Checkpoints(tmp_path / "base") as first:
+        found = first.save(100, base).wait()
+        tuned = {"model": base["model"].copy(), "lora": np.zeros(10)}
+        with ps.Checkpoints(tmp_path / "tuned", base=found, keep=ps.Keep(last=1)) as second:
+            for step in (1, 2):
+                tuned["lora"] += 1
+                pending = second.save(step, tuned)
+                pending.wait()
+                assert pending.bytes_written == tuned["lora"].nbytes
+        # The other run goes on and prunes, and keeps what is referred to.
+        for step in (101, 102):
+            base["model"] += 1
+            first.save(step, base).wait()
+        assert first.prune(ps.Keep(last=1)).retired == (101,)
+    other = {"model": np.zeros(1 << 18), "lora": np.zeros(10)}
+    again = ps.Checkpoints(tmp_path / "tuned")
+    latest = again.latest()
+    assert latest is not None
+    again.load(latest, into=other)
+    np.testing.assert_equal(other, tuned)

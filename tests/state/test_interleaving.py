@@ -104,7 +104,7 @@ def prune_and_read(log: Log) -> History:
     return log.read()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(turns=TURNS)
 def test_pruners_take_nothing_from_savers_whatever_the_order(turns: list[Turn]) -> None:
     """Goal: S1, S2, S7 while savers, a successor, pruners and a pinner run at once. Method: every order of single store operations,
@@ -214,7 +214,7 @@ def run(actor: Actor, operations: int, spectator: Spectator) -> None:
             spectator.look()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(turns=TURNS)
 def test_a_pruner_killed_anywhere_is_simply_run_again(turns: list[Turn]) -> None:
     """Goal: nothing is left for ever. Method: kill pruners between operations, then let one finish."""

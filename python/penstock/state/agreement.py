@@ -91,6 +91,16 @@ def agree(
     raise CheckpointUnknown(place=log.store.url, wanted=f"that loads, after {CHOICES_MAX} choices", known=[])
 
 
+def await_choice(log: Log, member: Member, choice: int, deadline_s: float) -> None:
+    """Wait until a checkpoint was chosen, by a rank that has to see to something first."""
+    wait = Wait(deadline_s, Clock())
+    while _get(log.store, f"resume/{member.incarnation}/{choice}.json", _Choice) is None:
+        if not wait.again():
+            raise RanksMissing(
+                what="the choice of a checkpoint", missing=[0], ranks=member.ranks, waited_s=wait.waited_s
+            )
+
+
 class _Table:
     """What the ranks put down about one choice."""
 

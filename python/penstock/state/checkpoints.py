@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
+from msgspec.structs import replace
+
 from penstock import events
 from penstock.errors import (
     CheckpointDamaged,
@@ -21,7 +23,7 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.events.points import reach
-from penstock.state.agreement import agree
+from penstock.state.agreement import agree, await_choice
 from penstock.state.arenas import Arenas
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.committing import quarantine
@@ -30,11 +32,14 @@ from penstock.state.history import Committed
 from penstock.state.incarnations import Member, fence
 from penstock.state.loading import Rename, Wish, load, locate
 from penstock.state.log import Log
+from penstock.state.manifest import Manifest
+from penstock.state.pins import pin
 from penstock.state.pruning import Pruned, prune
 from penstock.state.references import References
 from penstock.state.replicas import share_of
 from penstock.state.retention import Keep
 from penstock.state.saving import Capture, Options, Pending, capture, room_for
+from penstock.state.tiers import Behind, copy
 from penstock.state.tree import PlainTree, as_tree, from_json
 from penstock.store import open_store
 
@@ -73,6 +78,8 @@ class Checkpoints:
         #: This rank of the incarnation, once it has begun.
         self._member: Member | None = None
         self._finisher: Finisher | None = None
+        #: The second place, on the rank that commits.
+        self._behind: Behind | None = None
         #: Length of the log when a state was last loaded, and what was loaded.
         self._seen: int | None = None
         self._loaded: Checkpoint | None = None
@@ -129,7 +136,10 @@ class Checkpoints:
                 bytes=captured.bytes,
                 written=written.bytes_written,
             )
-            pending.settle(checkpoint_of(committed, self.store))
+            found = checkpoint_of(committed, self.store)
+            if self._behind is not None:
+                self._behind.promote(found)
+            pending.settle(found)
         except PenstockError as problem:
             events.record("state.save_failed", step=captured.step, reason=str(problem))
             if self._options.failure.then == "continue":
@@ -150,6 +160,10 @@ class Checkpoints:
             wanted = Member(rank, ranks, self._token, self._incarnation)
             self._member = fence(self.log, wanted, deadline_s=self._options.deadline_s)
             assert self._member.incarnation is not None, "a fence has a number"
+            if self._options.behind is not None and rank == 0:
+                self._behind = Behind(
+                    self._options.behind, self._options.keep_behind or self.keep, self.log, self._member
+                )
             self._finisher = Finisher(
                 store=self.store,
                 log=self.log,
@@ -159,9 +173,23 @@ class Checkpoints:
                 failure=self._options.failure,
                 deadline_s=self._options.deadline_s,
                 seen=self._seen,
-                parent=None if self._loaded is None else (self._loaded.digest, self._loaded.manifest),
+                parent=self._parent(),
             )
         return self._finisher
+
+    def _parent(self) -> "tuple[str, Manifest] | None":
+        """What the first save is compared with: what was loaded, or the base, which from now on stays where it is."""
+        if self._loaded is not None:
+            return self._loaded.digest, self._loaded.manifest
+        base = self._options.base
+        if base is None:
+            return None
+        pin(Log(base.store), base.number, self.store.url, at=time.time())
+        files = [
+            file if "://" in file.name else replace(file, name=f"{base.store.url}/{file.name}")
+            for file in base.manifest.files
+        ]
+        return base.digest, replace(base.manifest, files=files)
 
     def _prune_quietly(self, keep: Keep) -> None:
         try:
@@ -251,6 +279,8 @@ class Checkpoints:
             self.load(found, state, **wish)
 
         limit_s = self._options.deadline_s if deadline_s is None else deadline_s
+        if self._options.behind is not None:
+            self._bring_back(self._member, limit_s)
         agreed = agree(self.log, self._member, load_it, deadline_s=limit_s, first=self._choice)
         self._choice = agreed.choice + 1
         finisher.seen = agreed.seen
@@ -259,6 +289,18 @@ class Checkpoints:
         found = checkpoint_of(agreed.checkpoint, self.store)
         finisher.parent = (found.digest, found.manifest)
         return found
+
+    def _bring_back(self, member: Member, limit_s: float) -> None:
+        """Copy the newest checkpoint of the second place into the first, if that has nothing as new."""
+        assert member.incarnation is not None, "it began"
+        if self._behind is None:
+            # Rank 0 does it; its choice of a checkpoint says that it is done.
+            await_choice(self.log, member, self._choice, limit_s)
+            return
+        here, there = self.latest(), self._behind.newest()
+        if there is not None and (here is None or here.made < there.made):
+            events.record("state.bring_back", step=there.step)
+            copy(there, self.log, member, self._references)
 
     def prune(self, keep: Keep | None = None, *, dry_run: bool = False) -> Pruned:
         """Retire what nobody wishes to keep, and delete what nothing refers to."""
@@ -275,7 +317,7 @@ class Checkpoints:
             return str(problem)
 
         def look(file: Any) -> str:
-            owner, name = locate(self.store, file.name)
+            owner, name = locate(found.store, file.name)
             try:
                 bytes_ = owner.describe(name).bytes
             except ObjectMissing:
@@ -287,15 +329,24 @@ class Checkpoints:
         with ThreadPoolExecutor(min(_LOOKERS, max(1, len(files)))) as pool:
             return next((reason for reason in pool.map(look, files) if reason), "")
 
+    @property
+    def behind_failures(self) -> "list[PenstockError]":
+        """What went wrong with copies to the second place."""
+        return [] if self._behind is None else list(self._behind.failures)
+
     def wait(self) -> None:
         """Return when every save has ended; the first error, if one failed and nobody was told."""
         for pending in self._pending:
             pending.ended()
+        if self._behind is not None:
+            self._behind.wait()
         self._raise_unnoticed()
 
     def close(self) -> None:
         """Finish what was begun and give the memory back."""
         self._saver.shutdown(wait=True)
+        if self._behind is not None:
+            self._behind.close()
         self._arenas.close()
 
     def __enter__(self) -> "Checkpoints":

@@ -21,6 +21,7 @@ from penstock.state.contract import ITEM_BYTES, Copy, Copying, Mover, Tree
 from penstock.state.manifest import chunk_bytes_for
 from penstock.state.parts import Part
 from penstock.state.replicas import Share, share_of
+from penstock.state.retention import Keep
 from penstock.state.tree import to_json
 from penstock.state.writing import Captured
 
@@ -57,6 +58,12 @@ class Options:
     deadline_s: float = 600.0
     #: Never write anything: for looking at a run that goes on elsewhere.
     read_only: bool = False
+    #: A second place, which gets a copy of the newest checkpoint in the background; and what to keep there.
+    behind: str | None = None
+    keep_behind: Keep | None = None
+    #: A checkpoint of another run that this one builds on: tensors that stay as they are there are not written again, and it is
+    #: pinned in the log of its run.
+    base: Checkpoint | None = None
     #: The run's name in manifests and files; the last part of the place unless given.
     run: str = ""
 
