@@ -386,3 +386,32 @@ def test_a_run_that_builds_on_another_one_shares_its_files_and_keeps_them(tmp_pa
     assert latest is not None
     again.load(latest, into=other)
     np.testing.assert_equal(other, tuned)
+
+
+def test_a_state_that_is_larger_than_its_memory_is_saved_in_waves(tmp_path: Path) -> None:
+    tree = {"a": np.random.default_rng(1).random((300, 700)), "b": np.arange(1000), "c": np.zeros((0, 3))}
+    with ps.Checkpoints(tmp_path, memory_bytes=100_000) as ck:
+        pending = ck.save(1, tree)
+        found = pending.wait()
+        assert pending.bytes_written == tree["b"].nbytes or pending.bytes_written <= 100_000
+    assert len(found.manifest.files) == 18
+    other = {name: np.zeros_like(array) for name, array in tree.items()}
+    ps.Checkpoints(tmp_path).load(found, into=other)
+    np.testing.assert_equal(other, tree)
+
+
+def test_ranks_refer_to_their_own_older_files(tmp_path: Path) -> None:
+    whole = {"a": np.random.default_rng(1).random((8, 50_000)), "b": np.zeros(8)}
+
+    def run(rank: int) -> list[int]:
+        state = Divided(whole, {"a": 0, "b": 0}, rank, 2)
+        written = []
+        with ps.Checkpoints(tmp_path, token="x", rank=rank, ranks=2) as ck:
+            for step in (1, 2, 3):
+                state.arrays()["b"][:] += 1
+                pending = ck.save(step, state)
+                pending.wait()
+                written.append(pending.bytes_written)
+        return written
+
+    assert gang(2, run) == [[1_600_032, 32, 32]] * 2

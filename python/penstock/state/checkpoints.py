@@ -8,6 +8,7 @@ import os
 import time
 import uuid
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
@@ -27,6 +28,7 @@ from penstock.state.agreement import agree, await_choice
 from penstock.state.arenas import Arenas
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.committing import quarantine
+from penstock.state.contract import Tree
 from penstock.state.finishing import Finisher
 from penstock.state.history import Committed
 from penstock.state.incarnations import Member, fence
@@ -36,11 +38,21 @@ from penstock.state.manifest import Manifest
 from penstock.state.pins import pin
 from penstock.state.pruning import Pruned, prune
 from penstock.state.references import References
-from penstock.state.replicas import share_of
 from penstock.state.retention import Keep
-from penstock.state.saving import Capture, Options, Pending, capture, room_for
+from penstock.state.saving import (
+    Capture,
+    Options,
+    Pending,
+    Taken,
+    capture,
+    chunk_bytes_of,
+    room_for,
+    shares_of,
+    take,
+)
 from penstock.state.tiers import Behind, copy
 from penstock.state.tree import PlainTree, as_tree, from_json
+from penstock.state.writing import Known, Written
 from penstock.store import open_store
 
 _LOOKERS = 16
@@ -109,15 +121,43 @@ class Checkpoints:
             raise UsageError(f"{step!r} is no step")
         self._raise_unnoticed()
         state = as_tree(tree, self._rank, self._ranks)
-        with events.span("state.capture", step=step):
-            reach("state.capture")
-            captured = capture(step, state, entries or {}, self._arenas, deadline_s=self._options.deadline_s)
         attempt = self._attempts[step]
         self._attempts[step] += 1
-        pending = Pending(step, captured.copies, time.perf_counter() - began)
+        with events.span("state.capture", step=step):
+            reach("state.capture")
+            captured = self._capture(step, attempt, state, entries or {})
+        pending = Pending(step, captured.taken.copies, time.perf_counter() - began)
         self._pending = [each for each in self._pending if not (each.done() and each.noticed)] + [pending]
         self._saver.submit(self._finish, captured, attempt, metrics or {}, pending, began)
         return pending
+
+    def _capture(self, step: int, attempt: int, state: Tree, entries: dict[str, Any]) -> Capture:
+        """Copy a state, and write now what memory for captures does not hold."""
+        deadline_s = self._options.deadline_s
+        *first, last = shares_of(state, self._options.memory_bytes)
+        earlier: list[Written] = []
+        for wave in first:
+            taken = take(step, wave, self._arenas, deadline_s=deadline_s)
+            try:
+                about = (step, attempt, state.rank)
+                writing = self._saver.submit(
+                    self._write_wave, taken, chunk_bytes_of(state), about, state.ranks
+                )
+                earlier.append(writing.result())
+            finally:
+                self._arenas.give(taken.arena)
+        taken = take(step, last, self._arenas, deadline_s=deadline_s)
+        try:
+            captured = capture(state, entries, (step, earlier), taken)
+            state.on_save(taken.copies)
+        except BaseException:
+            self._arenas.give(taken.arena)
+            raise
+        return captured
+
+    def _write_wave(self, taken: Taken, chunk_bytes: int, about: tuple[int, int, int], ranks: int) -> Written:
+        taken.copies.wait()
+        return self._begin(about[2], ranks).write(taken.captured, Known(None, chunk_bytes), about)
 
     def _finish(
         self, captured: Capture, attempt: int, metrics: dict[str, float], pending: Pending, began: float
@@ -150,7 +190,7 @@ class Checkpoints:
             pending.fail(problem)
             raise
         finally:
-            self._arenas.give(captured.arena)
+            self._arenas.give(captured.taken.arena)
         if self.keep is not None and captured.rank == 0 and pending.error is None:
             self._prune_quietly(self.keep)
 
@@ -206,9 +246,9 @@ class Checkpoints:
     def prepare(self, tree: Any) -> None:
         """Have memory ready for saving a tree like this; returns at once. The first save is then as quick as the others."""
         state = as_tree(tree, self._rank, self._ranks)
-        shares = [share for held in state.held() if (share := share_of(held)) is not None]
-        movers = list({id(share.held.mover): share.held.mover for share in shares}.values())
-        self._arenas.prepare(room_for(shares), movers)
+        waves = shares_of(state, self._options.memory_bytes)
+        movers = list({id(share.held.mover): share.held.mover for wave in waves for share in wave}.values())
+        self._arenas.prepare(max(map(room_for, waves)), movers)
 
     def latest(self) -> Checkpoint | None:
         """The newest good checkpoint: its manifest is whole and its files are there in full. Others are quarantined with the reason."""
@@ -222,7 +262,7 @@ class Checkpoints:
                 quarantine(self.log, committed.number, reason, rank=self._rank, at=time.time())
         return None
 
-    def list(self) -> "list[Checkpoint]":
+    def list(self) -> Sequence[Checkpoint]:
         """Every checkpoint that exists, oldest first; ``damage`` says what is wrong with those that were quarantined."""
         return [checkpoint_of(each, self.store) for each in self.log.read().checkpoints()]
 
@@ -330,7 +370,7 @@ class Checkpoints:
             return next((reason for reason in pool.map(look, files) if reason), "")
 
     @property
-    def behind_failures(self) -> "list[PenstockError]":
+    def behind_failures(self) -> Sequence[PenstockError]:
         """What went wrong with copies to the second place."""
         return [] if self._behind is None else list(self._behind.failures)
 

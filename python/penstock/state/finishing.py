@@ -16,6 +16,7 @@ from penstock import events
 from penstock._rust import digest
 from penstock.errors import ObjectMissing, PenstockError, RanksMissing, SaveFailed, StoreError
 from penstock.events.points import reach
+from penstock.state.checkpoint import checkpoint_of
 from penstock.state.committing import Gone, commit
 from penstock.state.history import Committed
 from penstock.state.incarnations import check_newest
@@ -26,7 +27,7 @@ from penstock.state.records import Commit
 from penstock.state.references import References, is_ours
 from penstock.state.saving import Capture, Failure
 from penstock.state.waiting import Clock, Wait
-from penstock.state.writing import Destination, Known, Written, write
+from penstock.state.writing import Captured, Destination, Known, Written, write
 from penstock.store import Store, open_store
 
 _PAUSE_S = 0.25
@@ -54,17 +55,17 @@ class Finisher:
 
     def finish(self, capture: Capture, attempt: int, metrics: dict[str, float]) -> tuple[Committed, Written]:
         """Make a capture a checkpoint."""
-        capture.copies.wait()
+        capture.taken.copies.wait()
         reach("state.captured")
         folder = f"{self.incarnation}/{capture.step}-{attempt}"
         try:
             for round_ in range(_ROUNDS_MAX):
                 parent = self.parent[1] if self.parent is not None and round_ == 0 else None
                 known = Known(parent, capture.chunk_bytes)
-                written = self._write(capture, known, folder)
+                written = self.write(capture.taken.captured, known, self._about(capture, attempt))
                 reach("state.written")
                 name = f"parts/{folder}/{_part(capture.rank, round_)}"
-                part = capture.part(written.files, written.tensors)
+                part = capture.part(written)
                 if not self.store.put_if_absent(name, part.encode()):
                     raise SaveFailed(
                         step=capture.step,
@@ -125,15 +126,22 @@ class Finisher:
         self.parent = (name, manifest)
         return outcome
 
-    def _write(self, capture: Capture, known: Known, folder: str) -> Written:
+    def _about(self, capture: Capture, attempt: int) -> tuple[int, int, int]:
+        return capture.step, attempt, capture.rank
+
+    def write(self, captured: list[Captured], known: Known, about: tuple[int, int, int]) -> Written:
+        """Make captured shares durable; ``about`` is the step, its attempt and the rank."""
+        step, attempt, rank = about
         stamp = {
             "penstock": "1",
             "run": self.run,
             "incarnation": str(self.incarnation),
-            "step": str(capture.step),
-            "rank": str(capture.rank),
+            "step": str(step),
+            "rank": str(rank),
         }
-        return write(capture.captured, known, self._destinations(f"data/{folder}/{capture.rank}"), stamp)
+        return write(
+            captured, known, self._destinations(f"data/{self.incarnation}/{step}-{attempt}/{rank}"), stamp
+        )
 
     def _destinations(self, stem: str) -> Iterator[Destination]:
         """Where to write, and where else: the place itself, again after a pause, and then the spill."""
@@ -175,7 +183,9 @@ class Finisher:
             history = self.log.read()
             for number, made in reversed(history.commits()):
                 if (made.incarnation, made.step, made.attempt) == mine:
-                    return Committed(number, made)
+                    found = Committed(number, made)
+                    self.parent = (made.manifest, checkpoint_of(found, self.store).manifest)
+                    return found
                 if made.incarnation < self.incarnation:
                     break
             check_newest(history, self.incarnation, self.store.url)

@@ -15,7 +15,7 @@ from penstock.state.container import decode_header
 from penstock.state.contract import ITEM_BYTES, Copy, Copying, Held, Tree
 from penstock.state.host import HOST
 from penstock.state.manifest import DataFile, Manifest
-from penstock.state.replicas import Share, rows_of
+from penstock.state.replicas import Share, parts_of
 from penstock.store import Store, open_store
 
 THREADS = max(4, min(16, os.cpu_count() or 1))
@@ -131,7 +131,9 @@ class _Reader:
 
     def staged(self, held: list[Held]) -> int:
         """Fill other memory, through host memory in two halves."""
-        parts = [part for each in held if each.bytes for part in _in_parts(each, HALF_BYTES)]
+        parts = [
+            part for each in held if each.bytes for part in parts_of(Share(each, each.box, 0), HALF_BYTES)
+        ]
         if not parts:
             return 0
         largest = max(part.bytes for part in parts)
@@ -236,15 +238,6 @@ def _stamp(store: Store, file: DataFile) -> dict[str, str]:
         return decode_header(name, head, lambda start, length: owner.get_range(name, start, length))[1]
     except (CheckpointDamaged, ObjectMissing, StoreFailed):
         return {}
-
-
-def _in_parts(held: Held, most: int) -> list[Share]:
-    """A held box in parts of rows that are not too large."""
-    rows = held.box.shape[0] if held.box.shape else 1
-    if held.bytes <= most or rows <= 1:
-        return [Share(held, held.box, 0)]
-    step = max(1, rows * most // held.bytes)
-    return [rows_of(held, first, min(rows, first + step)) for first in range(0, rows, step)]
 
 
 def _batches(parts: list[Share], most: int) -> Iterable[list[Share]]:

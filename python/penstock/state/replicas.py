@@ -42,6 +42,19 @@ def share_of(held: Held) -> Share | None:
     return rows_of(held, first, end)
 
 
+def parts_of(share: Share, most: int) -> list[Share]:
+    """A share in parts of whole rows of at most so many bytes, as far as rows are that small."""
+    rows = share.box.shape[0] if share.box.shape else 1
+    if share.bytes <= most or rows <= 1:
+        return [share]
+    step = max(1, rows * most // share.bytes)
+    before = share.box.offset[0] - share.held.box.offset[0]
+    return [
+        rows_of(share.held, before + first, before + min(rows, first + step))
+        for first in range(0, rows, step)
+    ]
+
+
 def rows_of(held: Held, first: int, end: int) -> Share:
     """Some rows (along the first dimension) of a held box; they lie in memory in one piece."""
     box = held.box

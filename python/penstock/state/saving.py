@@ -20,10 +20,10 @@ from penstock.state.checkpoint import Checkpoint
 from penstock.state.contract import ITEM_BYTES, Copy, Copying, Mover, Tree
 from penstock.state.manifest import chunk_bytes_for
 from penstock.state.parts import Part
-from penstock.state.replicas import Share, share_of
+from penstock.state.replicas import Share, parts_of, share_of
 from penstock.state.retention import Keep
 from penstock.state.tree import to_json
-from penstock.state.writing import Captured
+from penstock.state.writing import Captured, Written, joined
 
 _ALIGNED = 64
 
@@ -53,6 +53,9 @@ class Options:
 
     #: Captures that may be in memory at once. Each is as large as what this rank writes; a save waits for one to be free.
     captures: int = 1
+    #: The most that one capture may take. A state that is larger is saved in waves, and only the last of them behind training's
+    #: back.
+    memory_bytes: int | None = None
     failure: Failure = Failure()
     #: How long to wait for other ranks, and for memory.
     deadline_s: float = 600.0
@@ -68,7 +71,7 @@ class Options:
     run: str = ""
 
     def __post_init__(self) -> None:
-        if self.captures < 1 or self.deadline_s <= 0:
+        if self.captures < 1 or self.deadline_s <= 0 or (self.memory_bytes or 1) < 1:
             raise UsageError(
                 f"{self.captures} captures and a deadline of {self.deadline_s} s make no sense",
                 hint="captures=1, deadline_s=600",
@@ -93,27 +96,37 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """Shares in an arena; the copies may still be under way."""
+
+    captured: list[Captured]
+    copies: Copies
+    arena: Arena
+
+
+@dataclass(frozen=True, slots=True)
 class Capture:
     """A state as it was at a step."""
 
     step: int
     rank: int
     ranks: int
-    captured: list[Captured]
-    copies: Copies
-    arena: Arena
+    taken: Taken
     values: dict[str, Any]
     entries: dict[str, Any]
     chunk_bytes: int
+    #: What did not fit into memory together with the rest, and is written already.
+    earlier: list[Written]
 
     @property
     def bytes(self) -> int:
-        """Bytes that this rank writes of it."""
-        return sum(each.share.bytes for each in self.captured)
+        """Bytes that this rank holds captured."""
+        return sum(each.share.bytes for each in self.taken.captured)
 
-    def part(self, files: Any, tensors: Any) -> Part:
+    def part(self, written: Written) -> Part:
         """The document of what this rank wrote."""
-        return Part(self.rank, files, tensors, self.values, self.entries)
+        whole = joined([*self.earlier, written])
+        return Part(self.rank, whole.files, whole.tensors, self.values, self.entries)
 
 
 class Pending:
@@ -172,25 +185,43 @@ class Pending:
         return found
 
 
-def capture(step: int, tree: Tree, entries: dict[str, Any], arenas: Arenas, *, deadline_s: float) -> Capture:
-    """Copy what this rank writes of a tree; the copies may still be under way."""
-    held = tree.held()
-    shares = [share for each in held if (share := share_of(each)) is not None]
+def take(step: int, shares: list[Share], arenas: Arenas, *, deadline_s: float) -> Taken:
+    """Begin to copy shares into an arena, as soon as one is free."""
     movers = list({id(share.held.mover): share.held.mover for share in shares}.values())
     arena = arenas.take(room_for(shares), movers, step=step, deadline_s=deadline_s)
     try:
         captured = list(_placed(shares, arena.memory))
-        copies = Copies([mover.take(_copies(captured, mover)) for mover in movers])
-        values = msgspec.json.decode(msgspec.json.encode(tree.values()))
-        document = {name: to_json(name, value) for name, value in {**tree.entries(), **entries}.items()}
-        tree.on_save(copies)
+        return Taken(captured, Copies([mover.take(_copies(captured, mover)) for mover in movers]), arena)
     except BaseException:
         arenas.give(arena)
         raise
-    # By the whole tensors, of which every rank has the same list.
-    whole = {each.name: prod(each.shape) * ITEM_BYTES[each.dtype] for each in held}
-    chunk_bytes = chunk_bytes_for(sum(whole.values()))
-    return Capture(step, tree.rank, tree.ranks, captured, copies, arena, values, document, chunk_bytes)
+
+
+def shares_of(tree: Tree, memory_bytes: int | None) -> list[list[Share]]:
+    """What this rank writes of a tree, in as many waves as its memory for captures asks for."""
+    shares = [share for held in tree.held() if (share := share_of(held)) is not None]
+    if memory_bytes is None or room_for(shares) <= memory_bytes:
+        return [shares]
+    waves: list[list[Share]] = [[]]
+    for share in (part for each in shares for part in parts_of(each, memory_bytes)):
+        if waves[-1] and room_for(waves[-1]) + share.bytes > memory_bytes:
+            waves.append([])
+        waves[-1].append(share)
+    return waves
+
+
+def capture(tree: Tree, entries: dict[str, Any], about: "tuple[int, list[Written]]", taken: Taken) -> Capture:
+    """Everything else of a state, beside the tensors that were taken; ``about`` is the step and what was written before."""
+    step, earlier = about
+    values = msgspec.json.decode(msgspec.json.encode(tree.values()))
+    document = {name: to_json(name, value) for name, value in {**tree.entries(), **entries}.items()}
+    return Capture(step, tree.rank, tree.ranks, taken, values, document, chunk_bytes_of(tree), earlier)
+
+
+def chunk_bytes_of(tree: Tree) -> int:
+    """The size of chunks for a tree: by the whole tensors, of which every rank has the same list."""
+    whole = {each.name: prod(each.shape) * ITEM_BYTES[each.dtype] for each in tree.held()}
+    return chunk_bytes_for(sum(whole.values()))
 
 
 def room_for(shares: list[Share]) -> int:

@@ -141,11 +141,11 @@ def _copy_file(origin: Store, target: Store, name: str, bytes_: int) -> None:
             ):
                 target.put_buffers(name, [whole])
             return
-        with tempfile.NamedTemporaryFile(prefix="penstock-tier-", dir=_room(target)) as file:
+        with tempfile.NamedTemporaryFile(prefix="penstock-tier-", dir=_room(target)) as whole_file:
             for at in range(0, bytes_, _PIECE_BYTES):
-                file.write(origin.get_range(name, at, min(_PIECE_BYTES, bytes_ - at)))
-            file.flush()
-            target.put_file_if_absent(name, Path(file.name))
+                whole_file.write(origin.get_range(name, at, min(_PIECE_BYTES, bytes_ - at)))
+            whole_file.flush()
+            target.put_file_if_absent(name, Path(whole_file.name))
     except (ObjectMissing, FileNotFoundError) as reason:
         raise CheckpointDamaged(file=name, reason="the file is missing") from reason
 

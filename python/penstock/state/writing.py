@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from penstock import _rust, events
 from penstock.errors import StoreError
 from penstock.events.points import reach
@@ -159,3 +161,17 @@ def _written(
         tensors.setdefault(held.name, Tensor(held.dtype, held.shape, [])).pieces.append(piece)
     borrowed = frozenset(old_file.name for _, old_file in old.values())
     return Written(list(numbers), tensors, borrowed, at_byte - header_bytes)
+
+
+def joined(parts: list[Written]) -> Written:
+    """Several as one."""
+    numbers: dict[DataFile, int] = {}
+    tensors: dict[str, Tensor] = {}
+    for part in parts:
+        for file in part.files:
+            numbers.setdefault(file, len(numbers))
+        for name, tensor in part.tensors.items():
+            pieces = [replace(piece, file=numbers[part.files[piece.file]]) for piece in tensor.pieces]
+            tensors.setdefault(name, Tensor(tensor.dtype, tensor.shape, [])).pieces.extend(pieces)
+    borrowed = frozenset(name for part in parts for name in part.borrowed)
+    return Written(list(numbers), tensors, borrowed, sum(part.bytes_written for part in parts))
