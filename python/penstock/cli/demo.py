@@ -21,7 +21,7 @@ app = command_app(
 Scene = Callable[[Path], Iterator[str]]
 SCENES: dict[str, Scene] = {
     "Raw files become a dataset where they are": raw.play,
-    "A model is trained from raw text, killed, and resumed bit-equal": training.play,
+    "A model is trained from raw text, killed, its checkpoint damaged, and resumed bit-equal": training.play,
     "A killed process still tells its story": flight.play,
 }
 

@@ -1,4 +1,4 @@
-"""A small model is trained from raw text through a feed, killed in the middle, resumed, and ends bit-equal."""
+"""A small model is trained from raw text through a feed, killed in the middle, its newest checkpoint damaged, and ends bit-equal."""
 
 import json
 import random
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock import Filter, Pack, Recipe, Registry, Source, Tokenize
+from penstock import Checkpoints, Filter, Pack, Recipe, Registry, Source, Tokenize
 from penstock.cli.scenes import insist
 
 _STEPS = 120
@@ -35,21 +35,20 @@ tokenizer = "{tokenizer}"
 kind = "pack"
 length = 64
 """
-#: A bigram model in numpy: next-token logits per token, trained by gradient descent. The step that is saved with the
-#: weights is the feed's cursor; nothing else is needed to go on.
+#: A bigram model in numpy: next-token logits per token, trained by gradient descent. What is saved is the weights, the losses so far and
+#: the feed's cursor; nothing else is needed to go on.
 _WORKER = """
-import json, os, sys
+import sys
 import numpy as np
 import penstock as ps
 
 place, registry, steps, threads, pause = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
 recipe = ps.Recipe.load(f"{place}/recipe.toml")
-saved = f"{place}/{sys.argv[6]}.npz"
-weights, cursor, losses = np.zeros((512, 512)), None, []
-if os.path.exists(saved):
-    state = np.load(saved)
-    weights, cursor = state["weights"], ps.Cursor.from_json(str(state["cursor"]))
-    losses = state["losses"].tolist()
+state = {"weights": np.zeros((512, 512)), "losses": np.zeros(steps)}
+checkpoints = ps.Checkpoints(f"{place}/{sys.argv[6]}", keep=ps.Keep(last=8))
+found = checkpoints.resume(state)
+cursor = ps.Cursor.from_json(checkpoints.entries(found)["cursor"]) if found else None
+weights, done = state["weights"], found.step if found else 0
 with ps.open(recipe, registry=ps.Registry(registry), cursor=cursor, threads=threads) as feed:
     for batch in feed:
         tokens = batch["tokens"].astype(np.int64)
@@ -58,18 +57,20 @@ with ps.open(recipe, registry=ps.Registry(registry), cursor=cursor, threads=thre
         logits = weights[before]
         chances = np.exp(logits - logits.max(1, keepdims=True))
         chances /= chances.sum(1, keepdims=True)
-        losses.append(float(-np.log(chances[np.arange(len(after)), after]).mean()))
+        state["losses"][done] = -np.log(chances[np.arange(len(after)), after]).mean()
         chances[np.arange(len(after)), after] -= 1
         np.add.at(weights, before, -8.0 / len(after) * chances)
-        if len(losses) % 15 == 0 or len(losses) == steps:
-            with open(saved + ".part", "wb") as file:
-                np.savez(file, weights=weights, cursor=feed.cursor.to_json(), losses=losses)
-            os.replace(saved + ".part", saved)
-        if len(losses) == pause:
+        done += 1
+        if done % 15 == 0 or done == steps:
+            checkpoints.save(done, state, entries={"cursor": feed.cursor.to_json()})
+        if done == pause:
+            checkpoints.wait()
             print("half-way", flush=True)
             sys.stdin.read()
-        if len(losses) == steps:
+        if done == steps:
             break
+checkpoints.wait()
+checkpoints.close()
 """
 
 
@@ -84,13 +85,17 @@ def play(place: Path) -> Iterator[str]:
 
     _train(place, registry, "straight", threads=2, kill=False)
     _train(place, registry, "killed", threads=2, kill=True)
+    damaged = _flip_a_bit(place / "killed")
     _train(place, registry, "killed", threads=0, kill=False)
     straight, resumed = _outcome(place, "straight"), _outcome(place, "killed")
     insist("the loss falls", holds=straight[0][-1] < 0.8 * straight[0][0])
     insist("a killed and resumed run has the same losses, bit for bit", holds=straight[0] == resumed[0])
     insist("and the same weights", holds=straight[1] == resumed[1])
     yield f"trained {_STEPS} steps: loss {straight[0][0]:.3f} → {straight[0][-1]:.3f}"
-    yield f"killed (signal 9) after {_KILL_AFTER} steps and resumed with other threads: all losses and weights bit-equal"
+    kept = Checkpoints(place / "killed", read_only=True).list()
+    insist("a damaged checkpoint is noticed", holds=[each.step for each in kept if each.damage] == [damaged])
+    yield f"killed (signal 9) after {_KILL_AFTER} steps, one bit of its newest checkpoint (step {damaged}) flipped on the disk"
+    yield "resumed from the newest good one with other threads: all losses and weights bit-equal"
     insist("the recipe is equal in Python and TOML", holds=_in_python(place) == recipe)
 
 
@@ -111,8 +116,20 @@ def _train(place: Path, registry: Registry, name: str, *, threads: int, kill: bo
 def _outcome(place: Path, name: str) -> tuple[list[float], bytes]:
     import numpy as np
 
-    with np.load(place / f"{name}.npz") as state:
-        return state["losses"].tolist(), state["weights"].tobytes()
+    state = {"weights": np.zeros((512, 512)), "losses": np.zeros(_STEPS)}
+    checkpoints = Checkpoints(place / name, read_only=True)
+    checkpoints.load(checkpoints.at(_STEPS), into=state)
+    return state["losses"].tolist(), state["weights"].tobytes()
+
+
+def _flip_a_bit(place: Path) -> int:
+    """Damage the newest checkpoint; its step."""
+    newest = Checkpoints(place, read_only=True).list()[-1]
+    path = place / newest.manifest.files[0].name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    return newest.step
 
 
 def _write(place: Path) -> int:
