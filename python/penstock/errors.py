@@ -38,8 +38,12 @@
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
         ├── CheckpointDamaged        bytes are not what was saved, with file, place and tensor
         ├── CheckpointUnknown        there is no checkpoint of that step
+        ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
         ├── SaveFailed               a save that could not be made durable, with what was tried
         ├── Fenced                   a newer incarnation of the run has taken over
+        ├── CommitsUnseen            another incarnation committed what this one has not seen
+        ├── CommitsUnseen            others committed since this state was loaded
+        ├── ResumeFailed             a rank had trouble that is no damage, so no rank resumes
         └── RanksMissing             ranks that did not report before the deadline
 
 An error says what happened with the values that matter, and, where one is known, a ``hint`` says what to do. Errors
@@ -446,6 +450,14 @@ class CheckpointUnknown(StateError):
         super().__init__(f"there is no checkpoint {wanted} in {place}")
 
 
+class ForeignUnusable(StateError):
+    """A file of another system cannot be imported."""
+
+    def __init__(self, *, path: str, reason: str, hint: str | None = None) -> None:
+        self.path, self.reason, self.hint = path, reason, hint
+        super().__init__(f"{path} cannot be imported: {reason}")
+
+
 class SaveFailed(StateError):
     """A save could not be made durable."""
 
@@ -473,6 +485,16 @@ class CommitsUnseen(StateError):
         self.hint = "load the newest checkpoint and go on from there: this state is older"
         shown = ", ".join(_some([str(step) for step in steps]))
         super().__init__(f"{place} has checkpoints that incarnation {incarnation} has not seen: step {shown}")
+
+
+class ResumeFailed(StateError):
+    """A rank could not load for another reason than damage."""
+
+    exit_code = 1
+
+    def __init__(self, *, rank: int, reason: str) -> None:
+        self.rank, self.reason = rank, reason
+        super().__init__(f"nothing was resumed, because rank {rank} could not load: {reason}")
 
 
 class RanksMissing(StateError):

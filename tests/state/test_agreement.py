@@ -11,6 +11,7 @@ from penstock.errors import (
     Fenced,
     PenstockError,
     RanksMissing,
+    ResumeFailed,
     StoreFailed,
     UsageError,
 )
@@ -252,7 +253,19 @@ def test_trouble_of_the_store_is_no_damage(memory: Store) -> None:
     with pytest.raises(StoreFailed):
         agree(log, member, fail)
     assert [each.step for each in log.read().good()] == [10]
-    assert [entry.name for entry in memory.entries("resume")] == ["resume/0/0.json"]
+
+
+def test_trouble_of_one_rank_ends_the_others_at_once(memory: Store) -> None:
+    new = begin(Log(memory), ranks=2)
+    must_save(Log(memory), new, 10)
+
+    def fail(_: Committed) -> None:
+        raise StoreFailed(verb="read", url="s3://a/b", reason="timed out")
+
+    with pytest.raises(StoreFailed):
+        agree(Log(memory), Member(1, 2, new.token, 0), fail)
+    with pytest.raises(ResumeFailed, match=r"rank 1 could not load: .* timed out"):
+        agree(Log(memory), new, lambda found: None, deadline_s=30, clock=Time().clock)
 
 
 @pytest.mark.parametrize("rank", [0, 1, 3])

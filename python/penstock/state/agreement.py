@@ -16,7 +16,13 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.errors import CheckpointDamaged, CheckpointUnknown, ObjectMissing, RanksMissing
+from penstock.errors import (
+    CheckpointDamaged,
+    CheckpointUnknown,
+    ObjectMissing,
+    RanksMissing,
+    ResumeFailed,
+)
 from penstock.state.committing import quarantine
 from penstock.state.history import Committed, History
 from penstock.state.incarnations import Member, check_newest
@@ -54,6 +60,8 @@ class _Report(msgspec.Struct, frozen=True):
     good: bool
     #: What is wrong, if something is.
     reason: str = ""
+    #: Whether it is no damage but trouble of that rank, so that trying an older checkpoint would be wrong.
+    trouble: bool = False
 
 
 def agree(
@@ -69,7 +77,7 @@ def agree(
     """Load a checkpoint that every rank can load, and return when every rank has.
 
     ``member`` knows its incarnation, as ``fence`` returns it. ``load`` raises ``CheckpointDamaged`` for damage, and only for that;
-    whatever else it raises ends the agreement here, and the other ranks at their deadline. ``choose`` has to leave quarantined
+    whatever else it raises ends the agreement, here and, as ``ResumeFailed``, on the other ranks. ``choose`` has to leave quarantined
     checkpoints out. The deadline holds for each wait for other ranks, from when this rank has loaded.
     """
     assert member.incarnation is not None, "fence first: it says which incarnation this is"
@@ -79,7 +87,11 @@ def agree(
     for choice in range(first, first + CHOICES_MAX):
         table = _Table(log, member, choice, clock)
         chosen = table.choose(choose)
-        report = table.report(table.try_to(load, chosen))
+        try:
+            report = table.report(table.try_to(load, chosen))
+        except Exception as problem:
+            table.report(_Report(member.rank, good=False, reason=str(problem), trouble=True))
+            raise
         if report.good and table.all_good(deadline_s):
             history = log.read()
             check_newest(history, member.incarnation, log.store.url)
@@ -159,6 +171,8 @@ class _Table:
                     ranks=self._member.ranks,
                     waited_s=wait.waited_s,
                 )
+        if verdict.trouble:
+            raise ResumeFailed(rank=verdict.rank, reason=verdict.reason)
         return verdict.good
 
     def _verdict(self, reports: dict[int, _Report]) -> _Report | None:

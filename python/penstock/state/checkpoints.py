@@ -49,6 +49,7 @@ from penstock.state.saving import (
     room_for,
     shares_of,
     take,
+    undisturbed,
 )
 from penstock.state.tiers import Behind, copy
 from penstock.state.tree import PlainTree, as_tree, from_json
@@ -123,7 +124,7 @@ class Checkpoints:
         state = as_tree(tree, self._rank, self._ranks)
         attempt = self._attempts[step]
         self._attempts[step] += 1
-        with events.span("state.capture", step=step):
+        with events.span("state.capture", step=step), undisturbed():
             reach("state.capture")
             captured = self._capture(step, attempt, state, entries or {})
         pending = Pending(step, captured.taken.copies, time.perf_counter() - began)
@@ -134,21 +135,21 @@ class Checkpoints:
     def _capture(self, step: int, attempt: int, state: Tree, entries: dict[str, Any]) -> Capture:
         """Copy a state, and write now what memory for captures does not hold."""
         deadline_s = self._options.deadline_s
-        *first, last = shares_of(state, self._options.memory_bytes)
+        held = state.held()
+        *first, last = shares_of(held, self._options.memory_bytes)
+        chunk_bytes = chunk_bytes_of(held)
         earlier: list[Written] = []
         for wave in first:
             taken = take(step, wave, self._arenas, deadline_s=deadline_s)
             try:
                 about = (step, attempt, state.rank)
-                writing = self._saver.submit(
-                    self._write_wave, taken, chunk_bytes_of(state), about, state.ranks
-                )
+                writing = self._saver.submit(self._write_wave, taken, chunk_bytes, about, state.ranks)
                 earlier.append(writing.result())
             finally:
                 self._arenas.give(taken.arena)
         taken = take(step, last, self._arenas, deadline_s=deadline_s)
         try:
-            captured = capture(state, entries, (step, earlier), taken)
+            captured = capture(state, entries, (step, chunk_bytes, earlier), taken)
             state.on_save(taken.copies)
         except BaseException:
             self._arenas.give(taken.arena)
@@ -246,7 +247,7 @@ class Checkpoints:
     def prepare(self, tree: Any) -> None:
         """Have memory ready for saving a tree like this; returns at once. The first save is then as quick as the others."""
         state = as_tree(tree, self._rank, self._ranks)
-        waves = shares_of(state, self._options.memory_bytes)
+        waves = shares_of(state.held(), self._options.memory_bytes)
         movers = list({id(share.held.mover): share.held.mover for wave in waves for share in wave}.values())
         self._arenas.prepare(max(map(room_for, waves)), movers)
 

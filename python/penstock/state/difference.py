@@ -7,6 +7,7 @@ where a stretch has the same hashes on both sides, one side is enough for the no
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from math import isfinite, sqrt
 from typing import Any
 
@@ -14,14 +15,16 @@ import numpy as np
 
 from penstock.state.contract import ITEM_BYTES, Box
 from penstock.state.cutting import cut
-from penstock.state.elements import Array
-from penstock.state.figures import Tell, blocks, square_sum
-from penstock.state.manifest import HASH_DIGITS, Entries, Manifest, Tensor
+from penstock.state.elements import Array, numbers_of
+from penstock.state.figures import Tell, blocks, parts_of, square_sum
+from penstock.state.manifest import HASH_DIGITS, Entries, Tensor
 from penstock.state.moments import moments_of
 from penstock.state.reading import Part, Reader, Slice
 
 #: Bytes of a part, where layouts differ.
 _PART_BYTES = 8 << 20
+#: Longer lists are compared as a whole: the state of a random generator says nothing number by number.
+_ITEMS_MAX = 64
 
 
 @dataclass(slots=True)
@@ -59,21 +62,23 @@ class Change:
 
     def add(self, before: Slice, after: Slice | None) -> None:
         """Take a stretch of elements in; ``after`` is None if it is known to be the same."""
-        numbers = before.numbers
-        same_type = self.dtypes[0] == self.dtypes[1]
-        bits = _bits(before.memory, self.dtypes[0]) if same_type else numbers
-        others = numbers if after is None else after.numbers
-        other_bits = (
-            others if not same_type else bits if after is None else _bits(after.memory, self.dtypes[1])
-        )
-        for x, y, a, b in zip(blocks(numbers), blocks(others), blocks(bits), blocks(other_bits), strict=True):
-            self._add(x, y, 0 if after is None else int(np.count_nonzero(a != b)))
+        old, new = self.dtypes
+        if after is None:
+            for block in blocks(before.memory, old):
+                self._add(block, block, 0)
+            return
+        for mine, theirs in zip(parts_of(before.memory, old), parts_of(after.memory, new), strict=True):
+            x, y = numbers_of(mine, old), numbers_of(theirs, new)
+            different = _bits(mine, old) != _bits(theirs, new) if old == new else x != y
+            self._add(x, y, int(np.count_nonzero(different)))
 
     def _add(self, before: Array, after: Array, changed: int) -> None:
         self.elements += before.size
         self.changed += changed
         wide = np.complex128 if before.dtype.kind == "c" or after.dtype.kind == "c" else np.float64
-        x, y = before.astype(wide), after.astype(wide)
+        # Some patterns of bits are numbers that no calculation makes, and complain.
+        with np.errstate(invalid="ignore"):
+            x, y = before.astype(wide), after.astype(wide)
         finite = np.isfinite(x) & np.isfinite(y)
         if not finite.all():
             self.not_finite += before.size - int(np.count_nonzero(finite))
@@ -154,8 +159,8 @@ def difference(before: Reader, after: Reader, tell: Tell = lambda done, total: N
     found = Difference(
         added=[name for name in new.tensors if name not in old.tensors],
         removed=[name for name in old.tensors if name not in new.tensors],
-        values=_differing(old.values, new.values),
-        entries=_differing(_flat(old.entries), _flat(new.entries)),
+        values=_differing(_leaves(old.values), _leaves(new.values)),
+        entries=_differing(_leaves(_flat(old.entries)), _leaves(_flat(new.entries))),
     )
     both = [name for name in old.tensors if name in new.tensors]
     same_chunks = old.chunk_bytes == new.chunk_bytes
@@ -198,9 +203,9 @@ def _pairs(before: Reader, after: Reader, name: str) -> Iterator[tuple[Part, Par
         for number, piece in enumerate(old.pieces):
             other = numbers[piece.box]
             for part in before.of_piece(name, number):
-                theirs = Part(name, new, part.start, part.bytes, piece=other)
-                same = _hashes(before.manifest, part) == _hashes(after.manifest, theirs)
-                yield part, None if same else theirs
+                for start, length, same in _runs(part, new.pieces[other].hashes, before.manifest.chunk_bytes):
+                    mine = Part(name, old, start, length, piece=number)
+                    yield mine, None if same else Part(name, new, start, length, piece=other)
         return
     sizes = ITEM_BYTES[old.dtype], ITEM_BYTES[new.dtype]
     most = min(_PART_BYTES, before.part_bytes, after.part_bytes)
@@ -217,10 +222,19 @@ def _layout(tensor: Tensor) -> tuple[str, frozenset[Box]]:
     return tensor.dtype, frozenset(piece.box for piece in tensor.pieces)
 
 
-def _hashes(manifest: Manifest, part: Part) -> str:
+def _runs(part: Part, others: str, chunk: int) -> Iterator[tuple[int, int, bool]]:
+    """Stretches of a part whose chunks all have the same hashes as the other side's, or all have not."""
     assert part.piece is not None, "only pieces have hashes"
-    first, end = part.start // manifest.chunk_bytes, -(-(part.start + part.bytes) // manifest.chunk_bytes)
-    return part.tensor.pieces[part.piece].hashes[first * HASH_DIGITS : end * HASH_DIGITS]
+    own = part.tensor.pieces[part.piece].hashes
+    end = part.start + part.bytes
+
+    def same(start: int) -> bool:
+        digits = slice(start // chunk * HASH_DIGITS, (start // chunk + 1) * HASH_DIGITS)
+        return own[digits] == others[digits]
+
+    for alike, starts in groupby(range(part.start, end, chunk), same):
+        run = list(starts)
+        yield run[0], min(run[-1] + chunk, end) - run[0], alike
 
 
 def _change(name: str, old: Tensor, new: Tensor) -> Change:
@@ -255,6 +269,20 @@ def _find_still(found: Difference, both: list[str]) -> None:
 def _differing(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     names = [*old, *(name for name in new if name not in old)]
     return {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
+
+
+def _leaves(values: dict[str, Any]) -> dict[str, Any]:
+    """Documents taken apart, so that what differs is a learning rate and not a whole schedule."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = value.get("$dict", value) if isinstance(value, dict) else value
+        if isinstance(inner, list) and len(inner) <= _ITEMS_MAX:
+            inner = dict(enumerate(inner))
+        if isinstance(inner, dict) and inner and not any(str(key).startswith("$") for key in inner):
+            found |= _leaves({f"{name}/{key}": below for key, below in inner.items()})
+        else:
+            found[name] = inner
+    return found
 
 
 def _flat(entries: Entries) -> dict[str, Any]:

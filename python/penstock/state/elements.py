@@ -62,9 +62,10 @@ def own_type(dtype: str) -> "np.dtype[Any] | None":
     if dtype in _KNOWN:
         return np.dtype(_KNOWN[dtype])
     try:
-        return np.dtype(getattr(import_module("ml_dtypes"), _OTHERS[dtype]))
+        found: np.dtype[Any] = np.dtype(getattr(import_module("ml_dtypes"), _OTHERS[dtype]))
     except ImportError:
         return None
+    return found
 
 
 def cast(memory: memoryview, dtype: str, wanted: str) -> memoryview:
@@ -76,15 +77,15 @@ def cast(memory: memoryview, dtype: str, wanted: str) -> memoryview:
     numbers = numbers_of(memory, dtype)
     if wanted != "BF16":
         # Beyond the largest number of the narrower type is infinity, as everywhere.
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             made: Array = numbers.astype(_KNOWN[wanted])
     else:
         made = _bfloat16(numbers)
-    return memoryview(made.view(np.uint8)) if made.size else memoryview(b"")
+    return made.view(np.uint8).data if made.size else memoryview(b"")
 
 
 def _bfloat16(numbers: Array) -> Array:
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         bits = numbers.astype(np.float32).view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     # Rounding could carry a NaN over into an infinity; it stays a quiet one instead.

@@ -7,6 +7,7 @@ into while the other half is on its way.
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from penstock import _rust, events
@@ -16,11 +17,12 @@ from penstock.state.contract import ITEM_BYTES, Copy, Copying, Held, Tree
 from penstock.state.host import HOST
 from penstock.state.manifest import DataFile, Manifest
 from penstock.state.replicas import Share, parts_of
+from penstock.state.spool import Spool
 from penstock.store import Store, open_store
 
 THREADS = max(4, min(16, os.cpu_count() or 1))
-#: Each of the two halves of the host memory that device tensors come through.
-HALF_BYTES = 256 << 20
+#: Each of the two halves of the host memory that device tensors come through: a twentieth of the state, within these.
+HALF_BYTES_MIN, HALF_BYTES_MAX = 64 << 20, 1 << 30
 
 Rename = Mapping[str, str] | Callable[[str], str] | None
 
@@ -65,9 +67,10 @@ def load(manifest: Manifest, store: Store, tree: Tree, wish: Wish) -> int:
     values = {name: wish.saved_as(name) for name in tree.values() if wish.chosen(name)}
     fitting = _fit(manifest, held, values, wish)
     with events.span("state.load", step=manifest.step, tensors=len(fitting)):
-        reader = _Reader(manifest, store, wish)
-        done = reader.direct([each for each in fitting if each.mover is HOST])
-        done += reader.staged([each for each in fitting if each.mover is not HOST])
+        with Spool(f"{store.url} {manifest.run} {manifest.step} {manifest.made!r}") as spool:
+            reader = _Reader(manifest, store, wish, spool)
+            done = reader.direct([each for each in fitting if each.mover is HOST])
+            done += reader.staged([each for each in fitting if each.mover is not HOST])
         tree.load_values(
             {name: manifest.values[saved] for name, saved in values.items() if saved in manifest.values}
         )
@@ -117,10 +120,11 @@ def _fit(manifest: Manifest, held: list[Held], values: dict[str, str], wish: Wis
 class _Reader:
     """Reads pieces of one checkpoint."""
 
-    def __init__(self, manifest: Manifest, store: Store, wish: Wish) -> None:
+    def __init__(self, manifest: Manifest, store: Store, wish: Wish, spool: Spool) -> None:
         self._manifest = manifest
         self._store = store
         self._wish = wish
+        self._spool = spool
 
     def direct(self, held: list[Held]) -> int:
         """Fill contiguous host memory. What other ranks hold too is read through the page cache, so that a host reads it once."""
@@ -131,13 +135,13 @@ class _Reader:
 
     def staged(self, held: list[Held]) -> int:
         """Fill other memory, through host memory in two halves."""
-        parts = [
-            part for each in held if each.bytes for part in parts_of(Share(each, each.box, 0), HALF_BYTES)
-        ]
+        total = sum(each.bytes for each in held)
+        wanted = min(max(total // 20, HALF_BYTES_MIN), HALF_BYTES_MAX)
+        parts = [part for each in held if each.bytes for part in parts_of(Share(each, each.box, 0), wanted)]
         if not parts:
             return 0
         largest = max(part.bytes for part in parts)
-        half = max(min(HALF_BYTES, sum(map(_room, parts))), largest)
+        half = max(min(wanted, sum(map(_room, parts))), largest)
         memory = memoryview(_rust.Arena(2 * half))
         movers = list({id(each.mover): each.mover for each in held}.values())
         for mover in movers:
@@ -180,7 +184,10 @@ class _Reader:
             for piece in tensor.pieces:
                 file = files.setdefault(piece.file, len(files))
                 pieces.append((number, file, piece.start, piece.offset, piece.shape, item, piece.hashes))
-        sources = [file_source(self._store, manifest.files[file]) for file in files]
+        ranges: dict[int, list[tuple[int, int]]] = {file: [] for file in files}
+        for (_, _, start, _, shape, item, _), file in zip(pieces, _numbers_of(pieces, files), strict=True):
+            ranges[file].append((start, prod(shape) * item))
+        sources = [self._source(file, None if direct else ranges[file]) for file in files]
         try:
             return _rust.read_tensors(
                 sources, pieces, targets, chunk_bytes=manifest.chunk_bytes, threads=THREADS, direct=direct
@@ -192,6 +199,14 @@ class _Reader:
             raise self._explained(problem, tensor_name, number) from problem
         except ObjectMissing as problem:
             raise CheckpointDamaged(file=problem.url, reason="the file is missing") from problem
+
+    def _source(self, number: int, shared: list[tuple[int, int]] | None) -> Any:
+        """A file for reading; one that is far, and of which other ranks need the same ranges, is fetched once for this host."""
+        file = self._manifest.files[number]
+        owner, name = locate(self._store, file.name)
+        if shared is None or owner.local_path(name) is not None:
+            return file_source(self._store, file)
+        return self._spool.fetch(owner, file, name, shared)
 
     def _explained(self, problem: CheckpointDamaged, tensor: str, file: int) -> CheckpointDamaged:
         """The damage with the tensor's name, and whether the file is one of another step or run."""
@@ -211,6 +226,12 @@ class _Reader:
         return CheckpointDamaged(
             file=problem.file, offset=problem.offset, reason=reason, tensor=tensor, piece=problem.piece
         )
+
+
+def _numbers_of(pieces: list[Any], files: dict[int, int]) -> list[int]:
+    """The number in the manifest of each piece's file."""
+    numbers = list(files)
+    return [numbers[piece[1]] for piece in pieces]
 
 
 def file_source(store: Store, file: DataFile) -> Any:

@@ -5,9 +5,11 @@ its part, and (on rank 0) waits for the others and commits. What goes wrong ther
 and is never lost: it is raised by ``wait``, and by the next save if nobody waited, unless the policy is to go on.
 """
 
+import gc
 from collections.abc import Iterator
 from concurrent import futures
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
@@ -17,7 +19,7 @@ import msgspec
 from penstock.errors import SaveFailed, UsageError
 from penstock.state.arenas import Arena, Arenas
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.contract import ITEM_BYTES, Copy, Copying, Mover, Tree
+from penstock.state.contract import ITEM_BYTES, Copy, Copying, Held, Mover, Tree
 from penstock.state.manifest import chunk_bytes_for
 from penstock.state.parts import Part
 from penstock.state.replicas import Share, parts_of, share_of
@@ -129,6 +131,18 @@ class Capture:
         return Part(self.rank, whole.files, whole.tensors, self.values, self.entries)
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Without the garbage collector, which looks at every object of the process and may take longer than the capture."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 class Pending:
     """A save that goes on in the background."""
 
@@ -197,9 +211,9 @@ def take(step: int, shares: list[Share], arenas: Arenas, *, deadline_s: float) -
         raise
 
 
-def shares_of(tree: Tree, memory_bytes: int | None) -> list[list[Share]]:
-    """What this rank writes of a tree, in as many waves as its memory for captures asks for."""
-    shares = [share for held in tree.held() if (share := share_of(held)) is not None]
+def shares_of(held: list[Held], memory_bytes: int | None) -> list[list[Share]]:
+    """What this rank writes of what it holds, in as many waves as its memory for captures asks for."""
+    shares = [share for each in held if (share := share_of(each)) is not None]
     if memory_bytes is None or room_for(shares) <= memory_bytes:
         return [shares]
     waves: list[list[Share]] = [[]]
@@ -210,17 +224,21 @@ def shares_of(tree: Tree, memory_bytes: int | None) -> list[list[Share]]:
     return waves
 
 
-def capture(tree: Tree, entries: dict[str, Any], about: "tuple[int, list[Written]]", taken: Taken) -> Capture:
-    """Everything else of a state, beside the tensors that were taken; ``about`` is the step and what was written before."""
-    step, earlier = about
+def capture(
+    tree: Tree, entries: dict[str, Any], about: "tuple[int, int, list[Written]]", taken: Taken
+) -> Capture:
+    """Everything else of a state, beside the tensors that were taken; ``about`` is the step, the size of chunks, and what was written
+    before.
+    """
+    step, chunk_bytes, earlier = about
     values = msgspec.json.decode(msgspec.json.encode(tree.values()))
     document = {name: to_json(name, value) for name, value in {**tree.entries(), **entries}.items()}
-    return Capture(step, tree.rank, tree.ranks, taken, values, document, chunk_bytes_of(tree), earlier)
+    return Capture(step, tree.rank, tree.ranks, taken, values, document, chunk_bytes, earlier)
 
 
-def chunk_bytes_of(tree: Tree) -> int:
-    """The size of chunks for a tree: by the whole tensors, of which every rank has the same list."""
-    whole = {each.name: prod(each.shape) * ITEM_BYTES[each.dtype] for each in tree.held()}
+def chunk_bytes_of(held: list[Held]) -> int:
+    """The size of chunks for a state: by the whole tensors, of which every rank has the same list."""
+    whole = {each.name: prod(each.shape) * ITEM_BYTES[each.dtype] for each in held}
     return chunk_bytes_for(sum(whole.values()))
 
 

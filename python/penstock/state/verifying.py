@@ -123,17 +123,17 @@ class Verifier:
             else:
                 report.damages += [each for each in known if _inside_part(each, part)]
                 done += part.bytes
-        found = []
+        broken: list[tuple[Part, Damage]] = []
         for part, damages in _read(reader, fresh):
-            found += [(part, damage) for damage in damages]
+            broken += [(part, damage) for damage in damages]
             done += part.bytes
             report.bytes_read += part.bytes
             tell(done, report.bytes)
         for part in fresh:
             self._known.setdefault(self._key(manifest, part), [])
-        for part, damage in found:
+        for part, damage in broken:
             self._known[self._key(manifest, part)].append(damage)
-        report.damages += [damage for _, damage in found]
+        report.damages += [damage for _, damage in broken]
 
     @staticmethod
     def _key(manifest: Manifest, part: Part) -> tuple[str, int, str]:

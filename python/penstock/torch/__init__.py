@@ -1,7 +1,8 @@
-"""PyTorch: batches as tensors on their device, lanes from process groups and meshes."""
+"""PyTorch: batches as tensors on their device, lanes from process groups and meshes, state for checkpoints."""
 
 from penstock.torch.batch import Batch
 from penstock.torch.lane import current_lane, lane_of
 from penstock.torch.loader import Loader, loader
+from penstock.torch.state import State, state
 
-__all__ = ["Batch", "Loader", "current_lane", "lane_of", "loader"]
+__all__ = ["Batch", "Loader", "State", "current_lane", "lane_of", "loader", "state"]

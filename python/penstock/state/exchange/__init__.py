@@ -5,7 +5,7 @@ from penstock.state.exchange.copying import copy_checkpoint
 from penstock.state.exchange.importing import Imported, import_state
 from penstock.state.exchange.opening import open_source
 from penstock.state.exchange.safetensors import export_safetensors
-from penstock.state.exchange.through_torch import export_dcp, export_torch
+from penstock.state.exchange.through_torch import export_dcp, export_torch, need_torch
 
 __all__ = [
     "Choice",
@@ -15,5 +15,6 @@ __all__ = [
     "export_safetensors",
     "export_torch",
     "import_state",
+    "need_torch",
     "open_source",
 ]

@@ -28,9 +28,12 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Bytes of a box, from one of them on in C order, and the memory that wants them."""
+    """Some elements of an incoming box that follow one another in C order, and the memory that wants them."""
 
     incoming: Incoming
+    #: Which elements of the tensor.
+    box: Box
+    #: Their first byte in the incoming box.
     start: int
     memory: memoryview
 

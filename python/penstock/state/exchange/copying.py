@@ -22,21 +22,19 @@ class CheckpointSource:
     def incoming(self) -> list[Incoming]:
         """Every piece."""
         return [
-            Incoming(name, tensor.dtype, tuple(tensor.shape), piece.box, number)
+            Incoming(name, tensor.dtype, tuple(tensor.shape), piece.box, None)
             for name, tensor in self._reader.manifest.tensors.items()
-            for number, piece in enumerate(tensor.pieces)
+            for piece in tensor.pieces
         ]
 
     def fill(self, wanted: Sequence[Wanted]) -> None:
         """Read parts of pieces, all at once."""
         tensors = self._reader.manifest.tensors
-        parts, memories = [], []
-        for each in wanted:
-            name = each.incoming.name
-            length = len(each.memory)
-            parts.append(Part(name, tensors[name], each.start, length, piece=each.incoming.where))
-            memories.append(each.memory)
-        self._reader.fill(parts, memories)
+        parts = [
+            Part(each.incoming.name, tensors[each.incoming.name], 0, len(each.memory), box=each.box)
+            for each in wanted
+        ]
+        self._reader.fill(parts, [each.memory for each in wanted])
 
 
 def copy_checkpoint(

@@ -32,9 +32,9 @@ from penstock.state.records import Commit
 from penstock.state.references import References
 from penstock.store import Store
 
-#: A half is a 512th of the state, so that there are never very many files, and within these limits.
-HALF_BYTES_MIN, HALF_BYTES_MAX = 32 << 20, 256 << 20
-_FILES = 512
+#: A half is a 256th of the state, so that there are never very many files, and within these limits.
+HALF_BYTES_MIN, HALF_BYTES_MAX = 16 << 20, 256 << 20
+_FILES = 256
 _THREADS = 4
 
 
@@ -161,7 +161,9 @@ class _Writer:
                 if (before := written[side]) is not None:
                     before.result()
                 placed = list(_placed(batch, halves[side]))
-                source.fill([Wanted(each.incoming, each.start, at) for each, at in placed if each.bytes])
+                source.fill(
+                    [Wanted(each.incoming, each.box, each.start, at) for each, at in placed if each.bytes]
+                )
                 written[side] = pool.submit(self._write, placed)
                 done += _bytes(batch)
                 tell(done, total)
@@ -180,7 +182,12 @@ class _Writer:
             "rank": "0",
         }
         pieces = [
-            (piece_key(each.incoming.name, each.incoming.shape, each.box), each.incoming.dtype, each.box.shape, each.bytes)
+            (
+                piece_key(each.incoming.name, each.incoming.shape, each.box),
+                each.incoming.dtype,
+                each.box.shape,
+                each.bytes,
+            )
             for each, _ in placed
         ]
         header = encode_header(pieces, stamp)

@@ -1,0 +1,170 @@
+"""Bytes between CUDA tensors and host memory, beside training.
+
+Copies run on a stream of their own. Taking: that stream first waits for what the caller has launched, then copies while
+the next forward and backward run; ``guard`` makes the caller's stream wait for the copies, never the Python thread. Tensors that may
+change earlier are cloned on the device first. Putting works the same way round. A save or load remembers the stream it was
+called on, because copies may be begun by other threads, whose current stream is another.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from penstock.state.contract import Copy, Copying
+from penstock.torch.driver import driver
+from penstock.torch.mover import TORCH_TYPES, as_bytes, strips
+from penstock.torch.pinning import ARENAS
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """Memory of a device, and the stream on which its owner works."""
+
+    tensor: torch.Tensor
+    stream: torch.cuda.Stream
+
+
+class CudaCopying:
+    """Copies under way on the side stream."""
+
+    def __init__(self, device: torch.device, event: torch.cuda.Event, kept: list[object]) -> None:
+        self._device = device
+        self._event = event
+        #: Tensors and host memory that must outlive the copies.
+        self._kept = kept
+
+    def guard(self) -> None:
+        """Work that is launched from now on waits for the copies, on the device."""
+        if not self._event.query():
+            torch.cuda.current_stream(self._device).wait_event(self._event)
+
+    def wait(self) -> None:
+        """Sleep until the copies are done."""
+        self._event.synchronize()
+        self._kept.clear()
+
+
+class CudaMover:
+    """Moves bytes of one device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._stream: torch.cuda.Stream | None = None
+
+    def prepare(self, arena: memoryview) -> None:
+        """Pin the arena."""
+        # A thread begins on device 0; without this it would make a context there.
+        with torch.cuda.device(self.device):
+            ARENAS.pin(arena)
+
+    def release(self, arena: memoryview) -> None:
+        """Unpin it."""
+        with torch.cuda.device(self.device):
+            ARENAS.unpin(arena)
+
+    def take(self, copies: list[Copy]) -> Copying:
+        """Launch copies from the device; the tensors may be used at once, and written to after ``guard``."""
+        with torch.cuda.device(self.device), torch.no_grad():
+            sources = _steady(copies)
+            side = self._after(copies)
+            with torch.cuda.stream(side):
+                for copy in copies:
+                    self._out(copy, sources[id(copy.held)], side)
+            return self._copying(side, copies, list(sources.values()))
+
+    def put(self, copies: list[Copy]) -> Copying:
+        """Launch copies to the device; the host memory must stay until ``wait``, the tensors are ready after ``guard``."""
+        with torch.cuda.device(self.device), torch.no_grad():
+            side = self._after(copies)
+            with torch.cuda.stream(side):
+                for copy in copies:
+                    self._in(copy)
+            targets = {id(copy.held): copy.held.memory.tensor for copy in copies}
+            return self._copying(side, copies, list(targets.values()))
+
+    def _after(self, copies: list[Copy]) -> torch.cuda.Stream:
+        """The side stream, which goes on when the work that was launched before is done."""
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self.device)
+        for stream in {copy.held.memory.stream for copy in copies}:
+            self._stream.wait_stream(stream)
+        return self._stream
+
+    def _copying(
+        self, side: torch.cuda.Stream, copies: list[Copy], tensors: list[torch.Tensor]
+    ) -> CudaCopying:
+        for tensor in tensors:
+            # Should its owner let go of it, the allocator must not give its memory away before the copy is done.
+            tensor.record_stream(side)
+        event = torch.cuda.Event(blocking=True)
+        event.record(side)
+        return CudaCopying(self.device, event, [*copies, *tensors])
+
+    def _out(self, copy: Copy, source: torch.Tensor, side: torch.cuda.Stream) -> None:
+        if not copy.host.nbytes:
+            return
+        launch = driver()
+        places = ARENAS.places(copy.host) if launch is not None and _is_plain(copy, source) else None
+        if launch is not None and places is not None:
+            base, handle = source.data_ptr() + copy.start, side.cuda_stream
+            for begin, address, length in places:
+                launch.to_host(address, base + begin, length, handle)
+            return
+        for first, part in _stored(copy, source):
+            for begin, host in ARENAS.pieces(copy.host[first : first + part.numel()]):
+                host.copy_(part[begin : begin + host.numel()], non_blocking=True)
+
+    def _in(self, copy: Copy) -> None:
+        tensor = copy.held.memory.tensor
+        if not copy.host.nbytes:
+            return
+        if _is_plain(copy, tensor):
+            target = as_bytes(tensor)[copy.start : copy.start + copy.host.nbytes]
+            for begin, host in ARENAS.pieces(copy.host):
+                target[begin : begin + host.numel()].copy_(host, non_blocking=True)
+            return
+        for first, window in strips(copy, tensor):
+            landed = torch.empty(window.shape, dtype=TORCH_TYPES[copy.held.dtype], device=self.device)
+            raw = as_bytes(landed)
+            for begin, host in ARENAS.pieces(copy.host[first : first + raw.numel()]):
+                raw[begin : begin + host.numel()].copy_(host, non_blocking=True)
+            window.copy_(landed)
+
+
+def cuda_mover(device: torch.device) -> CudaMover:
+    """The mover of a device."""
+    if device not in _MOVERS:
+        _MOVERS[device] = CudaMover(device)
+    return _MOVERS[device]
+
+
+_MOVERS: dict[torch.device, CudaMover] = {}
+
+
+def _steady(copies: list[Copy]) -> dict[int, torch.Tensor]:
+    """What is copied, by the identity of what is held: the tensor, or a clone made in the order of its owner's work."""
+    sources: dict[int, torch.Tensor] = {}
+    for copy in copies:
+        memory: OnDevice = copy.held.memory
+        if id(copy.held) in sources:
+            continue
+        if not copy.held.restless:
+            sources[id(copy.held)] = memory.tensor
+            continue
+        with torch.cuda.stream(memory.stream):
+            sources[id(copy.held)] = memory.tensor.clone()
+    return sources
+
+
+def _stored(copy: Copy, source: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+    """The bytes to be stored, on the device, each with its first byte in the host memory."""
+    if _is_plain(copy, source):
+        yield 0, as_bytes(source)[copy.start : copy.start + copy.host.nbytes]
+        return
+    for first, window in strips(copy, source):
+        yield first, as_bytes(window.to(TORCH_TYPES[copy.held.dtype]))
+
+
+def _is_plain(copy: Copy, tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous() and tensor.dtype == TORCH_TYPES[copy.held.dtype]

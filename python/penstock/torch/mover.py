@@ -1,0 +1,117 @@
+"""Bytes between tensors and host memory, where a plain copy of memory will not do: strided tensors, and other types.
+
+A box's bytes are counted in C order, whatever the strides. ``windows`` turns a stretch of them into a few views, so nothing
+larger than a strip is ever copied beside the tensor.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from penstock.state.contract import Copy, Copying
+from penstock.state.host import DONE
+
+#: How safetensors writes the types of torch.
+SAFETENSORS_NAMES = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
+    torch.uint16: "U16",
+    torch.int16: "I16",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.uint32: "U32",
+    torch.int32: "I32",
+    torch.float32: "F32",
+    torch.uint64: "U64",
+    torch.int64: "I64",
+    torch.float64: "F64",
+    torch.complex64: "C64",
+}
+TORCH_TYPES = {name: dtype for dtype, name in SAFETENSORS_NAMES.items()}
+#: What is copied beside the tensor at a time.
+STRIP_BYTES = 64 << 20
+
+
+class StridedMover:
+    """Host memory that is not in C order, or not of the type it is stored as."""
+
+    def prepare(self, arena: memoryview) -> None:
+        """Nothing makes it faster."""
+
+    def release(self, arena: memoryview) -> None:
+        """Nothing was done."""
+
+    def take(self, copies: list[Copy]) -> Copying:
+        """Copy at once: gathering strides is slow enough that nothing is won by a second pass."""
+        for copy in copies:
+            host = np.frombuffer(copy.host, np.uint8)
+            for first, window in strips(copy, copy.held.memory):
+                stored = as_bytes(window.to(TORCH_TYPES[copy.held.dtype]))
+                host[first : first + stored.numel()] = stored.numpy()
+        return DONE
+
+    def put(self, copies: list[Copy]) -> Copying:
+        """Copy at once."""
+        for copy in copies:
+            host = np.frombuffer(copy.host, np.uint8)
+            for first, window in strips(copy, copy.held.memory):
+                stored = torch.empty(window.shape, dtype=TORCH_TYPES[copy.held.dtype])
+                raw = as_bytes(stored)
+                raw.numpy()[:] = host[first : first + raw.numel()]
+                window.copy_(stored)
+        return DONE
+
+
+STRIDED = StridedMover()
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor in C order; a view if it is in that order already."""
+    whole = tensor.contiguous()
+    # Not reshape(-1): the stride of a single element is arbitrary, and would be kept.
+    return whole.as_strided((whole.numel(),), (1,)).view(torch.uint8)
+
+
+def strips(copy: Copy, tensor: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+    """The copy in views of a bounded size, each with its first byte in the host memory."""
+    item = TORCH_TYPES[copy.held.dtype].itemsize
+    first, count = _elements(copy, item)
+    most = max(1, STRIP_BYTES // item)
+    done = 0
+    while done < count:
+        for window in windows(tensor, first + done, min(most, count - done)):
+            yield done * item, window
+            done += window.numel()
+
+
+def windows(tensor: torch.Tensor, first: int, count: int) -> Iterator[torch.Tensor]:
+    """Views that hold, one after another, ``count`` elements of a tensor in C order from the ``first`` on."""
+    if first == 0 and count == tensor.numel():
+        yield tensor
+        return
+    if tensor.is_contiguous():
+        yield tensor.view(-1)[first : first + count]
+        return
+    row = tensor.numel() // tensor.shape[0]
+    while count:
+        index, inside = divmod(first, row)
+        if inside == 0 and count >= row:
+            taken = count // row * row
+            yield tensor[index : index + count // row]
+        else:
+            taken = min(count, row - inside)
+            yield from windows(tensor[index], inside, taken)
+        first += taken
+        count -= taken
+
+
+def _elements(copy: Copy, item: int) -> tuple[int, int]:
+    first, lost = divmod(copy.start, item)
+    count, cut = divmod(copy.host.nbytes, item)
+    # The room cuts boxes between elements; a cut inside of one would be a mistake of ours.
+    assert lost == cut == 0, (copy.held.name, copy.start, copy.host.nbytes)
+    return first, count

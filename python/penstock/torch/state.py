@@ -1,0 +1,264 @@
+"""What a training run resumes from, as a tree that knows its own parts: model, optimizer, schedule, random generators."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import distributed, nn
+from torch.optim import Optimizer
+
+from penstock.errors import TreeInvalid, UsageError
+from penstock.state.contract import Copying, Held
+from penstock.torch import randomness
+from penstock.torch.documents import decode, encode, escaped, tensor_names
+from penstock.torch.guards import guard_before_change, settle
+from penstock.torch.mover import TORCH_TYPES
+from penstock.torch.naming import Names, names_of
+from penstock.torch.optimizing import GROUPS, Optimizing, Tensors
+from penstock.torch.tensors import Holder
+
+TIED = "tied"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A tensor of the tree."""
+
+    name: str
+    tensor: torch.Tensor
+    #: Whether it may change before the next optimizer step.
+    restless: bool = False
+    #: The type it is stored as, if not its own.
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A part of the state that only its owner understands, and how to read and write it."""
+
+    read: Callable[[], Any]
+    write: Callable[[Any], None]
+
+
+class State:
+    """See ``state``. It satisfies ``penstock.state.contract.Tree``."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizers: Sequence[Optimizer],
+        documents: Mapping[str, Document],
+        tensors: Mapping[str, torch.Tensor],
+        dtype: torch.dtype | Mapping[str, torch.dtype] | None,
+        skip: Sequence[str],
+    ) -> None:
+        self.model = model
+        self.optimizers = tuple(optimizers)
+        self._documents = dict(documents)
+        self._tensors = dict(tensors)
+        self._dtype = dtype
+        self._skip = tuple(skip)
+        #: While loading: the documents, and the tensors inside of them.
+        self._incoming: dict[str, Any] = {}
+        self._rooms: dict[str, torch.Tensor] = {}
+
+    @property
+    def rank(self) -> int:
+        """Of this process in the default group."""
+        return distributed.get_rank() if _is_distributed() else 0
+
+    @property
+    def ranks(self) -> int:
+        """Processes in the default group."""
+        return distributed.get_world_size() if _is_distributed() else 1
+
+    def held(self) -> list[Held]:
+        """Every tensor, as far as this rank holds it."""
+        names = names_of(self.model)
+        inside: dict[str, torch.Tensor] = {}
+        for name, document in self._owned(names).items():
+            encode(name, document.read(), inside.__setitem__)
+        return self._held(names, inside, {})
+
+    def values(self) -> dict[str, Any]:
+        """Groups of parameters, state that is no tensor, and documents."""
+        names = names_of(self.model)
+        found: dict[str, Any] = {TIED: names.tied}
+        if self.optimizers:
+            found |= self._optimizing(names).values()
+        for name, document in self._owned(names).items():
+            found[name] = encode(name, document.read(), lambda *_: None)
+        return {name: value for name, value in found.items() if self._wants(name)}
+
+    def room_for(self, tensors: Tensors, values: Mapping[str, Any]) -> list[Held]:
+        """What a checkpoint with these tensors and values is loaded into; what is not there yet is made."""
+        for owner in self._owners():
+            settle(owner)
+        names = names_of(self.model)
+        tensors = {name: kind for name, kind in tensors.items() if self._wants(name)}
+        values = {name: value for name, value in values.items() if self._wants(name)}
+        if self.optimizers:
+            self._optimizing(names).make_room(tensors, values)
+        self._rooms = {}
+        for name, document in self._owned(names).items():
+            if name in values:
+                self._rooms |= _rooms(name, document, tensors, values[name])
+        return self._held(names, self._rooms, {name: dtype for name, (dtype, _) in tensors.items()})
+
+    def load_values(self, values: dict[str, Any]) -> None:
+        """Take values back; documents are given to their owners when their tensors are there."""
+        names = names_of(self.model)
+        values = {name: value for name, value in values.items() if self._wants(name)}
+        if TIED in values and values[TIED] != names.tied:
+            reason = f"tied when saved: {values[TIED] or 'nothing'}, tied now: {names.tied or 'nothing'}"
+            raise TreeInvalid(
+                name=TIED, reason=reason, hint="tie the weights as they were, or skip=('tied',)"
+            )
+        if self.optimizers:
+            optimizing = self._optimizing(names)
+            optimizing.load_groups(values.get(GROUPS, ()))
+            optimizing.load_values(values)
+        self._incoming = {name: values[name] for name in self._owned(names) if name in values}
+
+    def loaded(self) -> None:
+        """Give documents to their owners."""
+        owned = self._owned(names_of(self.model))
+        for name, document in self._incoming.items():
+            owned[name].write(decode(document, self._room))
+        self._incoming, self._rooms = {}, {}
+
+    def entries(self) -> dict[str, Any]:
+        """The random generators of this rank."""
+        return {randomness.ENTRY: randomness.capture()} if self._wants("rng") else {}
+
+    def load_entries(self, entries: dict[str, Any]) -> None:
+        """Put the random generators back."""
+        if randomness.ENTRY in entries and self._wants("rng"):
+            randomness.restore(entries[randomness.ENTRY])
+
+    def on_save(self, copying: Copying) -> None:
+        """The next optimizer step waits for the copies. Who trains without one cannot be waited for, so the copies are."""
+        if not self.optimizers:
+            copying.guard()
+        for owner in self._owners():
+            guard_before_change(owner, copying)
+
+    def _held(
+        self, names: Names, inside: Mapping[str, torch.Tensor], dtypes: Mapping[str, str]
+    ) -> list[Held]:
+        """What is held: tensors of the model and the optimizers, and those inside of documents."""
+        holder = Holder(self.rank, self.ranks)
+        return [
+            held
+            for leaf in (*self._leaves(names, dtypes), *_leaves_inside(inside))
+            if self._wants(leaf.name)
+            for held in holder.held(leaf.name, leaf.tensor, dtype=leaf.dtype, restless=leaf.restless)
+        ]
+
+    def _leaves(self, names: Names, dtypes: Mapping[str, str]) -> Iterator[Leaf]:
+        for name, tensor in names.parameters.items():
+            yield Leaf(f"model/{escaped(name)}", tensor)
+        for name, tensor in names.buffers.items():
+            yield Leaf(f"model/{escaped(name)}", tensor, restless=True)
+        if self.optimizers:
+            optimizing = self._optimizing(names)
+            for name, tensor in optimizing.tensors().items():
+                stored = optimizing.stored_as(name, tensor)
+                yield Leaf(name, tensor, dtype=_loaded_as(dtypes[name], tensor) if name in dtypes else stored)
+        for name, tensor in self._tensors.items():
+            yield Leaf(name, tensor, restless=True)
+
+    def _owners(self) -> tuple[nn.Module | Optimizer, ...]:
+        return (self.model, *self.optimizers)
+
+    def _owned(self, names: Names) -> dict[str, Document]:
+        """Every document, those of modules too."""
+        modules = {
+            f"model/{escaped(name)}": Document(module.get_extra_state, module.set_extra_state)
+            for name, module in names.extras.items()
+        }
+        return {name: each for name, each in {**modules, **self._documents}.items() if self._wants(name)}
+
+    def _optimizing(self, names: Names) -> Optimizing:
+        return Optimizing(self.optimizers, names.of, self._dtype)
+
+    def _room(self, name: str) -> torch.Tensor:
+        if name not in self._rooms:
+            raise TreeInvalid(name=name, reason="there was no room for this tensor of a document")
+        return self._rooms[name]
+
+    def _wants(self, name: str) -> bool:
+        return not any(name == part or name.startswith((f"{part}/", f"{part}.")) for part in self._skip)
+
+
+def state(
+    model: nn.Module,
+    optimizer: Optimizer | Sequence[Optimizer] | None = None,
+    *,
+    scheduler: Any = None,
+    extra: dict[str, Any] | None = None,
+    optimizer_dtype: torch.dtype | Mapping[str, torch.dtype] | None = None,
+    skip: Sequence[str] = (),
+) -> State:
+    """Everything that a run resumes from, for ``ps.Checkpoints``: any layout (FSDP2, tensor parallel, DDP, one process) loads any other.
+
+    ``extra``: more by name: objects with ``state_dict`` and ``load_state_dict``, tensors (filled in place), or plain values (put back into
+    this dict). ``optimizer_dtype``: the type that the optimizer's floating-point tensors are stored as, or one by key, such as
+    ``{"exp_avg": torch.bfloat16}``. ``skip``: beginnings of names to leave out: ``"optimizer"``, ``"model/vision"``, ``"rng"``. Tensors that are not DTensors
+    must be equal on all ranks.
+    """
+    if isinstance(skip, str):
+        raise UsageError(f"skip is the text {skip!r}", hint=f"give a tuple: ({skip!r},)")
+    optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer or ())
+    documents: dict[str, Document] = {}
+    tensors: dict[str, torch.Tensor] = {}
+    if scheduler is not None:
+        documents["scheduler"] = Document(scheduler.state_dict, scheduler.load_state_dict)
+    given = {} if extra is None else extra
+    for key, value in given.items():
+        name = f"extra/{escaped(key)}"
+        if isinstance(value, torch.Tensor):
+            tensors[name] = value
+        else:
+            documents[name] = _document(given, key, value)
+    return State(model, optimizers, documents, tensors, optimizer_dtype, skip)
+
+
+def _document(extra: dict[str, Any], key: str, value: Any) -> Document:
+    if isinstance(value, nn.Module):
+        return Document(lambda: value.state_dict(keep_vars=True), value.load_state_dict)
+    if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
+        return Document(value.state_dict, value.load_state_dict)
+    return Document(lambda: extra[key], lambda loaded: extra.__setitem__(key, loaded))
+
+
+def _leaves_inside(tensors: Mapping[str, torch.Tensor]) -> Iterator[Leaf]:
+    for name, tensor in tensors.items():
+        # Parameters of another module, such as an average of the model, change after the optimizer step.
+        yield Leaf(name, tensor, restless=not isinstance(tensor, nn.Parameter))
+
+
+def _rooms(name: str, document: Document, tensors: Tensors, saved: Any) -> dict[str, torch.Tensor]:
+    """The tensors that a saved document is filled into: those that its owner has, where they fit, else new ones."""
+    live: dict[str, torch.Tensor] = {}
+    encode(name, document.read(), live.__setitem__)
+    found = {}
+    for inside in tensor_names(saved):
+        if inside not in tensors:
+            raise TreeInvalid(name=inside, reason=f"{name} refers to it, but it is not loaded")
+        dtype, shape = TORCH_TYPES[tensors[inside][0]], tuple(tensors[inside][1])
+        old = live.get(inside)
+        fits = old is not None and old.dtype == dtype and tuple(old.shape) == shape
+        found[inside] = old if old is not None and fits else torch.zeros(shape, dtype=dtype)
+    return found
+
+
+def _loaded_as(dtype: str, tensor: torch.Tensor) -> str | None:
+    """The type that the checkpoint has, where the optimizer's differs and both are of floating point."""
+    known = TORCH_TYPES.get(dtype)
+    return dtype if known is not None and known.is_floating_point and tensor.is_floating_point() else None
+
+
+def _is_distributed() -> bool:
+    return distributed.is_available() and distributed.is_initialized()

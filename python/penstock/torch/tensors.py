@@ -1,0 +1,94 @@
+"""Tensors as the state room sees them: which boxes this rank holds, of which type, and how their bytes are moved."""
+
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from penstock.errors import TreeInvalid
+from penstock.state.contract import Held
+from penstock.state.host import HOST
+from penstock.torch.cuda import OnDevice, cuda_mover
+from penstock.torch.layout import Layouts, Part, local_of
+from penstock.torch.mover import SAFETENSORS_NAMES, STRIDED, as_bytes
+
+
+def held_of(name: str, tensor: torch.Tensor, rank: int, ranks: int) -> list[Held]:
+    """What this rank holds of a tensor; more than one box only for strided shards."""
+    return Holder(rank, ranks).held(name, tensor)
+
+
+class Holder:
+    """Makes ``Held`` of tensors. One per save or load: layouts are worked out once, and the stream is the caller's."""
+
+    def __init__(self, rank: int, ranks: int) -> None:
+        self._layouts = Layouts(rank, ranks)
+        self._streams: dict[torch.device, torch.cuda.Stream] = {}
+
+    def held(
+        self, name: str, tensor: torch.Tensor, *, dtype: str | None = None, restless: bool = False
+    ) -> list[Held]:
+        """The boxes of a tensor, stored as ``dtype`` if that is not its own."""
+        check(name, tensor)
+        layout = self._layouts.of(name, tensor)
+        local = local_of(tensor)
+        stored = dtype or SAFETENSORS_NAMES[local.dtype]
+        found = []
+        for part in layout.parts:
+            mover, memory = self._memory(stored, _window(local, part))
+            found.append(
+                Held(
+                    name,
+                    stored,
+                    layout.shape,
+                    part.box,
+                    mover,
+                    memory,
+                    layout.replica,
+                    layout.replicas,
+                    restless,
+                )
+            )
+        return found
+
+    def _memory(self, dtype: str, window: torch.Tensor) -> tuple[Any, Any]:
+        if window.is_cuda:
+            device = window.device
+            stream = self._streams.get(device)
+            if stream is None:
+                stream = self._streams[device] = torch.cuda.current_stream(device)
+            return cuda_mover(device), OnDevice(window, stream)
+        if dtype != SAFETENSORS_NAMES[window.dtype] or not window.is_contiguous():
+            return STRIDED, window
+        return HOST, as_bytes(window).numpy()
+
+
+def check(name: str, tensor: torch.Tensor) -> None:
+    """Nothing that has no bytes, or bytes that nobody could read again."""
+    if is_lazy(tensor):
+        raise TreeInvalid(
+            name=name, reason="it has no shape yet", hint="run the model once, so that it gets one"
+        )
+    if tensor.is_meta:
+        raise TreeInvalid(name=name, reason="a meta tensor has no contents", hint="module.to_empty(device=…)")
+    if tensor.layout is not torch.strided:
+        raise TreeInvalid(name=name, reason=f"its layout is {tensor.layout}", hint="save it as dense tensors")
+    if tensor.dtype not in SAFETENSORS_NAMES:
+        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in SAFETENSORS_NAMES)
+        raise TreeInvalid(name=name, reason=f"{tensor.dtype} cannot be stored", hint=f"there are {known}")
+    if tensor.is_conj() or tensor.is_neg():
+        raise TreeInvalid(
+            name=name, reason="it is a conjugate view", hint="tensor.resolve_conj().resolve_neg()"
+        )
+    if not (tensor.is_cpu or tensor.is_cuda):
+        raise TreeInvalid(
+            name=name, reason=f"nothing moves bytes of {tensor.device}", hint="save a copy on the CPU"
+        )
+
+
+def _window(local: torch.Tensor, part: Part) -> torch.Tensor:
+    if tuple(local.shape) == part.box.shape:
+        return local
+    for dim, (at, length) in enumerate(zip(part.at, part.box.shape, strict=True)):
+        local = local.narrow(dim, at, length)
+    return local

@@ -1,0 +1,209 @@
+"""The state of optimizers comes back by the names of parameters: for any optimizer, grouping and history."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from penstock import errors
+from penstock.torch import state
+from tests.torch.boxes import load, read, save, taken
+
+Make = Callable[[Any], Optimizer]
+
+
+class Preconditioned(Optimizer):
+    """An optimizer with tensors in lists and dicts, and plain values, as Shampoo and its like have."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {"lr": torch.tensor(0.1), "powers": (1, 2)})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                known = self.state[parameter]
+                if not known:
+                    known["count"] = 0
+                    known["sides"] = [torch.zeros(length, length) for length in parameter.shape]
+                    known["by"] = {"a/b": torch.zeros(2), 3: (float("inf"), None)}
+                known["count"] += 1
+                for dim, side in enumerate(known["sides"]):
+                    rows = (
+                        parameter.grad.movedim(dim, 0).flatten(1)
+                        if parameter.ndim > 1
+                        else parameter.grad[:, None]
+                    )
+                    side += rows @ rows.T
+                parameter -= group["lr"] * parameter.grad / (1 + known["sides"][0].trace())
+
+
+MAKERS: dict[str, Make] = {
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-2, amsgrad=True),
+    "fused": lambda parameters: torch.optim.AdamW(parameters, lr=1e-2, fused=True),
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-2, momentum=0.9),
+    "plain": lambda parameters: torch.optim.SGD(parameters, lr=1e-2),
+    "nadam": lambda parameters: torch.optim.NAdam(parameters, lr=1e-2),
+    "asgd": lambda parameters: torch.optim.ASGD(parameters, lr=1e-2),
+    "rprop": lambda parameters: torch.optim.Rprop(parameters, lr=1e-2),
+    "adafactor": lambda parameters: torch.optim.Adafactor(parameters, lr=1e-2),
+    "tensors": lambda parameters: torch.optim.Adam(parameters, lr=torch.tensor(1e-2), foreach=False),
+    "preconditioned": Preconditioned,
+}
+
+
+def net(seed: int) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def train(model: nn.Module, optimizer: Optimizer, steps: int) -> None:
+    for step in range(steps):
+        optimizer.zero_grad()
+        model(torch.arange(6.0).reshape(2, 3) + step).square().sum().backward()
+        optimizer.step()
+
+
+def contents(tree: Any) -> dict[str, bytes]:
+    return {held.name: bytes(taken(held)) for held in tree.held()}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_fresh_optimizer_goes_on_as_the_old_one(tmp_path: Path, kind: str) -> None:
+    """Goal: resume is exact without running a step first. Method: load into an optimizer without state, train on in both."""
+    model = net(1)
+    optimizer = MAKERS[kind](model.parameters())
+    train(model, optimizer, 3)
+    save(state(model, optimizer), tmp_path)
+    other = net(2)
+    fresh = MAKERS[kind](other.parameters())
+    load(state(other, fresh), tmp_path)
+
+    train(model, optimizer, 2)
+    train(other, fresh, 2)
+
+    assert contents(state(other, fresh)) == contents(state(model, optimizer))
+    assert state(other, fresh).values() == state(model, optimizer).values()
+
+
+def test_state_follows_its_parameter_into_another_grouping(tmp_path: Path) -> None:
+    """Method: two groups by layer are loaded into three by kind, in another order; lr and decay follow the parameters."""
+    model = net(1)
+    groups = [{"params": model[0].parameters(), "lr": 0.1}, {"params": model[2].parameters(), "lr": 0.2}]
+    optimizer = torch.optim.AdamW(groups, weight_decay=0.3)
+    train(model, optimizer, 2)
+    save(state(model, optimizer), tmp_path)
+    other = net(2)
+    regrouped = [[other[2].bias], [other[0].bias, other[0].weight], [other[2].weight]]
+    fresh = torch.optim.AdamW([{"params": each} for each in regrouped], lr=9.0)
+    load(state(other, fresh), tmp_path)
+
+    assert [(group["lr"], group["weight_decay"]) for group in fresh.param_groups] == [
+        (0.2, 0.3),
+        (0.1, 0.3),
+        (0.2, 0.3),
+    ]
+    assert fresh.param_groups[0]["betas"] == (0.9, 0.999)
+    for old, new in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(optimizer.state[old]["exp_avg"], fresh.state[new]["exp_avg"])
+    mixed = torch.optim.AdamW(other.parameters())
+    with pytest.raises(errors.TreeInvalid, match="group 0 has parameters that were saved with different lr"):
+        load(state(other, mixed), tmp_path)
+    kept = state(other, mixed, skip=("optimizer/param_groups",))
+    kept.load_values(state(model, optimizer).values())
+    assert mixed.param_groups[0]["lr"] == 1e-3
+
+
+def test_frozen_parameters_keep_what_they_had(tmp_path: Path) -> None:
+    """Goal: nothing of a frozen parameter is lost. Method: freeze a layer that was trained, and one that never was."""
+    model = net(1)
+    model[0].bias.requires_grad_(False)
+    optimizer = torch.optim.Adam(model.parameters())
+    train(model, optimizer, 2)
+    model[2].requires_grad_(False)
+    train(model, optimizer, 1)
+    save(state(model, optimizer), tmp_path)
+    other = net(2)
+    other[0].bias.requires_grad_(False)
+    other[2].requires_grad_(False)
+    fresh = torch.optim.Adam(other.parameters())
+    load(state(other, fresh), tmp_path)
+
+    assert contents(state(other, fresh)) == contents(state(model, optimizer))
+    assert other[0].bias not in fresh.state
+    assert fresh.state[other[2].weight]["step"].item() == 2
+    assert fresh.state[other[0].weight]["step"].item() == 3
+
+
+def test_going_back_to_before_the_first_step_forgets_moments(tmp_path: Path) -> None:
+    model = net(1)
+    optimizer = torch.optim.Adam(model.parameters())
+    save(state(model, optimizer), tmp_path)
+    train(model, optimizer, 3)
+    load(state(model, optimizer), tmp_path)
+    assert not optimizer.state
+    once = net(1)
+    train(once, torch.optim.Adam(once.parameters()), 2)
+    train(model, optimizer, 2)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), once.parameters(), strict=True))
+
+
+def test_moments_are_stored_in_another_type_and_come_back_in_their_own(tmp_path: Path) -> None:
+    """Method: store moments in two bytes, or one of them; load with and without the same policy, into state and into none."""
+    model = net(1)
+    optimizer = torch.optim.Adam(model.parameters())
+    train(model, optimizer, 3)
+    save(state(model, optimizer, optimizer_dtype=torch.bfloat16), tmp_path / "both")
+    save(state(model, optimizer, optimizer_dtype={"exp_avg": torch.float16}), tmp_path / "one")
+    kinds = {name: dtype for name, (dtype, _) in read(tmp_path / "both")[0].items()}
+    assert (kinds["optimizer/0.weight/exp_avg"], kinds["optimizer/0.weight/step"]) == ("BF16", "F32")
+    assert kinds["model/0.weight"] == "F32"
+    kinds = {name: dtype for name, (dtype, _) in read(tmp_path / "one")[0].items()}
+    assert (kinds["optimizer/0.weight/exp_avg"], kinds["optimizer/0.weight/exp_avg_sq"]) == ("F16", "F32")
+    for name, dtype in {"both": torch.bfloat16, "one": torch.float16}.items():
+        for policy in (dtype, None):
+            for steps in (0, 1):
+                other = net(2)
+                fresh = torch.optim.Adam(other.parameters())
+                train(other, fresh, steps)
+                load(state(other, fresh, optimizer_dtype=policy), tmp_path / name)
+                found = fresh.state[other[0].weight]["exp_avg"]
+                assert found.dtype == torch.float32
+                assert torch.equal(found, optimizer.state[model[0].weight]["exp_avg"].to(dtype).float())
+
+
+def test_several_optimizers_share_a_model(tmp_path: Path) -> None:
+    def made(model: nn.Sequential) -> list[Optimizer]:
+        return [
+            torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9),
+            torch.optim.Adam(model[2].parameters()),
+        ]
+
+    model = net(1)
+    optimizers = made(model)
+    for optimizer in optimizers:
+        train(model, optimizer, 2)
+    save(state(model, optimizers), tmp_path)
+    other = net(2)
+    load(state(other, made(other)), tmp_path)
+    names = contents(state(model, optimizers))
+    assert {"optimizer/0.weight/momentum_buffer", "optimizer/2.weight/exp_avg"} <= names.keys()
+
+
+def test_state_of_nobodys_parameter_is_refused() -> None:
+    model, other = net(1), net(2)
+    foreign = torch.optim.Adam(other.parameters())
+    with pytest.raises(
+        errors.TreeInvalid, match=r"group 0 has a parameter of shape \(4, 3\) that the model does not have"
+    ):
+        state(model, foreign).values()
+    strange = torch.optim.Adam(model.parameters())
+    strange.state["global"] = {"k": 1}
+    with pytest.raises(errors.TreeInvalid, match="state of 'global', no parameter"):
+        state(model, strange).held()
