@@ -123,13 +123,24 @@ def saving(rank: Rank) -> dict[str, float]:
                 array.view(np.uint32)[:] += np.uint32(1)
             best["write"] = min(best["write"], together(rank, lambda: raw_write(rank, state)))
             best["memcpy"] = min(best["memcpy"], together(rank, lambda: _copy_all(state, copy)))
-            pending: list[Any] = []
-            save = together(rank, lambda step=step: pending.append(ck.save(step, state)) or pending[0].wait())
+            took, blocked = save_once(rank, ck, step, state)
             if step:
-                best["save"] = min(best["save"], save)
-                best["blocked"] = min(best["blocked"], pending[0].blocked_s)
+                best["save"] = min(best["save"], took)
+                best["blocked"] = min(best["blocked"], blocked)
     extra = (peak_bytes() - before) / (STATE_BYTES / rank.ranks)
     return {**best, "extra": extra}
+
+
+def save_once(rank: Rank, checkpoints: ps.Checkpoints, step: int, state: Shares) -> tuple[float, float]:
+    """Seconds until all ranks are durable, and for how long this one was held up."""
+    blocked = []
+
+    def save() -> None:
+        pending = checkpoints.save(step, state)
+        pending.wait()
+        blocked.append(pending.blocked_s)
+
+    return together(rank, save), blocked[0]
 
 
 def loading(rank: Rank) -> dict[str, float]:
@@ -174,7 +185,7 @@ def raw_write(rank: Rank, state: Shares) -> None:
 
 
 def raw_read(rank: Rank, files: list[Path]) -> None:
-    """This rank's share of the files' bytes, past the page cache."""
+    """A rank's share of the files' bytes, past the page cache."""
     block = mmap.mmap(-1, BLOCK_BYTES)
     for path in files:
         file = os.open(path, os.O_RDONLY | os.O_DIRECT)

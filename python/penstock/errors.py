@@ -41,7 +41,6 @@
         ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
         ├── SaveFailed               a save that could not be made durable, with what was tried
         ├── Fenced                   a newer incarnation of the run has taken over
-        ├── CommitsUnseen            another incarnation committed what this one has not seen
         ├── CommitsUnseen            others committed since this state was loaded
         ├── ResumeFailed             a rank had trouble that is no damage, so no rank resumes
         └── RanksMissing             ranks that did not report before the deadline
@@ -93,9 +92,7 @@ class EventFileUnusable(EventError):
     """The file of a recording cannot be created, opened or read."""
 
     def __init__(self, *, verb: str, path: Path, reason: str) -> None:
-        self.verb = verb
-        self.path = path
-        self.reason = reason
+        self.verb, self.path, self.reason = verb, path, reason
         if verb == "create":
             self.hint = "choose a directory that exists and that you may write to"
         super().__init__(f"cannot {verb} event file {path}: {reason}")
@@ -107,8 +104,7 @@ class NotAnEventFile(EventError):
     hint = "event files are written by penstock.events.start() and end in .pev"
 
     def __init__(self, *, path: Path, reason: str) -> None:
-        self.path = path
-        self.reason = reason
+        self.path, self.reason = path, reason
         super().__init__(f"{path} is not an event file: {reason}")
 
 
@@ -118,9 +114,7 @@ class EventFormatUnknown(EventError):
     hint = "read it with the Penstock that wrote it, or a newer one"
 
     def __init__(self, *, path: Path, found: int, known: int) -> None:
-        self.path = path
-        self.found = found
-        self.known = known
+        self.path, self.found, self.known = path, found, known
         super().__init__(f"{path} has event format {found}, but this Penstock reads up to {known}")
 
 
@@ -142,9 +136,7 @@ class StoreDenied(StoreError):
     hint = "check the credentials, or the permissions of the directory"
 
     def __init__(self, *, verb: str, url: str, reason: str) -> None:
-        self.verb = verb
-        self.url = url
-        self.reason = reason
+        self.verb, self.url, self.reason = verb, url, reason
         super().__init__(f"not allowed to {verb} {url}: {reason}")
 
 
@@ -154,9 +146,7 @@ class StoreFailed(StoreError):
     exit_code = 1
 
     def __init__(self, *, verb: str, url: str, reason: str, full: bool = False) -> None:
-        self.verb = verb
-        self.url = url
-        self.reason = reason
+        self.verb, self.url, self.reason = verb, url, reason
         #: Whether there is no room left.
         self.full = full
         super().__init__(f"cannot {verb} {url}: {reason}")

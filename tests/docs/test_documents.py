@@ -12,7 +12,11 @@ from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+#: Examples whose peers are run without the rest of their packages.
+ALONE = {"coming_from_megatron.py", "coming_from_mosaic.py"}
 _BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: A block that is an example's file: mkdocs puts it there, and it is run as an example.
+_INCLUDED = re.compile(r'^--8<-- "examples/(.*)"\n$')
 _TIMEOUT_S = 300
 
 
@@ -20,6 +24,7 @@ def run(command: list[str], cwd: Path) -> None:
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
         "PENSTOCK_HOME": str(cwd),
     }
     done = subprocess.run(
@@ -31,7 +36,7 @@ def run(command: list[str], cwd: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_the_page_shows_works(page: Path, tmp_path: Path) -> None:
     """The Python blocks of a page are one program; its command lines run after it in the same directory."""
-    blocks = _BLOCK.findall(page.read_text())
+    blocks = [block for block in _BLOCK.findall(page.read_text()) if not _INCLUDED.match(block[1])]
     program = "\n".join(text for language, text in blocks if language == "python")
     run([sys.executable, "-c", program], tmp_path)
     for language, text in blocks:
@@ -43,7 +48,22 @@ def test_what_the_page_shows_works(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_the_example_runs(example: Path, tmp_path: Path) -> None:
-    run([sys.executable, str(example)], tmp_path)
+    alone = ["-W", "ignore", "-m", "tests.docs.alone"] if example.name in ALONE else []
+    run([sys.executable, *alone, str(example)], tmp_path)
+
+
+def test_every_way_from_a_peer_has_its_page_and_its_example_is_short() -> None:
+    """Goal: a page shows the very file that is run, and it can be read at one sight."""
+    pages = sorted((ROOT / "docs/guide/coming-from").glob("*.md"))
+    shown = [
+        name
+        for page in pages
+        for _, text in _BLOCK.findall(page.read_text())
+        for name in _INCLUDED.findall(text)
+    ]
+    assert shown == [f"coming_from_{page.stem}.py" for page in pages]
+    assert sorted(shown) == [example.name for example in EXAMPLES if example.name.startswith("coming_from_")]
+    assert [name for name in shown if len((ROOT / "examples" / name).read_text().splitlines()) > 60] == []
 
 
 def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:

@@ -23,6 +23,11 @@ COMMANDS = (
         "penstock.cli.data:app",
     ),
     Command(
+        "checkpoint",
+        "List, look into, verify, compare, export, import and prune checkpoints; no GPU and no model code needed.",
+        "penstock.cli.checkpoint:app",
+    ),
+    Command(
         "demo", "Show the best real thing this build does, end to end, and check it.", "penstock.cli.demo:app"
     ),
     Command(

@@ -18,7 +18,7 @@ from penstock import _rust
 from penstock.errors import CheckpointDamaged, ObjectMissing
 from penstock.state.contract import ITEM_BYTES, Box
 from penstock.state.cutting import cut
-from penstock.state.elements import Array, array_of, numbers_of
+from penstock.state.elements import Array, array_of
 from penstock.state.loading import file_source
 from penstock.state.manifest import HASH_DIGITS, Manifest, Piece, Tensor
 from penstock.store import Store
@@ -50,11 +50,6 @@ class Slice:
 
     part: Part
     memory: memoryview
-
-    @property
-    def numbers(self) -> Array:
-        """Its elements, one after another, as numpy can compute with them."""
-        return numbers_of(self.memory, self.part.tensor.dtype)
 
 
 class Reader:

@@ -1,3 +1,5 @@
+//! Layouts into layouts, damage, and reading no more than is needed.
+
 use penstock_io::MemoryFile;
 use proptest::prelude::*;
 

@@ -1,8 +1,8 @@
 """Bringing a foreign state in: a committed checkpoint, made file by file in bounded memory.
 
 Saving captures a whole state first, because training goes on. Here nothing goes on, so one half of a little memory is filled
-from the source while the other is hashed and written; each half becomes a data file. Only when all are written does the manifest follow, and then
-the commit, so an import that dies leaves nothing but garbage.
+from the source while the other is hashed and written; each half becomes a data file. Only when all are written does the manifest follow, then
+the fence, and then the commit: an import that dies leaves nothing but garbage, and may simply be made again.
 """
 
 import time
@@ -92,20 +92,17 @@ def import_state(
             hint="import into a new place; with --force the run that saves there now may not save any more",
         )
     incoming = source.incoming()
-    member = fence(log, Member(0, 1, uuid.uuid4().hex))
-    assert member.incarnation is not None, "a fence has a number"
+    # Files of an incarnation that has not begun are nobody's garbage; should another one take the number, the fence is refused.
+    incarnation = history.next_incarnation()
     # The whole tensors count, as they do when saving.
     whole = {each.name: prod(each.shape) * ITEM_BYTES[each.dtype] for each in incoming}
-    writer = _Writer(store, name, member.incarnation, chunk_bytes_for(sum(whole.values())))
+    writer = _Writer(store, name, incarnation, chunk_bytes_for(sum(whole.values())))
     with events.span("state.import", step=name.step, tensors=len(whole)):
         writer.write(source, incoming, tell)
         manifest = writer.manifest(source)
-        committed = commit(
-            log,
-            _describe(store, manifest, name),
-            borrowed=(),
-            references=References(store),
-        )
+        made = _describe(store, manifest, name)
+        fence(log, Member(0, 1, uuid.uuid4().hex, incarnation))
+        committed = commit(log, made, borrowed=(), references=References(store))
     assert not isinstance(committed, Gone), "nothing was borrowed"
     return Imported(
         checkpoint_of(committed, store),
