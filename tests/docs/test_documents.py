@@ -16,7 +16,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 ALONE = {"coming_from_megatron.py", "coming_from_mosaic.py"}
 _BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: A block that is an example's file: mkdocs puts it there, and it is run as an example.
-_INCLUDED = re.compile(r'^--8<-- "examples/(.*)"\n$')
+_INCLUDED = re.compile(r'^``` \{\.python\}\n--8<-- "examples/(.*)"\n```$', re.MULTILINE)
 _TIMEOUT_S = 300
 
 
@@ -36,7 +36,7 @@ def run(command: list[str], cwd: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_the_page_shows_works(page: Path, tmp_path: Path) -> None:
     """The Python blocks of a page are one program; its command lines run after it in the same directory."""
-    blocks = [block for block in _BLOCK.findall(page.read_text()) if not _INCLUDED.match(block[1])]
+    blocks = _BLOCK.findall(page.read_text())
     program = "\n".join(text for language, text in blocks if language == "python")
     run([sys.executable, "-c", program], tmp_path)
     for language, text in blocks:
@@ -55,12 +55,7 @@ def test_the_example_runs(example: Path, tmp_path: Path) -> None:
 def test_every_way_from_a_peer_has_its_page_and_its_example_is_short() -> None:
     """Goal: a page shows the very file that is run, and it can be read at one sight."""
     pages = sorted((ROOT / "docs/guide/coming-from").glob("*.md"))
-    shown = [
-        name
-        for page in pages
-        for _, text in _BLOCK.findall(page.read_text())
-        for name in _INCLUDED.findall(text)
-    ]
+    shown = [name for page in pages for name in _INCLUDED.findall(page.read_text())]
     assert shown == [f"coming_from_{page.stem}.py" for page in pages]
     assert sorted(shown) == [example.name for example in EXAMPLES if example.name.startswith("coming_from_")]
     assert [name for name in shown if len((ROOT / "examples" / name).read_text().splitlines()) > 60] == []
