@@ -65,16 +65,13 @@ def rate(step: Callable[[], object]) -> float:
 
 
 def memmap_batches(path: Path) -> Iterator[np.ndarray]:
-    """Random rows of a memmap, copied into a batch."""
+    """Random rows of a memmap, copied into a batch by one call, which is the fastest way that numpy has."""
     rows = np.load(path, mmap_mode="r")
     order = np.random.default_rng(5)
     while True:
         permutation = order.permutation(len(rows))
         for first in range(0, len(rows) - BATCH, BATCH):
-            batch = np.empty((BATCH, LENGTH), rows.dtype)
-            for number, row in enumerate(permutation[first : first + BATCH]):
-                batch[number] = rows[row]
-            yield batch
+            yield rows[permutation[first : first + BATCH]]
 
 
 def open_feed(registry: ps.Registry, name: str, stages: tuple[ps.Pack, ...]) -> ps.Feed:

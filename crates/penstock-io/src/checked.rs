@@ -109,14 +109,14 @@ impl CheckedFile {
             let good = self.is_good(at / BLOCK_BYTES);
             let mut next = (at / BLOCK_BYTES + 1).saturating_mul(BLOCK_BYTES).min(end);
             if good {
-                // Neighbouring good blocks are one system call.
+                // Neighbouring good blocks are one read.
                 while next < end && self.is_good(next / BLOCK_BYTES) {
                     next = (next + BLOCK_BYTES).min(end);
                 }
             }
             let piece = &mut into[(at - offset) as usize..(next - offset) as usize];
             if good {
-                self.file.read_at(at, piece)?
+                self.file.read_again(at, piece)?
             } else {
                 self.read_unchecked_block(at, piece)?
             }

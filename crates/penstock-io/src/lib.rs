@@ -7,6 +7,7 @@
 mod checked;
 mod error;
 mod hash;
+mod mapped;
 mod read_at;
 
 pub use checked::{BlockSums, CheckedFile, Damage, DamageKind, verify_blocks};

@@ -1,15 +1,16 @@
 //! Reading by position: one trait, the local disk behind it, and a simulated twin whose bytes a test can damage.
 //!
-//! Shards are read with `pread`, never mapped: a file that shrinks under a mapping kills the process with SIGBUS, while a
-//! file that shrinks under `pread` is an error with a name and an offset.
+//! What is read for the first time is read with `pread`, in large pieces; what was read before and is read again comes from a
+//! mapping, which survives a file that shrinks under it (see `mapped`): that too is an error with a name and an offset.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::RwLock;
+use std::sync::{OnceLock, RwLock};
 
 use crate::IoError;
+use crate::mapped::Mapping;
 
 /// Bytes that can be read from any position by any thread.
 pub trait ReadAt: Send + Sync {
@@ -22,6 +23,11 @@ pub trait ReadAt: Send + Sync {
     /// Fills `into` with the bytes at `offset`, all of them or an error.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError>;
 
+    /// The same for bytes that were read before and so are likely to be in memory.
+    fn read_again(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.read_at(offset, into)
+    }
+
     /// Whether it has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -29,7 +35,6 @@ pub trait ReadAt: Send + Sync {
 }
 
 /// A file on a local disk.
-#[derive(Debug)]
 pub struct LocalFile {
     /// Open for reading for as long as this lives.
     file: File,
@@ -37,6 +42,8 @@ pub struct LocalFile {
     name: String,
     /// Length at opening.
     bytes: u64,
+    /// Made when bytes are first read again; nothing where the file cannot be mapped.
+    mapping: OnceLock<Option<Mapping>>,
 }
 
 impl LocalFile {
@@ -49,7 +56,7 @@ impl LocalFile {
         if !status.is_file() {
             return Err(IoError::Other { name, offset: None, reason: "it is not a regular file".into() });
         }
-        Ok(Self { file, bytes: status.len(), name })
+        Ok(Self { file, bytes: status.len(), name, mapping: OnceLock::new() })
     }
 }
 
@@ -80,6 +87,14 @@ impl ReadAt for LocalFile {
             }
         }
         Ok(())
+    }
+
+    fn read_again(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        match self.mapping.get_or_init(|| Mapping::new(&self.file, self.bytes)) {
+            Some(mapping) if mapping.copy(offset, into) => Ok(()),
+            // Also what is wrong is said by a plain read: how far the file goes now.
+            _ => self.read_at(offset, into),
+        }
     }
 }
 
