@@ -12,7 +12,8 @@ from penstock import _rust, events
 from penstock.data.batch import Batch
 from penstock.data.cursor import Cursor
 from penstock.data.lane import Lane
-from penstock.data.planning import Plan, PlanWatch, prepare, shard_descriptions
+from penstock.data.measured import PlanWatch
+from penstock.data.planning import Plan, prepare, shard_descriptions
 from penstock.data.recipe import Recipe
 from penstock.data.skips import Skips
 from penstock.data.stages import Pack

@@ -6,7 +6,6 @@ deciding.
 """
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,22 +15,18 @@ import numpy as np
 
 from penstock import _rust, events
 from penstock._rust import digest
-from penstock.data.recipe import Recipe, Source, filters_of
+from penstock.data.measured import PlanWatch, Samples, measure_samples
+from penstock.data.recipe import Recipe, Source
 from penstock.data.skips import Skips
-from penstock.data.stages import Pack, Stage, Tokenize
-from penstock.data.verdict import Verdict
+from penstock.data.stages import Pack
 from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty
 from penstock.formats.arrays import to_dtype
 from penstock.formats.reading import details_of, open_file, source_of
 from penstock.registry import Registry, Shard, Version
-from penstock.registry.measuring import measure_version
 from penstock.registry.scanning import object_name, put_object
-from penstock.registry.tokens import TokenLength
 
 #: Part of the key of plan tables: raise it when the same lengths are planned differently.
 PLANNER = 1
-#: Told what is being prepared, how much is done, and of how much.
-PlanWatch = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +113,12 @@ def _check_dtypes(prepared: tuple[Prepared, ...]) -> None:
 def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: PlanWatch | None) -> Prepared:
     stages = recipe.stages_of(source)
     version = registry.resolve(source.name)
-    mask, verdicts = _verdicts(registry, version, stages, watch)
-    if source.split != "all":
-        mask, verdicts = _split(version, source, mask), [*verdicts, f"{source.split} {source.held_share!r}"]
-    tokens, lengths = _tokens(registry, version, stages, watch)
+    samples = measure_samples(recipe, source, version, registry, watch)
+    tokens = samples.tokens
     pack = next((stage for stage in stages if isinstance(stage, Pack)), None)
     dtype = _dtype(tokens)
     if pack is None:
-        if mask is not None:
+        if samples.mask is not None:
             raise RecipeInvalid(
                 field="stages",
                 reason=f"{source.alias} is filtered or split but not packed",
@@ -133,57 +126,8 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
             )
         length = _row_length(source, tokens, dtype)
         return Prepared(source, version, tokens, dtype, length, "", tokens.rows)
-    table, packs = _table(registry, recipe, source, pack, _Samples(tokens, lengths, mask, verdicts))
+    table, packs = _table(registry, recipe, source, pack, samples)
     return Prepared(source, version, tokens, dtype, pack.length, table, packs)
-
-
-def _verdicts(
-    registry: Registry, version: Version, stages: tuple[Stage, ...], watch: PlanWatch | None
-) -> "tuple[np.ndarray[Any, np.dtype[np.bool_]] | None, list[str]]":
-    mask = None
-    keys = []
-    for stage in filters_of(stages):
-        tell = _teller(watch, f"filtering {version.address}")
-        column = measure_version(registry, version, Verdict(stage.expression), watch=tell)
-        passed = registry.values(column).astype(bool)
-        mask = passed if mask is None else mask & passed
-        keys.append(column.key)
-    if mask is not None and not mask.any():
-        raise SourceEmpty(source=version.address, rows=version.rows)
-    return mask, keys
-
-
-def _split(version: Version, source: Source, mask: Any) -> Any:
-    """The rows of the split that the source reads, of those that its filters leave."""
-    held = np.frombuffer(
-        _rust.held_out(version.digest, version.rows, source.held_share), dtype=np.uint8
-    ).astype(bool)
-    chosen = held if source.split == "held" else ~held
-    kept = chosen if mask is None else mask & chosen
-    if not kept.any():
-        raise SourceEmpty(source=f"{version.address} ({source.split})", rows=version.rows)
-    return kept
-
-
-def _tokens(
-    registry: Registry, version: Version, stages: tuple[Stage, ...], watch: PlanWatch | None
-) -> "tuple[Version, np.ndarray[Any, np.dtype[np.uint32]] | None]":
-    stage = next((stage for stage in stages if isinstance(stage, Tokenize)), None)
-    if stage is None:
-        if version.manifest.format not in ("tokens", "megatron", "npy"):
-            hint = "add a Tokenize stage, or name a version of tokens (megatron, npy)"
-            reason = f"{version.address} holds {version.manifest.format}, not tokens"
-            raise RecipeInvalid(field="stages", reason=reason, hint=hint)
-        return version, None
-    measure = TokenLength(stage.tokenizer, field=stage.field, special=stage.special)
-    column = measure_version(
-        registry, version, measure, watch=_teller(watch, f"tokenising {version.address}")
-    )
-    return registry.payload(version, column), registry.values(column).astype(np.uint32)
-
-
-def _teller(watch: PlanWatch | None, what: str) -> "Callable[[int, int], None] | None":
-    return None if watch is None else lambda done, total: watch(what, done, total)
 
 
 def _dtype(tokens: Version) -> np.dtype[Any]:
@@ -234,20 +178,8 @@ def _row_length(source: Source, tokens: Version, dtype: np.dtype[Any]) -> int:
     return sizes.pop() // dtype.itemsize
 
 
-@dataclass(frozen=True, slots=True)
-class _Samples:
-    """What is known of a source's samples before they are packed."""
-
-    tokens: Version
-    #: Length of each, or None when the indexes of a token version say it.
-    lengths: Any
-    #: Which survive the filters (None for all), and the columns that say so.
-    mask: Any
-    verdicts: list[str]
-
-
 def _table(
-    registry: Registry, recipe: Recipe, source: Source, pack: Pack, samples: _Samples
+    registry: Registry, recipe: Recipe, source: Source, pack: Pack, samples: Samples
 ) -> tuple[str, int]:
     """The plan table's digest and its packs per epoch; built once per version, filters, length, policy and shuffle."""
     tokens = samples.tokens
