@@ -36,6 +36,7 @@ __all__ = [
     "scan_known",
     "scan_rows",
     "span",
+    "slice_order",
     "token_lengths",
     "zstd_head",
 ]
@@ -240,3 +241,6 @@ def held_out(version: str, rows: int, share: float) -> bytes:
 
 def first_position(batch: list[tuple[int, int]], step: int) -> int:
     """The first position of a step under a schedule of batches."""
+
+def slice_order(version: str, slices: int) -> bytes:
+    """The slices of a version in the order in which eras take them (u64): fixed for the version, whatever the seed."""

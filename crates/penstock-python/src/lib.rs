@@ -3,6 +3,7 @@
 //! If a line here would make sense without Python, it is in the wrong crate. What Python people need to know
 //! stands in `python/penstock/_rust.pyi`.
 
+mod eras;
 mod error;
 mod events;
 mod feed;
@@ -15,6 +16,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _rust {
     #[pymodule_export]
+    #[pymodule_export]
+    use crate::eras::slice_order;
+
     use crate::events::{
         EventReader, Span, events_abandon, events_flush, events_path, events_start, events_statistics,
         events_stop, record, span,
