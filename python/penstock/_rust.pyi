@@ -21,6 +21,7 @@ __all__ = [
     "build_table",
     "digest",
     "digest_file",
+    "digest_rows",
     "events_abandon",
     "events_flush",
     "events_path",
@@ -114,6 +115,9 @@ def digest(data: bytes) -> str:
 
 def digest_file(path: Path) -> str:
     """The blake3 digest of a file."""
+
+def digest_rows(position: int, rows: list[bytes]) -> int:
+    """The sum of the digests of rows (128 bits), given as the bytes that stand for them; the first is at ``position``."""
 
 def quick_hash(data: bytes) -> int:
     """The xxh3_64 hash of some bytes."""

@@ -270,7 +270,8 @@ impl FeedBatch {
 
     /// What a row is made of: place in the row, tokens, source, sample, first token in it, epoch.
     fn origins(&self, row: u32) -> Vec<(u32, u32, u32, u64, u32, u64)> {
-        let of_row = self.batch.origins.iter().filter(|origin| origin.row == row);
+        let first = self.batch.origins.partition_point(|origin| origin.row < row);
+        let of_row = self.batch.origins[first..].iter().take_while(|origin| origin.row == row);
         of_row.map(|o| (o.at, o.length, o.source, o.sample, o.start, o.epoch)).collect()
     }
 

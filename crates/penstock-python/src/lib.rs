@@ -7,6 +7,7 @@ mod eras;
 mod error;
 mod events;
 mod feed;
+mod records;
 mod scan;
 mod shard;
 mod source;
@@ -26,6 +27,9 @@ mod _rust {
 
     #[pymodule_export]
     use crate::feed::{Feed, FeedBatch, build_table, first_position, held_out, token_lengths};
+
+    #[pymodule_export]
+    use crate::records::digest_rows;
 
     #[pymodule_export]
     use crate::scan::{digest, digest_file, quick_hash, reframe, scan_known, scan_rows, zstd_head};
