@@ -7,21 +7,25 @@ from penstock.data.feed import open_feed as open
 from penstock.data.lane import Lane
 from penstock.data.recipe import Recipe, Source
 from penstock.data.skips import Skips
-from penstock.data.stages import Filter, Pack, Tokenize
+from penstock.data.stages import Chat, Filter, Map, Pack, Pad, Tokenize, Truncate
 
 __all__ = [
     "Batch",
+    "Chat",
     "Cursor",
     "Feed",
     "FeedStatistics",
     "Filter",
     "Lane",
+    "Map",
     "Origin",
     "Pack",
+    "Pad",
     "Recipe",
     "Skips",
     "Source",
     "Tokenize",
+    "Truncate",
     "batch_at",
     "join",
     "open",

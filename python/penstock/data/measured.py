@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from penstock import _rust
-from penstock.data.recipe import Recipe, Source, filters_of
-from penstock.data.stages import Stage, Tokenize
+from penstock.data.recipe import Recipe, Source
+from penstock.data.stages import Filter, Stage, Tokenize
 from penstock.data.verdict import Verdict
 from penstock.errors import RecipeInvalid, SourceEmpty
 from penstock.registry import Registry, Version
@@ -55,7 +55,7 @@ def _verdicts(
 ) -> "tuple[np.ndarray[Any, np.dtype[np.bool_]] | None, list[str]]":
     mask = None
     keys = []
-    for stage in filters_of(stages):
+    for stage in (stage for stage in stages if isinstance(stage, Filter)):
         tell = _teller(watch, f"filtering {version.address}")
         column = measure_version(registry, version, Verdict(stage.expression), watch=tell)
         passed = registry.values(column).astype(bool)
