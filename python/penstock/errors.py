@@ -31,6 +31,8 @@
         ├── ScanCancelled        scanning was stopped
         ├── RecipeInvalid        a recipe, lane or stage that makes no sense, with the field
         ├── SourceEmpty          nothing of a source is left after its filters
+        ├── SampleUndecodable    a sample that a stage cannot make anything of, with version, row and shard
+        ├── TooManyUndecodable   more such samples were masked than the recipe allows
         ├── CursorForeign        a cursor made by another recipe, or tampered with
         └── FeedClosed           a feed used after close, or in the child of a fork
 
@@ -354,6 +356,34 @@ class SourceEmpty(DataError):
         self.source = source
         self.rows = rows
         super().__init__(f"none of the {rows:,} rows of {source} is left after its filters")
+
+
+class SampleUndecodable(DataError):
+    """A stage can make nothing of a sample."""
+
+    exit_code = 1
+    hint = 'mend the sample or the stage, filter it out, or let the recipe mask such samples: undecodable = "mask"'
+
+    def __init__(self, *, version: str, sample: int, shard: str, stage: str, reason: str) -> None:
+        self.version = version
+        self.sample = sample
+        self.shard = shard
+        self.stage = stage
+        self.reason = reason
+        super().__init__(f"{stage} fails on {version} row {sample} ({shard}): {reason}")
+
+
+class TooManyUndecodable(DataError):
+    """More samples were masked than the recipe allows."""
+
+    exit_code = 1
+    hint = "look at them; if they really should be masked, raise undecodable_max"
+
+    def __init__(self, *, source: str, limit: int, last: str) -> None:
+        self.source = source
+        self.limit = limit
+        self.last = last
+        super().__init__(f"{source} has more than {limit} samples that cannot be decoded, the last: {last}")
 
 
 class CursorForeign(DataError):

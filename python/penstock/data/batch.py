@@ -50,6 +50,16 @@ class Batch(Mapping[str, npt.NDArray[Any]]):
         )
 
     @property
+    def made(self) -> _rust.FeedBatch:
+        """The batch as Rust made it."""
+        return self._made
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its values."""
+        return self._tokens.nbytes
+
+    @property
     def step(self) -> int:
         """The step of the recipe."""
         return self._made.step
@@ -126,25 +136,31 @@ class Batch(Mapping[str, npt.NDArray[Any]]):
 
     def origin(self, row: int) -> list[Origin]:
         """What a row is made of, in order: version, shard, sample, bytes and tokens."""
-        rows = self._tokens.shape[0]
-        if not -rows <= row < rows:
-            raise RecipeInvalid(field="row", reason=f"there is no row {row} in a batch of {rows}")
-        return [self._origin(each) for each in self._made.origins(row % rows)]
+        return [origin_of(self._plan, each) for each in self._made.origins(check_row(row, self._made.rows))]
 
-    def _origin(self, each: tuple[int, int, int, int, int, int]) -> Origin:
-        at, length, source, sample, start, epoch = each
-        prepared = self._plan.prepared[source]
-        shard, place = prepared.version.shard_of(sample)
-        return Origin(
-            source=prepared.source.alias,
-            version=prepared.version.address,
-            sample=sample,
-            shard=shard.name,
-            byte_range=prepared.version.byte_range(shard, place),
-            token_span=(start, start + length),
-            row_span=(at, at + length),
-            epoch=epoch,
-        )
+
+def check_row(row: int, rows: int) -> int:
+    """The number of a row, where negative ones count from the end."""
+    if not -rows <= row < rows:
+        raise RecipeInvalid(field="row", reason=f"there is no row {row} in a batch of {rows}")
+    return row % rows
+
+
+def origin_of(plan: "Plan", each: tuple[int, int, int, int, int, int]) -> Origin:
+    """A stretch of a row as Rust tells it, with the names that people know."""
+    at, length, source, sample, start, epoch = each
+    prepared = plan.prepared[source]
+    shard, place = prepared.version.shard_of(sample)
+    return Origin(
+        source=prepared.source.alias,
+        version=prepared.version.address,
+        sample=sample,
+        shard=shard.name,
+        byte_range=prepared.version.byte_range(shard, place),
+        token_span=(start, start + length),
+        row_span=(at, at + length),
+        epoch=epoch,
+    )
 
 
 def join(digests: list[str]) -> str:

@@ -11,12 +11,15 @@ import numpy as np
 from penstock import _rust, events
 from penstock.data.batch import Batch
 from penstock.data.cursor import Cursor
+from penstock.data.finishing import Finishing
 from penstock.data.lane import Lane
 from penstock.data.measured import PlanWatch
-from penstock.data.planning import Plan, prepare, shard_descriptions
+from penstock.data.planning import Plan, prepare, record_shards, shard_descriptions
 from penstock.data.recipe import Recipe
+from penstock.data.records.reading import RecordReader
 from penstock.data.skips import Skips
 from penstock.data.stages import Pack
+from penstock.data.undecodable import Undecodable, UndecodableCount
 from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid
 from penstock.registry import Registry
 from penstock.registry.scanning import object_name
@@ -40,6 +43,8 @@ class FeedStatistics:
     wait_p99_s: float
     #: Rows delivered per source.
     rows_by_source: dict[str, int]
+    #: Rows that were masked because their samples cannot be decoded.
+    undecodable: Undecodable
 
     def to_json(self) -> dict[str, Any]:
         """The statistics as plain values."""
@@ -66,7 +71,10 @@ class Feed:
         _check_lane(plan, lane, self._step)
         if threads < 0:
             raise RecipeInvalid(field="threads", reason=f"{threads} threads cannot be started")
-        self._feed = _rust.Feed(rust_plan(plan), (lane.number, lane.of), self._step, threads, memory_bytes)
+        self._undecodable = UndecodableCount(plan.recipe.undecodable_max)
+        self._feed = start(
+            plan, lane, self._step, self._undecodable, threads=threads, memory_bytes=memory_bytes
+        )
         self._pid = os.getpid()
         self._counts = {"rows": 0, "tokens": 0, "bytes": 0, "padding": 0}
         self._by_source = dict.fromkeys((each.source.alias for each in plan.prepared), 0)
@@ -81,15 +89,16 @@ class Feed:
             made = self._feed.next()
         if made is None:
             raise StopIteration
-        batch = Batch(made, self.plan)
+        batch = made if isinstance(made, Batch) else Batch(made, self.plan)
         self._step = batch.step + 1
-        self._count(made)
+        self._count(batch)
         return batch
 
-    def _count(self, made: _rust.FeedBatch) -> None:
+    def _count(self, batch: Batch) -> None:
+        made = batch.made
         self._counts["rows"] += made.rows
-        self._counts["tokens"] += made.rows * made.length - made.padding
-        self._counts["bytes"] += made.rows * made.length * made.item_bytes
+        self._counts["tokens"] += 0 if self.plan.records else made.rows * made.length - made.padding
+        self._counts["bytes"] += batch.size_bytes
         self._counts["padding"] += made.padding
         for prepared, rows in zip(
             self.plan.prepared, made.rows_by_source(len(self.plan.prepared)), strict=True
@@ -111,7 +120,9 @@ class Feed:
         batches, ready, waits = self._feed.waits()
         waited = np.frombuffer(waits, dtype=np.float64)
         p50, p99 = np.percentile(waited, [50, 99]) if len(waited) else (0.0, 0.0)
-        total = self._counts["tokens"] + self._counts["padding"]
+        total = (
+            self._counts["rows"] if self.plan.records else self._counts["tokens"] + self._counts["padding"]
+        )
         return FeedStatistics(
             batches=batches,
             rows=self._counts["rows"],
@@ -122,6 +133,7 @@ class Feed:
             wait_p50_s=float(p50),
             wait_p99_s=float(p99),
             rows_by_source=dict(self._by_source),
+            undecodable=self._undecodable.told(),
         )
 
     def close(self) -> None:
@@ -171,12 +183,30 @@ def batch_at(
     if step < 0:
         raise RecipeInvalid(field="step", reason=f"there is no step {step}")
     _check_lane(plan, chosen, step, once=True)
-    made = _rust.Feed(rust_plan(plan), (chosen.number, chosen.of), step, 0, MEMORY_BYTES).next()
+    count = UndecodableCount(plan.recipe.undecodable_max)
+    made = start(plan, chosen, step, count, threads=0, memory_bytes=MEMORY_BYTES).next()
     if made is None:
         raise FeedClosed(reason=f"the stream ends before step {step}", hint="look at an earlier step")
     if made.step != step:
         raise FeedClosed(reason=f"step {step} is left out by the skips", hint="look without the skips")
-    return Batch(made, plan)
+    return made if isinstance(made, Batch) else Batch(made, plan)
+
+
+def start(
+    plan: Plan, lane: Lane, step: int, count: UndecodableCount, *, threads: int, memory_bytes: int
+) -> _rust.Feed | Finishing:
+    """What makes the batches of a lane from a step on: Rust alone, or, where samples are records, Rust and then Python."""
+    if not plan.records:
+        return _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, threads, memory_bytes)
+    # Saying which samples a step has takes no time worth a thread.
+    planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, 0, memory_bytes)
+    return Finishing(
+        planned,
+        RecordReader(plan),
+        accept=lambda batch: count.add(batch.faults),
+        threads=threads,
+        memory_bytes=memory_bytes,
+    )
 
 
 def cursor_at(plan: Plan, step: int) -> Cursor:
@@ -213,7 +243,7 @@ def rust_plan(plan: Plan) -> dict[str, Any]:
         {
             "name": each.source.alias,
             "digest": each.tokens.digest,
-            "shards": shard_descriptions(each.tokens),
+            "shards": record_shards(each.version) if each.records else shard_descriptions(each.tokens),
             "item_bytes": each.dtype.itemsize,
             "table": None if not each.table else _table_source(plan, each.table),
             "policy": next(

@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock import _rust
 from penstock.data.recipe import Recipe, Source
+from penstock.data.records.choosing import TOKEN_FORMATS, reads_records
 from penstock.data.stages import Filter, Stage, Tokenize
 from penstock.data.verdict import Verdict
 from penstock.errors import RecipeInvalid, SourceEmpty
@@ -21,8 +22,6 @@ from penstock.registry.tokens import TokenLength
 
 #: Told what is being prepared, how much is done, and of how much.
 PlanWatch = Callable[[str, int, int], None]
-#: Formats whose rows are tokens already.
-TOKEN_FORMATS = ("tokens", "megatron", "npy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ def _tokens(
 ) -> "tuple[Version, np.ndarray[Any, np.dtype[np.uint32]] | None]":
     stage = next((stage for stage in stages if isinstance(stage, Tokenize)), None)
     if stage is None:
-        if version.manifest.format not in TOKEN_FORMATS:
+        if not reads_records(stages, version) and version.manifest.format not in TOKEN_FORMATS:
             hint = "add a Tokenize stage, or name a version of tokens (megatron, npy)"
             reason = f"{version.address} holds {version.manifest.format}, not tokens"
             raise RecipeInvalid(field="stages", reason=reason, hint=hint)

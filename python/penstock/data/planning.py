@@ -6,7 +6,7 @@ deciding.
 """
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from penstock import _rust, events
 from penstock._rust import digest
 from penstock.data.measured import PlanWatch, Samples, measure_samples
 from penstock.data.recipe import Recipe, Source
+from penstock.data.records.choosing import reads_records
 from penstock.data.skips import Skips
 from penstock.data.stages import Pack
 from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty
@@ -46,6 +47,8 @@ class Prepared:
     table: str
     #: Packs (or rows) per epoch.
     packs: int
+    #: Whether its samples are no tokens; then each is a row, and somebody else than the plan reads it.
+    records: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,11 @@ class Plan:
     def dtype(self) -> np.dtype[Any]:
         """Numpy type of a batch's tokens: the widest of the sources'."""
         return max((each.dtype for each in self.prepared), key=lambda dtype: dtype.itemsize)
+
+    @property
+    def records(self) -> bool:
+        """Whether samples are no tokens."""
+        return self.prepared[0].records
 
     def prefix(self, step: int) -> str:
         """The digest of everything that the steps before ``step`` depend on, as the recipe says it."""
@@ -89,6 +97,7 @@ def prepare(
     """Pin, measure and plan every source of a recipe."""
     with events.span("data.prepare", sources=len(recipe.sources)):
         prepared = tuple(_prepare_source(recipe, source, registry, watch) for source in recipe.sources)
+    _check_kinds(prepared)
     lengths = {each.length for each in prepared}
     if len(lengths) > 1:
         shown = ", ".join(f"{each.source.alias} {each.length}" for each in prepared)
@@ -97,6 +106,16 @@ def prepare(
         )
     _check_dtypes(prepared)
     return Plan(recipe, registry, prepared, skips or Skips())
+
+
+def _check_kinds(prepared: tuple[Prepared, ...]) -> None:
+    tokens = [each.source.alias for each in prepared if not each.records]
+    records = [each.source.alias for each in prepared if each.records]
+    if tokens and records:
+        reason = f"{', '.join(tokens)} give tokens, but {', '.join(records)} are read as records"
+        raise RecipeInvalid(
+            field="sources", reason=reason, hint="tokenise and pack all sources, or none of them"
+        )
 
 
 def _check_dtypes(prepared: tuple[Prepared, ...]) -> None:
@@ -114,6 +133,8 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
     stages = recipe.stages_of(source)
     version = registry.resolve(source.name)
     samples = measure_samples(recipe, source, version, registry, watch)
+    if reads_records(stages, version):
+        return _prepare_records(recipe, source, registry, samples)
     tokens = samples.tokens
     pack = next((stage for stage in stages if isinstance(stage, Pack)), None)
     dtype = _dtype(tokens)
@@ -128,6 +149,16 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
         return Prepared(source, version, tokens, dtype, length, "", tokens.rows)
     table, packs = _table(registry, recipe, source, pack, samples)
     return Prepared(source, version, tokens, dtype, pack.length, table, packs)
+
+
+def _prepare_records(recipe: Recipe, source: Source, registry: Registry, samples: Samples) -> Prepared:
+    """A record is a pack of one sample; where all samples are read, no table is needed to find it."""
+    version = samples.tokens
+    table, packs = "", version.rows
+    if samples.mask is not None:
+        single = replace(samples, lengths=np.ones(version.rows, dtype=np.uint32))
+        table, packs = _table(registry, recipe, source, Pack(1), single)
+    return Prepared(source, version, version, np.dtype(np.uint8), 1, table, packs, records=True)
 
 
 def _dtype(tokens: Version) -> np.dtype[Any]:
@@ -221,6 +252,11 @@ def _table(
 class _TableRecord(msgspec.Struct, frozen=True):
     table: str
     packs: int
+
+
+def record_shards(version: Version) -> list[tuple[Any, Any, str, int, tuple[int, int] | None]]:
+    """Samples as the Rust side plans them without reading any: rows of no bytes, in a shard that is never opened."""
+    return [(Path(version.address), b"", version.digest, version.rows, (0, 0))]
 
 
 def shard_descriptions(tokens: Version) -> list[tuple[Any, Any, str, int, tuple[int, int] | None]]:

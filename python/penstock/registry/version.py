@@ -107,8 +107,11 @@ class Version:
         for first in range(0, self.rows, _ITERATE_ROWS):
             yield from self.take(range(first, min(self.rows, first + _ITERATE_ROWS)))
 
-    def take(self, rows: Sequence[int] | np.ndarray[Any, Any]) -> list[Row]:
-        """The given rows, in the order given; negative numbers count from the end. Shards are read in parallel."""
+    def take(self, rows: Sequence[int] | np.ndarray[Any, Any], *, parallel: bool = True) -> list[Row]:
+        """The given rows, in the order given; negative numbers count from the end.
+
+        Shards are read in parallel, unless the caller has threads of its own.
+        """
         wanted = self._checked(rows)
         if not len(wanted):
             return []
@@ -117,15 +120,13 @@ class Version:
         if len(present) == 1:
             return self._take_of(int(present[0]), wanted)
         places = [np.flatnonzero(shards == shard) for shard in present]
-        with ThreadPoolExecutor(
-            min(len(present), os.cpu_count() or 1), thread_name_prefix="penstock-take"
-        ) as pool:
-            parts = list(
-                pool.map(
-                    lambda pair: self._take_of(int(pair[0]), wanted[pair[1]]),
-                    zip(present, places, strict=True),
-                )
-            )
+        pairs = [(int(shard), wanted[place]) for shard, place in zip(present, places, strict=True)]
+        if parallel:
+            workers = min(len(present), os.cpu_count() or 1)
+            with ThreadPoolExecutor(workers, thread_name_prefix="penstock-take") as pool:
+                parts = list(pool.map(lambda pair: self._take_of(*pair), pairs))
+        else:
+            parts = [self._take_of(*pair) for pair in pairs]
         found: list[Row] = [{}] * len(wanted)
         for place, part in zip(places, parts, strict=True):
             for at, row in zip(place.tolist(), part, strict=True):
