@@ -18,6 +18,7 @@ __all__ = [
     "Span",
     "__version__",
     "archive_members",
+    "build_rest",
     "build_table",
     "digest",
     "digest_file",
@@ -36,8 +37,9 @@ __all__ = [
     "reframe",
     "scan_known",
     "scan_rows",
-    "span",
     "slice_order",
+    "span",
+    "stops_at",
     "token_lengths",
     "zstd_head",
 ]
@@ -233,9 +235,26 @@ class FeedBatch(Buffer):
         """How many rows came from each source."""
 
 def build_table(
-    path: Path, lengths: Buffer, kept: Buffer | None, *, length: int, policy: str, shuffle: str, source: str
+    path: Path, lengths: Buffer, kept: Buffer | None, starts: Buffer | None, packing: dict[str, Any]
 ) -> int:
-    """Build a plan table from measured lengths; its packs per epoch."""
+    """Build a plan table from measured lengths (u32), verdicts (u8) and first planned tokens (u32); its packs per epoch.
+
+    ``packing`` has length, policy, shuffle and source: the digest that decides which samples share a block.
+    """
+
+def build_rest(path: Path, broken: dict[str, Any], packing: dict[str, Any]) -> int:
+    """Build the table of what a leg has not delivered of an epoch, packed anew; its packs.
+
+    ``broken`` has table, source (what its orders derive from), seed, length, epoch and delivered (rows).
+    """
+
+#: Epochs, the last phase that is planned (first row, epoch, packs of the rest, part), packs up to and including each part.
+_Course: TypeAlias = tuple[int | None, tuple[int, int, int, int], list[int]]
+#: Rows that a source has given, and where the next one lies: part (None for the rest), epoch, index.
+_Stop: TypeAlias = tuple[int, int | None, int, int]
+
+def stops_at(mixture: dict[str, Any], sources: list[_Course], step: int) -> list[_Stop] | None:
+    """Where each source stands before a step; None when the stream ends before it."""
 
 def token_lengths(shards: list[_ShardParts], item_bytes: int) -> bytes:
     """The length in tokens of every row of a version (u32), from its indexes."""

@@ -7,6 +7,7 @@ mod eras;
 mod error;
 mod events;
 mod feed;
+mod plan;
 mod records;
 mod scan;
 mod shard;
@@ -17,16 +18,19 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _rust {
     #[pymodule_export]
-    #[pymodule_export]
     use crate::eras::slice_order;
 
+    #[pymodule_export]
     use crate::events::{
         EventReader, Span, events_abandon, events_flush, events_path, events_start, events_statistics,
         events_stop, record, span,
     };
 
     #[pymodule_export]
-    use crate::feed::{Feed, FeedBatch, build_table, first_position, held_out, token_lengths};
+    use crate::feed::{Feed, FeedBatch};
+
+    #[pymodule_export]
+    use crate::plan::{build_rest, build_table, first_position, held_out, stops_at, token_lengths};
 
     #[pymodule_export]
     use crate::records::digest_rows;

@@ -12,17 +12,16 @@ from penstock import _rust, events
 from penstock.data.batch import Batch
 from penstock.data.cursor import Cursor
 from penstock.data.finishing import Finishing
+from penstock.data.handing import rust_plan
 from penstock.data.lane import Lane
 from penstock.data.measured import PlanWatch
-from penstock.data.planning import Plan, prepare, record_shards, shard_descriptions
+from penstock.data.planning import Plan, prepare
 from penstock.data.recipe import Recipe
 from penstock.data.records.reading import RecordReader
 from penstock.data.skips import Skips
-from penstock.data.stages import Pack
 from penstock.data.undecodable import Undecodable, UndecodableCount
 from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid
 from penstock.registry import Registry
-from penstock.registry.scanning import object_name
 
 MEMORY_BYTES = 256 << 20
 
@@ -233,48 +232,3 @@ def _check_lane(plan: Plan, lane: Lane, first: int, *, once: bool = False) -> No
     for (step, rows), after in zip(schedule, [*(step for step, _ in schedule[1:]), None], strict=True):
         if (after is None or after > first) and not (once and step > first):
             lane.rows(0, rows)
-
-
-def rust_plan(plan: Plan) -> dict[str, Any]:
-    """A plan as the Rust side takes it: plain values."""
-    recipe = plan.recipe
-    aliases = [each.source.alias for each in plan.prepared]
-    sources = [
-        {
-            "name": each.source.alias,
-            "digest": each.tokens.digest,
-            "shards": record_shards(each.version) if each.records else shard_descriptions(each.tokens),
-            "item_bytes": each.dtype.itemsize,
-            "table": None if not each.table else _table_source(plan, each.table),
-            "policy": next(
-                (s.policy for s in recipe.stages_of(each.source) if isinstance(s, Pack)), "concat"
-            ),
-            "epochs": each.source.epochs,
-        }
-        for each in plan.prepared
-    ]
-    return {
-        "sources": sources,
-        "seed": recipe.seed % (1 << 64),
-        "length": plan.prepared[0].length,
-        "batch": list(recipe.batch_schedule),
-        "weights": [
-            (step, [each.get(alias, 0.0) for alias in aliases]) for step, each in recipe.weight_schedule
-        ],
-        "shuffle": recipe.shuffle,
-        "exhaustion": recipe.exhaustion,
-        "skips": list(plan.skips.steps),
-    }
-
-
-def _table_source(plan: Plan, table: str) -> Any:
-    store = plan.registry.store
-    path = store.local_path(object_name(table))
-    if path is not None:
-        return path
-    data = store.get(object_name(table))
-    return (
-        f"{store.url}/{object_name(table)}",
-        len(data),
-        lambda offset, length: data[offset : offset + length],
-    )

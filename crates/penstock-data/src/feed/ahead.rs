@@ -20,6 +20,9 @@ pub trait MakeBatch: Send + Sync {
         step
     }
 
+    /// Ends the waits of [`MakeBatch::make`], now and later: the feed closes.
+    fn stop(&self) {}
+
     /// The batch of `step`, from nothing but its number.
     fn make(&self, step: u64) -> Result<Option<Batch>, FeedError>;
 }
@@ -139,6 +142,7 @@ impl Ahead {
         state.closed = true;
         state.ready.clear();
         drop(state);
+        self.shared.maker.stop();
         self.shared.room.notify_all();
         self.shared.made.notify_all();
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {

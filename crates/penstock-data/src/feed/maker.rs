@@ -23,12 +23,20 @@ pub struct MixturePlan {
     pub pad_last: bool,
     /// Steps that are left out, in order and apart from each other.
     pub skips: Vec<Range<u64>>,
+    /// Tokens of a row, by the first step that has so many; begins at step 0.
+    pub lengths: Vec<(u64, u32)>,
 }
 
 impl MixturePlan {
     /// The first step from `step` on that is not left out.
     fn unskipped(&self, step: u64) -> u64 {
         self.skips.iter().find(|range| range.contains(&step)).map_or(step, |range| range.end)
+    }
+
+    /// Tokens of a row of a step.
+    fn length(&self, step: u64) -> usize {
+        let begun = self.lengths.partition_point(|(first, _)| *first <= step);
+        self.lengths.get(begun.max(1) - 1).map_or(0, |(_, length)| *length as usize)
     }
 }
 
@@ -38,8 +46,6 @@ pub struct Maker {
     plan: MixturePlan,
     /// This lane, and how many there are.
     lane: (u64, u64),
-    /// Tokens of a row.
-    length: usize,
     /// Bytes of a token in a batch: the widest of the sources'.
     item_bytes: usize,
     pool: Arc<Pool>,
@@ -48,20 +54,15 @@ pub struct Maker {
 
 impl Maker {
     /// Joins sources; `lane` is this lane's number and how many there are.
-    pub fn new(
-        streams: Vec<SourceStream>,
-        plan: MixturePlan,
-        lane: (u64, u64),
-        length: usize,
-    ) -> Result<Self, FeedError> {
+    pub fn new(streams: Vec<SourceStream>, plan: MixturePlan, lane: (u64, u64)) -> Self {
         let item_bytes = streams.iter().map(SourceStream::item_bytes).max().unwrap_or(1);
-        Ok(Self { streams, plan, lane, length, item_bytes, pool: Arc::default(), periods: Mutex::default() })
+        Self { streams, plan, lane, item_bytes, pool: Arc::default(), periods: Mutex::default() }
     }
 
     /// Bytes of a batch of the step, or why lanes cannot share it; steps before the one that a feed opens at do not matter.
     pub fn batch_bytes(&self, step: u64) -> Result<usize, FeedError> {
         let (_, mine) = self.positions(step)?;
-        let tokens = (mine.end - mine.start).saturating_mul(self.length as u64);
+        let tokens = (mine.end - mine.start).saturating_mul(self.plan.length(step) as u64);
         if i32::try_from(tokens).is_err() {
             let reason = format!("a lane would get {tokens} tokens at once, but boundaries are 32 bits wide");
             return Err(FeedError::Plan { reason });
@@ -94,19 +95,28 @@ impl Maker {
         period.locate(position)
     }
 
+    /// Fills a row and appends what it is made of; padding is zeroed.
     fn fill_row(&self, place: Place, into: &mut [u8], origins: &mut Vec<Origin>) -> Result<(), FeedError> {
         let stream = &self.streams[usize::from(place.source)];
+        let (located, length) = (stream.find(place.index)?, into.len() / self.item_bytes);
+        if located.length as usize != length {
+            let reason = format!("a row of {} tokens was planned where {length} are due", located.length);
+            return Err(FeedError::Plan { reason });
+        }
         let stored = stream.item_bytes();
-        if stored == self.item_bytes {
-            return stream.fill(place.index, into, origins);
-        }
-        let mut narrow = vec![0; self.length * stored];
-        stream.fill(place.index, &mut narrow, origins)?;
-        for (wide, narrow) in into.chunks_exact_mut(self.item_bytes).zip(narrow.chunks_exact(stored)) {
-            // Little endian: the value's bytes come first, zeros after them.
-            wide[..stored].copy_from_slice(narrow);
-            wide[stored..].fill(0);
-        }
+        let used = if stored == self.item_bytes {
+            stream.read(&located, into, origins)?
+        } else {
+            let mut narrow = vec![0; length * stored];
+            let used = stream.read(&located, &mut narrow, origins)?;
+            for (wide, narrow) in into.chunks_exact_mut(self.item_bytes).zip(narrow.chunks_exact(stored)) {
+                // Little endian: the value's bytes come first, zeros after them.
+                wide[..stored].copy_from_slice(narrow);
+                wide[stored..].fill(0);
+            }
+            used
+        };
+        into[used * self.item_bytes..].fill(0);
         Ok(())
     }
 }
@@ -116,6 +126,10 @@ impl MakeBatch for Maker {
         self.plan.unskipped(step)
     }
 
+    fn stop(&self) {
+        self.streams.iter().for_each(|stream| stream.parts().stop(FeedError::Closed));
+    }
+
     fn make(&self, step: u64) -> Result<Option<Batch>, FeedError> {
         let (all, mine) = self.positions(step)?;
         // A step that the stream does not fill is no step, whichever lane asks, unless it is to be padded.
@@ -123,7 +137,7 @@ impl MakeBatch for Maker {
         if last && !(self.plan.pad_last && self.plan.mixture.end().is_some_and(|end| all.start < end)) {
             return Ok(None);
         }
-        let shape = ((mine.end - mine.start) as usize, self.length, self.item_bytes);
+        let shape = ((mine.end - mine.start) as usize, self.plan.length(step), self.item_bytes);
         let mut builder = BatchBuilder::new(step, mine.start, shape, &self.pool);
         let mut origins = Vec::with_capacity(16);
         for (row, position) in mine.enumerate() {
@@ -148,10 +162,12 @@ impl MakeBatch for Maker {
 mod tests {
     use penstock_io::Digest;
 
-    use super::super::stream::StreamKind;
+    use super::super::leg::{Keying, Leg, LegKind};
+    use super::super::part::{Part, Parts, RowMap};
+    use super::super::stream::StreamPhase;
     use super::super::tokens::tests::fixed_rows;
     use super::*;
-    use crate::plan::{Change, Exhaustion, Key, Shuffle};
+    use crate::plan::{Change, Exhaustion, Key, Phase, Shuffle};
 
     /// Rows of two bytes beside rows of four: letters as narrow tokens, digits as wide ones; four tokens each.
     fn maker(lane: (u64, u64), limit: Option<u64>, pad_last: bool, skips: Vec<Range<u64>>) -> Maker {
@@ -160,13 +176,18 @@ mod tests {
         let wide: Vec<String> = (b'0'..=b'9').map(|digit| char::from(digit).to_string().repeat(15)).collect();
         let stream = |lines: &[String], item_bytes, name: &[u8]| {
             let tokens = fixed_rows(lines, item_bytes);
-            SourceStream::new(tokens, StreamKind::Rows, Digest::of(name), 1, Shuffle::Full, 4).unwrap()
+            let keying = Keying { seed: 1, shuffle: Shuffle::Full };
+            let leg = Leg::new(LegKind::Rows(tokens.rows()), Digest::of(name), keying, 4);
+            let parts = Parts::whole(vec![Part::new(tokens, RowMap::default(), vec![leg])], 1).unwrap();
+            let phase = StreamPhase::new(Phase::FIRST, None).unwrap();
+            SourceStream::new(parts, vec![phase], item_bytes).unwrap()
         };
         let streams = vec![stream(&narrow, 2, b"narrow"), stream(&wide, 4, b"wide")];
         let changes = [Change { from: 0, weights: vec![1.0, 1.0] }];
         let mixture = Mixture::new(Key::mixture(1), &changes, &[limit, None], Exhaustion::Stop).unwrap();
         let steps = BatchSchedule::new(&[(0, 12), (3, 24)]).unwrap();
-        Maker::new(streams, MixturePlan { mixture, steps, pad_last, skips }, lane, 4).unwrap()
+        let lengths = vec![(0, 4)];
+        Maker::new(streams, MixturePlan { mixture, steps, pad_last, skips, lengths }, lane)
     }
 
     fn whole(step: u64) -> Batch {

@@ -1,0 +1,191 @@
+//! Parts of a source: where tokens are read, and the list of parts, which may grow while it is read.
+//!
+//! Most sources are one part, all of a version. A version that is measured stretch by stretch has one part per stretch: a
+//! reader that comes to a part that is not there yet waits for it, and nothing before that depends on it.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::FeedError;
+use super::batch::Origin;
+use super::leg::{Found, Leg};
+use super::tokens::TokenSource;
+use crate::plan::{LegPlace, Phase, Span, Stop};
+
+/// Row of the version by row of a part: (row of the part, row of the version) where a run of neighbours begins, rising in the
+/// first. Without entries they are the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RowMap(Vec<(u64, u64)>);
+
+impl RowMap {
+    /// From the beginnings of runs; the first run begins at row 0 of the part.
+    pub fn new(runs: Vec<(u64, u64)>) -> Result<Self, FeedError> {
+        let begins = runs.first().is_none_or(|first| first.0 == 0);
+        if !begins || !runs.is_sorted_by(|one, other| one.0 < other.0) {
+            return Err(FeedError::Plan { reason: "the rows of a part are not in order".into() });
+        }
+        Ok(Self(runs))
+    }
+
+    /// The row of the version.
+    pub fn of(&self, row: u64) -> u64 {
+        let run = self.0.partition_point(|run| run.0 <= row);
+        match run.checked_sub(1).and_then(|run| self.0.get(run)) {
+            Some((first, of_version)) => of_version + (row - first),
+            None => row,
+        }
+    }
+}
+
+/// One part: its tokens, and its leg under each length of rows.
+pub struct Part {
+    tokens: TokenSource,
+    rows: RowMap,
+    /// One per phase.
+    legs: Vec<Leg>,
+}
+
+impl Part {
+    /// A part whose rows are numbered by `rows`; `legs` has one leg per phase of the source.
+    pub fn new(tokens: TokenSource, rows: RowMap, legs: Vec<Leg>) -> Self {
+        Self { tokens, rows, legs }
+    }
+
+    /// Its leg in a phase.
+    pub fn leg(&self, phase: usize) -> &Leg {
+        &self.legs[phase]
+    }
+
+    /// Bytes of a stored token.
+    pub fn item_bytes(&self) -> usize {
+        self.tokens.item_bytes()
+    }
+
+    /// Fills `into` (in stored tokens) with what was found and appends what it is made of; how many tokens that are. What is
+    /// left of `into` stays as it is.
+    pub fn read(
+        &self,
+        found: &Found,
+        epoch: u64,
+        into: &mut [u8],
+        origins: &mut Vec<Origin>,
+    ) -> Result<usize, FeedError> {
+        let item = self.item_bytes();
+        let tokens = into.len() / item;
+        let mut spans = Vec::with_capacity(16);
+        match found {
+            Found::Row(_) => spans.push(Span { sample: 0, start: 0, length: tokens as u32, at: 0 }),
+            Found::Pack { block, pack } => block.packs.spans(*pack, &block.block.lengths, &mut spans)?,
+        }
+        let mut used = 0;
+        for Span { sample, start, length, at } in spans {
+            let (row, first) = match found {
+                Found::Row(row) => (*row, 0),
+                Found::Pack { block, .. } => {
+                    (block.block.rows[sample as usize], block.block.start(sample as usize))
+                }
+            };
+            let (start, range) = (first + start, at as usize..(at + length) as usize);
+            used = range.end;
+            self.tokens.read(row, start, &mut into[range.start * item..range.end * item])?;
+            origins.push(Origin { row: 0, at, length, source: 0, sample: self.rows.of(row), start, epoch });
+        }
+        Ok(used)
+    }
+}
+
+/// The parts of a source, in order, as far as they are known.
+pub struct Parts {
+    state: Mutex<State>,
+    /// A part was added, or there will be no more.
+    changed: Condvar,
+    /// How many there will be.
+    expected: usize,
+}
+
+#[derive(Default)]
+struct State {
+    parts: Vec<Arc<Part>>,
+    /// For each phase, the packs up to and including each part.
+    ends: Vec<Vec<u64>>,
+    /// Why nobody should wait for more parts.
+    stopped: Option<FeedError>,
+}
+
+impl Parts {
+    /// No parts yet; `expected` will be [added](Self::add), for `phases` phases.
+    pub fn growing(expected: usize, phases: usize) -> Self {
+        let state = State { ends: vec![vec![]; phases], ..State::default() };
+        Self { state: Mutex::new(state), changed: Condvar::new(), expected }
+    }
+
+    /// All parts at once.
+    pub fn whole(parts: Vec<Part>, phases: usize) -> Result<Self, FeedError> {
+        let all = Self::growing(parts.len(), phases);
+        parts.into_iter().try_for_each(|part| all.add(part))?;
+        Ok(all)
+    }
+
+    /// Adds the next part and wakes whoever waits for it.
+    pub fn add(&self, part: Part) -> Result<(), FeedError> {
+        let mut state = self.hold();
+        let of_another_kind =
+            state.parts.first().is_some_and(|first| first.item_bytes() != part.item_bytes());
+        if part.legs.len() != state.ends.len() || state.parts.len() == self.expected || of_another_kind {
+            let reason =
+                "a part does not belong to its source: too many, of other tokens, or of other lengths";
+            return Err(FeedError::Plan { reason: reason.into() });
+        }
+        for (ends, leg) in state.ends.iter_mut().zip(&part.legs) {
+            ends.push(ends.last().copied().unwrap_or(0) + leg.packs());
+        }
+        state.parts.push(Arc::new(part));
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Says that no more parts will come, and why; whoever waits gets that error.
+    pub fn stop(&self, why: FeedError) {
+        self.hold().stopped.get_or_insert(why);
+        self.changed.notify_all();
+    }
+
+    /// Where an index of the source lies, and the part that it lies in. Waits for parts that are still to come.
+    pub fn locate(&self, number: usize, phase: &Phase, index: u64) -> Result<(Stop, Arc<Part>), FeedError> {
+        let mut state = self.hold();
+        loop {
+            let whole = state.parts.len() == self.expected;
+            if let Some(stop) = phase.locate(index, &state.ends[number], whole) {
+                let part = match stop.leg {
+                    LegPlace::Rest => phase.rest_part(),
+                    LegPlace::Part(part) => part,
+                };
+                if let Some(part) = state.parts.get(part) {
+                    return Ok((stop, Arc::clone(part)));
+                }
+            }
+            if let Some(why) = &state.stopped {
+                return Err(why.clone());
+            }
+            if whole {
+                return Err(FeedError::Plan { reason: format!("there is no index {index} in the source") });
+            }
+            // Ends with the next part or with `stop`, which closing the feed calls.
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// For a phase, the packs up to and including each part that is known.
+    pub fn ends(&self, phase: usize) -> Vec<u64> {
+        self.hold().ends[phase].clone()
+    }
+
+    /// The parts that are known.
+    pub fn known(&self) -> Vec<Arc<Part>> {
+        self.hold().parts.clone()
+    }
+
+    fn hold(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
