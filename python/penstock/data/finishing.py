@@ -119,7 +119,8 @@ class _Shared:
         #: What the caller's own thread is about to finish, where there is no other.
         self._begun: tuple[int, _rust.FeedBatch] | None = None
         self._waiting_bytes = 0
-        self._largest_bytes = 0
+        #: The largest batch so far; unknown until the first is finished, and until then nobody begins a second one.
+        self._largest_bytes: int | None = None
         #: Whether there is nothing more to take: the stream has ended, or something went wrong.
         self._over = False
         self._closed = False
@@ -155,9 +156,11 @@ class _Shared:
 
     def _has_room(self) -> bool:
         ahead = self._taken - self._given
+        if ahead == 0 or self._largest_bytes is None:
+            return ahead == 0
         unfinished = ahead - len(self._outcomes)
         expected = self._waiting_bytes + (unfinished + 1) * self._largest_bytes
-        return ahead == 0 or (ahead < DEPTH_MAX and expected <= self._memory_bytes)
+        return ahead < DEPTH_MAX and expected <= self._memory_bytes
 
     def finish(self, number: int, made: _rust.FeedBatch) -> None:
         """Finish a step and keep what comes of it until its turn."""
@@ -175,7 +178,7 @@ class _Shared:
                 self._over = True
             else:
                 self._waiting_bytes += outcome.size_bytes
-                self._largest_bytes = max(self._largest_bytes, outcome.size_bytes)
+                self._largest_bytes = max(self._largest_bytes or 0, outcome.size_bytes)
             self._changed.notify_all()
 
     def wait_next(self) -> _Outcome:

@@ -8,12 +8,14 @@ import numpy as np
 from cyclopts import Parameter
 
 from penstock.cli.data.place import Place, open_registry
+from penstock.cli.data.recordshown import print_records, record_document
 from penstock.cli.output import Json, command_app, print_facts, print_json, say
 from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress
 from penstock.data import Batch, Feed, Recipe, batch_at
 from penstock.data import open as open_feed
 from penstock.data.lane import parse_lane
+from penstock.data.records import RecordBatch
 from penstock.errors import UsageError
 from penstock.registry import Registry
 
@@ -60,6 +62,8 @@ def peek(
 
 
 def _document(batch: Batch) -> dict[str, object]:
+    if isinstance(batch, RecordBatch):
+        return record_document(batch)
     rows = range(batch["tokens"].shape[0])
     return {
         "step": batch.step,
@@ -73,6 +77,9 @@ def _document(batch: Batch) -> dict[str, object]:
 
 
 def _print_batch(batch: Batch) -> None:
+    if isinstance(batch, RecordBatch):
+        print_records(batch)
+        return
     tokens = batch["tokens"]
     rows, length = tokens.shape
     print(
@@ -133,12 +140,13 @@ def bench(
     with feed:
         found = _measure(feed, seconds)
         found |= {"prepare_s": prepared_s, "resume_s": _resume_time(loaded, opened, feed)}
+    unit = "rows" if feed.plan.records else "tokens"
     if json:
         print_json(found)
     else:
         print_facts(
             {
-                "tokens per second": f"{found['tokens_per_s']:,.0f} ({as_size(found['bytes_per_s'])}/s)",
+                f"{unit} per second": f"{found[f'{unit}_per_s']:,.0f} ({as_size(found['bytes_per_s'])}/s)",
                 "limit (memory copy)": f"{as_size(found['copy_bytes_per_s'])}/s, so {found['bytes_per_s'] / found['copy_bytes_per_s']:.2f} of it",
                 "first batch": f"{found['first_batch_s'] * 1e3:.1f} ms after {prepared_s * 1e3:.1f} ms of preparing",
                 "resume": f"{found['resume_s'] * 1e3:.1f} ms to the next batch, from a cursor",
@@ -168,6 +176,7 @@ def _measure(feed: Feed, seconds: float) -> dict[str, float]:
     return {
         "batches": batches,
         "tokens_per_s": statistics.tokens / max(1, statistics.batches) * batches / took,
+        "rows_per_s": statistics.rows / max(1, statistics.batches) * batches / took,
         "bytes_per_s": per_batch * batches / took,
         "copy_bytes_per_s": _copy_rate(),
         "first_batch_s": first_batch_s,
