@@ -14,9 +14,7 @@ from penstock import Registry, Version, errors
 from penstock.formats.contract import Row
 from penstock.registry.column import Column, Part, column_key
 from penstock.registry.measuring import Computed, Limits, NothingToMeasure, measure_version
-from penstock.registry.tokens import TokenLength
 from tests.registry.conftest import WriteRows
-from tests.registry.test_measuring import write_tokenizer
 
 
 class Digits:
@@ -146,21 +144,19 @@ def test_one_shard_is_computed_by_several_threads_in_order(
 
 def test_large_rows_are_measured_few_at_a_time(local: Registry, tmp_path: Path) -> None:
     """Goal: bounded memory. Method: rows of 2 MB, of which a portion must not have more than two."""
-    text = "7 " * 1_000_000
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for _ in range(5)))
+    lines = [json.dumps({"id": row, "text": "7 " * 1_000_000}) + "\n" for row in range(5)]
+    (tmp_path / "a.jsonl").write_text("".join(lines))
     version = local.register("web", tmp_path / "a.jsonl")
+    sizes = []
 
-    class Sizes(TokenLength):
-        sizes: list[int]
-
+    class Sizes(Digits):
         def compute(self, samples: list[str]) -> Computed:
-            self.sizes.append(len(samples))
+            sizes.append(len(samples))
             return super().compute(samples)
 
-    measure = Sizes(write_tokenizer(tmp_path / "tokenizer.json"))
-    measure.sizes = []
-    assert local.values(measure_version(local, version, measure)).tolist() == [1_000_000] * 5
-    assert max(measure.sizes) <= 2
+    assert local.values(measure_version(local, version, Sizes())).tolist() == [1] * 5
+    assert max(sizes) <= 2
+    assert sum(sizes) == 5
 
 
 def write_bad(folder: Path, rows: int, bad: set[int]) -> Path:

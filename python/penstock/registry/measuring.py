@@ -142,7 +142,7 @@ def measure_version(
             f"{work.place}/column.json", msgspec.json.encode(column, order="deterministic")
         )
     # One that was measured for somebody who bears more may be here already.
-    _check_undecodable(version, measure, column.undecodable, chosen)
+    check_undecodable(version, measure.name, column.undecodable, chosen.undecodable_max)
     return column
 
 
@@ -200,10 +200,11 @@ class _Progress:
 
     def add(self, rows: int, undecodable: list[Undecodable]) -> None:
         """So many rows more."""
+        work = self._work
         with self._lock:
             self._done += rows
             self._undecodable += undecodable
-            _check_undecodable(self._work.version, self._work.measure, self._undecodable, self._work.limits)
+            check_undecodable(work.version, work.measure.name, self._undecodable, work.limits.undecodable_max)
             if self._watch is not None:
                 self._watch(self._done, self._total)
 
@@ -322,22 +323,25 @@ def _taken_alone(work: Work, row: int) -> Row | NothingToMeasure:
         return NothingToMeasure(f"it cannot be decoded: {type(reason).__name__}: {reason}")
 
 
-def _check_undecodable(
-    version: "Version", measure: Measure, found: Sequence[Undecodable], limits: Limits
+def check_undecodable(
+    version: "Version", what: str, found: Sequence[Undecodable], undecodable_max: int
 ) -> None:
-    if len(found) <= limits.undecodable_max:
+    """That no more rows than that were found of which nothing can be made."""
+    if len(found) <= undecodable_max:
         return
-    if limits.undecodable_max:
-        last = found[limits.undecodable_max]
+    # By row, so that the same one is named whichever thread was first.
+    ordered = sorted(found, key=lambda each: each.row)
+    if undecodable_max:
+        last = ordered[undecodable_max]
         shown = f"row {last.row}: {last.reason}"
-        raise TooManyUndecodable(source=version.address, limit=limits.undecodable_max, last=shown)
-    bad = found[0]
+        raise TooManyUndecodable(source=version.address, limit=undecodable_max, last=shown)
+    bad = ordered[0]
     shard, _ = version.shard_of(bad.row)
     raise SampleUndecodable(
         version=version.address,
         sample=bad.row,
         shard=shard.name,
-        stage=f"measuring {measure.name}",
+        stage=f"measuring {what}",
         reason=bad.reason,
     )
 

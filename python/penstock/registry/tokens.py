@@ -47,10 +47,13 @@ class TokenLength:
             "library": f"tokenizers {installed('tokenizers')}",
         }
 
-    @property
+    @cached_property
     def payloads(self) -> dict[str, str]:
         """The tokens, in the smallest type that holds every one."""
-        return {"tokens": token_dtype(self._tokenizer.get_vocab_size(with_added_tokens=True))}
+        # By the largest number: a vocabulary may have gaps.
+        return {
+            "tokens": token_dtype(max(self.tokenizer.get_vocab(with_added_tokens=True).values(), default=0))
+        }
 
     def read(self, row: Row) -> str:
         """The text of a row."""
@@ -58,7 +61,7 @@ class TokenLength:
 
     def compute(self, samples: list[str]) -> Computed:
         """Encode some texts; the tokenizer's own threads do not hold the GIL."""
-        found = self._tokenizer.encode_batch_fast(samples, add_special_tokens=self.special)
+        found = self.tokenizer.encode_batch_fast(samples, add_special_tokens=self.special)
         (dtype,) = self.payloads.values()
         tokens = [np.array(encoding.ids, dtype=dtype) for encoding in found]
         return [len(each) for each in tokens], {"tokens": tokens}
@@ -68,7 +71,8 @@ class TokenLength:
         return version.bytes // BYTES_PER_TOKEN * int(self.payloads["tokens"][-1])
 
     @cached_property
-    def _tokenizer(self) -> Any:
+    def tokenizer(self) -> Any:
+        """The tokenizer itself; threads may use it at the same time."""
         from tokenizers import Tokenizer
 
         try:
@@ -79,12 +83,12 @@ class TokenLength:
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers load the tokenizer themselves.
-        return {key: value for key, value in self.__dict__.items() if key != "_tokenizer"}
+        return {key: value for key, value in self.__dict__.items() if key != "tokenizer"}
 
 
-def token_dtype(vocabulary: int) -> str:
+def token_dtype(largest: int) -> str:
     """The smallest type that holds every token."""
-    return "<u2" if vocabulary <= _U16_MAX else "<u4"
+    return "<u2" if largest < _U16_MAX else "<u4"
 
 
 def text_of(row: Row, field: str) -> str:
