@@ -5,6 +5,7 @@ a random map draws is the same on every lane, with any number of threads, and af
 epoch.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import numpy as np
 
 from penstock._rust import digest
 from penstock.data.recipe import Recipe
-from penstock.data.stages import Map
+from penstock.data.stages import Map, Stage
 from penstock.errors import CorruptShard, IndexDamaged, StoreError
 
 #: What no recipe may mask: bytes that are not what was registered, stores that fail, and a machine without memory.
@@ -26,6 +27,17 @@ class StageFailed(Exception):
         self.stage = stage
         self.reason = f"{type(reason).__name__}: {reason}"[:500]
         super().__init__(f"{stage}: {self.reason}")
+
+
+def is_drawn(stages: Iterable[Stage]) -> bool:
+    """Whether any of the stages draws at random."""
+    return any(isinstance(stage, Map) and stage.random for stage in stages)
+
+
+def drawn_length(stages: Iterable[Stage]) -> int | None:
+    """The length that is planned for every sample, where a map may change it; None where samples keep theirs."""
+    declared = [stage.length_max for stage in stages if isinstance(stage, Map) and stage.random]
+    return next((length for length in reversed(declared) if length is not None), None)
 
 
 def generator(seed: int, version: str, epoch: int, sample: int, stage: int) -> np.random.Generator:
@@ -47,23 +59,33 @@ class Maps:
     def __bool__(self) -> bool:
         return bool(self._stages)
 
-    @property
-    def random(self) -> list[Map]:
-        """The random ones."""
-        return [stage for _, stage in self._stages if stage.random]
-
     def row(self, row: Any, *, epoch: int, sample: int) -> Any:
         """A row after all maps."""
         for place, stage in self._stages:
             row = self._call(place, stage, row, epoch, sample)
         return row
 
-    def drawn(self, value: Any, *, epoch: int, sample: int) -> Any:
-        """A value after the random maps alone; the others ran when it was measured."""
+    def tokens(self, tokens: Any, *, epoch: int, sample: int) -> Any:
+        """Tokens after the random maps alone; the others ran when they were measured."""
         for place, stage in self._stages:
             if stage.random:
-                value = self._call(place, stage, value, epoch, sample)
-        return value
+                given = len(tokens)
+                tokens = np.asarray(self._call(place, stage, tokens, epoch, sample))
+                self._check_tokens(stage, tokens, given)
+        return tokens
+
+    @staticmethod
+    def _check_tokens(stage: Map, tokens: Any, given: int) -> None:
+        """What comes out has the length that was planned for it."""
+        if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
+            reason = f"it gave {tokens.dtype} of shape {tokens.shape}, but tokens are whole numbers in a row"
+        elif stage.length_max is None and len(tokens) != given:
+            reason = f"it gave {len(tokens)} tokens for {given}; say length_max= if it may change the length"
+        elif stage.length_max is not None and len(tokens) > stage.length_max:
+            reason = f"it gave {len(tokens)} tokens, but length_max is {stage.length_max}"
+        else:
+            return
+        raise StageFailed(f"map {stage.name}", ValueError(reason))
 
     def _call(self, place: int, stage: Map, value: Any, epoch: int, sample: int) -> Any:
         try:
