@@ -229,6 +229,8 @@ class FeedBatch(Buffer):
         """Where documents begin and end in all rows taken as one sequence (i32)."""
     def real_tokens(self) -> bytes:
         """1 for every token and 0 for padding, row after row (u8)."""
+    def mask(self) -> bytes | None:
+        """1 for tokens that count in the loss, row after row (u8); None when no source has a mask."""
     def origins(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
         """What a row is made of: place in the row, tokens, source, sample, first token in it, epoch."""
     def rows_by_source(self, sources: int) -> list[int]:

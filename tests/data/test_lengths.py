@@ -1,5 +1,6 @@
 """Rows that change their length by schedule: nothing is lost, nothing repeated, and cursors live through the edit."""
 
+import tempfile
 from typing import Any
 
 import pytest
@@ -173,6 +174,14 @@ def test_rests_are_built_once(own: Corpus) -> None:
     (rest,) = {phase.rest for each in again.prepared for phase in each.phases} - {None}
     assert rest is not None
     assert rest.packs > 0
+
+
+def test_tables_are_built_inside_the_registry(own: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: D6, a killed build leaves nothing elsewhere. Method: there is no other folder to leave anything in."""
+    own.add("web", some_documents(60, longest=30, seed=3))
+    monkeypatch.setattr(tempfile, "tempdir", str(own.folder / "nowhere"))
+    own.read(own.recipe("web@1", stages=[ps.Tokenize(str(own.tokenizer)), ps.Pack([(0, 8), (3, 12)])]), 5)
+    assert list((own.folder / "registry" / "work").iterdir()) == []
 
 
 def test_all_sources_change_at_the_same_step(corpus: Corpus) -> None:

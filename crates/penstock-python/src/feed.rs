@@ -137,6 +137,11 @@ impl FeedBatch {
         })
     }
 
+    /// 1 for tokens that count in the loss, row after row (u8); None when no source has a mask.
+    fn mask<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.batch.mask().map(|mask| PyBytes::new(py, mask))
+    }
+
     /// What a row is made of: place in the row, tokens, source, sample, first token in it, epoch.
     fn origins(&self, row: u32) -> Vec<(u32, u32, u32, u64, u32, u64)> {
         let first = self.batch.origins.partition_point(|origin| origin.row < row);

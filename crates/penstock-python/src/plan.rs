@@ -5,8 +5,8 @@ use crate::shard::IndexSource;
 use crate::source::{Raised, Source};
 use penstock_data::feed::{
     FeedError, Keying, LazyShard, Leg, LegKind, Maker, Measured, MixturePlan, Packing, Part, Parts,
-    RowLayout, RowMap, SourceStream, StreamPhase, Table, TokenSource, build_rest as build_rest_table,
-    build_table as build_whole_table,
+    RowLayout, RowMap, SourceStream, StreamPhase, Table, TokenKind, TokenSource,
+    build_rest as build_rest_table, build_table as build_whole_table,
 };
 use penstock_data::plan::{
     BatchSchedule, Change, Course, Exhaustion, Key, LegPlace, Mixture, Phase, Policy, Shuffle,
@@ -62,6 +62,9 @@ struct SourcePlan {
     phases: Vec<PhasePlan>,
     #[pyo3(item)]
     item_bytes: usize,
+    /// What padding is.
+    #[pyo3(item)]
+    pad: u64,
     #[pyo3(item)]
     policy: String,
     #[pyo3(item)]
@@ -75,6 +78,9 @@ struct PartPlan {
     digest: String,
     #[pyo3(item)]
     shards: Vec<ShardParts>,
+    /// Shards of bytes that say which tokens count in the loss.
+    #[pyo3(item)]
+    mask: Option<Vec<ShardParts>>,
     /// Runs of rows: (row of the part, row of the version).
     #[pyo3(item)]
     rows: Vec<(u64, u64)>,
@@ -109,6 +115,7 @@ fn policy_named(name: &str) -> PyResult<Policy> {
     match name {
         "concat" => Ok(Policy::Concat),
         "fit" => Ok(Policy::Fit),
+        "single" => Ok(Policy::Single),
         other => Err(PyValueError::new_err(format!("unknown policy {other:?}"))),
     }
 }
@@ -156,7 +163,11 @@ impl Legs<'_> {
             None => Ok(Leg::new(LegKind::Rows(tokens.rows()), digest, self.keying, length)),
         });
         let legs = legs.collect::<Result<_, _>>()?;
-        Ok(Part::new(tokens, RowMap::new(part.rows)?, legs))
+        let made = Part::new(tokens, RowMap::new(part.rows)?, legs);
+        match part.mask {
+            Some(mask) => made.with_mask(token_source(mask, 1, self.raised)?),
+            None => Ok(made),
+        }
     }
 
     fn phase(&self, plan: PhasePlan, rest: Option<Digest>, length: u32) -> Result<StreamPhase, FeedError> {
@@ -175,13 +186,15 @@ impl SourcePlan {
         let rests = self.phases.iter().map(rest).collect::<PyResult<Vec<_>>>()?;
         let build = || {
             let item_bytes = self.item_bytes;
+            let masked = self.parts.iter().any(|part| part.mask.is_some());
             let parts = self.parts.into_iter().zip(digests);
             let parts = parts.map(|(part, digest)| legs.part(part, digest, item_bytes));
             let parts = parts.collect::<Result<_, _>>()?;
             let phases = self.phases.into_iter().zip(rests).zip(legs.lengths);
             let phases = phases.map(|((phase, rest), &(_, length))| legs.phase(phase, rest, length));
             let phases: Vec<StreamPhase> = phases.collect::<Result<_, _>>()?;
-            SourceStream::new(Parts::whole(parts, phases.len())?, phases, item_bytes)
+            let tokens = TokenKind { item_bytes, pad: self.pad, masked };
+            SourceStream::new(Parts::whole(parts, phases.len())?, phases, tokens)
         };
         Ok(build())
     }

@@ -118,11 +118,14 @@ class Batch(Mapping[str, npt.NDArray[Any]]):
 
     @cached_property
     def _loss_mask(self) -> npt.NDArray[np.uint8]:
-        """1 for tokens that count in the loss, 0 for padding and for samples that the skips mask."""
-        masked = self._plan.skips.masked
+        """1 for tokens that count in the loss, 0 for others, for padding and for samples that the skips mask."""
+        masked, stored = self._plan.skips.masked, self._made.mask()
+        counts = self._real_tokens
+        if stored is not None:
+            counts = np.frombuffer(stored, dtype=np.uint8).reshape(self._tokens.shape)
         if not masked:
-            return self._real_tokens
-        mask = self._real_tokens.copy()
+            return counts
+        mask = counts.copy()
         aliases = [prepared.source.alias for prepared in self._plan.prepared]
         for row in range(mask.shape[0]):
             for at, length, source, sample, _, _ in self._made.origins(row):

@@ -1,7 +1,7 @@
 """The feed: batches of one lane, in order, read ahead by threads; resumable from a cursor at any size."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from penstock import _rust, events
 from penstock.data.batch import Batch
 from penstock.data.cursor import Cursor
-from penstock.data.finishing import Finishing
+from penstock.data.finishing import Finished, Finishing
 from penstock.data.handing import rust_plan
 from penstock.data.lane import Lane
 from penstock.data.measured import PlanWatch
@@ -19,6 +19,7 @@ from penstock.data.planning import Plan, prepare
 from penstock.data.recipe import Recipe
 from penstock.data.records.reading import RecordReader
 from penstock.data.skips import Skips
+from penstock.data.tokenmaps import TokenMapper
 from penstock.data.undecodable import Undecodable, UndecodableCount
 from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid
 from penstock.registry import Registry
@@ -96,9 +97,9 @@ class Feed:
     def _count(self, batch: Batch) -> None:
         made = batch.made
         self._counts["rows"] += made.rows
-        self._counts["tokens"] += 0 if self.plan.records else made.rows * made.length - made.padding
+        self._counts["tokens"] += 0 if self.plan.records else made.rows * made.length - batch.padding
         self._counts["bytes"] += batch.size_bytes
-        self._counts["padding"] += made.padding
+        self._counts["padding"] += batch.padding
         for prepared, rows in zip(
             self.plan.prepared, made.rows_by_source(len(self.plan.prepared)), strict=True
         ):
@@ -194,14 +195,16 @@ def batch_at(
 def start(
     plan: Plan, lane: Lane, step: int, count: UndecodableCount, *, threads: int, memory_bytes: int
 ) -> _rust.Feed | Finishing:
-    """What makes the batches of a lane from a step on: Rust alone, or, where samples are records, Rust and then Python."""
-    if not plan.records:
+    """What makes the batches of a lane from a step on: Rust alone, or, where samples are records or random maps are called, Rust and then Python."""
+    if not plan.records and not plan.drawn:
         return _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, threads, memory_bytes)
-    # Saying which samples a step has takes no time worth a thread.
-    planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, 0, memory_bytes)
+    # Saying which samples a step has takes no time worth a thread, and reading tokens takes little.
+    beside = min(threads, 1) if plan.drawn else 0
+    planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, beside, memory_bytes // 2)
+    finish: Callable[[_rust.FeedBatch], Finished] = RecordReader(plan) if plan.records else TokenMapper(plan)
     return Finishing(
         planned,
-        RecordReader(plan),
+        finish,
         accept=lambda batch: count.add(batch.faults),
         threads=threads,
         memory_bytes=memory_bytes,

@@ -22,12 +22,22 @@ def rust_plan(plan: "Plan") -> dict[str, Any]:
 
 
 def _source(store: "Store", each: "Prepared") -> dict[str, Any]:
-    shards = record_shards(each.version) if each.records else shard_descriptions(each.tokens)
+    # Samples whose length a random map may change are read by whoever calls the map.
+    unread = each.records or each.drawn_length is not None
+    shards = record_shards(each.tokens) if unread else shard_descriptions(each.tokens)
     tables = [table_source(store, phase.whole.table) if phase.whole.table else None for phase in each.phases]
+    part = {
+        "digest": each.tokens.digest,
+        "shards": shards,
+        "mask": None if each.loss is None else shard_descriptions(each.loss),
+        "rows": [],
+        "tables": tables,
+    }
     return {
-        "parts": [{"digest": each.tokens.digest, "shards": shards, "rows": [], "tables": tables}],
+        "parts": [part],
         "phases": [_phase(store, phase) for phase in each.phases],
         "item_bytes": each.dtype.itemsize,
+        "pad": each.pad,
         "policy": each.packing.policy,
         "epochs": each.source.epochs,
     }

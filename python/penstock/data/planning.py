@@ -5,6 +5,7 @@ resumable; what was measured before is found by its key. The result is pure data
 deciding.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,15 +15,17 @@ import numpy as np
 from penstock import events
 from penstock._rust import digest
 from penstock.data.legs import Phase, merged, plan_phases
+from penstock.data.mapping import drawn_length, is_drawn
 from penstock.data.measured import PlanWatch, Samples, measure_samples
 from penstock.data.recipe import Recipe, Source
 from penstock.data.records.choosing import reads_records
 from penstock.data.skips import Skips
-from penstock.data.stages import Pack, Pad, Truncate
+from penstock.data.stages import Pack, Pad, Stage, Truncate
 from penstock.data.stored import row_length, stored_dtype
 from penstock.data.tables import PLANNER, Packing, PlanTable, whole_table
 from penstock.errors import RecipeInvalid
 from penstock.registry import Registry, Version
+from penstock.registry.column import Undecodable
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,16 @@ class Prepared:
     packing: Packing
     #: One per length of rows, in order.
     phases: tuple[Phase, ...]
+    #: The version that says which tokens count in the loss, one byte each; None when all do.
+    loss: Version | None = None
+    #: Samples that nothing could be made of when they were measured; they count as empty.
+    undecodable: tuple[Undecodable, ...] = ()
+    #: What padding is.
+    pad: int = 0
     #: Whether its samples are no tokens; then each is a row, and somebody else than the plan reads it.
     records: bool = False
+    #: The length that is planned for every sample because a random map may change it; None where samples keep theirs.
+    drawn_length: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +83,13 @@ class Plan:
         """Whether samples are no tokens."""
         return self.prepared[0].records
 
+    @property
+    def drawn(self) -> bool:
+        """Whether random maps change tokens."""
+        return not self.records and any(
+            is_drawn(self.recipe.stages_of(each.source)) for each in self.prepared
+        )
+
     def prefix(self, step: int) -> str:
         """The digest of everything that the steps before ``step`` depend on, as the recipe says it."""
         document = self.recipe.document(self.versions, until_step=step)
@@ -86,7 +104,9 @@ class Plan:
                 first, *later = each.phases
                 begun = [phase.tables for phase in later if phase.step < step]
                 part = (each.source.alias, each.tokens.digest, first.whole.table, first.whole.packs)
-                parts.append((*part, begun) if begun else part)
+                # What came later counts only where it is used, so that cursors from before stay good.
+                loss = () if each.loss is None else (each.loss.digest,)
+                parts.append((*part, *((begun,) if begun else ()), *loss))
         return digest(msgspec.json.encode((PLANNER, parts), order="deterministic"))
 
 
@@ -129,6 +149,9 @@ def _check_dtypes(prepared: tuple[Prepared, ...]) -> None:
     """Narrow tokens are widened with zeros, which would make other numbers of those with a sign."""
     widest = max((each.dtype for each in prepared), key=lambda dtype: dtype.itemsize)
     for each in prepared:
+        if each.pad > np.iinfo(widest).max:
+            reason = f"the padding of {each.source.alias}, {each.pad}, does not fit into {widest}"
+            raise RecipeInvalid(field="pad", reason=reason)
         if each.dtype != widest and (each.dtype.kind == "i" or each.dtype.itemsize == widest.itemsize):
             reason = f"{each.source.alias} holds {each.dtype}, which cannot be joined with {widest}"
             raise RecipeInvalid(
@@ -152,16 +175,45 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
                 reason=f"{source.alias} is filtered, split or truncated but not packed",
                 hint="add a Pack stage",
             )
+        if drawn_length(stages) is not None:
+            reason = f"{source.alias} is not packed, so its rows have one length"
+            raise RecipeInvalid(field="length_max", reason=reason, hint="add a Pack or Pad stage")
         packing = Packing(source.alias, "concat", recipe.shuffle)
         phases = (Phase(0, row_length(source.alias, tokens, dtype), PlanTable("", tokens.rows)),)
         return Prepared(source, version, tokens, dtype, packing, phases)
-    policy = shape.policy if isinstance(shape, Pack) else "single"
+    policy, pad = (shape.policy, shape.pad) if isinstance(shape, Pack) else ("single", shape.token)
     packing = Packing(source.alias, policy, recipe.shuffle, cut)
+    planned, joined = _planned(samples, packing, stages)
     phases = tuple(
-        Phase(step, length, whole_table(registry, samples, packing, length))
+        Phase(step, length, whole_table(registry, planned, joined, length))
         for step, length in merged(shape.lengths)
     )
-    return Prepared(source, version, tokens, dtype, packing, phases)
+    drawn = drawn_length(stages)
+    return Prepared(
+        source,
+        version,
+        tokens,
+        dtype,
+        packing,
+        phases,
+        loss=samples.loss,
+        undecodable=samples.undecodable,
+        pad=pad,
+        drawn_length=drawn,
+    )
+
+
+def _planned(samples: Samples, packing: Packing, stages: Sequence[Stage]) -> tuple[Samples, Packing]:
+    """Where a random map may change lengths, every sample is planned with the most that it may have, whatever it has now."""
+    length = drawn_length(stages)
+    if length is None:
+        return samples, packing
+    if samples.loss is not None:
+        reason = f"{packing.alias} says which tokens count in the loss, which a map that changes lengths would undo"
+        raise RecipeInvalid(field="length_max", reason=reason, hint="leave length_max out")
+    lengths = np.full(samples.tokens.rows, length, dtype=np.uint32)
+    verdicts = [*samples.verdicts, f"drawn {length}"]
+    return replace(samples, lengths=lengths, verdicts=verdicts), replace(packing, truncate=None)
 
 
 def _prepare_records(recipe: Recipe, source: Source, registry: Registry, samples: Samples) -> Prepared:
@@ -171,6 +223,7 @@ def _prepare_records(recipe: Recipe, source: Source, registry: Registry, samples
     if samples.mask is not None:
         single = replace(samples, lengths=np.ones(version.rows, dtype=np.uint32))
         table = whole_table(registry, single, packing, 1)
+    found, phases = samples.undecodable, (Phase(0, 1, table),)
     return Prepared(
-        source, version, version, np.dtype(np.uint8), packing, (Phase(0, 1, table),), records=True
+        source, version, version, np.dtype(np.uint8), packing, phases, undecodable=found, records=True
     )

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::FeedError;
 use super::ahead::MakeBatch;
 use super::batch::{Batch, BatchBuilder, Origin, Pool};
+use super::part::RowBytes;
 use super::stream::SourceStream;
 use crate::plan::{BatchSchedule, Mixture, PeriodTable, Place, lane_rows};
 
@@ -48,6 +49,10 @@ pub struct Maker {
     lane: (u64, u64),
     /// Bytes of a token in a batch: the widest of the sources'.
     item_bytes: usize,
+    /// Whether any source has a mask.
+    masked: bool,
+    /// What rows without a source are filled with: the sources' padding, or 0 when they differ.
+    pad: u64,
     pool: Arc<Pool>,
     periods: Mutex<VecDeque<Arc<PeriodTable>>>,
 }
@@ -55,8 +60,12 @@ pub struct Maker {
 impl Maker {
     /// Joins sources; `lane` is this lane's number and how many there are.
     pub fn new(streams: Vec<SourceStream>, plan: MixturePlan, lane: (u64, u64)) -> Self {
-        let item_bytes = streams.iter().map(SourceStream::item_bytes).max().unwrap_or(1);
-        Self { streams, plan, lane, item_bytes, pool: Arc::default(), periods: Mutex::default() }
+        let tokens = || streams.iter().map(SourceStream::tokens);
+        let item_bytes = tokens().map(|tokens| tokens.item_bytes).max().unwrap_or(1);
+        let masked = tokens().any(|tokens| tokens.masked);
+        let first = tokens().next().map_or(0, |tokens| tokens.pad);
+        let pad = if tokens().all(|tokens| tokens.pad == first) { first } else { 0 };
+        Self { streams, plan, lane, item_bytes, masked, pad, pool: Arc::default(), periods: Mutex::default() }
     }
 
     /// Bytes of a batch of the step, or why lanes cannot share it; steps before the one that a feed opens at do not matter.
@@ -67,7 +76,7 @@ impl Maker {
             let reason = format!("a lane would get {tokens} tokens at once, but boundaries are 32 bits wide");
             return Err(FeedError::Plan { reason });
         }
-        Ok(tokens as usize * self.item_bytes)
+        Ok(tokens as usize * (self.item_bytes + usize::from(self.masked)))
     }
 
     /// All positions of a step, and this lane's.
@@ -95,29 +104,53 @@ impl Maker {
         period.locate(position)
     }
 
-    /// Fills a row and appends what it is made of; padding is zeroed.
-    fn fill_row(&self, place: Place, into: &mut [u8], origins: &mut Vec<Origin>) -> Result<(), FeedError> {
+    /// Fills a row and appends what it is made of; what is left of it is padding.
+    fn fill_row(
+        &self,
+        place: Place,
+        mut into: RowBytes<'_>,
+        origins: &mut Vec<Origin>,
+    ) -> Result<(), FeedError> {
         let stream = &self.streams[usize::from(place.source)];
-        let (located, length) = (stream.find(place.index)?, into.len() / self.item_bytes);
+        let (located, length) = (stream.find(place.index)?, into.tokens.len() / self.item_bytes);
         if located.length as usize != length {
             let reason = format!("a row of {} tokens was planned where {length} are due", located.length);
             return Err(FeedError::Plan { reason });
         }
-        let stored = stream.item_bytes();
+        let stored = stream.tokens().item_bytes;
         let used = if stored == self.item_bytes {
-            stream.read(&located, into, origins)?
+            stream.read(&located, &mut into, origins)?
         } else {
             let mut narrow = vec![0; length * stored];
-            let used = stream.read(&located, &mut narrow, origins)?;
-            for (wide, narrow) in into.chunks_exact_mut(self.item_bytes).zip(narrow.chunks_exact(stored)) {
-                // Little endian: the value's bytes come first, zeros after them.
-                wide[..stored].copy_from_slice(narrow);
-                wide[stored..].fill(0);
-            }
+            let mut row = RowBytes { tokens: &mut narrow, mask: into.mask.as_deref_mut() };
+            let used = stream.read(&located, &mut row, origins)?;
+            widen(&narrow, stored, into.tokens, self.item_bytes);
             used
         };
-        into[used * self.item_bytes..].fill(0);
+        self.pad(into, used, stream.tokens().pad);
         Ok(())
+    }
+
+    /// Fills what comes after the first `used` tokens of a row with the token `pad`, which counts in no loss.
+    fn pad(&self, into: RowBytes<'_>, used: usize, pad: u64) {
+        let token = &pad.to_le_bytes()[..self.item_bytes];
+        let padding = &mut into.tokens[used * self.item_bytes..];
+        if pad == 0 {
+            padding.fill(0);
+        } else {
+            padding.chunks_exact_mut(self.item_bytes).for_each(|place| place.copy_from_slice(token));
+        }
+        if let Some(mask) = into.mask {
+            mask[used..].fill(0);
+        }
+    }
+}
+
+/// Numbers of `stored` bytes as numbers of `wanted`; little endian, so zeros come after the value's bytes.
+fn widen(from: &[u8], stored: usize, into: &mut [u8], wanted: usize) {
+    for (wide, narrow) in into.chunks_exact_mut(wanted).zip(from.chunks_exact(stored)) {
+        wide[..stored].copy_from_slice(narrow);
+        wide[stored..].fill(0);
     }
 }
 
@@ -139,12 +172,15 @@ impl MakeBatch for Maker {
         }
         let shape = ((mine.end - mine.start) as usize, self.plan.length(step), self.item_bytes);
         let mut builder = BatchBuilder::new(step, mine.start, shape, &self.pool);
+        if self.masked {
+            builder = builder.with_mask();
+        }
         let mut origins = Vec::with_capacity(16);
         for (row, position) in mine.enumerate() {
             origins.clear();
             let Some(place) = self.place(position) else {
-                builder.row(row).fill(0);
-                builder.close_row(row, position, &origins);
+                self.pad(builder.row(row), 0, self.pad);
+                builder.close_row(row, position, &origins, false);
                 continue;
             };
             self.fill_row(place, builder.row(row), &mut origins)?;
@@ -152,7 +188,8 @@ impl MakeBatch for Maker {
                 origin.row = row as u32;
                 origin.source = u32::from(place.source);
             }
-            builder.close_row(row, position, &origins);
+            let masked = self.streams[usize::from(place.source)].tokens().masked;
+            builder.close_row(row, position, &origins, masked);
         }
         Ok(Some(builder.finish()))
     }
@@ -164,7 +201,7 @@ mod tests {
 
     use super::super::leg::{Keying, Leg, LegKind};
     use super::super::part::{Part, Parts, RowMap};
-    use super::super::stream::StreamPhase;
+    use super::super::stream::{StreamPhase, TokenKind};
     use super::super::tokens::tests::fixed_rows;
     use super::*;
     use crate::plan::{Change, Exhaustion, Key, Phase, Shuffle};
@@ -180,7 +217,7 @@ mod tests {
             let leg = Leg::new(LegKind::Rows(tokens.rows()), Digest::of(name), keying, 4);
             let parts = Parts::whole(vec![Part::new(tokens, RowMap::default(), vec![leg])], 1).unwrap();
             let phase = StreamPhase::new(Phase::FIRST, None).unwrap();
-            SourceStream::new(parts, vec![phase], item_bytes).unwrap()
+            SourceStream::new(parts, vec![phase], TokenKind::plain(item_bytes)).unwrap()
         };
         let streams = vec![stream(&narrow, 2, b"narrow"), stream(&wide, 4, b"wide")];
         let changes = [Change { from: 0, weights: vec![1.0, 1.0] }];

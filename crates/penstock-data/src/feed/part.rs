@@ -36,9 +36,19 @@ impl RowMap {
     }
 }
 
+/// A row to be filled.
+pub struct RowBytes<'a> {
+    /// Its tokens, as they are stored.
+    pub tokens: &'a mut [u8],
+    /// A byte per token that says whether it counts in the loss, where anybody asks for it.
+    pub mask: Option<&'a mut [u8]>,
+}
+
 /// One part: its tokens, and its leg under each length of rows.
 pub struct Part {
     tokens: TokenSource,
+    /// One byte per token, 1 where it counts in the loss; its rows are as long as those of `tokens`.
+    mask: Option<TokenSource>,
     rows: RowMap,
     /// One per phase.
     legs: Vec<Leg>,
@@ -47,7 +57,16 @@ pub struct Part {
 impl Part {
     /// A part whose rows are numbered by `rows`; `legs` has one leg per phase of the source.
     pub fn new(tokens: TokenSource, rows: RowMap, legs: Vec<Leg>) -> Self {
-        Self { tokens, rows, legs }
+        Self { tokens, mask: None, rows, legs }
+    }
+
+    /// The same with a mask that says which tokens count in the loss.
+    pub fn with_mask(self, mask: TokenSource) -> Result<Self, FeedError> {
+        if mask.item_bytes() != 1 || mask.rows() != self.tokens.rows() {
+            let reason = format!("a mask of {} rows was given for {}", mask.rows(), self.tokens.rows());
+            return Err(FeedError::Plan { reason });
+        }
+        Ok(Self { mask: Some(mask), ..self })
     }
 
     /// Its leg in a phase.
@@ -60,17 +79,17 @@ impl Part {
         self.tokens.item_bytes()
     }
 
-    /// Fills `into` (in stored tokens) with what was found and appends what it is made of; how many tokens that are. What is
-    /// left of `into` stays as it is.
+    /// Fills `into` with what was found and appends what it is made of; how many tokens that are. What is left of `into` stays
+    /// as it is.
     pub fn read(
         &self,
         found: &Found,
         epoch: u64,
-        into: &mut [u8],
+        into: &mut RowBytes<'_>,
         origins: &mut Vec<Origin>,
     ) -> Result<usize, FeedError> {
         let item = self.item_bytes();
-        let tokens = into.len() / item;
+        let tokens = into.tokens.len() / item;
         let mut spans = Vec::with_capacity(16);
         match found {
             Found::Row(_) => spans.push(Span { sample: 0, start: 0, length: tokens as u32, at: 0 }),
@@ -86,7 +105,12 @@ impl Part {
             };
             let (start, range) = (first + start, at as usize..(at + length) as usize);
             used = range.end;
-            self.tokens.read(row, start, &mut into[range.start * item..range.end * item])?;
+            self.tokens.read(row, start, &mut into.tokens[range.start * item..range.end * item])?;
+            match (&mut into.mask, &self.mask) {
+                (Some(into), Some(mask)) => mask.read(row, start, &mut into[range])?,
+                (Some(into), None) => into[range].fill(1),
+                (None, _) => {}
+            }
             origins.push(Origin { row: 0, at, length, source: 0, sample: self.rows.of(row), start, epoch });
         }
         Ok(used)

@@ -9,7 +9,7 @@ use super::FeedError;
 use super::batch::Origin;
 use super::kept::Kept;
 use super::leg::{Found, Leg};
-use super::part::{Part, Parts};
+use super::part::{Part, Parts, RowBytes};
 use crate::plan::{LegPlace, Phase};
 
 /// A phase of a source with what it needs beside the legs of parts.
@@ -38,8 +38,25 @@ pub struct SourceStream {
     /// Never empty; their first indexes do not fall.
     phases: Vec<StreamPhase>,
     kept: Kept,
+    tokens: TokenKind,
+}
+
+/// What the tokens of a source are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenKind {
     /// Bytes of a stored token.
-    item_bytes: usize,
+    pub item_bytes: usize,
+    /// What padding is.
+    pub pad: u64,
+    /// Whether a mask says which of them count in the loss.
+    pub masked: bool,
+}
+
+impl TokenKind {
+    /// Tokens of so many bytes, padded with 0.
+    pub fn plain(item_bytes: usize) -> Self {
+        Self { item_bytes, pad: 0, masked: false }
+    }
 }
 
 /// What stands at an index of a source.
@@ -53,7 +70,7 @@ pub struct Located {
 
 impl SourceStream {
     /// A stream over parts; each part has a leg for each phase.
-    pub fn new(parts: Parts, phases: Vec<StreamPhase>, item_bytes: usize) -> Result<Self, FeedError> {
+    pub fn new(parts: Parts, phases: Vec<StreamPhase>, tokens: TokenKind) -> Result<Self, FeedError> {
         if phases.is_empty() || !phases.is_sorted_by_key(|phase| phase.phase.first) {
             return Err(FeedError::Plan { reason: "the phases of a source are not in order".into() });
         }
@@ -64,7 +81,7 @@ impl SourceStream {
         if (0..phases.len()).any(empty) {
             return Err(FeedError::Plan { reason: "a source has no rows".into() });
         }
-        Ok(Self { parts, phases, kept: Kept::default(), item_bytes })
+        Ok(Self { parts, phases, kept: Kept::default(), tokens })
     }
 
     /// Rows that the source has up to the end of an epoch, when all parts are known.
@@ -73,9 +90,9 @@ impl SourceStream {
         self.phases[last].phase.end(epochs, &self.parts.ends(last))
     }
 
-    /// Bytes of a stored token.
-    pub fn item_bytes(&self) -> usize {
-        self.item_bytes
+    /// What its tokens are.
+    pub fn tokens(&self) -> TokenKind {
+        self.tokens
     }
 
     /// The parts, to add more or to say that none will come.
@@ -97,12 +114,12 @@ impl SourceStream {
         Ok(Located { found, epoch: stop.epoch, length, part })
     }
 
-    /// Fills `into` (in stored tokens) with a row and appends what it is made of; how many tokens that are. What is left of
-    /// `into`, the padding, stays as it is.
+    /// Fills `into` with a row and appends what it is made of; how many tokens that are. What is left of `into`, the padding,
+    /// stays as it is.
     pub fn read(
         &self,
         located: &Located,
-        into: &mut [u8],
+        into: &mut RowBytes<'_>,
         origins: &mut Vec<Origin>,
     ) -> Result<usize, FeedError> {
         located.part.read(&located.found, located.epoch, into, origins)
