@@ -183,3 +183,38 @@ def test_ranks_are_a_tokenizer_like_any_other(small: Corpus, tmp_path: Path) -> 
     texts = [" ".join(map(str, each)) for each in small.documents["web"]]
     encoding = RankTokens(ranks, pattern="gpt2").encoding
     assert [encoding.decode(tokens) for tokens in tokens_of(samples)] == texts
+
+
+def test_a_plan_lists_what_it_masks(small: Corpus) -> None:
+    stages = [ps.Map(maps.fragile), ps.Tokenize(str(small.tokenizer)), ps.Pack(16)]
+    recipe = ps.Recipe(sources=[ps.Source("web")], batch=2, stages=stages, undecodable="mask")
+    with small.open(recipe) as feed:
+        (prepared,) = feed.plan.prepared
+    assert [each.row for each in prepared.undecodable] == list(range(3, 200, 10))
+    assert "nothing can be made of 3" in prepared.undecodable[0].reason
+
+
+def test_batches_say_which_tokens_of_chats_count(small: Corpus, tmp_path: Path) -> None:
+    """Method: by the origin of each stretch of a row, its tokens and what counts are those that were measured."""
+    write_chats(tmp_path / "chats")
+    small.registry.register("chats", tmp_path / "chats")
+    tokenizer = write_bytes_tokenizer(tmp_path / "bytes.json")
+    recipe = ps.Recipe(
+        sources=[ps.Source("chats", epochs=1)],
+        batch=2,
+        stages=[ps.Chat(str(tokenizer), CHATML), ps.Pack(64, "fit")],
+        exhaustion="pad",
+    )
+    version = small.registry.resolve("chats")
+    samples = measure_samples(recipe, recipe.sources[0], version, small.registry, None)
+    assert samples.loss is not None
+    seen = 0
+    for batch in small.read(recipe):
+        for row in range(2):
+            expected = np.zeros(64, dtype=np.uint8)
+            for origin in batch.origin(row):
+                (start, stop), (at, end) = origin.token_span, origin.row_span
+                expected[at:end] = samples.loss[origin.sample]["loss"][start:stop]
+                seen += stop - start
+            assert batch["loss_mask"][row].tolist() == expected.tolist()
+    assert seen == samples.lengths.sum()
