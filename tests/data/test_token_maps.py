@@ -1,6 +1,7 @@
 """Random maps on tokens: a pure function of position, of whole samples, with lengths that were planned."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import penstock as ps
 from penstock.data.mapping import generator
 from penstock.errors import RecipeInvalid, SampleUndecodable, TooManyUndecodable
 from tests.data.corpus import Corpus, read_lanes, same, whole
+from tests.data.test_measured import write_chats
 from tests.data.token_maps import beheaded, halves, huge, noisy, picky, rolled, thinned
 from tests.data.token_maps import same as unchanged
+from tests.registry.chats import CHATML, write_bytes_tokenizer
 
 SEED = 17
 
@@ -74,6 +77,48 @@ def test_lanes_threads_and_resumes_change_nothing(corpus: Corpus) -> None:
         second, _ = read_lanes(corpus, recipe, cursor, 3, 1, 5)
         assert [whole(batches) for batches in first + second] == expected
     assert whole([ps.batch_at(recipe, step=6, registry=corpus.registry)]) == expected[6]
+
+
+def test_lengths_that_change_by_schedule_change_no_sample(corpus: Corpus) -> None:
+    """Goal: maps know nothing of rows. Method: rows grow twice; parts of samples are compared, and with a declared length too."""
+    grown = [ps.Pack([(0, 16), (3, 32), (5, 8)], "fit")]
+    plain = corpus.read(drawn(corpus, shape=grown, batch=12), 8)
+    mapped = corpus.read(drawn(corpus, ps.Map(unchanged, random=True), shape=grown, batch=12), 8, threads=2)
+    assert all(same(*pair) for pair in zip(plain, mapped, strict=True))
+    assert {batch["tokens"].shape[1] for batch in mapped} == {16, 32, 8}
+    for batch in corpus.read(
+        drawn(corpus, ps.Map(thinned, random=True, length_max=24), shape=grown, batch=12), 8
+    ):
+        for row in range(12):
+            for origin in batch.origin(row):
+                made = expected_tokens(
+                    corpus, origin, [(2, thinned)], corpus.documents[origin.source][origin.sample]
+                )
+                (start, stop), (at, end) = origin.token_span, origin.row_span
+                part = made[start:stop]
+                assert batch["tokens"][row, at:end].tolist() == part + [0] * (end - at - len(part))
+
+
+def test_what_counts_of_chats_stays_where_it_is(own: Corpus, tmp_path: Path) -> None:
+    """A map keeps lengths, so the mask of the loss stays; a map that changes them would undo it and is refused."""
+    write_chats(tmp_path / "chats")
+    own.registry.register("chats", tmp_path / "chats")
+    tokenizer = write_bytes_tokenizer(tmp_path / "bytes.json")
+    stages = [ps.Chat(str(tokenizer), CHATML), ps.Pack(64, "fit")]
+    recipes = [
+        ps.Recipe(sources=[ps.Source("chats@1")], batch=4, seed=SEED, stages=[*stages, *maps])
+        for maps in ([], [ps.Map(unchanged, random=True)], [ps.Map(noisy, random=True)])
+    ]
+    plain, mapped, changed = ([*own.read(recipe, 4)] for recipe in recipes)
+    for one, other, third in zip(plain, mapped, changed, strict=True):
+        assert same(one, other)
+        assert np.array_equal(one["loss_mask"], other["loss_mask"])
+        assert np.array_equal(one["loss_mask"], third["loss_mask"])
+        assert not np.array_equal(one["tokens"], third["tokens"])
+    assert 0 < plain[0]["loss_mask"].mean() < 1
+    declared = [*stages, ps.Map(thinned, random=True, length_max=24)]
+    with pytest.raises(RecipeInvalid, match="count in the loss"):
+        own.open(ps.Recipe(sources=[ps.Source("chats@1")], batch=4, stages=declared))
 
 
 def test_epochs_draw_apart_and_a_source_without_maps_is_left_alone(corpus: Corpus) -> None:

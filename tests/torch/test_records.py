@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import penstock as ps
-from penstock.errors import UsageError
+from penstock.errors import SampleUndecodable, UsageError
 from penstock.torch import loader
 from tests.data.gallery import Gallery
+from tests.data.record_maps import fragile
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,14 @@ def test_a_finite_stream_has_a_length(gallery: Gallery) -> None:
     with loader(recipe, registry=gallery.registry, threads=2) as batches:
         assert len(batches) == 5
         assert [len(list(batches)) for _ in range(2)] == [5, 5]
+
+
+def test_a_length_is_known_without_decoding_anything(gallery: Gallery) -> None:
+    source = ps.Source("notes@1", stages=[ps.Map(fragile)], epochs=1)
+    with loader(gallery.recipe(source, batch=7), registry=gallery.registry, threads=0) as batches:
+        assert len(batches) == 4
+        with pytest.raises(SampleUndecodable):
+            list(batches)
 
 
 def test_types_that_torch_lacks_stay_arrays(tmp_path: Path) -> None:

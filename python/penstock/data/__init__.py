@@ -6,6 +6,7 @@ from penstock.data.feed import Feed, FeedStatistics, batch_at
 from penstock.data.feed import open_feed as open
 from penstock.data.lane import Lane
 from penstock.data.recipe import Recipe, Source
+from penstock.data.records import RecordBatch
 from penstock.data.skips import Skips
 from penstock.data.stages import Chat, Filter, Map, Pack, Pad, Tokenize, Truncate
 
@@ -22,6 +23,7 @@ __all__ = [
     "Pack",
     "Pad",
     "Recipe",
+    "RecordBatch",
     "Skips",
     "Source",
     "Tokenize",

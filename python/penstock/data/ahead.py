@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from penstock import _rust
 from penstock.data.batch import Batch
 from penstock.data.cursor import Cursor
 from penstock.data.feed import MEMORY_BYTES, Feed, FeedStatistics, cursor_at
+from penstock.data.handing import rust_plan
 from penstock.data.lane import Lane
 from penstock.data.planning import Plan
 from penstock.errors import CursorForeign, FeedClosed, PenstockError, UsageError
@@ -204,6 +206,10 @@ def count_steps(plan: Plan, lane: Lane) -> int:
 
 def _has_step(plan: Plan, lane: Lane, step: int) -> bool:
     """Whether anything comes at a step or after it."""
+    if plan.records or plan.drawn:
+        # What is planned says it; fetching records and calling maps is for whoever wants the batch.
+        planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, 0, MEMORY_BYTES)
+        return planned.next() is not None
     probe = Feed(plan, lane, cursor=cursor_at(plan, step), threads=0, memory_bytes=MEMORY_BYTES)
     with probe:
         return next(probe, None) is not None

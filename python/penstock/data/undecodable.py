@@ -7,6 +7,7 @@ so the count is the same for any number of threads, and too many of them are an 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from penstock import events
 from penstock.data.batch import Origin
 from penstock.errors import TooManyUndecodable
 
@@ -51,6 +52,9 @@ class UndecodableCount:
         for fault in faults:
             origin = fault.origin
             self.rows += 1
+            events.record(
+                "data.undecodable", version=origin.version, sample=origin.sample, reason=fault.reason
+            )
             if len(self.first) < SHOWN_MAX:
                 self.first.append(fault)
             known = self.samples.setdefault(origin.source, set())

@@ -9,6 +9,7 @@ import decimal
 import struct
 import uuid
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,10 @@ _PLAIN = (
     *(bool, int, float, str, bytes, np.generic),
     *(datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, uuid.UUID, complex),
 )
+#: Those of them that most values are, to be told by their type alone.
+_COMMON = frozenset((bool, int, float, str, bytes))
+#: Arrays of more bytes are hashed where they are; copying smaller ones costs less than asking for a view.
+_COPIED_BYTES_MAX = 1 << 16
 #: Deeper values are taken for values that hold themselves.
 _DEPTH_MAX = 100
 
@@ -28,7 +33,7 @@ class ValueUnusable(Exception):
 
 def usable(value: Any, depth: int = 0) -> Any:
     """The value as records hold it: arrays of other libraries as numpy arrays, sequences as lists, byte views as bytes."""
-    if value is None or isinstance(value, _PLAIN):
+    if value is None or type(value) in _COMMON or isinstance(value, _PLAIN):
         return value
     if depth > _DEPTH_MAX:
         raise ValueUnusable(f"values are nested deeper than {_DEPTH_MAX} levels")
@@ -73,19 +78,19 @@ def _encode(value: Any, parts: list[Any]) -> None:
     # Every value begins with a letter for its kind and says how long it is, so that no two values have the same bytes.
     if value is None:
         parts.append(b"n")
-    elif isinstance(value, bool):
-        parts.append(b"t" if value else b"f")
-    # Numpy's float64 is a float of Python too, and is an array here, as those of other widths are.
+    # Before floats: numpy's float64 is a float of Python too, and is an array here, as those of other widths are.
     elif isinstance(value, np.ndarray | np.generic):
-        _encode_array(np.asarray(value), parts)
-    elif isinstance(value, int):
-        _encode_bytes(b"i", b"%d" % value, parts)
-    elif isinstance(value, float):
-        parts.append(b"d" + struct.pack("<d", value))
+        _encode_array(value, parts)
     elif isinstance(value, str):
         _encode_bytes(b"s", value.encode("utf-8", "surrogatepass"), parts)
     elif isinstance(value, bytes):
         _encode_bytes(b"b", value, parts)
+    elif isinstance(value, bool):
+        parts.append(b"t" if value else b"f")
+    elif isinstance(value, int):
+        _encode_bytes(b"i", b"%d" % value, parts)
+    elif isinstance(value, float):
+        parts.append(b"d" + struct.pack("<d", value))
     elif isinstance(value, list):
         parts.append(b"l%d:" % len(value))
         for each in value:
@@ -93,10 +98,18 @@ def _encode(value: Any, parts: list[Any]) -> None:
     elif isinstance(value, Mapping):
         parts.append(b"m%d:" % len(value))
         for name in sorted(value):
-            _encode(name, parts)
+            parts.append(_name(name))
             _encode(value[name], parts)
     else:
         _encode_bytes(b"w", f"{type(value).__name__} {value}".encode(), parts)
+
+
+@lru_cache(maxsize=4096)
+def _name(name: str) -> bytes:
+    """The bytes of a field's name, which every row has again."""
+    parts: list[bytes] = []
+    _encode(name, parts)
+    return b"".join(parts)
 
 
 def _encode_bytes(kind: bytes, data: bytes, parts: list[Any]) -> None:
@@ -104,9 +117,17 @@ def _encode_bytes(kind: bytes, data: bytes, parts: list[Any]) -> None:
     parts.append(data)
 
 
-def _encode_array(array: "np.ndarray[Any, Any]", parts: list[Any]) -> None:
-    # Types that numpy borrows (bfloat16) have a name of their own and the letter of raw bytes.
-    kind = f"{array.dtype.str} {array.dtype} {array.shape}"
-    _encode_bytes(b"a", kind.encode(), parts)
-    flat = np.ascontiguousarray(array).reshape(-1)
-    parts.append(flat.view(np.uint8).data if flat.size and flat.itemsize else b"")
+def _encode_array(array: Any, parts: list[Any]) -> None:
+    parts.append(_array_kind(array.dtype, array.shape))
+    if array.nbytes <= _COPIED_BYTES_MAX:
+        parts.append(array.tobytes())
+    else:
+        parts.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+@lru_cache(maxsize=4096)
+def _array_kind(dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> bytes:
+    """The bytes of an array's type and shape. Types that numpy borrows (bfloat16) have a name of their own and the letter of raw bytes."""
+    parts: list[bytes] = []
+    _encode_bytes(b"a", f"{dtype.str} {dtype} {shape}".encode(), parts)
+    return b"".join(parts)
