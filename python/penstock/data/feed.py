@@ -1,6 +1,8 @@
 """The feed: batches of one lane, in order, read ahead by threads; resumable from a cursor at any size."""
 
 import os
+import random
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from types import TracebackType
@@ -12,6 +14,7 @@ from penstock import _rust, events
 from penstock.data.batch import Batch
 from penstock.data.cursor import Cursor
 from penstock.data.finishing import Finished, Finishing
+from penstock.data.forerunner import Forerunner
 from penstock.data.handing import rust_plan
 from penstock.data.lane import Lane
 from penstock.data.measured import PlanWatch
@@ -72,9 +75,12 @@ class Feed:
         if threads < 0:
             raise RecipeInvalid(field="threads", reason=f"{threads} threads cannot be started")
         self._undecodable = UndecodableCount(plan.recipe.undecodable_max)
-        self._feed = start(
+        self._feed, self._forerunner = start(
             plan, lane, self._step, self._undecodable, threads=threads, memory_bytes=memory_bytes
         )
+        if self._forerunner is not None:
+            # It does not know this feed, which can therefore be forgotten without being closed.
+            weakref.finalize(self, self._forerunner.stop)
         self._pid = os.getpid()
         self._counts = {"rows": 0, "tokens": 0, "bytes": 0, "padding": 0}
         self._by_source = dict.fromkeys((each.source.alias for each in plan.prepared), 0)
@@ -140,6 +146,8 @@ class Feed:
         """End the reading threads. Batches that were handed out stay good."""
         if os.getpid() == self._pid:
             self._feed.close()
+            if self._forerunner is not None:
+                self._forerunner.close()
 
     def __enter__(self) -> "Feed":
         return self
@@ -178,13 +186,22 @@ def batch_at(
     skips: Skips | None = None,
 ) -> Batch:
     """The batch of one step, rebuilt from nothing but the recipe (and the skips, if there were any)."""
-    plan = prepare(recipe, registry or Registry(), skips=skips)
-    chosen = lane or Lane()
+    return batch_of(prepare(recipe, registry or Registry(), skips=skips), step, lane or Lane())
+
+
+def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:
+    """The batch of one step of a plan."""
     if step < 0:
         raise RecipeInvalid(field="step", reason=f"there is no step {step}")
-    _check_lane(plan, chosen, step, once=True)
+    _check_lane(plan, lane, step, once=True)
     count = UndecodableCount(plan.recipe.undecodable_max)
-    made = start(plan, chosen, step, count, threads=0, memory_bytes=MEMORY_BYTES).next()
+    feed, forerunner = start(plan, lane, step, count, threads=0, memory_bytes=MEMORY_BYTES)
+    try:
+        made = feed.next()
+    finally:
+        feed.close()
+        if forerunner is not None:
+            forerunner.close()
     if made is None:
         raise FeedClosed(reason=f"the stream ends before step {step}", hint="look at an earlier step")
     if made.step != step:
@@ -194,21 +211,36 @@ def batch_at(
 
 def start(
     plan: Plan, lane: Lane, step: int, count: UndecodableCount, *, threads: int, memory_bytes: int
-) -> _rust.Feed | Finishing:
-    """What makes the batches of a lane from a step on: Rust alone, or, where samples are records or random maps are called, Rust and then Python."""
+) -> tuple[_rust.Feed | Finishing, Forerunner | None]:
+    """What makes the batches of a lane from a step on, and what measures ahead of it where sources grow.
+
+    Rust makes them alone, or, where samples are records or random maps are called, Rust and then Python.
+    """
     if not plan.records and not plan.drawn:
-        return _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, threads, memory_bytes)
+        made = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, threads, memory_bytes)
+        return made, forerun(plan, lane, made)
     # Saying which samples a step has takes no time worth a thread, and reading tokens takes little.
     beside = min(threads, 1) if plan.drawn else 0
     planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, beside, memory_bytes // 2)
     finish: Callable[[_rust.FeedBatch], Finished] = RecordReader(plan) if plan.records else TokenMapper(plan)
-    return Finishing(
+    finishing = Finishing(
         planned,
         finish,
         accept=lambda batch: count.add(batch.faults),
         threads=threads,
         memory_bytes=memory_bytes,
     )
+    return finishing, forerun(plan, lane, planned)
+
+
+def forerun(plan: Plan, lane: Lane, feed: _rust.Feed) -> Forerunner | None:
+    """Start to measure the eras of sources that grow, if there are any."""
+    sources = {number: each.growing for number, each in enumerate(plan.prepared) if each.growing}
+    if not sources:
+        return None
+    # Lanes begin apart from each other, and so do processes that read the same lane.
+    start = (lane.number + random.random()) / lane.of
+    return Forerunner(feed, sources, start=start, watch=plan.watch)
 
 
 def cursor_at(plan: Plan, step: int) -> Cursor:

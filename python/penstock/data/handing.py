@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.data.legs import Phase, mixture_values
 from penstock.data.stored import record_shards, shard_descriptions
 from penstock.data.tables import table_source
+from penstock.registry import Version
 
 if TYPE_CHECKING:
     from penstock.data.planning import Plan, Prepared
@@ -22,24 +23,52 @@ def rust_plan(plan: "Plan") -> dict[str, Any]:
 
 
 def _source(store: "Store", each: "Prepared") -> dict[str, Any]:
-    # Samples whose length a random map may change are read by whoever calls the map.
-    unread = each.records or each.drawn_length is not None
-    shards = record_shards(each.tokens) if unread else shard_descriptions(each.tokens)
-    tables = [table_source(store, phase.whole.table) if phase.whole.table else None for phase in each.phases]
-    part = {
-        "digest": each.tokens.digest,
-        "shards": shards,
-        "mask": None if each.loss is None else shard_descriptions(each.loss),
-        "rows": [],
-        "tables": tables,
-    }
     return {
-        "parts": [part],
+        "parts": [] if each.growing else [_whole(store, each)],
+        "expected": len(each.growing.eras) if each.growing else 1,
         "phases": [_phase(store, phase) for phase in each.phases],
         "item_bytes": each.dtype.itemsize,
         "pad": each.pad,
+        "masked": each.growing.masked if each.growing else each.loss is not None,
         "policy": each.packing.policy,
         "epochs": each.source.epochs,
+    }
+
+
+def _whole(store: "Store", each: "Prepared") -> dict[str, Any]:
+    """All of a source as one part."""
+    part = part_values(
+        store,
+        digest=each.tokens.digest,
+        tokens=each.tokens,
+        loss=each.loss,
+        tables=[phase.whole.table for phase in each.phases],
+        rows=[],
+    )
+    # Samples whose length a random map may change are read by whoever calls the map.
+    unread = each.records or each.drawn_length is not None
+    return part | {"shards": record_shards(each.tokens)} if unread else part
+
+
+def part_values(
+    store: "Store",
+    *,
+    digest: str,
+    tokens: Version | None,
+    loss: Version | None,
+    tables: list[str],
+    rows: list[tuple[int, int]],
+) -> dict[str, Any]:
+    """A part of a source as the Rust side takes it; one without tokens has no rows.
+
+    ``digest`` is what its orders derive from; ``rows`` are runs of rows: (row of the part, row of the version).
+    """
+    return {
+        "digest": digest,
+        "shards": [] if tokens is None else shard_descriptions(tokens),
+        "mask": None if loss is None else shard_descriptions(loss),
+        "rows": [] if tokens is None else rows,
+        "tables": [table_source(store, table) if table else None for table in tables],
     }
 
 

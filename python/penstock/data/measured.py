@@ -28,7 +28,7 @@ from penstock.registry.tokens import TokenLength
 #: Told what is being prepared, how much is done, and of how much.
 PlanWatch = Callable[[str, int, int], None]
 #: How many rows that nothing can be made of are borne as long as filters leave them out.
-_LEFT_OUT_MAX = 1 << 16
+LEFT_OUT_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class _Measuring:
     def _column(self, measure: Measure, before: Sequence[Stage], what: str, *, bears_more: bool) -> Column:
         """A column after the maps that come before it; rows that filters leave out may be bad."""
         maps = [stage for stage in before if isinstance(stage, Map)]
-        limit = max(self._undecodable_max, _LEFT_OUT_MAX) if bears_more else self._undecodable_max
+        limit = max(self._undecodable_max, LEFT_OUT_MAX) if bears_more else self._undecodable_max
         watch, told = self.watch, f"{what} {self.version.address}"
         tell = None if watch is None else lambda done, total: watch(told, done, total)
         return measure_version(

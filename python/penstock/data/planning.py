@@ -14,13 +14,15 @@ import numpy as np
 
 from penstock import events
 from penstock._rust import digest
+from penstock.data.eras import EraSizes
+from penstock.data.growing import Growing, growing
 from penstock.data.legs import Phase, merged, plan_phases
 from penstock.data.mapping import drawn_length, is_drawn
 from penstock.data.measured import PlanWatch, Samples, measure_samples
 from penstock.data.recipe import Recipe, Source
 from penstock.data.records.choosing import reads_records
 from penstock.data.skips import Skips
-from penstock.data.stages import Pack, Pad, Stage, Truncate
+from penstock.data.stages import Pack, Pad, Stage
 from penstock.data.stored import row_length, stored_dtype
 from penstock.data.tables import PLANNER, Packing, PlanTable, whole_table
 from penstock.errors import RecipeInvalid
@@ -52,6 +54,8 @@ class Prepared:
     records: bool = False
     #: The length that is planned for every sample because a random map may change it; None where samples keep theirs.
     drawn_length: int | None = None
+    #: Its eras, where it is measured while it is read; then ``tokens`` is the version itself and there are no tables yet.
+    growing: Growing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class Plan:
     registry: Registry
     prepared: tuple[Prepared, ...]
     skips: Skips
+    #: Told of what is measured while a feed reads.
+    watch: PlanWatch | None = None
 
     @property
     def versions(self) -> dict[str, str]:
@@ -98,9 +104,11 @@ class Plan:
     def digest(self, step: int) -> str:
         """The digest of the tables and token versions behind the steps before ``step``."""
         used = {each["alias"] for each in self.recipe.document(self.versions, until_step=step)["sources"]}
-        parts = []
+        parts: list[tuple[Any, ...]] = []
         for each in self.prepared:
-            if each.source.alias in used:
+            if each.source.alias in used and each.growing:
+                parts.append((each.source.alias, each.growing.identity.digest))
+            elif each.source.alias in used:
                 first, *later = each.phases
                 begun = [phase.tables for phase in later if phase.step < step]
                 part = (each.source.alias, each.tokens.digest, first.whole.table, first.whole.packs)
@@ -111,16 +119,46 @@ class Plan:
 
 
 def prepare(
-    recipe: Recipe, registry: Registry, watch: PlanWatch | None = None, *, skips: Skips | None = None
+    recipe: Recipe,
+    registry: Registry,
+    watch: PlanWatch | None = None,
+    *,
+    skips: Skips | None = None,
+    sizes: EraSizes | None = None,
 ) -> Plan:
-    """Pin, measure and plan every source of a recipe."""
+    """Pin, measure and plan every source of a recipe; those that grow are only laid out. ``sizes`` of eras are for tests."""
     with events.span("data.prepare", sources=len(recipe.sources)):
-        prepared = tuple(_prepare_source(recipe, source, registry, watch) for source in recipe.sources)
+        prepared = tuple(
+            _prepare_growing(recipe, source, registry, sizes)
+            or _prepare_source(recipe, source, registry, watch)
+            for source in recipe.sources
+        )
         _check_kinds(prepared)
         _check_row_lengths(prepared)
         _check_dtypes(prepared)
         phased = tuple(plan_phases(recipe, registry, prepared))
-    return Plan(recipe, registry, phased, skips or Skips())
+    return Plan(recipe, registry, phased, skips or Skips(), watch)
+
+
+def _prepare_growing(
+    recipe: Recipe, source: Source, registry: Registry, sizes: EraSizes | None
+) -> Prepared | None:
+    """A source that is measured while it is read, or None when it is not one."""
+    if recipe.measure == "all":
+        return None
+    version = registry.resolve(source.name)
+    found = growing(recipe, source, version, registry, sizes)
+    if found is None:
+        return None
+    phases = (Phase(0, found.length, PlanTable("", 0)),)
+    return Prepared(
+        source, version, version, found.dtype, found.packing, phases, pad=_pad(recipe, source), growing=found
+    )
+
+
+def _pad(recipe: Recipe, source: Source) -> int:
+    shape = next((stage for stage in recipe.stages_of(source) if isinstance(stage, Pack | Pad)), None)
+    return shape.token if isinstance(shape, Pad) else shape.pad if shape else 0
 
 
 def _check_row_lengths(prepared: tuple[Prepared, ...]) -> None:
@@ -167,9 +205,9 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
         return _prepare_records(recipe, source, registry, samples)
     tokens, dtype = samples.tokens, stored_dtype(samples.tokens)
     shape = next((stage for stage in stages if isinstance(stage, Pack | Pad)), None)
-    cut = next((stage for stage in stages if isinstance(stage, Truncate)), None)
+    packing = Packing.of(source.alias, stages, recipe.shuffle)
     if shape is None:
-        if samples.mask is not None or cut is not None:
+        if samples.mask is not None or packing.truncate is not None:
             raise RecipeInvalid(
                 field="stages",
                 reason=f"{source.alias} is filtered, split or truncated but not packed",
@@ -178,11 +216,8 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
         if drawn_length(stages) is not None:
             reason = f"{source.alias} is not packed, so its rows have one length"
             raise RecipeInvalid(field="length_max", reason=reason, hint="add a Pack or Pad stage")
-        packing = Packing(source.alias, "concat", recipe.shuffle)
         phases = (Phase(0, row_length(source.alias, tokens, dtype), PlanTable("", tokens.rows)),)
         return Prepared(source, version, tokens, dtype, packing, phases)
-    policy, pad = (shape.policy, shape.pad) if isinstance(shape, Pack) else ("single", shape.token)
-    packing = Packing(source.alias, policy, recipe.shuffle, cut)
     planned, joined = _planned(samples, packing, stages)
     phases = tuple(
         Phase(step, length, whole_table(registry, planned, joined, length))
@@ -198,7 +233,7 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
         phases,
         loss=samples.loss,
         undecodable=samples.undecodable,
-        pad=pad,
+        pad=_pad(recipe, source),
         drawn_length=drawn,
     )
 

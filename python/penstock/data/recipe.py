@@ -16,7 +16,7 @@ import msgspec
 
 from penstock._rust import digest
 from penstock.data.schedule import cut, read_schedule
-from penstock.data.stages import Stage, check_stages, stage_of, until
+from penstock.data.stages import Pack, Pad, Stage, check_stages, stage_of, until
 from penstock.errors import RecipeInvalid
 
 _BATCH_MAX = 1 << 24
@@ -24,6 +24,7 @@ Shuffle = Literal["full", "local", "none"]
 SHUFFLES = ("full", "local", "none")
 EXHAUSTIONS = ("stop", "drop", "pad")
 UNDECODABLES = ("raise", "mask")
+MEASURES = ("all", "eras")
 SPLITS = ("all", "train", "held")
 
 
@@ -86,6 +87,9 @@ class Recipe:
     undecodable: Literal["raise", "mask"] = "raise"
     #: How many such samples a source may have before it is an error all the same.
     undecodable_max: int = 1000
+    #: ``all``: everything is measured before the first batch. ``eras``: portions of a version are measured, planned and read one
+    #: after another, so that the first batch of any amount of text comes soon; see ``eras.py``.
+    measure: Literal["all", "eras"] = "all"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(self.sources))
@@ -120,6 +124,7 @@ class Recipe:
             raise RecipeInvalid(field="seed", reason=f"{self.seed!r} is no whole number of 64 bits")
         for source in self.sources:
             check_stages(self.stages_of(source), source.alias)
+        _check_measure(self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Recipe":
@@ -168,7 +173,8 @@ class Recipe:
             "exhaustion": self.exhaustion,
         }
         # Fields that came later count only when they are used, so that digests from before stay what they were.
-        return found | ({} if self.undecodable == "raise" else {"undecodable": self.undecodable})
+        later = {"undecodable": self.undecodable, "measure": self.measure}
+        return found | {name: value for name, value in later.items() if value not in ("raise", "all")}
 
     @cached_property
     def _stage_documents(self) -> dict[str, list[dict[str, Any]]]:
@@ -221,6 +227,20 @@ def _tables(field: str, given: Any) -> list[dict[str, Any]]:
     if not (isinstance(given, list) and all(isinstance(each, dict) for each in given)):
         raise RecipeInvalid(field=field, reason=f"{given!r:.100} is no list of tables", hint=f"[[{field}]]")
     return given
+
+
+def _check_measure(recipe: Recipe) -> None:
+    if recipe.measure not in MEASURES:
+        raise RecipeInvalid(
+            field="measure", reason=f"there is no {recipe.measure!r}", hint=", ".join(MEASURES)
+        )
+    for source in recipe.sources:
+        lengths = [stage.lengths for stage in recipe.stages_of(source) if isinstance(stage, Pack | Pad)]
+        if recipe.measure == "eras" and any(len(each) > 1 for each in lengths):
+            reason = f"rows of {source.alias} change their length, which cannot be planned before all eras are measured"
+            raise RecipeInvalid(
+                field="measure", reason=reason, hint='measure = "all", or one length instead of eras'
+            )
 
 
 def _check_weights(recipe: Recipe) -> None:

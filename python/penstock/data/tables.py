@@ -5,7 +5,7 @@ recipe again, or another one that packs the same samples alike, builds nothing.
 """
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 from penstock import _rust, events
 from penstock._rust import digest
 from penstock.data.measured import Samples
-from penstock.data.stages import Truncate
+from penstock.data.stages import Pack, Pad, Stage, Truncate
 from penstock.data.stored import shard_descriptions, stored_dtype
 from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty
 from penstock.registry import Registry
@@ -46,6 +46,15 @@ class Packing:
     shuffle: str
     truncate: Truncate | None = None
 
+    @classmethod
+    def of(cls, alias: str, stages: Sequence[Stage], shuffle: str) -> "Packing":
+        """As the stages of a source declare it."""
+        shape = next((stage for stage in stages if isinstance(stage, Pack | Pad)), None)
+        cut = next((stage for stage in stages if isinstance(stage, Truncate)), None)
+        return cls(
+            alias, "single" if isinstance(shape, Pad) else shape.policy if shape else "concat", shuffle, cut
+        )
+
     def to_rust(self, length: int, source: str) -> dict[str, Any]:
         """The packing as Rust takes it; ``source`` is what decides which samples share a block."""
         return {"length": length, "policy": self.policy, "shuffle": self.shuffle, "source": source}
@@ -65,10 +74,15 @@ class BrokenLeg:
     delivered: int
 
 
-def whole_table(registry: Registry, samples: Samples, packing: Packing, length: int) -> PlanTable:
-    """The table of all samples of a source; built once per version, filters, length, policy and shuffle."""
-    tokens, cut = samples.tokens, packing.truncate
-    parts = (PLANNER, tokens.digest, sorted(samples.verdicts), length, packing.policy, packing.shuffle)
+def whole_table(
+    registry: Registry, samples: Samples, packing: Packing, length: int, *, source: str = ""
+) -> PlanTable:
+    """The table of all samples of a source; built once per version, filters, length, policy and shuffle.
+
+    ``source`` decides which samples share a block: the version that holds the tokens, unless something else is given.
+    """
+    origin, cut = source or samples.tokens.digest, packing.truncate
+    parts = (PLANNER, origin, sorted(samples.verdicts), length, packing.policy, packing.shuffle)
     key = digest(msgspec.json.encode(parts if cut is None else (*parts, cut.document())))
 
     def build(path: Path) -> int:
@@ -76,9 +90,9 @@ def whole_table(registry: Registry, samples: Samples, packing: Packing, length: 
         kept = None if samples.mask is None else samples.mask.astype(np.uint8)
         planned = lengths if kept is None else lengths[samples.mask]
         if not planned.any():
-            raise SourceEmpty(source=packing.alias, rows=tokens.rows)
+            raise SourceEmpty(source=packing.alias, rows=samples.tokens.rows)
         _check_fit(planned, packing, length)
-        return _rust.build_table(path, lengths, kept, starts, packing.to_rust(length, tokens.digest))
+        return _rust.build_table(path, lengths, kept, starts, packing.to_rust(length, origin))
 
     return _built(registry.store, key, build, alias=packing.alias)
 
