@@ -204,6 +204,12 @@ class Feed:
         """The next batch, or None at the end of the stream."""
     def waits(self) -> tuple[int, int, bytes]:
         """Batches delivered, batches ready, and the last waits in seconds (f64)."""
+    def stage_times(self) -> tuple[float, float, float]:
+        """Seconds of all threads since opening: planning, reading, hashing."""
+    def epochs_before(self, step: int) -> list[float | None]:
+        """How often each source has been read before a step; None where that is not known."""
+    def recurrence(self, blocks_max: int) -> list[float]:
+        """For each source, the share of neighbours in packs that come together again in the next epoch, from a few blocks."""
     def close(self) -> None:
         """End the threads."""
 
@@ -233,6 +239,8 @@ class FeedBatch(Buffer):
         """1 for tokens that count in the loss, row after row (u8); None when no source has a mask."""
     def origins(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
         """What a row is made of: place in the row, tokens, source, sample, first token in it, epoch."""
+    def samples(self) -> tuple[bytes, bytes]:
+        """The sample of each stretch of each row, in order: its source (u32) and its row of the version (u64)."""
     def rows_by_source(self, sources: int) -> list[int]:
         """How many rows came from each source."""
 

@@ -14,9 +14,11 @@ mod leg;
 mod maker;
 mod part;
 mod records;
+mod recurrence;
 mod rest;
 mod stream;
 mod table;
+mod times;
 mod tokens;
 
 pub use ahead::{Ahead, MakeBatch, WAITS_MAX, Waits};
@@ -30,4 +32,5 @@ pub use records::digest_rows;
 pub use rest::build_rest;
 pub use stream::{Located, SourceStream, StreamPhase, TokenKind};
 pub use table::{BlockRows, Table, TableHead, TableWriter};
+pub use times::StageTimes;
 pub use tokens::{LazyShard, OpenShard, RowLayout, TokenSource};

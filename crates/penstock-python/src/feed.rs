@@ -3,7 +3,7 @@
 use crate::error;
 use crate::plan::FeedPlan;
 use crate::source::Raised;
-use penstock_data::feed::{Ahead, Batch, FeedError, MakeBatch};
+use penstock_data::feed::{Ahead, Batch, FeedError, MakeBatch, Maker};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -20,6 +20,7 @@ const DEPTH_MAX: usize = 64;
 #[pyclass(module = "penstock._rust", frozen)]
 pub(crate) struct Feed {
     ahead: Ahead,
+    maker: Arc<Maker>,
     /// Where an exception of a Python source waits.
     raised: Raised,
 }
@@ -45,9 +46,10 @@ impl Feed {
             batch_bytes = batch_bytes.max(maker.batch_bytes(step).map_err(fail)?);
         }
         let depth = (memory_bytes / batch_bytes.max(1)).clamp(1, DEPTH_MAX);
-        let ahead = Ahead::start(Arc::new(maker) as Arc<dyn MakeBatch>, step, threads.min(depth), depth)
-            .map_err(fail)?;
-        Ok(Feed { ahead, raised })
+        let maker = Arc::new(maker);
+        let making = Arc::clone(&maker) as Arc<dyn MakeBatch>;
+        let ahead = Ahead::start(making, step, threads.min(depth), depth).map_err(fail)?;
+        Ok(Feed { ahead, maker, raised })
     }
 
     /// The next batch, or None at the end of the stream.
@@ -69,6 +71,24 @@ impl Feed {
         let waits = self.ahead.waits();
         let bytes: Vec<u8> = waits.waits_s.iter().flat_map(|wait| wait.to_le_bytes()).collect();
         (waits.batches, waits.ready, PyBytes::new(py, &bytes))
+    }
+
+    /// Seconds of all threads since opening: planning, reading, hashing.
+    fn stage_times(&self) -> (f64, f64, f64) {
+        let times = self.maker.stage_times();
+        (times.plan.as_secs_f64(), times.read.as_secs_f64(), times.digest.as_secs_f64())
+    }
+
+    /// How often each source has been read before a step; None where that is not known.
+    fn epochs_before(&self, py: Python<'_>, step: u64) -> PyResult<Vec<Option<f64>>> {
+        py.detach(|| self.maker.epochs_before(step)).map_err(|problem| error::from_feed(py, problem))
+    }
+
+    /// For each source, the share of neighbours in packs that come together again in the next epoch, from a few blocks.
+    fn recurrence(&self, py: Python<'_>, blocks_max: u64) -> PyResult<Vec<f64>> {
+        let streams = self.maker.streams().iter();
+        py.detach(|| streams.map(|stream| stream.recurrence(blocks_max)).collect::<Result<Vec<_>, _>>())
+            .map_err(|problem| error::from_feed(py, problem))
     }
 
     /// Ends the threads.
@@ -147,6 +167,14 @@ impl FeedBatch {
         let first = self.batch.origins.partition_point(|origin| origin.row < row);
         let of_row = self.batch.origins[first..].iter().take_while(|origin| origin.row == row);
         of_row.map(|o| (o.at, o.length, o.source, o.sample, o.start, o.epoch)).collect()
+    }
+
+    /// The sample of each stretch of each row, in order: its source (u32) and its row of the version (u64), as bytes.
+    fn samples<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>) {
+        let origins = &self.batch.origins;
+        let sources: Vec<u8> = origins.iter().flat_map(|origin| origin.source.to_le_bytes()).collect();
+        let samples: Vec<u8> = origins.iter().flat_map(|origin| origin.sample.to_le_bytes()).collect();
+        (PyBytes::new(py, &sources), PyBytes::new(py, &samples))
     }
 
     /// How many rows came from each source.

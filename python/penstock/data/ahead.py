@@ -14,10 +14,11 @@ from typing import Any, Generic, Self, TypeVar
 from penstock import _rust
 from penstock.data.batch import Batch
 from penstock.data.cursor import Cursor
-from penstock.data.feed import MEMORY_BYTES, Feed, FeedStatistics, cursor_at
+from penstock.data.feed import MEMORY_BYTES, Feed, cursor_at
 from penstock.data.handing import rust_plan
 from penstock.data.lane import Lane
 from penstock.data.planning import Plan
+from penstock.data.statistics import FeedStatistics
 from penstock.errors import CursorForeign, FeedClosed, PenstockError, UsageError
 
 PREFETCH_MAX = 64

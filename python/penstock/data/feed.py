@@ -4,9 +4,7 @@ import os
 import random
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 
@@ -22,36 +20,13 @@ from penstock.data.planning import Plan, prepare
 from penstock.data.recipe import Recipe
 from penstock.data.records.reading import RecordReader
 from penstock.data.skips import Skips
+from penstock.data.statistics import RECURRENCE_BLOCKS, Counts, FeedStatistics
 from penstock.data.tokenmaps import TokenMapper
-from penstock.data.undecodable import Undecodable, UndecodableCount
+from penstock.data.undecodable import UndecodableCount
 from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid
 from penstock.registry import Registry
 
 MEMORY_BYTES = 256 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class FeedStatistics:
-    """What a feed has done since it was opened."""
-
-    batches: int
-    rows: int
-    tokens: int
-    bytes: int
-    #: Share of tokens that are padding.
-    padding_share: float
-    #: Batches that are ready and wait to be asked for.
-    ready: int
-    wait_p50_s: float
-    wait_p99_s: float
-    #: Rows delivered per source.
-    rows_by_source: dict[str, int]
-    #: Rows that were masked because their samples cannot be decoded.
-    undecodable: Undecodable
-
-    def to_json(self) -> dict[str, Any]:
-        """The statistics as plain values."""
-        return asdict(self)
 
 
 class Feed:
@@ -82,8 +57,7 @@ class Feed:
             # It does not know this feed, which can therefore be forgotten without being closed.
             weakref.finalize(self, self._forerunner.stop)
         self._pid = os.getpid()
-        self._counts = {"rows": 0, "tokens": 0, "bytes": 0, "padding": 0}
-        self._by_source = dict.fromkeys((each.source.alias for each in plan.prepared), 0)
+        self._counts = Counts(plan)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -97,19 +71,8 @@ class Feed:
             raise StopIteration
         batch = made if isinstance(made, Batch) else Batch(made, self.plan)
         self._step = batch.step + 1
-        self._count(batch)
+        self._counts.add(batch)
         return batch
-
-    def _count(self, batch: Batch) -> None:
-        made = batch.made
-        self._counts["rows"] += made.rows
-        self._counts["tokens"] += 0 if self.plan.records else made.rows * made.length - batch.padding
-        self._counts["bytes"] += batch.size_bytes
-        self._counts["padding"] += batch.padding
-        for prepared, rows in zip(
-            self.plan.prepared, made.rows_by_source(len(self.plan.prepared)), strict=True
-        ):
-            self._by_source[prepared.source.alias] += rows
 
     @property
     def cursor(self) -> Cursor:
@@ -121,25 +84,34 @@ class Feed:
         """Batches that are made and wait to be asked for."""
         return self._feed.waits()[1]
 
-    def statistics(self) -> FeedStatistics:
-        """Counts and waits since opening. Cheap; safe from any thread."""
+    def statistics(self, *, recurrence: bool = False) -> FeedStatistics:
+        """Counts, waits and times since opening. Cheap, unless ``recurrence`` asks how often packs recur; safe from any thread."""
         batches, ready, waits = self._feed.waits()
         waited = np.frombuffer(waits, dtype=np.float64)
         p50, p99 = np.percentile(waited, [50, 99]) if len(waited) else (0.0, 0.0)
-        total = (
-            self._counts["rows"] if self.plan.records else self._counts["tokens"] + self._counts["padding"]
-        )
+        made = self._feed if isinstance(self._feed, _rust.Feed) else self._feed.planned
+        aliases = [each.source.alias for each in self.plan.prepared]
+        plan_s, read_s, digest_s = made.stage_times()
+        shards, uniform = self._counts.shards
+        recurring = made.recurrence(RECURRENCE_BLOCKS) if recurrence else None
         return FeedStatistics(
             batches=batches,
-            rows=self._counts["rows"],
-            tokens=self._counts["tokens"],
-            bytes=self._counts["bytes"],
-            padding_share=self._counts["padding"] / total if total else 0.0,
+            rows=self._counts.rows,
+            tokens=self._counts.tokens,
+            bytes=self._counts.bytes,
+            padding_share=self._counts.padding_share,
             ready=ready,
             wait_p50_s=float(p50),
             wait_p99_s=float(p99),
-            rows_by_source=dict(self._by_source),
+            plan_s=plan_s,
+            read_s=read_s,
+            digest_s=digest_s,
+            shards_per_batch=shards,
+            shards_uniform=uniform,
+            rows_by_source=dict(self._counts.by_source),
+            epochs_by_source=dict(zip(aliases, made.epochs_before(self._step), strict=True)),
             undecodable=self._undecodable.told(),
+            pack_recurrence=None if recurring is None else dict(zip(aliases, recurring, strict=True)),
         )
 
     def close(self) -> None:

@@ -95,6 +95,11 @@ class Finishing:
         """Batches delivered, batches ready, and the last waits in seconds (f64)."""
         return self._given, self._shared.ready, np.array(self._waits, dtype=np.float64).tobytes()
 
+    @property
+    def planned(self) -> _rust.Feed:
+        """What says which samples a step has."""
+        return self._shared.feed
+
     def close(self) -> None:
         """End the threads."""
         self._finalizer()
@@ -106,7 +111,7 @@ class _Shared:
     def __init__(
         self, feed: _rust.Feed, finish: Callable[[_rust.FeedBatch], Finished], memory_bytes: int
     ) -> None:
-        self._feed = feed
+        self.feed = feed
         self._finish = finish
         self._memory_bytes = memory_bytes
         #: Held while the next step is taken from Rust, so that steps are numbered in their order.
@@ -146,7 +151,7 @@ class _Shared:
 
     def _next_made(self, number: int) -> _rust.FeedBatch | None:
         try:
-            made = self._feed.next()
+            made = self.feed.next()
         except Exception as problem:  # noqa: BLE001 - it is raised at its step, by whoever asks for that
             self.put(number, problem)
             return None
@@ -227,7 +232,7 @@ class _Shared:
             self._closed = True
             self._outcomes.clear()
             self._changed.notify_all()
-        self._feed.close()
+        self.feed.close()
 
 
 def _work(shared: _Shared) -> None:

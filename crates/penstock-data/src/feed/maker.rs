@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use super::FeedError;
 use super::ahead::MakeBatch;
 use super::batch::{Batch, BatchBuilder, Origin, Pool};
 use super::part::RowBytes;
-use super::stream::SourceStream;
+use super::stream::{Located, SourceStream};
+use super::times::{StageClock, StageTimes};
 use crate::plan::{BatchSchedule, Mixture, PeriodTable, Place, lane_rows};
 
 /// Periods of the mixture that are kept; threads are never further apart than a few.
@@ -55,6 +57,7 @@ pub struct Maker {
     pad: u64,
     pool: Arc<Pool>,
     periods: Mutex<VecDeque<Arc<PeriodTable>>>,
+    clock: StageClock,
 }
 
 impl Maker {
@@ -65,7 +68,28 @@ impl Maker {
         let masked = tokens().any(|tokens| tokens.masked);
         let first = tokens().next().map_or(0, |tokens| tokens.pad);
         let pad = if tokens().all(|tokens| tokens.pad == first) { first } else { 0 };
-        Self { streams, plan, lane, item_bytes, masked, pad, pool: Arc::default(), periods: Mutex::default() }
+        let (pool, periods, clock) = (Arc::default(), Mutex::default(), StageClock::default());
+        Self { streams, plan, lane, item_bytes, masked, pad, pool, periods, clock }
+    }
+
+    /// Where the time of all threads went since opening.
+    pub fn stage_times(&self) -> StageTimes {
+        self.clock.times()
+    }
+
+    /// The streams of the sources.
+    pub fn streams(&self) -> &[SourceStream] {
+        &self.streams
+    }
+
+    /// How often each source has been read before a step, with the share of an epoch that is not over; `None` for a source
+    /// whose end is not known yet, and for all when the stream ends before the step.
+    pub fn epochs_before(&self, step: u64) -> Result<Vec<Option<f64>>, FeedError> {
+        let position = self.plan.steps.positions(step)?.start;
+        let counts = self.plan.mixture.counts_before(position);
+        let epochs =
+            |(number, stream): (usize, &SourceStream)| stream.epochs_before(*counts.as_ref()?.get(number)?);
+        Ok(self.streams.iter().enumerate().map(epochs).collect())
     }
 
     /// Bytes of a batch of the step, or why lanes cannot share it; steps before the one that a feed opens at do not matter.
@@ -108,22 +132,23 @@ impl Maker {
     fn fill_row(
         &self,
         place: Place,
+        located: &Located,
         mut into: RowBytes<'_>,
         origins: &mut Vec<Origin>,
     ) -> Result<(), FeedError> {
-        let stream = &self.streams[usize::from(place.source)];
-        let (located, length) = (stream.find(place.index)?, into.tokens.len() / self.item_bytes);
+        let (stream, length) =
+            (&self.streams[usize::from(place.source)], into.tokens.len() / self.item_bytes);
         if located.length as usize != length {
             let reason = format!("a row of {} tokens was planned where {length} are due", located.length);
             return Err(FeedError::Plan { reason });
         }
         let stored = stream.tokens().item_bytes;
         let used = if stored == self.item_bytes {
-            stream.read(&located, &mut into, origins)?
+            stream.read(located, &mut into, origins)?
         } else {
             let mut narrow = vec![0; length * stored];
             let mut row = RowBytes { tokens: &mut narrow, mask: into.mask.as_deref_mut() };
-            let used = stream.read(&located, &mut row, origins)?;
+            let used = stream.read(located, &mut row, origins)?;
             widen(&narrow, stored, into.tokens, self.item_bytes);
             used
         };
@@ -176,27 +201,36 @@ impl MakeBatch for Maker {
             builder = builder.with_mask();
         }
         let mut origins = Vec::with_capacity(16);
+        let mut times = StageTimes::default();
         for (row, position) in mine.enumerate() {
             origins.clear();
+            let begun = Instant::now();
             let Some(place) = self.place(position) else {
                 self.pad(builder.row(row), 0, self.pad);
                 builder.close_row(row, position, &origins, false);
                 continue;
             };
-            self.fill_row(place, builder.row(row), &mut origins)?;
+            let stream = &self.streams[usize::from(place.source)];
+            let located = stream.find(place.index)?;
+            let found = Instant::now();
+            self.fill_row(place, &located, builder.row(row), &mut origins)?;
             for origin in &mut origins {
                 origin.row = row as u32;
                 origin.source = u32::from(place.source);
             }
-            let masked = self.streams[usize::from(place.source)].tokens().masked;
-            builder.close_row(row, position, &origins, masked);
+            let read = Instant::now();
+            builder.close_row(row, position, &origins, stream.tokens().masked);
+            times.add([found - begun, read - found, read.elapsed()]);
         }
+        self.clock.add(times);
         Ok(Some(builder.finish()))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use penstock_io::Digest;
 
     use super::super::leg::{Keying, Leg, LegKind};
@@ -296,6 +330,22 @@ mod tests {
                 assert!(padding.make(2).unwrap().is_none());
             }
         }
+    }
+
+    #[test]
+    fn time_is_counted_by_stage_and_epochs_by_source() {
+        let maker = maker((0, 1), None, false, vec![]);
+        assert_eq!(maker.stage_times(), StageTimes::default());
+        maker.make(0).unwrap();
+        let times = maker.stage_times();
+        assert!(times.plan > Duration::ZERO && times.read > Duration::ZERO && times.digest > Duration::ZERO);
+        assert_eq!(maker.epochs_before(0), Ok(vec![Some(0.0), Some(0.0)]));
+        let epochs = maker.epochs_before(3).unwrap();
+        // Ten rows an epoch, and 36 rows in three steps.
+        let rows: f64 = epochs.iter().flatten().map(|epochs| epochs * 10.0).sum();
+        assert!((rows - 36.0).abs() < 1e-9, "{epochs:?}");
+        let ends = self::maker((0, 1), Some(9), false, vec![]);
+        assert_eq!(ends.epochs_before(100), Ok(vec![None, None]));
     }
 
     #[test]

@@ -204,6 +204,13 @@ impl Parts {
         self.hold().ends[phase].clone()
     }
 
+    /// The same and their sum, when all parts are known.
+    pub fn ends_if_whole(&self, phase: usize) -> Option<(Vec<u64>, u64)> {
+        let state = self.hold();
+        let total = state.ends[phase].last().copied()?;
+        (state.parts.len() == self.expected).then(|| (state.ends[phase].clone(), total))
+    }
+
     /// The parts that are known.
     pub fn known(&self) -> Vec<Arc<Part>> {
         self.hold().parts.clone()

@@ -10,6 +10,7 @@ use super::batch::Origin;
 use super::kept::Kept;
 use super::leg::{Found, Leg};
 use super::part::{Part, Parts, RowBytes};
+use super::recurrence::recurrence;
 use crate::plan::{LegPlace, Phase};
 
 /// A phase of a source with what it needs beside the legs of parts.
@@ -90,6 +91,28 @@ impl SourceStream {
         self.phases[last].phase.end(epochs, &self.parts.ends(last))
     }
 
+    /// How often the source has been read before an index; `None` while not all parts are known. The share of an epoch that is
+    /// not over is what is missing of it, counted in rows of the index's own length.
+    pub fn epochs_before(&self, index: u64) -> Option<f64> {
+        let number = self.phase_at(index);
+        let phase = &self.phases[number].phase;
+        let (ends, total) = self.parts.ends_if_whole(number)?;
+        let stop = phase.locate(index, &ends, true)?;
+        let left = match stop.leg {
+            LegPlace::Rest => {
+                phase.rest - stop.within + total - if phase.part == 0 { 0 } else { ends[phase.part - 1] }
+            }
+            LegPlace::Part(part) => total - stop.within - if part == 0 { 0 } else { ends[part - 1] },
+        };
+        Some(stop.epoch as f64 + (1.0 - left as f64 / total as f64).max(0.0))
+    }
+
+    /// The share of neighbours in packs that come together again in the next epoch, from `blocks_max` blocks of the first part.
+    pub fn recurrence(&self, blocks_max: u64) -> Result<f64, FeedError> {
+        let last = self.phases.len() - 1;
+        self.parts.known().first().map_or(Ok(0.0), |part| recurrence(part.leg(last), blocks_max))
+    }
+
     /// What its tokens are.
     pub fn tokens(&self) -> TokenKind {
         self.tokens
@@ -100,9 +123,13 @@ impl SourceStream {
         &self.parts
     }
 
+    fn phase_at(&self, index: u64) -> usize {
+        self.phases.partition_point(|phase| phase.phase.first <= index).max(1) - 1
+    }
+
     /// What stands at `index`. Waits where its part is still to come.
     pub fn find(&self, index: u64) -> Result<Located, FeedError> {
-        let number = self.phases.partition_point(|phase| phase.phase.first <= index).max(1) - 1;
+        let number = self.phase_at(index);
         let StreamPhase { phase, rest } = &self.phases[number];
         let (stop, part) = self.parts.locate(number, phase, index)?;
         let leg = match (stop.leg, rest) {

@@ -271,7 +271,10 @@ proptest! {
             assert_whole_epoch(&of_epoch.collect::<Vec<Row>>(), &lines);
         }
         prop_assert!(rows.next().is_none());
+        let passed: Vec<f64> = (0..=stream.rows_until(epochs)).map(|index| stream.epochs_before(index).unwrap()).collect();
+        prop_assert!(passed[0] == 0.0 && passed[passed.len() - 1] == epochs as f64);
         for index in 0..stream.rows_until(epochs) {
+            prop_assert_eq!(passed[index as usize].floor() as u64, stream.find(index).unwrap().epoch);
             let due = shape.lengths.iter().rev().find(|(from, _)| *from <= index).unwrap().1;
             prop_assert_eq!(stream.find(index).unwrap().length, due);
         }
@@ -353,6 +356,22 @@ fn parts_of_another_source_are_refused() {
     assert_eq!(RowMap::default().of(9), 9);
     let rest = Phase { rest: 3, part: 1, ..Phase::FIRST };
     assert!(matches!(StreamPhase::new(rest, None), Err(FeedError::Plan { .. })));
+}
+
+/// Goal: the number says what it claims. Method: lengths that fit in one way only, and lengths that fit with everything.
+#[test]
+fn recurrence_tells_packs_that_come_again_from_packs_that_do_not() {
+    let line = |n: usize| "ab".repeat(if n % 2 == 0 { 5 } else { 11 });
+    let same: Vec<String> = (0..4_000).map(|_| "ab".repeat(8)).collect();
+    let of = |lines: &[String], policy| packed(lines, policy, Shuffle::Full).recurrence(4).unwrap();
+    assert!(of(&same, Policy::Fit) < 0.01 && of(&same, Policy::Concat) < 0.01);
+    // A row of 16 holds one of 5 and one of 11, of which there are as many: any two may meet.
+    let pairs: Vec<String> = (0..4_000).map(line).collect();
+    assert!(of(&pairs, Policy::Fit) < 0.01);
+    // Every length is there twice at most, and has one partner that fills the row.
+    let few: Vec<String> = (1..16).map(|length| "ab".repeat(length)).collect();
+    assert!(of(&few, Policy::Fit) > 0.7, "{}", of(&few, Policy::Fit));
+    assert_eq!(of(&few, Policy::Single), 0.0);
 }
 
 #[test]
