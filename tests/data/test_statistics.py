@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.data.statistics import LOOKED_EVERY, LOOKED_FIRST, uniform_shards
+from penstock.data.spread import uniform_shards
+from penstock.data.statistics import LOOKED_EVERY, LOOKED_FIRST
 from tests.data.corpus import Corpus, some_documents
 
 
@@ -16,7 +17,11 @@ def exact(sizes: list[int], count: int) -> float:
     return sum(1 - math.comb(total - size, count) / math.comb(total, count) for size in sizes)
 
 
-@pytest.mark.parametrize("sizes", [[1], [5, 5], [1, 2, 3, 40], [40] * 256, [1] * 30, [0, 7, 0]], ids=lambda sizes: f"{len(sizes)} of {sum(sizes)}")
+@pytest.mark.parametrize(
+    "sizes",
+    [[1], [5, 5], [1, 2, 3, 40], [40] * 256, [1] * 30, [0, 7, 0]],
+    ids=lambda sizes: f"{len(sizes)} of {sum(sizes)}",
+)
 def test_the_expectation_of_a_uniform_draw_is_right(sizes: list[int]) -> None:
     for count in {0, 1, 2, sum(sizes) // 3, sum(sizes) - 1, sum(sizes)}:
         if count <= sum(sizes):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock import _rust
+from penstock.data.spread import shards_of
 from penstock.errors import RecipeInvalid
 
 if TYPE_CHECKING:
@@ -136,6 +137,11 @@ class Batch(Mapping[str, npt.NDArray[Any]]):
     @cached_property
     def _real_tokens(self) -> npt.NDArray[np.uint8]:
         return np.frombuffer(self._made.real_tokens(), dtype=np.uint8).reshape(self._tokens.shape)
+
+    @property
+    def shards(self) -> tuple[int, float]:
+        """Distinct shards that it comes from, and how many a uniform draw of as many samples would touch."""
+        return shards_of(self._plan, self)
 
     def origin(self, row: int) -> list[Origin]:
         """What a row is made of, in order: version, shard, sample, bytes and tokens."""

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter
@@ -21,6 +21,16 @@ from penstock.registry import Registry
 
 _TOKENS_SHOWN = 24
 _ORIGINS_SHOWN = 4
+#: What bench shows of a feed's statistics as it is.
+_ORDER_NUMBERS = (
+    "plan_s",
+    "read_s",
+    "digest_s",
+    "shards_per_batch",
+    "shards_uniform",
+    "epochs_by_source",
+    "pack_recurrence",
+)
 
 peek_app = command_app(
     "peek",
@@ -70,6 +80,8 @@ def _document(batch: Batch) -> dict[str, object]:
         "digest": batch.digest,
         "shape": list(batch["tokens"].shape),
         "padding": batch.padding,
+        "shards": batch.shards[0],
+        "shards_uniform": batch.shards[1],
         "tokens": batch["tokens"].tolist(),
         "cu_seqlens": batch["cu_seqlens"].tolist(),
         "origins": [[origin.to_json() for origin in batch.origin(row)] for row in rows],
@@ -85,6 +97,8 @@ def _print_batch(batch: Batch) -> None:
     print(
         f"step {batch.step}: {rows} rows of {length} tokens ({tokens.dtype}), {batch.padding} padding, digest {batch.digest}"
     )
+    shards, uniform = batch.shards
+    print(f"  from {shards} shards; a uniform draw would touch {uniform:.1f}")
     for row in range(rows):
         print(f"  row {row}: {' '.join(map(str, tokens[row, :_TOKENS_SHOWN].tolist()))} …")
         origins = batch.origin(row)
@@ -152,6 +166,10 @@ def bench(
                 "resume": f"{found['resume_s'] * 1e3:.1f} ms to the next batch, from a cursor",
                 "wait p50, p99": f"{found['wait_p50_s'] * 1e6:.0f} µs, {found['wait_p99_s'] * 1e6:.0f} µs",
                 "padding": f"{found['padding_share']:.2%}",
+                "time of threads": f"{found['plan_s']:.2f} s planning, {found['read_s']:.2f} s reading, {found['digest_s']:.2f} s hashing",
+                "shards per batch": f"{found['shards_per_batch']:.1f}; a uniform draw would touch {found['shards_uniform']:.1f}",
+                "epochs read": _shown(found["epochs_by_source"], ",.2f"),
+                "packs that recur": _shown(found["pack_recurrence"], ".1%"),
                 "memory": as_size(found["memory_bytes"]),
             }
         )
@@ -159,7 +177,12 @@ def bench(
     return 0
 
 
-def _measure(feed: Feed, seconds: float) -> dict[str, float]:
+def _shown(by_source: dict[str, float | None], form: str) -> str:
+    """A number per source."""
+    return ", ".join(f"{name} {'unknown' if n is None else format(n, form)}" for name, n in by_source.items())
+
+
+def _measure(feed: Feed, seconds: float) -> dict[str, Any]:
     begun = time.perf_counter()
     next(feed)
     first_batch_s = time.perf_counter() - begun
@@ -171,7 +194,7 @@ def _measure(feed: Feed, seconds: float) -> dict[str, float]:
             break
         batches += 1
     took = max(took, 1e-9)
-    statistics = feed.statistics()
+    statistics = feed.statistics(recurrence=True)
     per_batch = statistics.bytes / max(1, statistics.batches)
     return {
         "batches": batches,
@@ -183,6 +206,7 @@ def _measure(feed: Feed, seconds: float) -> dict[str, float]:
         "wait_p50_s": statistics.wait_p50_s,
         "wait_p99_s": statistics.wait_p99_s,
         "padding_share": statistics.padding_share,
+        **{name: getattr(statistics, name) for name in _ORDER_NUMBERS},
         "memory_bytes": float(_private_bytes()),
     }
 
