@@ -114,6 +114,15 @@ def test_what_no_record_can_hold_is_refused(gallery: Gallery, function: Any, rea
         next(feed)
 
 
+def test_a_field_that_batches_have_themselves_is_refused_at_open(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"valid": true, "id": 1}\n')
+    registry = ps.Registry(tmp_path / "registry")
+    registry.register("rows", tmp_path / "rows.jsonl")
+    with pytest.raises(RecipeInvalid, match="a field 'valid'") as raised:
+        ps.open(ps.Recipe(sources=[ps.Source("rows@1")], batch=1), registry=registry)
+    assert "Map" in f"{raised.value.hint}"
+
+
 def test_a_picture_that_is_none_is_masked_and_a_damaged_file_never_is(tmp_path: Path) -> None:
     """Goal: D4. Method: a member that is no PNG is a sample that cannot be decoded; a flipped bit is an error."""
     rows = [{"__key__": f"{n:02}", "png": png(n), "json": {"label": n}} for n in range(8)]

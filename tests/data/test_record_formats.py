@@ -99,20 +99,20 @@ def test_rows_of_batches_are_rows_of_the_version(tmp_path: Path, name: str) -> N
 FEW_FILES = """
 import resource, sys
 import penstock as ps
-resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400))
-recipe = ps.Recipe(sources=[ps.Source("many@1", epochs=2)], batch=50)
+resource.setrlimit(resource.RLIMIT_NOFILE, (240, 240))
+recipe = ps.Recipe(sources=[ps.Source("many@1", epochs=2)], batch=44)
 with ps.open(recipe, registry=ps.Registry(sys.argv[1]), threads=2) as feed:
     print(sum(int(batch["n"].sum()) for batch in feed))
 """
 
 
 def test_more_shards_than_files_may_be_open(tmp_path: Path) -> None:
-    """Goal: shards are closed again where files are few. Method: 450 shards, read at random with at most 400 open files."""
+    """Goal: shards are closed again where files are few. Method: 220 shards, read at random with at most 240 open files."""
     (tmp_path / "many").mkdir()
-    for number in range(450):
+    for number in range(220):
         (tmp_path / "many" / f"{number:03}.jsonl").write_text(f'{{"n": {number}}}\n')
     registry = ps.Registry(tmp_path / "registry")
     registry.register("many", tmp_path / "many")
     command = [sys.executable, "-c", FEW_FILES, registry.url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == (f"{2 * sum(range(450))}\n", "")
+    assert (done.stdout, done.stderr) == (f"{2 * sum(range(220))}\n", "")

@@ -24,7 +24,7 @@ DEPTH_MAX = 64
 _WAITS_MAX = 4096
 #: Longest nap of a thread that waits for another; it looks again then, whether it was woken or not.
 _NAP_S = 1.0
-#: How long a closing feed waits for a thread that is inside a user's function.
+#: How long a closing feed waits for threads that are inside a user's function.
 _JOIN_S = 30.0
 
 
@@ -250,6 +250,7 @@ def _stop(shared: _Shared, workers: list[threading.Thread], process: int) -> Non
     if os.getpid() != process:
         return
     shared.close()
+    deadline = time.monotonic() + _JOIN_S
     for worker in workers:
         if worker is not threading.current_thread():
-            worker.join(_JOIN_S)
+            worker.join(max(0.0, deadline - time.monotonic()))

@@ -16,8 +16,12 @@ def reads_records(stages: Sequence[Stage], version: Version) -> bool:
         isinstance(stage, Filter | Map) for stage in stages
     ):
         return False
-    for stage in stages:
-        if isinstance(stage, Map) and stage.length_max is not None:
+    maps = [stage for stage in stages if isinstance(stage, Map)]
+    if not maps and any(field.name == "valid" for field in version.schema):
+        reason = f"{version.address} has a field 'valid', which batches of records have themselves"
+        raise RecipeInvalid(field="sources", reason=reason, hint="give the field another name with a Map")
+    for stage in maps:
+        if stage.length_max is not None:
             reason = f"{version.address} is read as records, which have no length in tokens"
             raise RecipeInvalid(field="length_max", reason=reason, hint="leave it out")
     return True
