@@ -1,6 +1,7 @@
 """What stages measure of a source: after maps, with what counts in the loss, and what a recipe does with bad samples."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 import penstock as ps
 from penstock import errors
-from penstock.data.measured import Samples, measure_samples
+from penstock.data.mapped import mapped
+from penstock.data.measured import Samples, measure_samples, token_measure
 from penstock.registry.ranks import RankTokens
 from tests.data import maps
 from tests.data.corpus import Corpus, some_documents
@@ -218,3 +220,10 @@ def test_batches_say_which_tokens_of_chats_count(small: Corpus, tmp_path: Path) 
                 seen += stop - start
             assert batch["loss_mask"][row].tolist() == expected.tolist()
     assert seen == samples.lengths.sum()
+
+
+def test_a_measure_after_maps_travels_to_other_processes(small: Corpus) -> None:
+    measure = mapped(token_measure(ps.Tokenize(str(small.tokenizer))), [ps.Map(maps.louder)])
+    travelled = pickle.loads(pickle.dumps(measure))
+    assert travelled.identity() == measure.identity()
+    assert travelled.read({"text": "1 2"}) == "501 502"
