@@ -210,6 +210,12 @@ class Feed:
         """How often each source has been read before a step; None where that is not known."""
     def recurrence(self, blocks_max: int) -> list[float]:
         """For each source, the share of neighbours in packs that come together again in the next epoch, from a few blocks."""
+    def add_part(self, source: int, part: dict[str, Any]) -> None:
+        """Add the next part of a source that grows."""
+    def fail_source(self, source: int, problem: BaseException) -> None:
+        """Say that no more parts of a source will come; steps that need more raise the exception."""
+    def wanted(self) -> list[int]:
+        """How many rows of each source the furthest step that was begun needs."""
     def close(self) -> None:
         """End the threads."""
 

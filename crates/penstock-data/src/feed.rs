@@ -20,6 +20,7 @@ mod stream;
 mod table;
 mod times;
 mod tokens;
+mod turns;
 
 pub use ahead::{Ahead, MakeBatch, WAITS_MAX, Waits};
 pub use batch::{Batch, BatchBuilder, Origin, Pool};
@@ -34,3 +35,4 @@ pub use stream::{Located, SourceStream, StreamPhase, TokenKind};
 pub use table::{BlockRows, Table, TableHead, TableWriter};
 pub use times::StageTimes;
 pub use tokens::{LazyShard, OpenShard, RowLayout, TokenSource};
+pub use turns::{MixtureRecipe, Reach, Turns};

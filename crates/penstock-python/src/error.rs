@@ -146,7 +146,7 @@ pub(crate) fn from_feed(py: Python<'_>, error: FeedError) -> PyErr {
         FeedError::TableWrite { path, reason } => {
             raise!(py, "StoreFailed", { verb: "write", url: path, reason: reason })
         }
-        FeedError::Thread { .. } | FeedError::Closed => {
+        FeedError::Thread { .. } | FeedError::Unmeasured { .. } | FeedError::Closed => {
             raise!(py, "FeedClosed", { reason: error.to_string() })
         }
     }

@@ -1,15 +1,16 @@
 //! The feed across the border: a plan comes in as plain values, batches go out as buffers.
 
 use crate::error;
-use crate::plan::FeedPlan;
+use crate::plan::{FeedPlan, Growth, PartPlan};
 use crate::source::Raised;
 use penstock_data::feed::{Ahead, Batch, FeedError, MakeBatch, Maker};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a wait for a batch goes on before signals are looked for.
@@ -23,6 +24,22 @@ pub(crate) struct Feed {
     maker: Arc<Maker>,
     /// Where an exception of a Python source waits.
     raised: Raised,
+    growth: Growth,
+    /// Why a source does not grow any more.
+    failures: Mutex<HashMap<usize, PyErr>>,
+}
+
+impl Feed {
+    /// The exception that a failure stands for.
+    fn problem(&self, py: Python<'_>, problem: FeedError) -> PyErr {
+        if let FeedError::Unmeasured { source_number, .. } = &problem {
+            let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(failure) = failures.get(source_number) {
+                return failure.clone_ref(py);
+            }
+        }
+        self.raised.take().unwrap_or_else(|| error::from_feed(py, problem))
+    }
 }
 
 #[pymethods]
@@ -40,7 +57,7 @@ impl Feed {
         let fail = |problem: FeedError| raised.take().unwrap_or_else(|| error::from_feed(py, problem));
         // The largest batch that is still to come decides how far ahead the memory allows to read.
         let later = plan.changing_steps().map(|first| first.max(step)).collect::<Vec<_>>();
-        let maker = plan.maker(lane, &raised)?.map_err(fail)?;
+        let (maker, growth) = plan.maker(lane, &raised)?.map_err(fail)?;
         let mut batch_bytes = maker.batch_bytes(step).map_err(fail)?;
         for step in later {
             batch_bytes = batch_bytes.max(maker.batch_bytes(step).map_err(fail)?);
@@ -49,7 +66,7 @@ impl Feed {
         let maker = Arc::new(maker);
         let making = Arc::clone(&maker) as Arc<dyn MakeBatch>;
         let ahead = Ahead::start(making, step, threads.min(depth), depth).map_err(fail)?;
-        Ok(Feed { ahead, maker, raised })
+        Ok(Feed { ahead, maker, raised, growth, failures: Mutex::default() })
     }
 
     /// The next batch, or None at the end of the stream.
@@ -59,9 +76,7 @@ impl Feed {
             match answer {
                 Ok(Ok(batch)) => return Ok(batch.map(|batch| FeedBatch { batch })),
                 Ok(Err(())) => py.check_signals()?,
-                Err(problem) => {
-                    return Err(self.raised.take().unwrap_or_else(|| error::from_feed(py, problem)));
-                }
+                Err(problem) => return Err(self.problem(py, problem)),
             }
         }
     }
@@ -89,6 +104,28 @@ impl Feed {
         let streams = self.maker.streams().iter();
         py.detach(|| streams.map(|stream| stream.recurrence(blocks_max)).collect::<Result<Vec<_>, _>>())
             .map_err(|problem| error::from_feed(py, problem))
+    }
+
+    /// Adds the next part of a source that grows.
+    fn add_part(&self, py: Python<'_>, source: usize, part: PartPlan) -> PyResult<()> {
+        let added = self
+            .growth
+            .part(source, part)?
+            .and_then(|(part, epochs)| py.detach(|| self.maker.add_part(source, part, epochs)));
+        added.map_err(|problem| self.problem(py, problem))
+    }
+
+    /// Says that no more parts of a source will come; steps that need more raise the exception.
+    fn fail_source(&self, source: usize, problem: Bound<'_, PyAny>) {
+        let reason = problem.to_string();
+        let failure = PyErr::from_value(problem);
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).insert(source, failure);
+        self.maker.fail(source, FeedError::Unmeasured { source_number: source, reason });
+    }
+
+    /// How many rows of each source the furthest step that was begun needs.
+    fn wanted(&self) -> Vec<u64> {
+        self.maker.wanted()
     }
 
     /// Ends the threads.

@@ -4,13 +4,12 @@ use crate::error;
 use crate::shard::IndexSource;
 use crate::source::{Raised, Source};
 use penstock_data::feed::{
-    FeedError, Keying, LazyShard, Leg, LegKind, Maker, Measured, MixturePlan, Packing, Part, Parts,
-    RowLayout, RowMap, SourceStream, StreamPhase, Table, TokenKind, TokenSource,
+    FeedError, Keying, LazyShard, Leg, LegKind, Maker, Measured, MixturePlan, MixtureRecipe, Packing, Part,
+    Parts, RowLayout, RowMap, SourceStream, StreamPhase, Table, TokenKind, TokenSource, Turns,
     build_rest as build_rest_table, build_table as build_whole_table,
 };
 use penstock_data::plan::{
-    BatchSchedule, Change, Course, Exhaustion, Key, LegPlace, Mixture, Phase, Policy, Shuffle,
-    stops_at as stops,
+    BatchSchedule, Change, Course, Exhaustion, Key, LegPlace, Phase, Policy, Shuffle, stops_at as stops,
 };
 use penstock_data::{DataError, Shard};
 use penstock_io::Digest;
@@ -56,8 +55,12 @@ pub(crate) struct MixturePlanned {
 
 #[derive(FromPyObject)]
 struct SourcePlan {
+    /// Those that are there; more are to come where `expected` says so.
     #[pyo3(item)]
     parts: Vec<PartPlan>,
+    /// How many parts there will be.
+    #[pyo3(item)]
+    expected: usize,
     #[pyo3(item)]
     phases: Vec<PhasePlan>,
     #[pyo3(item)]
@@ -65,6 +68,9 @@ struct SourcePlan {
     /// What padding is.
     #[pyo3(item)]
     pad: u64,
+    /// Whether its parts say which tokens count in the loss.
+    #[pyo3(item)]
+    masked: bool,
     #[pyo3(item)]
     policy: String,
     #[pyo3(item)]
@@ -72,7 +78,7 @@ struct SourcePlan {
 }
 
 #[derive(FromPyObject)]
-struct PartPlan {
+pub(crate) struct PartPlan {
     /// What its orders derive from.
     #[pyo3(item)]
     digest: String,
@@ -142,6 +148,31 @@ fn token_source(
     TokenSource::new(lazy.collect(), item_bytes)
 }
 
+/// What it takes to make further parts of the sources of a feed.
+pub(crate) struct Growth {
+    keying: Keying,
+    lengths: Vec<(u64, u32)>,
+    /// Policy, bytes of a stored token, and epochs of each source.
+    sources: Vec<(Policy, usize, Option<u64>)>,
+    raised: Raised,
+}
+
+impl Growth {
+    /// The next part of a source, and how often the source is read.
+    pub(crate) fn part(
+        &self,
+        source: usize,
+        plan: PartPlan,
+    ) -> PyResult<Result<(Part, Option<u64>), FeedError>> {
+        let digest = digest_of(&plan.digest)?;
+        let Some(&(policy, item_bytes, epochs)) = self.sources.get(source) else {
+            return Err(PyValueError::new_err(format!("there is no source {source}")));
+        };
+        let legs = Legs { keying: self.keying, policy, lengths: &self.lengths, raised: &self.raised };
+        Ok(legs.part(plan, digest, item_bytes).map(|part| (part, epochs)))
+    }
+}
+
 /// How the legs of a source are made from tables.
 struct Legs<'a> {
     keying: Keying,
@@ -186,15 +217,16 @@ impl SourcePlan {
         let rests = self.phases.iter().map(rest).collect::<PyResult<Vec<_>>>()?;
         let build = || {
             let item_bytes = self.item_bytes;
-            let masked = self.parts.iter().any(|part| part.mask.is_some());
             let parts = self.parts.into_iter().zip(digests);
             let parts = parts.map(|(part, digest)| legs.part(part, digest, item_bytes));
-            let parts = parts.collect::<Result<_, _>>()?;
+            let parts: Vec<Part> = parts.collect::<Result<_, _>>()?;
             let phases = self.phases.into_iter().zip(rests).zip(legs.lengths);
             let phases = phases.map(|((phase, rest), &(_, length))| legs.phase(phase, rest, length));
             let phases: Vec<StreamPhase> = phases.collect::<Result<_, _>>()?;
-            let tokens = TokenKind { item_bytes, pad: self.pad, masked };
-            SourceStream::new(Parts::whole(parts, phases.len())?, phases, tokens)
+            let tokens = TokenKind { item_bytes, pad: self.pad, masked: self.masked };
+            let all = Parts::growing(self.expected, phases.len());
+            parts.into_iter().try_for_each(|part| all.add(part))?;
+            SourceStream::new(all, phases, tokens)
         };
         Ok(build())
     }
@@ -223,30 +255,35 @@ impl FeedPlan {
         self.mixture.batch.iter().map(|&(step, _)| step).chain(lengths)
     }
 
-    pub(crate) fn maker(self, lane: (u64, u64), raised: &Raised) -> PyResult<Result<Maker, FeedError>> {
+    pub(crate) fn maker(
+        self,
+        lane: (u64, u64),
+        raised: &Raised,
+    ) -> PyResult<Result<(Maker, Growth), FeedError>> {
         let keying = Keying { seed: self.mixture.seed, shuffle: shuffle_named(&self.mixture.shuffle)? };
         let mut streams = Vec::new();
-        let mut limits = Vec::new();
+        let mut sources = Vec::new();
         for source in self.sources {
             let policy = policy_named(&source.policy)?;
-            let epochs = source.epochs;
+            sources.push((policy, source.item_bytes, source.epochs));
             let legs = Legs { keying, policy, lengths: &self.lengths, raised };
             match source.stream(&legs)? {
                 Err(problem) => return Ok(Err(problem)),
-                Ok(stream) => {
-                    limits.push(epochs.map(|epochs| stream.rows_until(epochs)));
-                    streams.push(stream);
-                }
+                Ok(stream) => streams.push(stream),
             }
         }
         let build = || {
             let (steps, changes) = self.mixture.schedules()?;
             let key = Key::mixture(self.mixture.seed);
-            let mixture = Mixture::new(key, &changes, &limits, self.mixture.exhaustion())?;
+            let reaches: Vec<_> =
+                streams.iter().zip(&sources).map(|(stream, source)| stream.reach(source.2)).collect();
+            let recipe = MixtureRecipe { key, changes, exhaustion: self.mixture.exhaustion() };
+            let turns = Turns::new(recipe, &reaches)?;
             let pad_last = self.mixture.exhaustion == "pad";
             let skips = self.skips.iter().map(|&(first, stop)| first..stop).collect();
-            let plan = MixturePlan { mixture, steps, pad_last, skips, lengths: self.lengths };
-            Ok(Maker::new(streams, plan, lane))
+            let growth = Growth { keying, lengths: self.lengths.clone(), sources, raised: raised.clone() };
+            let plan = MixturePlan { turns, steps, pad_last, skips, lengths: self.lengths };
+            Ok((Maker::new(streams, plan, lane), growth))
         };
         Ok(build())
     }

@@ -216,7 +216,7 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
         if drawn_length(stages) is not None:
             reason = f"{source.alias} is not packed, so its rows have one length"
             raise RecipeInvalid(field="length_max", reason=reason, hint="add a Pack or Pad stage")
-        phases = (Phase(0, row_length(source.alias, tokens, dtype), PlanTable("", tokens.rows)),)
+        phases: tuple[Phase, ...] = (Phase(0, row_length(source.alias, tokens, dtype), PlanTable("", tokens.rows)),)
         return Prepared(source, version, tokens, dtype, packing, phases)
     planned, joined = _planned(samples, packing, stages)
     phases = tuple(

@@ -1,25 +1,22 @@
 //! Makes the batch of a step for one lane, from nothing but the step's number.
 
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::FeedError;
 use super::ahead::MakeBatch;
 use super::batch::{Batch, BatchBuilder, Origin, Pool};
-use super::part::RowBytes;
+use super::part::{Part, RowBytes};
 use super::stream::{Located, SourceStream};
 use super::times::{StageClock, StageTimes};
-use crate::plan::{BatchSchedule, Mixture, PeriodTable, Place, lane_rows};
-
-/// Periods of the mixture that are kept; threads are never further apart than a few.
-const PERIODS_KEPT: usize = 3;
+use super::turns::Turns;
+use crate::plan::{BatchSchedule, Place, lane_rows};
 
 /// Whose turn it is, and how many rows a step has.
 pub struct MixturePlan {
     /// Whose turn it is at every position.
-    pub mixture: Mixture,
+    pub turns: Turns,
     /// Rows per step.
     pub steps: BatchSchedule,
     /// Whether a last step that the stream does not fill is delivered with empty rows, instead of not at all.
@@ -56,7 +53,6 @@ pub struct Maker {
     /// What rows without a source are filled with: the sources' padding, or 0 when they differ.
     pad: u64,
     pool: Arc<Pool>,
-    periods: Mutex<VecDeque<Arc<PeriodTable>>>,
     clock: StageClock,
 }
 
@@ -68,8 +64,8 @@ impl Maker {
         let masked = tokens().any(|tokens| tokens.masked);
         let first = tokens().next().map_or(0, |tokens| tokens.pad);
         let pad = if tokens().all(|tokens| tokens.pad == first) { first } else { 0 };
-        let (pool, periods, clock) = (Arc::default(), Mutex::default(), StageClock::default());
-        Self { streams, plan, lane, item_bytes, masked, pad, pool, periods, clock }
+        let (pool, clock) = (Arc::default(), StageClock::default());
+        Self { streams, plan, lane, item_bytes, masked, pad, pool, clock }
     }
 
     /// Where the time of all threads went since opening.
@@ -86,7 +82,7 @@ impl Maker {
     /// whose end is not known yet, and for all when the stream ends before the step.
     pub fn epochs_before(&self, step: u64) -> Result<Vec<Option<f64>>, FeedError> {
         let position = self.plan.steps.positions(step)?.start;
-        let counts = self.plan.mixture.counts_before(position);
+        let counts = self.plan.turns.counts_before(position);
         let epochs =
             |(number, stream): (usize, &SourceStream)| stream.epochs_before(*counts.as_ref()?.get(number)?);
         Ok(self.streams.iter().enumerate().map(epochs).collect())
@@ -110,22 +106,23 @@ impl Maker {
         Ok((all, mine))
     }
 
-    fn place(&self, position: u64) -> Option<Place> {
-        let kept = {
-            let periods = self.periods.lock().unwrap_or_else(PoisonError::into_inner);
-            periods.iter().find(|period| period.positions().contains(&position)).map(Arc::clone)
+    /// Adds the next part of a source that grows; with its last one, the source is read `epochs` times at most.
+    pub fn add_part(&self, source: usize, part: Part, epochs: Option<u64>) -> Result<(), FeedError> {
+        let Some(stream) = self.streams.get(source) else {
+            return Err(FeedError::Plan { reason: format!("there is no source {source}") });
         };
-        if let Some(period) = kept {
-            return period.locate(position);
-        }
-        let period = Arc::new(self.plan.mixture.period_at(position)?);
-        let mut periods = self.periods.lock().unwrap_or_else(PoisonError::into_inner);
-        periods.push_back(Arc::clone(&period));
-        if periods.len() > PERIODS_KEPT {
-            periods.pop_front();
-        }
-        drop(periods);
-        period.locate(position)
+        stream.parts().add(part)?;
+        Ok(self.plan.turns.extend(source, stream.reach(epochs))?)
+    }
+
+    /// Says that no more parts of a source will come.
+    pub fn fail(&self, source: usize, why: FeedError) {
+        self.plan.turns.fail(source, why);
+    }
+
+    /// How many rows of each source the furthest step that was begun needs.
+    pub fn wanted(&self) -> Vec<u64> {
+        self.plan.turns.wanted()
     }
 
     /// Fills a row and appends what it is made of; what is left of it is padding.
@@ -185,14 +182,20 @@ impl MakeBatch for Maker {
     }
 
     fn stop(&self) {
+        self.plan.turns.stop();
         self.streams.iter().for_each(|stream| stream.parts().stop(FeedError::Closed));
+    }
+
+    fn wait(&self, step: u64, timeout: Duration) -> Result<bool, FeedError> {
+        self.plan.turns.wait(self.plan.steps.positions(step)?.end, timeout)
     }
 
     fn make(&self, step: u64) -> Result<Option<Batch>, FeedError> {
         let (all, mine) = self.positions(step)?;
         // A step that the stream does not fill is no step, whichever lane asks, unless it is to be padded.
-        let last = self.plan.mixture.end().is_some_and(|end| all.end > end);
-        if last && !(self.plan.pad_last && self.plan.mixture.end().is_some_and(|end| all.start < end)) {
+        let end = self.plan.turns.end();
+        let last = end.is_some_and(|end| all.end > end);
+        if last && !(self.plan.pad_last && end.is_some_and(|end| all.start < end)) {
             return Ok(None);
         }
         let shape = ((mine.end - mine.start) as usize, self.plan.length(step), self.item_bytes);
@@ -205,7 +208,7 @@ impl MakeBatch for Maker {
         for (row, position) in mine.enumerate() {
             origins.clear();
             let begun = Instant::now();
-            let Some(place) = self.place(position) else {
+            let Some(place) = self.plan.turns.place(position) else {
                 self.pad(builder.row(row), 0, self.pad);
                 builder.close_row(row, position, &origins, false);
                 continue;
@@ -237,6 +240,7 @@ mod tests {
     use super::super::part::{Part, Parts, RowMap};
     use super::super::stream::{StreamPhase, TokenKind};
     use super::super::tokens::tests::fixed_rows;
+    use super::super::turns::{MixtureRecipe, Reach};
     use super::*;
     use crate::plan::{Change, Exhaustion, Key, Phase, Shuffle};
 
@@ -254,11 +258,12 @@ mod tests {
             SourceStream::new(parts, vec![phase], TokenKind::plain(item_bytes)).unwrap()
         };
         let streams = vec![stream(&narrow, 2, b"narrow"), stream(&wide, 4, b"wide")];
-        let changes = [Change { from: 0, weights: vec![1.0, 1.0] }];
-        let mixture = Mixture::new(Key::mixture(1), &changes, &[limit, None], Exhaustion::Stop).unwrap();
+        let changes = vec![Change { from: 0, weights: vec![1.0, 1.0] }];
+        let recipe = MixtureRecipe { key: Key::mixture(1), changes, exhaustion: Exhaustion::Stop };
+        let turns = Turns::new(recipe, &[Reach::Whole(limit), Reach::Whole(None)]).unwrap();
         let steps = BatchSchedule::new(&[(0, 12), (3, 24)]).unwrap();
         let lengths = vec![(0, 4)];
-        Maker::new(streams, MixturePlan { mixture, steps, pad_last, skips, lengths }, lane)
+        Maker::new(streams, MixturePlan { turns, steps, pad_last, skips, lengths }, lane)
     }
 
     fn whole(step: u64) -> Batch {
@@ -314,7 +319,7 @@ mod tests {
     /// Goal: a step is delivered by all lanes or by none. Method: a source that ends in the middle of step 1.
     #[test]
     fn a_step_that_is_not_filled_is_left_out_or_padded_on_every_lane() {
-        let end = maker((0, 1), Some(9), false, vec![]).plan.mixture.end().unwrap();
+        let end = maker((0, 1), Some(9), false, vec![]).plan.turns.end().unwrap();
         assert!(end > 12 && end < 24, "{end}");
         for lanes in [1, 2, 4] {
             for lane in 0..lanes {

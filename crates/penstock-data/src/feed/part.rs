@@ -199,6 +199,11 @@ impl Parts {
         }
     }
 
+    /// Whether all parts are there.
+    pub fn is_whole(&self) -> bool {
+        self.hold().parts.len() == self.expected
+    }
+
     /// For a phase, the packs up to and including each part that is known.
     pub fn ends(&self, phase: usize) -> Vec<u64> {
         self.hold().ends[phase].clone()

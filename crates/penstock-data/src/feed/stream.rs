@@ -11,6 +11,7 @@ use super::kept::Kept;
 use super::leg::{Found, Leg};
 use super::part::{Part, Parts, RowBytes};
 use super::recurrence::recurrence;
+use super::turns::Reach;
 use crate::plan::{LegPlace, Phase};
 
 /// A phase of a source with what it needs beside the legs of parts.
@@ -83,6 +84,16 @@ impl SourceStream {
             return Err(FeedError::Plan { reason: "a source has no rows".into() });
         }
         Ok(Self { parts, phases, kept: Kept::default(), tokens })
+    }
+
+    /// How far the source is known; it may be read `epochs` times.
+    pub fn reach(&self, epochs: Option<u64>) -> Reach {
+        if self.parts.is_whole() {
+            return Reach::Whole(epochs.map(|epochs| self.rows_until(epochs)));
+        }
+        // Sources grow in one phase only, so that what is known are its first rows.
+        let rows = self.parts.ends(0).last().copied().unwrap_or(0);
+        Reach::Growing { rows, ends: epochs.is_some() }
     }
 
     /// Rows that the source has up to the end of an epoch, when all parts are known.
