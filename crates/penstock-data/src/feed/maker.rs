@@ -13,6 +13,10 @@ use super::times::{StageClock, StageTimes};
 use super::turns::Turns;
 use crate::plan::{BatchSchedule, Place, lane_rows};
 
+/// Rows that go through a stage together: few enough to stay in the cache of a core, and enough that looking at the clock
+/// costs nothing.
+const GROUP_ROWS: u64 = 16;
+
 /// Whose turn it is, and how many rows a step has.
 pub struct MixturePlan {
     /// Whose turn it is at every position.
@@ -125,6 +129,43 @@ impl Maker {
         self.plan.turns.wanted()
     }
 
+    /// Makes the rows at some positions of a batch that begins at `start`; how long each stage took.
+    fn make_rows(
+        &self,
+        builder: &mut BatchBuilder,
+        start: u64,
+        positions: Range<u64>,
+    ) -> Result<[Duration; 3], FeedError> {
+        let begun = Instant::now();
+        let located = |position| -> Result<Option<(Place, Located)>, FeedError> {
+            let Some(place) = self.plan.turns.place(position) else { return Ok(None) };
+            Ok(Some((place, self.streams[usize::from(place.source)].find(place.index)?)))
+        };
+        let rows = positions.clone().map(located).collect::<Result<Vec<_>, _>>()?;
+        let found = Instant::now();
+        let first = (positions.start - start) as usize;
+        let mut origins = Vec::with_capacity(rows.len() * 8);
+        let mut ends = Vec::with_capacity(rows.len());
+        for (row, place) in (first..).zip(&rows) {
+            let before = origins.len();
+            match place {
+                Some((place, located)) => self.fill_row(*place, located, builder.row(row), &mut origins)?,
+                None => self.pad(builder.row(row), 0, self.pad),
+            }
+            origins[before..].iter_mut().for_each(|origin| origin.row = row as u32);
+            ends.push(origins.len());
+        }
+        let read = Instant::now();
+        let mut before = 0;
+        for (((row, position), place), end) in (first..).zip(positions).zip(&rows).zip(ends) {
+            let masked =
+                |(place, _): &(Place, Located)| self.streams[usize::from(place.source)].tokens().masked;
+            builder.close_row(row, position, &origins[before..end], place.as_ref().is_some_and(masked));
+            before = end;
+        }
+        Ok([found - begun, read - found, read.elapsed()])
+    }
+
     /// Fills a row and appends what it is made of; what is left of it is padding.
     fn fill_row(
         &self,
@@ -139,7 +180,7 @@ impl Maker {
             let reason = format!("a row of {} tokens was planned where {length} are due", located.length);
             return Err(FeedError::Plan { reason });
         }
-        let stored = stream.tokens().item_bytes;
+        let (stored, known) = (stream.tokens().item_bytes, origins.len());
         let used = if stored == self.item_bytes {
             stream.read(located, &mut into, origins)?
         } else {
@@ -150,6 +191,8 @@ impl Maker {
             used
         };
         self.pad(into, used, stream.tokens().pad);
+        let source = u32::from(place.source);
+        origins[known..].iter_mut().for_each(|origin| origin.source = source);
         Ok(())
     }
 
@@ -203,27 +246,10 @@ impl MakeBatch for Maker {
         if self.masked {
             builder = builder.with_mask();
         }
-        let mut origins = Vec::with_capacity(16);
         let mut times = StageTimes::default();
-        for (row, position) in mine.enumerate() {
-            origins.clear();
-            let begun = Instant::now();
-            let Some(place) = self.plan.turns.place(position) else {
-                self.pad(builder.row(row), 0, self.pad);
-                builder.close_row(row, position, &origins, false);
-                continue;
-            };
-            let stream = &self.streams[usize::from(place.source)];
-            let located = stream.find(place.index)?;
-            let found = Instant::now();
-            self.fill_row(place, &located, builder.row(row), &mut origins)?;
-            for origin in &mut origins {
-                origin.row = row as u32;
-                origin.source = u32::from(place.source);
-            }
-            let read = Instant::now();
-            builder.close_row(row, position, &origins, stream.tokens().masked);
-            times.add([found - begun, read - found, read.elapsed()]);
+        for first in (mine.start..mine.end).step_by(GROUP_ROWS as usize) {
+            let group = first..mine.end.min(first + GROUP_ROWS);
+            times.add(self.make_rows(&mut builder, mine.start, group)?);
         }
         self.clock.add(times);
         Ok(Some(builder.finish()))
