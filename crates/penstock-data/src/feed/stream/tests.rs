@@ -284,6 +284,23 @@ proptest! {
     }
 }
 
+/// Goal: a rest is exact where it spans many blocks and windows too. Method: 14,000 documents, changes in the middle of epochs.
+#[test]
+fn a_change_of_length_is_exact_over_many_blocks() {
+    let lines = lines(14_000);
+    for (policy, shuffle) in [(Policy::Concat, Shuffle::Full), (Policy::Fit, Shuffle::Local)] {
+        let lengths = vec![(0, LENGTH), (1_000, 40), (1_500, 9)];
+        let stream = Shape { lengths, ..Shape::plain(policy, shuffle) }.stream(&lines);
+        let rest = stream.phases[1].rest.as_ref().unwrap();
+        assert!(rest.table().unwrap().head().samples.len() > 1);
+        let mut rows = (0..stream.rows_until(2)).map(|index| found(&stream, index)).peekable();
+        for epoch in 0..2 {
+            let of_epoch = std::iter::from_fn(|| rows.next_if(|(_, of)| *of == epoch).map(|(row, _)| row));
+            assert_whole_epoch(&of_epoch.collect::<Vec<Row>>(), &lines);
+        }
+    }
+}
+
 #[test]
 fn a_source_whose_length_never_changes_is_the_beginning_of_one_whose_does() {
     let lines = lines(3_000);
