@@ -226,7 +226,6 @@ impl MakeBatch for Maker {
 
     fn stop(&self) {
         self.plan.turns.stop();
-        self.streams.iter().for_each(|stream| stream.parts().stop(FeedError::Closed));
     }
 
     fn wait(&self, step: u64, timeout: Duration) -> Result<bool, FeedError> {

@@ -1,9 +1,9 @@
 //! Parts of a source: where tokens are read, and the list of parts, which may grow while it is read.
 //!
-//! Most sources are one part, all of a version. A version that is measured stretch by stretch has one part per stretch: a
-//! reader that comes to a part that is not there yet waits for it, and nothing before that depends on it.
+//! Most sources are one part, all of a version. A version that is measured era by era has one part per era. Nothing here
+//! waits: [`super::Turns`] says when a step has all that it needs, and nothing before a part depends on it.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::FeedError;
 use super::batch::Origin;
@@ -120,8 +120,6 @@ impl Part {
 /// The parts of a source, in order, as far as they are known.
 pub struct Parts {
     state: Mutex<State>,
-    /// A part was added, or there will be no more.
-    changed: Condvar,
     /// How many there will be.
     expected: usize,
 }
@@ -131,15 +129,13 @@ struct State {
     parts: Vec<Arc<Part>>,
     /// For each phase, the packs up to and including each part.
     ends: Vec<Vec<u64>>,
-    /// Why nobody should wait for more parts.
-    stopped: Option<FeedError>,
 }
 
 impl Parts {
     /// No parts yet; `expected` will be [added](Self::add), for `phases` phases.
     pub fn growing(expected: usize, phases: usize) -> Self {
         let state = State { ends: vec![vec![]; phases], ..State::default() };
-        Self { state: Mutex::new(state), changed: Condvar::new(), expected }
+        Self { state: Mutex::new(state), expected }
     }
 
     /// All parts at once.
@@ -149,7 +145,7 @@ impl Parts {
         Ok(all)
     }
 
-    /// Adds the next part and wakes whoever waits for it.
+    /// Adds the next part.
     pub fn add(&self, part: Part) -> Result<(), FeedError> {
         let mut state = self.hold();
         let of_another_kind =
@@ -163,40 +159,28 @@ impl Parts {
             ends.push(ends.last().copied().unwrap_or(0) + leg.packs());
         }
         state.parts.push(Arc::new(part));
-        drop(state);
-        self.changed.notify_all();
         Ok(())
     }
 
-    /// Says that no more parts will come, and why; whoever waits gets that error.
-    pub fn stop(&self, why: FeedError) {
-        self.hold().stopped.get_or_insert(why);
-        self.changed.notify_all();
-    }
-
-    /// Where an index of the source lies, and the part that it lies in. Waits for parts that are still to come.
+    /// Where an index of the source lies, and the part that it lies in; an error where that is not there (yet).
     pub fn locate(&self, number: usize, phase: &Phase, index: u64) -> Result<(Stop, Arc<Part>), FeedError> {
-        let mut state = self.hold();
-        loop {
-            let whole = state.parts.len() == self.expected;
-            if let Some(stop) = phase.locate(index, &state.ends[number], whole) {
-                let part = match stop.leg {
-                    LegPlace::Rest => phase.rest_part(),
-                    LegPlace::Part(part) => part,
-                };
-                if let Some(part) = state.parts.get(part) {
-                    return Ok((stop, Arc::clone(part)));
-                }
-            }
-            if let Some(why) = &state.stopped {
-                return Err(why.clone());
-            }
-            if whole {
-                return Err(FeedError::Plan { reason: format!("there is no index {index} in the source") });
-            }
-            // Ends with the next part or with `stop`, which closing the feed calls.
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let state = self.hold();
+        let whole = state.parts.len() == self.expected;
+        let stop = phase.locate(index, &state.ends[number], whole);
+        let found = stop.and_then(|stop| {
+            let part = match stop.leg {
+                LegPlace::Rest => phase.rest_part(),
+                LegPlace::Part(part) => part,
+            };
+            Some((stop, Arc::clone(state.parts.get(part)?)))
+        });
+        let known = state.parts.len();
+        found.ok_or_else(|| FeedError::Plan {
+            reason: format!(
+                "there is no index {index} in the {known} of {} parts of the source",
+                self.expected
+            ),
+        })
     }
 
     /// Whether all parts are there.

@@ -129,7 +129,7 @@ impl SourceStream {
         self.tokens
     }
 
-    /// The parts, to add more or to say that none will come.
+    /// The parts, to add more.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
@@ -138,7 +138,7 @@ impl SourceStream {
         self.phases.partition_point(|phase| phase.phase.first <= index).max(1) - 1
     }
 
-    /// What stands at `index`. Waits where its part is still to come.
+    /// What stands at `index`; an error where its part is still to come.
     pub fn find(&self, index: u64) -> Result<Located, FeedError> {
         let number = self.phase_at(index);
         let StreamPhase { phase, rest } = &self.phases[number];

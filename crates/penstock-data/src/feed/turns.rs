@@ -77,6 +77,16 @@ struct State {
     stopped: bool,
 }
 
+impl State {
+    /// The period that holds a position, if it is kept.
+    fn period(&self, position: u64, generation: u64) -> Option<&Arc<PeriodTable>> {
+        let holds = |(known, period): &&(u64, Arc<PeriodTable>)| {
+            *known == generation && period.positions().contains(&position)
+        };
+        self.periods.iter().find(holds).map(|(_, period)| period)
+    }
+}
+
 /// See the module's description.
 pub struct Turns {
     recipe: MixtureRecipe,
@@ -110,7 +120,12 @@ impl Turns {
 
     /// Whose turn it is at a position, and which item; `None` past the end. Right for steps that are [ready](Self::wait).
     pub fn place(&self, position: u64) -> Option<Place> {
-        let (generation, mixture) = self.now();
+        let state = self.hold();
+        if let Some(period) = state.period(position, state.generation) {
+            return period.locate(position);
+        }
+        let (generation, mixture) = (state.generation, Arc::clone(&state.mixture));
+        drop(state);
         self.period(position, generation, &mixture)?.locate(position)
     }
 
@@ -208,10 +223,7 @@ impl Turns {
     }
 
     fn period(&self, position: u64, generation: u64, mixture: &Mixture) -> Option<Arc<PeriodTable>> {
-        let holds = |(known, period): &&(u64, Arc<PeriodTable>)| {
-            *known == generation && period.positions().contains(&position)
-        };
-        if let Some((_, period)) = self.hold().periods.iter().find(holds) {
+        if let Some(period) = self.hold().period(position, generation) {
             return Some(Arc::clone(period));
         }
         let period = Arc::new(mixture.period_at(position)?);
