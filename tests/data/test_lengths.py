@@ -82,27 +82,37 @@ def test_lanes_threads_and_resumes_change_nothing(
     assert same(at, corpus.read(recipe, 32)[31])
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
-    gaps=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 40)), max_size=4),
+    gaps=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 40)), max_size=4),
     first=st.integers(1, 40),
     policy=st.sampled_from(["concat", "fit"]),
-    epochs=st.integers(1, 3),
+    epochs=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    share=st.floats(0.1, 0.9),
 )
 def test_a_limit_on_epochs_counts_them_across_changes(
-    corpus: Corpus, gaps: list[tuple[int, int]], first: int, policy: str, epochs: int
+    corpus: Corpus,
+    gaps: list[tuple[int, int]],
+    first: int,
+    policy: str,
+    epochs: tuple[int, int],
+    share: float,
 ) -> None:
-    """Goal: `epochs=n` delivers every token n times, whatever the lengths. Method: any schedule, read to its end."""
+    """Goal: `epochs=n` delivers every token n times, whatever the lengths. Method: any schedule and mixture, read to its end."""
     lengths, step = [(0, first)], 0
     for gap, length in gaps:
         step += gap
         lengths.append((step, length))
+    limits = dict(zip(("one", "two"), epochs, strict=True))
+    sources = [ps.Source("tiny@1", alias=alias, epochs=limit) for alias, limit in limits.items()]
+    weights = [(0, {"one": share, "two": 1 - share})]
     stages = [ps.Tokenize(str(corpus.tokenizer)), ps.Pack(lengths, policy)]
-    recipe = corpus.recipe(ps.Source("tiny@1", epochs=epochs), batch=2, stages=stages, exhaustion="pad")
+    recipe = corpus.recipe(*sources, batch=1, weights=weights, stages=stages, exhaustion="drop")
     delivered = corpus.trace(corpus.read(recipe))
-    assert {epoch for _, epoch, _ in delivered} == set(range(epochs))
-    for epoch in range(epochs):
-        assert_once(delivered, "tiny", epoch, dict(enumerate(corpus.documents["tiny"])))
+    for alias, limit in limits.items():
+        assert {epoch for name, epoch, _ in delivered if name == alias} == set(range(limit))
+        for epoch in range(limit):
+            assert_once(delivered, alias, epoch, dict(enumerate(corpus.documents["tiny"])))
 
 
 def test_sources_that_run_out_leave_at_the_same_row_as_ever(corpus: Corpus) -> None:

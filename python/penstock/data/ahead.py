@@ -166,9 +166,9 @@ class Ahead(Generic[Turned]):
     def __bool__(self) -> bool:
         return True
 
-    def statistics(self) -> FeedStatistics:
-        """Counts and waits of the feed since it was opened; it is opened anew by ``load_state_dict`` and by a new pass."""
-        return self._feed.statistics()
+    def statistics(self, *, recurrence: bool = False) -> FeedStatistics:
+        """Numbers of the feed since it was opened; it is opened anew by ``load_state_dict`` and by a new pass."""
+        return self._feed.statistics(recurrence=recurrence)
 
     def close(self) -> None:
         """End the reading threads. Batches that were handed out stay good."""
