@@ -186,6 +186,18 @@ def test_rests_are_built_once(own: Corpus) -> None:
     assert rest.packs > 0
 
 
+def test_a_registry_that_is_not_on_this_machine_gives_the_same_rows(own: Corpus) -> None:
+    """Rests are built from tables that have to be fetched."""
+    own.add("web", some_documents(200, longest=40, seed=1))
+    elsewhere = ps.Registry("memory://test-lengths")
+    elsewhere.register("web", own.folder / "web")
+    stages = [ps.Tokenize(str(own.tokenizer)), ps.Pack([(0, 16), (3, 24), (6, 8)])]
+    recipe = own.recipe("web@1", stages=stages)
+    with ps.open(recipe, registry=elsewhere, threads=2) as feed:
+        found = [next(feed) for _ in range(12)]
+    assert all(map(same, found, own.read(recipe, 12)))
+
+
 def test_tables_are_built_inside_the_registry(own: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: D6, a killed build leaves nothing elsewhere. Method: there is no other folder to leave anything in."""
     own.add("web", some_documents(60, longest=30, seed=3))
