@@ -13,12 +13,14 @@ import pytest
 import penstock as ps
 from penstock import _rust
 from penstock.data import Cursor, Feed
+from penstock.data.ahead import count_steps
 from penstock.data.eras import EraSizes
 from penstock.data.feed import batch_of, cursor_at
 from penstock.data.forerunner import begun_at, eras_ahead
 from penstock.data.planning import Plan, prepare
 from penstock.errors import CorruptShard, CursorForeign, RecipeInvalid, SourceEmpty
 from tests.data.corpus import Corpus, Whole, assert_once, language, some_documents, whole
+from tests.data.token_maps import noisy
 
 #: A file is one slice here, and eras have 1, 2, 4, 4, … of them.
 SIZES = EraSizes(slice_bytes=8000, first_bytes=3000, most_bytes=12_000)
@@ -198,6 +200,7 @@ def test_the_end_is_the_same_when_it_was_not_known(tmp_path: Path, exhaustion: s
     grown = read(plan)
     assert grown == read(plan, threads=0)
     assert len(grown) > 10
+    assert count_steps(plan, ps.Lane()) == len(grown)
     last = grown[-1].step
     assert read(plan, cursor=cursor_of(plan, last)) == grown[-1:]
     assert read(plan, cursor=cursor_of(plan, last + 1)) == []
@@ -291,6 +294,11 @@ def test_what_cannot_be_is_refused(corpus: Corpus) -> None:
     stages = [ps.Tokenize(str(corpus.tokenizer)), ps.Pack([(0, 16), (10, 32)])]
     with pytest.raises(RecipeInvalid, match="eras"):
         corpus.recipe("web", measure="eras", stages=stages)
+    drawn = [*corpus.stages(16), ps.Map(noisy, random=True)]
+    for stages, refusal in ((drawn, "random maps"), (drawn[:1], "not packed")):
+        recipe = corpus.recipe("web", measure="eras", stages=stages)
+        with pytest.raises(RecipeInvalid, match=refusal):
+            ps.open(recipe, registry=corpus.registry)
 
 
 def test_measure_is_part_of_the_digest_only_when_it_is_eras(corpus: Corpus) -> None:

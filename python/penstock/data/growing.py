@@ -209,8 +209,9 @@ def growing(
         raise RecipeInvalid(
             field="stages", reason=f"{source.alias} is not packed", hint="add a Pack or Pad stage"
         )
-    if is_drawn(stages):
-        reason = f"{source.alias} has random maps of tokens, which need all tokens in one place"
+    drawn = [each.alias for each in recipe.sources if is_drawn(recipe.stages_of(each))]
+    if drawn:
+        reason = f"{', '.join(drawn)} has random maps of tokens, which need all tokens in one place"
         raise RecipeInvalid(field="measure", reason=reason, hint='measure = "all"')
     packing = Packing.of(source.alias, stages, recipe.shuffle)
     return Growing(recipe, source, version, registry, packing, shape.lengths[0][1], sizes or EraSizes())
