@@ -19,10 +19,12 @@ __all__ = [
     "Span",
     "__version__",
     "archive_members",
+    "build_rest",
     "build_table",
     "copy_buffers",
     "digest",
     "digest_file",
+    "digest_rows",
     "events_abandon",
     "events_flush",
     "events_path",
@@ -39,7 +41,9 @@ __all__ = [
     "reframe",
     "scan_known",
     "scan_rows",
+    "slice_order",
     "span",
+    "stops_at",
     "token_lengths",
     "write_buffers",
     "zstd_head",
@@ -118,6 +122,9 @@ def digest(data: bytes) -> str:
 
 def digest_file(path: Path) -> str:
     """The blake3 digest of a file."""
+
+def digest_rows(position: int, rows: list[bytes]) -> int:
+    """The sum of the digests of rows (128 bits), given as the bytes that stand for them; the first is at ``position``."""
 
 def quick_hash(data: bytes) -> int:
     """The xxh3_64 hash of some bytes."""
@@ -202,6 +209,18 @@ class Feed:
         """The next batch, or None at the end of the stream."""
     def waits(self) -> tuple[int, int, bytes]:
         """Batches delivered, batches ready, and the last waits in seconds (f64)."""
+    def stage_times(self) -> tuple[float, float, float]:
+        """Seconds of all threads since opening: planning, reading, hashing."""
+    def epochs_before(self, step: int) -> list[float | None]:
+        """How often each source has been read before a step; None where that is not known."""
+    def recurrence(self, blocks_max: int) -> list[float]:
+        """For each source, the share of neighbours in packs that come together again in the next epoch, from a few blocks."""
+    def add_part(self, source: int, part: dict[str, Any]) -> None:
+        """Add the next part of a source that grows."""
+    def fail_source(self, source: int, problem: BaseException) -> None:
+        """Say that no more parts of a source will come; steps that need more raise the exception."""
+    def wanted(self) -> list[int]:
+        """How many rows of each source the furthest step that was begun needs."""
     def close(self) -> None:
         """End the threads."""
 
@@ -227,15 +246,36 @@ class FeedBatch(Buffer):
         """Where documents begin and end in all rows taken as one sequence (i32)."""
     def real_tokens(self) -> bytes:
         """1 for every token and 0 for padding, row after row (u8)."""
+    def mask(self) -> bytes | None:
+        """1 for tokens that count in the loss, row after row (u8); None when no source has a mask."""
     def origins(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
         """What a row is made of: place in the row, tokens, source, sample, first token in it, epoch."""
+    def samples(self) -> tuple[bytes, bytes]:
+        """The sample of each stretch of each row, in order: its source (u32) and its row of the version (u64)."""
     def rows_by_source(self, sources: int) -> list[int]:
         """How many rows came from each source."""
 
 def build_table(
-    path: Path, lengths: Buffer, kept: Buffer | None, *, length: int, policy: str, shuffle: str, source: str
+    path: Path, lengths: Buffer, kept: Buffer | None, starts: Buffer | None, packing: dict[str, Any]
 ) -> int:
-    """Build a plan table from measured lengths; its packs per epoch."""
+    """Build a plan table from measured lengths (u32), verdicts (u8) and first planned tokens (u32); its packs per epoch.
+
+    ``packing`` has length, policy, shuffle and source: the digest that decides which samples share a block.
+    """
+
+def build_rest(path: Path, broken: dict[str, Any], packing: dict[str, Any]) -> int:
+    """Build the table of what a leg has not delivered of an epoch, packed anew; its packs.
+
+    ``broken`` has table, source (what its orders derive from), seed, length, epoch and delivered (rows).
+    """
+
+#: Epochs, the last phase that is planned (first row, epoch, packs of the rest, part), packs up to and including each part.
+_Course: TypeAlias = tuple[int | None, tuple[int, int, int, int], list[int]]
+#: Rows that a source has given, and where the next one lies: part (None for the rest), epoch, index.
+_Stop: TypeAlias = tuple[int, int | None, int, int]
+
+def stops_at(mixture: dict[str, Any], sources: list[_Course], step: int) -> list[_Stop] | None:
+    """Where each source stands before a step; None when the stream ends before it."""
 
 def token_lengths(shards: list[_ShardParts], item_bytes: int) -> bytes:
     """The length in tokens of every row of a version (u32), from its indexes."""
@@ -279,3 +319,6 @@ def read_tensors(
     direct: bool,
 ) -> int:
     """Fill every target from the pieces of its tensor, each chunk checked; the bytes that were read."""
+
+def slice_order(version: str, slices: int) -> bytes:
+    """The slices of a version in the order in which eras take them (u64): fixed for the version, whatever the seed."""

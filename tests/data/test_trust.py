@@ -17,6 +17,7 @@ import penstock as ps
 from penstock.errors import CorruptShard, DataError, FeedClosed, IndexDamaged
 from penstock.registry.scanning import object_name
 from tests.data.corpus import Corpus, some_documents
+from tests.data.test_shapes import TEMPLATE, chats
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +39,7 @@ def files_of(corpus: Corpus, recipe: ps.Recipe) -> dict[str, Path]:
     return {
         "payload": registry / "derived" / shard.name,
         "index": registry / object_name(shard.index),
-        "table": registry / object_name(prepared.table),
+        "table": registry / object_name(prepared.phases[0].whole.table),
     }
 
 
@@ -68,6 +69,33 @@ def test_a_flipped_bit_is_an_error_and_never_a_wrong_token(
             assert path.name in str(raised.value), bit
         path.write_bytes(good)
     assert [batch.digest for batch in corpus.read(recipe)] == expected
+
+
+@pytest.mark.parametrize("what", ["rest", "mask"])
+def test_a_flipped_bit_in_a_rest_or_a_mask_is_an_error(own: Corpus, what: str) -> None:
+    """Goal: D4 for what a change of length plans and for what the loss depends on. Method: as above."""
+    chats(own)
+    stages = [ps.Chat(str(own.tokenizer), template=TEMPLATE), ps.Pack([(0, 32), (5, 24)])]
+    recipe = own.recipe(ps.Source("chat@1", epochs=1), batch=2, stages=stages)
+    expected = [batch.digest for batch in own.read(recipe)]
+    with own.open(recipe) as feed:
+        prepared = feed.plan.prepared[0]
+    rest, registry = prepared.phases[1].rest, own.folder / "registry"
+    assert rest is not None
+    assert prepared.loss is not None
+    files = {
+        "rest": registry / object_name(rest.table),
+        "mask": registry / "derived" / prepared.loss.manifest.shards[0].name,
+    }
+    path = files[what]
+    good, bits, draws = path.read_bytes(), path.stat().st_size * 8, random.Random(what)
+    for bit in [0, bits - 1, *(draws.randrange(bits) for _ in range(14))]:
+        flip(path, bit)
+        with pytest.raises((CorruptShard, IndexDamaged)) as raised:
+            own.read(recipe)
+        assert path.name in str(raised.value), bit
+        path.write_bytes(good)
+    assert [batch.digest for batch in own.read(recipe)] == expected
 
 
 @pytest.mark.parametrize("what", ["payload", "index", "table"])

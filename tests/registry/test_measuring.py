@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from penstock import Registry, errors
-from penstock.registry.measuring import measure_version
+from penstock.registry.measuring import Limits, measure_version
 from penstock.registry.tokens import TokenLength
 from tests.registry.conftest import WriteRows
 
@@ -68,8 +68,8 @@ def test_the_second_time_nothing_is_computed(local: Registry, write_rows: WriteR
 
 
 def test_token_types_are_as_small_as_the_vocabulary_allows(tmp_path: Path) -> None:
-    assert TokenLength(write_tokenizer(tmp_path / "small.json")).payload_dtype == "<u2"
-    assert TokenLength(write_tokenizer(tmp_path / "large.json", extra=70_000)).payload_dtype == "<u4"
+    assert TokenLength(write_tokenizer(tmp_path / "small.json")).payloads == {"tokens": "<u2"}
+    assert TokenLength(write_tokenizer(tmp_path / "large.json", extra=70_000)).payloads == {"tokens": "<u4"}
 
 
 def test_a_killed_measurement_goes_on_where_it_was(
@@ -104,9 +104,11 @@ def test_a_killed_measurement_goes_on_where_it_was(
 def test_what_cannot_be_measured_is_said(local: Registry, write_rows: WriteRows, tmp_path: Path) -> None:
     version = local.register("web", write_rows("a.jsonl"))
     path = write_tokenizer(tmp_path / "tokenizer.json")
-    with pytest.raises(errors.UsageError, match="'content' is missing"):
+    with pytest.raises(
+        errors.SampleUndecodable, match=r"web@1 row 0 \(a.jsonl\): field 'content' is missing"
+    ):
         local.measure("web", TokenLength(path, field="content"))
-    with pytest.raises(errors.UsageError, match="'id' is int"):
+    with pytest.raises(errors.SampleUndecodable, match="'id' is int"):
         local.measure("web", TokenLength(path, field="id"))
     with pytest.raises(errors.UsageError, match="cannot read tokenizer"):
         TokenLength(tmp_path / "none.json")
@@ -114,7 +116,7 @@ def test_what_cannot_be_measured_is_said(local: Registry, write_rows: WriteRows,
     with pytest.raises(errors.UsageError, match=r"no tokenizer\.json"):
         local.measure("web", TokenLength(tmp_path / "broken.json"))
     with pytest.raises(errors.DerivedTooLarge):
-        measure_version(local, version, TokenLength(path), derived_bytes_max=10)
+        measure_version(local, version, TokenLength(path), limits=Limits(derived_bytes_max=10))
 
 
 def test_damaged_values_are_refused(local: Registry, write_rows: WriteRows, tmp_path: Path) -> None:

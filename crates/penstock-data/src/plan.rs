@@ -8,8 +8,8 @@
 //! |--------------------------|-------------------------|---------------------------------------------|
 //! | [`BatchSchedule`]        | step                    | range of positions, dealt by [`lane_rows`]   |
 //! | [`Mixture`]              | position                | source, index in the source                 |
-//! | [`epoch_of`]             | index in the source     | epoch, index in the epoch                   |
-//! | [`EpochPlan`], [`RowOrder`] | index in the epoch   | block, pack in the block; or row            |
+//! | [`Phase`]                | index in the source     | leg, epoch, index in the leg                |
+//! | [`EpochPlan`], [`RowOrder`] | index in the leg     | block, pack in the block; or row            |
 //! | [`Packs`]                | pack in the block       | spans of samples, by their place in the block |
 //! | [`Blocks`]               | place in the block      | surviving sample of the source              |
 //!
@@ -21,6 +21,7 @@ mod error;
 mod even;
 mod fit;
 mod key;
+mod legs;
 mod mixture;
 mod order;
 mod pack;
@@ -28,11 +29,12 @@ mod shares;
 mod steps;
 
 pub use blocks::{BLOCK_PACKS_MIN, BLOCK_ROWS_MAX, BLOCK_ROWS_MIN, Blocks};
-pub use epoch::{EpochPlan, RowOrder, Window, epoch_of, in_block};
+pub use epoch::{EpochPlan, RowOrder, Window, in_block};
 pub use error::PlanError;
 pub use even::Even;
 pub use fit::FIT_TOKENS_MAX;
 pub use key::{Draws, Key, Part};
+pub use legs::{Course, LegPlace, Phase, Stop, stops_at};
 pub use mixture::{Change, Exhaustion, Mixture, PERIOD, POSITIONS_MAX, PeriodTable, Place, Segment};
 pub use order::{Permutation, Shuffle, TABLE_MAX};
 pub use pack::{Packs, Policy, Span, pack_count};

@@ -1,6 +1,6 @@
 //! The one place where a Rust error becomes a Python exception.
 //!
-//! The exceptions are the classes of `penstock/errors.py`; each is made from keyword arguments, which are its
+//! The exceptions are the classes of `penstock/errors`; each is made from keyword arguments, which are its
 //! fields, so that a message is written once, in Python, whoever raises it.
 
 use penstock_data::DataError;
@@ -147,7 +147,7 @@ pub(crate) fn from_feed(py: Python<'_>, error: FeedError) -> PyErr {
         FeedError::TableWrite { path, reason } => {
             raise!(py, "StoreFailed", { verb: "write", url: path, reason: reason })
         }
-        FeedError::Thread { .. } | FeedError::Closed => {
+        FeedError::Thread { .. } | FeedError::Unmeasured { .. } | FeedError::Closed => {
             raise!(py, "FeedClosed", { reason: error.to_string() })
         }
     }

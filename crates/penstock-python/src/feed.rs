@@ -1,158 +1,45 @@
 //! The feed across the border: a plan comes in as plain values, batches go out as buffers.
 
 use crate::error;
-use crate::shard::IndexSource;
-use crate::source::{Raised, Source};
-use penstock_data::feed::{
-    Ahead, Batch, FeedError, LazyShard, MakeBatch, Maker, MixturePlan, Packing, RowLayout, SourceStream,
-    StreamKind, Table, TokenSource, build_table as build,
-};
-use penstock_data::plan::{BatchSchedule, Change, Exhaustion, Key, Mixture, Policy, Shuffle};
-use penstock_data::{DataError, Shard};
-use penstock_io::Digest;
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use crate::plan::{FeedPlan, Growth, PartPlan};
+use crate::source::Raised;
+use penstock_data::feed::{Ahead, Batch, FeedError, MakeBatch, Maker};
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a wait for a batch goes on before signals are looked for.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 const DEPTH_MAX: usize = 64;
 
-/// Source, index, the index's digest, rows, and (first byte, bytes of a row) where rows follow each other without gaps.
-type ShardParts = (Source, IndexSource, String, u64, Option<(u64, u64)>);
-
-/// A recipe with everything measured, as Python passes it.
-#[derive(FromPyObject)]
-pub(crate) struct FeedPlan {
-    #[pyo3(item)]
-    sources: Vec<SourcePlan>,
-    #[pyo3(item)]
-    seed: u64,
-    #[pyo3(item)]
-    length: u32,
-    #[pyo3(item)]
-    batch: Vec<(u64, u64)>,
-    #[pyo3(item)]
-    weights: Vec<(u64, Vec<f64>)>,
-    #[pyo3(item)]
-    shuffle: String,
-    #[pyo3(item)]
-    exhaustion: String,
-    /// Steps that are left out.
-    #[pyo3(item)]
-    skips: Vec<(u64, u64)>,
-}
-
-#[derive(FromPyObject)]
-struct SourcePlan {
-    #[pyo3(item)]
-    digest: String,
-    #[pyo3(item)]
-    shards: Vec<ShardParts>,
-    #[pyo3(item)]
-    item_bytes: usize,
-    #[pyo3(item)]
-    table: Option<Source>,
-    #[pyo3(item)]
-    policy: String,
-    #[pyo3(item)]
-    epochs: Option<u64>,
-}
-
-fn shuffle_named(name: &str) -> PyResult<Shuffle> {
-    match name {
-        "full" => Ok(Shuffle::Full),
-        "local" => Ok(Shuffle::Local),
-        "none" => Ok(Shuffle::None),
-        other => Err(PyValueError::new_err(format!("unknown shuffle {other:?}"))),
-    }
-}
-
-fn policy_named(name: &str) -> PyResult<Policy> {
-    match name {
-        "concat" => Ok(Policy::Concat),
-        "fit" => Ok(Policy::Fit),
-        other => Err(PyValueError::new_err(format!("unknown policy {other:?}"))),
-    }
-}
-
-fn digest_of(text: &str) -> PyResult<Digest> {
-    text.parse().map_err(|reason: penstock_io::DigestParseError| PyValueError::new_err(reason.to_string()))
-}
-
-fn token_source(
-    shards: Vec<ShardParts>,
-    item_bytes: usize,
-    raised: &Raised,
-) -> Result<TokenSource, FeedError> {
-    let lazy = shards.into_iter().map(|(source, index, digest, rows, fixed)| {
-        let layout =
-            fixed.map_or(RowLayout::Ranges, |(offset, row_bytes)| RowLayout::Fixed { offset, row_bytes });
-        let raised = raised.clone();
-        let open = move || -> Result<Shard, FeedError> {
-            let file = source.open_again(&raised).map_err(DataError::from)?;
-            Ok(Shard::open(file, Arc::new(index.open_again(&digest)?))?)
-        };
-        LazyShard::new(rows, layout, Box::new(open))
-    });
-    TokenSource::new(lazy.collect(), item_bytes)
-}
-
-impl FeedPlan {
-    fn maker(self, lane: (u64, u64), raised: &Raised) -> PyResult<Result<Maker, FeedError>> {
-        let shuffle = shuffle_named(&self.shuffle)?;
-        let exhaustion = if self.exhaustion == "drop" { Exhaustion::Drop } else { Exhaustion::Stop };
-        let mut parts = Vec::new();
-        for source in self.sources {
-            let policy = policy_named(&source.policy)?;
-            parts.push((digest_of(&source.digest)?, policy, source));
-        }
-        let (seed, length) = (self.seed, self.length);
-        let build = || -> Result<Maker, FeedError> {
-            let mut streams = Vec::new();
-            let mut limits = Vec::new();
-            for (digest, policy, source) in parts {
-                let tokens = token_source(source.shards, source.item_bytes, raised)?;
-                let kind = match source.table {
-                    None => StreamKind::Rows,
-                    Some(table) => {
-                        let file = table.open(raised).map_err(DataError::from)?;
-                        StreamKind::Packed { table: Table::open(file)?, policy }
-                    }
-                };
-                let stream = SourceStream::new(tokens, kind, digest, seed, shuffle, length)?;
-                limits.push(source.epochs.map(|epochs| epochs.saturating_mul(stream.per_epoch())));
-                streams.push(stream);
-            }
-            let steps = BatchSchedule::new(&self.batch)?;
-            let changes = self
-                .weights
-                .iter()
-                .map(|(step, weights)| {
-                    Ok(Change { from: steps.positions(*step)?.start, weights: weights.clone() })
-                })
-                .collect::<Result<Vec<_>, FeedError>>()?;
-            let mixture = Mixture::new(Key::mixture(seed), &changes, &limits, exhaustion)?;
-            let pad_last = self.exhaustion == "pad";
-            let skips = self.skips.iter().map(|&(first, stop)| first..stop).collect();
-            Maker::new(streams, MixturePlan { mixture, steps, pad_last, skips }, lane, length as usize)
-        };
-        Ok(build())
-    }
-}
-
 /// Batches of one lane, read ahead by threads.
 #[pyclass(module = "penstock._rust", frozen)]
 pub(crate) struct Feed {
     ahead: Ahead,
+    maker: Arc<Maker>,
     /// Where an exception of a Python source waits.
     raised: Raised,
+    growth: Growth,
+    /// Why a source does not grow any more.
+    failures: Mutex<HashMap<usize, PyErr>>,
+}
+
+impl Feed {
+    /// The exception that a failure stands for.
+    fn problem(&self, py: Python<'_>, problem: FeedError) -> PyErr {
+        if let FeedError::Unmeasured { source_number, .. } = &problem {
+            let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(failure) = failures.get(source_number) {
+                return failure.clone_ref(py);
+            }
+        }
+        self.raised.take().unwrap_or_else(|| error::from_feed(py, problem))
+    }
 }
 
 #[pymethods]
@@ -169,16 +56,17 @@ impl Feed {
         let raised = Raised::default();
         let fail = |problem: FeedError| raised.take().unwrap_or_else(|| error::from_feed(py, problem));
         // The largest batch that is still to come decides how far ahead the memory allows to read.
-        let later = plan.batch.iter().map(|&(first, _)| first.max(step)).collect::<Vec<_>>();
-        let maker = plan.maker(lane, &raised)?.map_err(fail)?;
+        let later = plan.changing_steps().map(|first| first.max(step)).collect::<Vec<_>>();
+        let (maker, growth) = plan.maker(lane, &raised)?.map_err(fail)?;
         let mut batch_bytes = maker.batch_bytes(step).map_err(fail)?;
         for step in later {
             batch_bytes = batch_bytes.max(maker.batch_bytes(step).map_err(fail)?);
         }
         let depth = (memory_bytes / batch_bytes.max(1)).clamp(1, DEPTH_MAX);
-        let ahead = Ahead::start(Arc::new(maker) as Arc<dyn MakeBatch>, step, threads.min(depth), depth)
-            .map_err(fail)?;
-        Ok(Feed { ahead, raised })
+        let maker = Arc::new(maker);
+        let making = Arc::clone(&maker) as Arc<dyn MakeBatch>;
+        let ahead = Ahead::start(making, step, threads.min(depth), depth).map_err(fail)?;
+        Ok(Feed { ahead, maker, raised, growth, failures: Mutex::default() })
     }
 
     /// The next batch, or None at the end of the stream.
@@ -188,9 +76,7 @@ impl Feed {
             match answer {
                 Ok(Ok(batch)) => return Ok(batch.map(|batch| FeedBatch { batch })),
                 Ok(Err(())) => py.check_signals()?,
-                Err(problem) => {
-                    return Err(self.raised.take().unwrap_or_else(|| error::from_feed(py, problem)));
-                }
+                Err(problem) => return Err(self.problem(py, problem)),
             }
         }
     }
@@ -200,6 +86,46 @@ impl Feed {
         let waits = self.ahead.waits();
         let bytes: Vec<u8> = waits.waits_s.iter().flat_map(|wait| wait.to_le_bytes()).collect();
         (waits.batches, waits.ready, PyBytes::new(py, &bytes))
+    }
+
+    /// Seconds of all threads since opening: planning, reading, hashing.
+    fn stage_times(&self) -> (f64, f64, f64) {
+        let times = self.maker.stage_times();
+        (times.plan.as_secs_f64(), times.read.as_secs_f64(), times.digest.as_secs_f64())
+    }
+
+    /// How often each source has been read before a step; None where that is not known.
+    fn epochs_before(&self, py: Python<'_>, step: u64) -> PyResult<Vec<Option<f64>>> {
+        py.detach(|| self.maker.epochs_before(step)).map_err(|problem| error::from_feed(py, problem))
+    }
+
+    /// For each source, the share of neighbours in packs that come together again in the next epoch, from a few blocks.
+    fn recurrence(&self, py: Python<'_>, blocks_max: u64) -> PyResult<Vec<f64>> {
+        let streams = self.maker.streams().iter();
+        py.detach(|| streams.map(|stream| stream.recurrence(blocks_max)).collect::<Result<Vec<_>, _>>())
+            .map_err(|problem| error::from_feed(py, problem))
+    }
+
+    /// Adds the next part of a source that grows.
+    fn add_part(&self, py: Python<'_>, source: usize, part: PartPlan) -> PyResult<()> {
+        let added = self
+            .growth
+            .part(source, part)?
+            .and_then(|(part, epochs)| py.detach(|| self.maker.add_part(source, part, epochs)));
+        added.map_err(|problem| self.problem(py, problem))
+    }
+
+    /// Says that no more parts of a source will come; steps that need more raise the exception.
+    fn fail_source(&self, source: usize, problem: Bound<'_, PyAny>) {
+        let reason = problem.to_string();
+        let failure = PyErr::from_value(problem);
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).insert(source, failure);
+        self.maker.fail(source, FeedError::Unmeasured { source_number: source, reason });
+    }
+
+    /// How many rows of each source the furthest step that was begun needs.
+    fn wanted(&self) -> Vec<u64> {
+        self.maker.wanted()
     }
 
     /// Ends the threads.
@@ -268,10 +194,24 @@ impl FeedBatch {
         })
     }
 
+    /// 1 for tokens that count in the loss, row after row (u8); None when no source has a mask.
+    fn mask<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.batch.mask().map(|mask| PyBytes::new(py, mask))
+    }
+
     /// What a row is made of: place in the row, tokens, source, sample, first token in it, epoch.
     fn origins(&self, row: u32) -> Vec<(u32, u32, u32, u64, u32, u64)> {
-        let of_row = self.batch.origins.iter().filter(|origin| origin.row == row);
+        let first = self.batch.origins.partition_point(|origin| origin.row < row);
+        let of_row = self.batch.origins[first..].iter().take_while(|origin| origin.row == row);
         of_row.map(|o| (o.at, o.length, o.source, o.sample, o.start, o.epoch)).collect()
+    }
+
+    /// The sample of each stretch of each row, in order: its source (u32) and its row of the version (u64), as bytes.
+    fn samples<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>) {
+        let origins = &self.batch.origins;
+        let sources: Vec<u8> = origins.iter().flat_map(|origin| origin.source.to_le_bytes()).collect();
+        let samples: Vec<u8> = origins.iter().flat_map(|origin| origin.sample.to_le_bytes()).collect();
+        (PyBytes::new(py, &sources), PyBytes::new(py, &samples))
     }
 
     /// How many rows came from each source.
@@ -308,69 +248,4 @@ impl FeedBatch {
         };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
-}
-
-/// Builds a plan table from measured lengths; its packs per epoch.
-#[pyfunction]
-#[pyo3(signature = (path, lengths, kept, *, length, policy, shuffle, source))]
-#[expect(clippy::too_many_arguments, reason = "one call per table; Python passes them by name")]
-pub(crate) fn build_table(
-    py: Python<'_>,
-    path: PathBuf,
-    lengths: PyBuffer<u32>,
-    kept: Option<PyBuffer<u8>>,
-    length: u32,
-    policy: &str,
-    shuffle: &str,
-    source: &str,
-) -> PyResult<u64> {
-    let lengths = lengths.to_vec(py)?;
-    let kept = kept.map(|kept| kept.to_vec(py)).transpose()?;
-    let (policy, shuffle, source) = (policy_named(policy)?, shuffle_named(shuffle)?, digest_of(source)?);
-    let packing = Packing { length, policy, shuffle, source: &source };
-    let head = py
-        .detach(|| build(&path, &lengths, kept.as_deref(), packing))
-        .map_err(|problem| error::from_feed(py, problem))?;
-    Ok(head.packs.iter().map(|&packs| u64::from(packs)).sum())
-}
-
-/// 1 for the rows of a version that are held out (u8, as bytes): a fixed share of them, drawn by a key of the version.
-#[pyfunction]
-pub(crate) fn held_out<'py>(
-    py: Python<'py>,
-    version: &str,
-    rows: usize,
-    share: f64,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let version = digest_of(version)?;
-    let key = Key::of("held out", &[(&version).into()]);
-    PyBytes::new_with(py, rows, |into| {
-        let mut draws = key.draws();
-        // 53 bits make a fraction that every machine rounds the same way.
-        into.iter_mut()
-            .for_each(|row| *row = u8::from(((draws.bits() >> 11) as f64) < share * (1u64 << 53) as f64));
-        Ok(())
-    })
-}
-
-/// The length in tokens of every row of a version (u32, as bytes), from its indexes.
-#[pyfunction]
-pub(crate) fn token_lengths<'py>(
-    py: Python<'py>,
-    shards: Vec<ShardParts>,
-    item_bytes: usize,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let raised = Raised::default();
-    let lengths = token_source(shards, item_bytes, &raised)
-        .and_then(|tokens| tokens.lengths())
-        .map_err(|problem| raised.take().unwrap_or_else(|| error::from_feed(py, problem)))?;
-    let bytes: Vec<u8> = lengths.iter().flat_map(|length| length.to_le_bytes()).collect();
-    Ok(PyBytes::new(py, &bytes))
-}
-
-/// The first position of a step under a schedule of batches.
-#[pyfunction]
-pub(crate) fn first_position(py: Python<'_>, batch: Vec<(u64, u64)>, step: u64) -> PyResult<u64> {
-    let found = BatchSchedule::new(&batch).and_then(|steps| steps.positions(step));
-    Ok(found.map_err(|problem| error::from_feed(py, problem.into()))?.start)
 }

@@ -3,9 +3,12 @@
 //! If a line here would make sense without Python, it is in the wrong crate. What Python people need to know
 //! stands in `python/penstock/_rust.pyi`.
 
+mod eras;
 mod error;
 mod events;
 mod feed;
+mod plan;
+mod records;
 mod scan;
 mod shard;
 mod source;
@@ -16,13 +19,22 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _rust {
     #[pymodule_export]
+    use crate::eras::slice_order;
+
+    #[pymodule_export]
     use crate::events::{
         EventReader, Span, events_abandon, events_flush, events_path, events_start, events_statistics,
         events_stop, record, span,
     };
 
     #[pymodule_export]
-    use crate::feed::{Feed, FeedBatch, build_table, first_position, held_out, token_lengths};
+    use crate::feed::{Feed, FeedBatch};
+
+    #[pymodule_export]
+    use crate::plan::{build_rest, build_table, first_position, held_out, stops_at, token_lengths};
+
+    #[pymodule_export]
+    use crate::records::digest_rows;
 
     #[pymodule_export]
     use crate::scan::{digest, digest_file, quick_hash, reframe, scan_known, scan_rows, zstd_head};

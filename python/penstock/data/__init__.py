@@ -2,26 +2,33 @@
 
 from penstock.data.batch import Batch, Origin, join
 from penstock.data.cursor import Cursor
-from penstock.data.feed import Feed, FeedStatistics, batch_at
+from penstock.data.feed import Feed, batch_at
 from penstock.data.feed import open_feed as open
 from penstock.data.lane import Lane
 from penstock.data.recipe import Recipe, Source
+from penstock.data.records import RecordBatch
 from penstock.data.skips import Skips
-from penstock.data.stages import Filter, Pack, Tokenize
+from penstock.data.stages import Chat, Filter, Map, Pack, Pad, Tokenize, Truncate
+from penstock.data.statistics import FeedStatistics
 
 __all__ = [
     "Batch",
+    "Chat",
     "Cursor",
     "Feed",
     "FeedStatistics",
     "Filter",
     "Lane",
+    "Map",
     "Origin",
     "Pack",
+    "Pad",
     "Recipe",
+    "RecordBatch",
     "Skips",
     "Source",
     "Tokenize",
+    "Truncate",
     "batch_at",
     "join",
     "open",

@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from penstock import _rust
 from penstock.data.batch import Batch
 from penstock.data.cursor import Cursor
-from penstock.data.feed import MEMORY_BYTES, Feed, FeedStatistics, cursor_at
+from penstock.data.feed import MEMORY_BYTES, Feed, cursor_at
+from penstock.data.handing import rust_plan
 from penstock.data.lane import Lane
 from penstock.data.planning import Plan
+from penstock.data.statistics import FeedStatistics
 from penstock.errors import CursorForeign, FeedClosed, PenstockError, UsageError
 
 PREFETCH_MAX = 64
@@ -163,9 +166,9 @@ class Ahead(Generic[Turned]):
     def __bool__(self) -> bool:
         return True
 
-    def statistics(self) -> FeedStatistics:
-        """Counts and waits of the feed since it was opened; it is opened anew by ``load_state_dict`` and by a new pass."""
-        return self._feed.statistics()
+    def statistics(self, *, recurrence: bool = False) -> FeedStatistics:
+        """Numbers of the feed since it was opened; it is opened anew by ``load_state_dict`` and by a new pass."""
+        return self._feed.statistics(recurrence=recurrence)
 
     def close(self) -> None:
         """End the reading threads. Batches that were handed out stay good."""
@@ -204,6 +207,10 @@ def count_steps(plan: Plan, lane: Lane) -> int:
 
 def _has_step(plan: Plan, lane: Lane, step: int) -> bool:
     """Whether anything comes at a step or after it."""
+    if plan.records or plan.drawn:
+        # What is planned says it; fetching records and calling maps is for whoever wants the batch.
+        planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, 0, MEMORY_BYTES)
+        return planned.next() is not None
     probe = Feed(plan, lane, cursor=cursor_at(plan, step), threads=0, memory_bytes=MEMORY_BYTES)
     with probe:
         return next(probe, None) is not None

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock import _rust
+from penstock.data.spread import shards_of
 from penstock.errors import RecipeInvalid
 
 if TYPE_CHECKING:
@@ -48,6 +49,16 @@ class Batch(Mapping[str, npt.NDArray[Any]]):
         self._tokens: npt.NDArray[Any] = np.frombuffer(memoryview(made), dtype=plan.dtype).reshape(
             made.rows, made.length
         )
+
+    @property
+    def made(self) -> _rust.FeedBatch:
+        """The batch as Rust made it."""
+        return self._made
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its values."""
+        return self._tokens.nbytes
 
     @property
     def step(self) -> int:
@@ -108,11 +119,14 @@ class Batch(Mapping[str, npt.NDArray[Any]]):
 
     @cached_property
     def _loss_mask(self) -> npt.NDArray[np.uint8]:
-        """1 for tokens that count in the loss, 0 for padding and for samples that the skips mask."""
-        masked = self._plan.skips.masked
+        """1 for tokens that count in the loss, 0 for others, for padding and for samples that the skips mask."""
+        masked, stored = self._plan.skips.masked, self._made.mask()
+        counts = self._real_tokens
+        if stored is not None:
+            counts = np.frombuffer(stored, dtype=np.uint8).reshape(self._tokens.shape)
         if not masked:
-            return self._real_tokens
-        mask = self._real_tokens.copy()
+            return counts
+        mask = counts.copy()
         aliases = [prepared.source.alias for prepared in self._plan.prepared]
         for row in range(mask.shape[0]):
             for at, length, source, sample, _, _ in self._made.origins(row):
@@ -124,27 +138,38 @@ class Batch(Mapping[str, npt.NDArray[Any]]):
     def _real_tokens(self) -> npt.NDArray[np.uint8]:
         return np.frombuffer(self._made.real_tokens(), dtype=np.uint8).reshape(self._tokens.shape)
 
+    @property
+    def shards(self) -> tuple[int, float]:
+        """Distinct shards that it comes from, and how many a uniform draw of as many samples would touch."""
+        return shards_of(self._plan, self)
+
     def origin(self, row: int) -> list[Origin]:
         """What a row is made of, in order: version, shard, sample, bytes and tokens."""
-        rows = self._tokens.shape[0]
-        if not -rows <= row < rows:
-            raise RecipeInvalid(field="row", reason=f"there is no row {row} in a batch of {rows}")
-        return [self._origin(each) for each in self._made.origins(row % rows)]
+        return [origin_of(self._plan, each) for each in self._made.origins(check_row(row, self._made.rows))]
 
-    def _origin(self, each: tuple[int, int, int, int, int, int]) -> Origin:
-        at, length, source, sample, start, epoch = each
-        prepared = self._plan.prepared[source]
-        shard, place = prepared.version.shard_of(sample)
-        return Origin(
-            source=prepared.source.alias,
-            version=prepared.version.address,
-            sample=sample,
-            shard=shard.name,
-            byte_range=prepared.version.byte_range(shard, place),
-            token_span=(start, start + length),
-            row_span=(at, at + length),
-            epoch=epoch,
-        )
+
+def check_row(row: int, rows: int) -> int:
+    """The number of a row, where negative ones count from the end."""
+    if not -rows <= row < rows:
+        raise RecipeInvalid(field="row", reason=f"there is no row {row} in a batch of {rows}")
+    return row % rows
+
+
+def origin_of(plan: "Plan", each: tuple[int, int, int, int, int, int]) -> Origin:
+    """A stretch of a row as Rust tells it, with the names that people know."""
+    at, length, source, sample, start, epoch = each
+    prepared = plan.prepared[source]
+    shard, place = prepared.version.shard_of(sample)
+    return Origin(
+        source=prepared.source.alias,
+        version=prepared.version.address,
+        sample=sample,
+        shard=shard.name,
+        byte_range=prepared.version.byte_range(shard, place),
+        token_span=(start, start + length),
+        row_span=(at, at + length),
+        epoch=epoch,
+    )
 
 
 def join(digests: list[str]) -> str:

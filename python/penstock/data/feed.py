@@ -1,48 +1,32 @@
 """The feed: batches of one lane, in order, read ahead by threads; resumable from a cursor at any size."""
 
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+import random
+import weakref
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 
 from penstock import _rust, events
 from penstock.data.batch import Batch
 from penstock.data.cursor import Cursor
+from penstock.data.finishing import Finished, Finishing
+from penstock.data.forerunner import Forerunner
+from penstock.data.handing import rust_plan
 from penstock.data.lane import Lane
-from penstock.data.planning import Plan, PlanWatch, prepare, shard_descriptions
+from penstock.data.measured import PlanWatch
+from penstock.data.planning import Plan, prepare
 from penstock.data.recipe import Recipe
+from penstock.data.records.reading import RecordReader
 from penstock.data.skips import Skips
-from penstock.data.stages import Pack
+from penstock.data.statistics import RECURRENCE_BLOCKS, Counts, FeedStatistics
+from penstock.data.tokenmaps import TokenMapper
+from penstock.data.undecodable import UndecodableCount
 from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid
 from penstock.registry import Registry
-from penstock.registry.scanning import object_name
 
 MEMORY_BYTES = 256 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class FeedStatistics:
-    """What a feed has done since it was opened."""
-
-    batches: int
-    rows: int
-    tokens: int
-    bytes: int
-    #: Share of tokens that are padding.
-    padding_share: float
-    #: Batches that are ready and wait to be asked for.
-    ready: int
-    wait_p50_s: float
-    wait_p99_s: float
-    #: Rows delivered per source.
-    rows_by_source: dict[str, int]
-
-    def to_json(self) -> dict[str, Any]:
-        """The statistics as plain values."""
-        return asdict(self)
 
 
 class Feed:
@@ -65,10 +49,15 @@ class Feed:
         _check_lane(plan, lane, self._step)
         if threads < 0:
             raise RecipeInvalid(field="threads", reason=f"{threads} threads cannot be started")
-        self._feed = _rust.Feed(rust_plan(plan), (lane.number, lane.of), self._step, threads, memory_bytes)
+        self._undecodable = UndecodableCount(plan.recipe.undecodable_max)
+        self._feed, self._forerunner = start(
+            plan, lane, self._step, self._undecodable, threads=threads, memory_bytes=memory_bytes
+        )
+        if self._forerunner is not None:
+            # It does not know this feed, which can therefore be forgotten without being closed.
+            weakref.finalize(self, self._forerunner.stop)
         self._pid = os.getpid()
-        self._counts = {"rows": 0, "tokens": 0, "bytes": 0, "padding": 0}
-        self._by_source = dict.fromkeys((each.source.alias for each in plan.prepared), 0)
+        self._counts = Counts(plan)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -80,20 +69,10 @@ class Feed:
             made = self._feed.next()
         if made is None:
             raise StopIteration
-        batch = Batch(made, self.plan)
+        batch = made if isinstance(made, Batch) else Batch(made, self.plan)
         self._step = batch.step + 1
-        self._count(made)
+        self._counts.add(batch)
         return batch
-
-    def _count(self, made: _rust.FeedBatch) -> None:
-        self._counts["rows"] += made.rows
-        self._counts["tokens"] += made.rows * made.length - made.padding
-        self._counts["bytes"] += made.rows * made.length * made.item_bytes
-        self._counts["padding"] += made.padding
-        for prepared, rows in zip(
-            self.plan.prepared, made.rows_by_source(len(self.plan.prepared)), strict=True
-        ):
-            self._by_source[prepared.source.alias] += rows
 
     @property
     def cursor(self) -> Cursor:
@@ -105,28 +84,42 @@ class Feed:
         """Batches that are made and wait to be asked for."""
         return self._feed.waits()[1]
 
-    def statistics(self) -> FeedStatistics:
-        """Counts and waits since opening. Cheap; safe from any thread."""
+    def statistics(self, *, recurrence: bool = False) -> FeedStatistics:
+        """Counts, waits and times since opening. Cheap, unless ``recurrence`` asks how often packs recur; safe from any thread."""
         batches, ready, waits = self._feed.waits()
         waited = np.frombuffer(waits, dtype=np.float64)
         p50, p99 = np.percentile(waited, [50, 99]) if len(waited) else (0.0, 0.0)
-        total = self._counts["tokens"] + self._counts["padding"]
+        made = self._feed if isinstance(self._feed, _rust.Feed) else self._feed.planned
+        aliases = [each.source.alias for each in self.plan.prepared]
+        plan_s, read_s, digest_s = made.stage_times()
+        shards, uniform = self._counts.shards
+        recurring = made.recurrence(RECURRENCE_BLOCKS) if recurrence else None
         return FeedStatistics(
             batches=batches,
-            rows=self._counts["rows"],
-            tokens=self._counts["tokens"],
-            bytes=self._counts["bytes"],
-            padding_share=self._counts["padding"] / total if total else 0.0,
+            rows=self._counts.rows,
+            tokens=self._counts.tokens,
+            bytes=self._counts.bytes,
+            padding_share=self._counts.padding_share,
             ready=ready,
             wait_p50_s=float(p50),
             wait_p99_s=float(p99),
-            rows_by_source=dict(self._by_source),
+            plan_s=plan_s,
+            read_s=read_s,
+            digest_s=digest_s,
+            shards_per_batch=shards,
+            shards_uniform=uniform,
+            rows_by_source=dict(self._counts.by_source),
+            epochs_by_source=dict(zip(aliases, made.epochs_before(self._step), strict=True)),
+            undecodable=self._undecodable.told(),
+            pack_recurrence=None if recurring is None else dict(zip(aliases, recurring, strict=True)),
         )
 
     def close(self) -> None:
         """End the reading threads. Batches that were handed out stay good."""
         if os.getpid() == self._pid:
             self._feed.close()
+            if self._forerunner is not None:
+                self._forerunner.close()
 
     def __enter__(self) -> "Feed":
         return self
@@ -165,17 +158,61 @@ def batch_at(
     skips: Skips | None = None,
 ) -> Batch:
     """The batch of one step, rebuilt from nothing but the recipe (and the skips, if there were any)."""
-    plan = prepare(recipe, registry or Registry(), skips=skips)
-    chosen = lane or Lane()
+    return batch_of(prepare(recipe, registry or Registry(), skips=skips), step, lane or Lane())
+
+
+def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:
+    """The batch of one step of a plan."""
     if step < 0:
         raise RecipeInvalid(field="step", reason=f"there is no step {step}")
-    _check_lane(plan, chosen, step, once=True)
-    made = _rust.Feed(rust_plan(plan), (chosen.number, chosen.of), step, 0, MEMORY_BYTES).next()
+    _check_lane(plan, lane, step, once=True)
+    count = UndecodableCount(plan.recipe.undecodable_max)
+    feed, forerunner = start(plan, lane, step, count, threads=0, memory_bytes=MEMORY_BYTES)
+    try:
+        made = feed.next()
+    finally:
+        feed.close()
+        if forerunner is not None:
+            forerunner.close()
     if made is None:
         raise FeedClosed(reason=f"the stream ends before step {step}", hint="look at an earlier step")
     if made.step != step:
         raise FeedClosed(reason=f"step {step} is left out by the skips", hint="look without the skips")
-    return Batch(made, plan)
+    return made if isinstance(made, Batch) else Batch(made, plan)
+
+
+def start(
+    plan: Plan, lane: Lane, step: int, count: UndecodableCount, *, threads: int, memory_bytes: int
+) -> tuple[_rust.Feed | Finishing, Forerunner | None]:
+    """What makes the batches of a lane from a step on, and what measures ahead of it where sources grow.
+
+    Rust makes them alone, or, where samples are records or random maps are called, Rust and then Python.
+    """
+    if not plan.records and not plan.drawn:
+        made = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, threads, memory_bytes)
+        return made, forerun(plan, lane, made)
+    # Saying which samples a step has takes no time worth a thread, and reading tokens takes little.
+    beside = min(threads, 1) if plan.drawn else 0
+    planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, beside, memory_bytes // 2)
+    finish: Callable[[_rust.FeedBatch], Finished] = RecordReader(plan) if plan.records else TokenMapper(plan)
+    finishing = Finishing(
+        planned,
+        finish,
+        accept=lambda batch: count.add(batch.faults),
+        threads=threads,
+        memory_bytes=memory_bytes,
+    )
+    return finishing, forerun(plan, lane, planned)
+
+
+def forerun(plan: Plan, lane: Lane, feed: _rust.Feed) -> Forerunner | None:
+    """Start to measure the eras of sources that grow, if there are any."""
+    sources = {number: each.growing for number, each in enumerate(plan.prepared) if each.growing}
+    if not sources:
+        return None
+    # Lanes begin apart from each other, and so do processes that read the same lane.
+    start = (lane.number + random.random()) / lane.of
+    return Forerunner(feed, sources, start=start, watch=plan.watch)
 
 
 def cursor_at(plan: Plan, step: int) -> Cursor:
@@ -202,48 +239,3 @@ def _check_lane(plan: Plan, lane: Lane, first: int, *, once: bool = False) -> No
     for (step, rows), after in zip(schedule, [*(step for step, _ in schedule[1:]), None], strict=True):
         if (after is None or after > first) and not (once and step > first):
             lane.rows(0, rows)
-
-
-def rust_plan(plan: Plan) -> dict[str, Any]:
-    """A plan as the Rust side takes it: plain values."""
-    recipe = plan.recipe
-    aliases = [each.source.alias for each in plan.prepared]
-    sources = [
-        {
-            "name": each.source.alias,
-            "digest": each.tokens.digest,
-            "shards": shard_descriptions(each.tokens),
-            "item_bytes": each.dtype.itemsize,
-            "table": None if not each.table else _table_source(plan, each.table),
-            "policy": next(
-                (s.policy for s in recipe.stages_of(each.source) if isinstance(s, Pack)), "concat"
-            ),
-            "epochs": each.source.epochs,
-        }
-        for each in plan.prepared
-    ]
-    return {
-        "sources": sources,
-        "seed": recipe.seed % (1 << 64),
-        "length": plan.prepared[0].length,
-        "batch": list(recipe.batch_schedule),
-        "weights": [
-            (step, [each.get(alias, 0.0) for alias in aliases]) for step, each in recipe.weight_schedule
-        ],
-        "shuffle": recipe.shuffle,
-        "exhaustion": recipe.exhaustion,
-        "skips": list(plan.skips.steps),
-    }
-
-
-def _table_source(plan: Plan, table: str) -> Any:
-    store = plan.registry.store
-    path = store.local_path(object_name(table))
-    if path is not None:
-        return path
-    data = store.get(object_name(table))
-    return (
-        f"{store.url}/{object_name(table)}",
-        len(data),
-        lambda offset, length: data[offset : offset + length],
-    )

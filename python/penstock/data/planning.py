@@ -5,33 +5,29 @@ resumable; what was measured before is found by its key. The result is pure data
 deciding.
 """
 
-import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from penstock import _rust, events
+from penstock import events
 from penstock._rust import digest
-from penstock.data.recipe import Recipe, Source, filters_of
+from penstock.data.eras import EraSizes
+from penstock.data.growing import Growing, growing
+from penstock.data.legs import Phase, merged, plan_phases
+from penstock.data.mapping import drawn_length, is_drawn
+from penstock.data.measured import PlanWatch, Samples, measure_samples
+from penstock.data.recipe import Recipe, Source
+from penstock.data.records.choosing import reads_records
 from penstock.data.skips import Skips
-from penstock.data.stages import Pack, Stage, Tokenize
-from penstock.data.verdict import Verdict
-from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty
-from penstock.formats.arrays import to_dtype
-from penstock.formats.reading import details_of, open_file, source_of
-from penstock.registry import Registry, Shard, Version
-from penstock.registry.measuring import measure_version
-from penstock.registry.scanning import object_name, put_object
-from penstock.registry.tokens import TokenLength
-
-#: Part of the key of plan tables: raise it when the same lengths are planned differently.
-PLANNER = 1
-#: Told what is being prepared, how much is done, and of how much.
-PlanWatch = Callable[[str, int, int], None]
+from penstock.data.stages import Pack, Pad, Stage
+from penstock.data.stored import row_length, stored_dtype
+from penstock.data.tables import PLANNER, Packing, PlanTable, whole_table
+from penstock.errors import RecipeInvalid
+from penstock.registry import Registry, Version
+from penstock.registry.column import Undecodable
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +41,21 @@ class Prepared:
     tokens: Version
     #: Numpy type of the stored tokens.
     dtype: np.dtype[Any]
-    #: Tokens per row of a batch.
-    length: int
-    #: Digest of the plan table; empty when every stored row is a row of a batch.
-    table: str
-    #: Packs (or rows) per epoch.
-    packs: int
+    packing: Packing
+    #: One per length of rows, in order.
+    phases: tuple[Phase, ...]
+    #: The version that says which tokens count in the loss, one byte each; None when all do.
+    loss: Version | None = None
+    #: Samples that nothing could be made of when they were measured; they count as empty.
+    undecodable: tuple[Undecodable, ...] = ()
+    #: What padding is.
+    pad: int = 0
+    #: Whether its samples are no tokens; then each is a row, and somebody else than the plan reads it.
+    records: bool = False
+    #: The length that is planned for every sample because a random map may change it; None where samples keep theirs.
+    drawn_length: int | None = None
+    #: Its eras, where it is measured while it is read; then ``tokens`` is the version itself and there are no tables yet.
+    growing: Growing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,8 @@ class Plan:
     registry: Registry
     prepared: tuple[Prepared, ...]
     skips: Skips
+    #: Told of what is measured while a feed reads.
+    watch: PlanWatch | None = None
 
     @property
     def versions(self) -> dict[str, str]:
@@ -72,6 +79,23 @@ class Plan:
         """Numpy type of a batch's tokens: the widest of the sources'."""
         return max((each.dtype for each in self.prepared), key=lambda dtype: dtype.itemsize)
 
+    @property
+    def lengths(self) -> list[tuple[int, int]]:
+        """Tokens of a row, from which step on."""
+        return [(phase.step, phase.length) for phase in self.prepared[0].phases]
+
+    @property
+    def records(self) -> bool:
+        """Whether samples are no tokens."""
+        return self.prepared[0].records
+
+    @property
+    def drawn(self) -> bool:
+        """Whether random maps change tokens."""
+        return not self.records and any(
+            is_drawn(self.recipe.stages_of(each.source)) for each in self.prepared
+        )
+
     def prefix(self, step: int) -> str:
         """The digest of everything that the steps before ``step`` depend on, as the recipe says it."""
         document = self.recipe.document(self.versions, until_step=step)
@@ -80,34 +104,92 @@ class Plan:
     def digest(self, step: int) -> str:
         """The digest of the tables and token versions behind the steps before ``step``."""
         used = {each["alias"] for each in self.recipe.document(self.versions, until_step=step)["sources"]}
-        parts = [
-            (p.source.alias, p.tokens.digest, p.table, p.packs)
-            for p in self.prepared
-            if p.source.alias in used
-        ]
+        parts: list[tuple[Any, ...]] = []
+        for each in self.prepared:
+            if each.source.alias in used and each.growing:
+                parts.append((each.source.alias, each.growing.identity.digest))
+            elif each.source.alias in used:
+                first, *later = each.phases
+                begun = [phase.tables for phase in later if phase.step < step]
+                part = (each.source.alias, each.tokens.digest, first.whole.table, first.whole.packs)
+                # What came later counts only where it is used, so that cursors from before stay good.
+                loss = () if each.loss is None else (each.loss.digest,)
+                parts.append((*part, *((begun,) if begun else ()), *loss))
         return digest(msgspec.json.encode((PLANNER, parts), order="deterministic"))
 
 
 def prepare(
-    recipe: Recipe, registry: Registry, watch: PlanWatch | None = None, *, skips: Skips | None = None
+    recipe: Recipe,
+    registry: Registry,
+    watch: PlanWatch | None = None,
+    *,
+    skips: Skips | None = None,
+    sizes: EraSizes | None = None,
 ) -> Plan:
-    """Pin, measure and plan every source of a recipe."""
+    """Pin, measure and plan every source of a recipe; those that grow are only laid out. ``sizes`` of eras are for tests."""
     with events.span("data.prepare", sources=len(recipe.sources)):
-        prepared = tuple(_prepare_source(recipe, source, registry, watch) for source in recipe.sources)
-    lengths = {each.length for each in prepared}
-    if len(lengths) > 1:
-        shown = ", ".join(f"{each.source.alias} {each.length}" for each in prepared)
+        prepared = tuple(
+            _prepare_growing(recipe, source, registry, sizes)
+            or _prepare_source(recipe, source, registry, watch)
+            for source in recipe.sources
+        )
+        _check_kinds(prepared)
+        _check_row_lengths(prepared)
+        _check_dtypes(prepared)
+        phased = tuple(plan_phases(recipe, registry, prepared))
+    return Plan(recipe, registry, phased, skips or Skips(), watch)
+
+
+def _prepare_growing(
+    recipe: Recipe, source: Source, registry: Registry, sizes: EraSizes | None
+) -> Prepared | None:
+    """A source that is measured while it is read, or None when it is not one."""
+    if recipe.measure == "all":
+        return None
+    version = registry.resolve(source.name)
+    found = growing(recipe, source, version, registry, sizes)
+    if found is None:
+        return None
+    phases = (Phase(0, found.length, PlanTable("", 0)),)
+    return Prepared(
+        source, version, version, found.dtype, found.packing, phases, pad=_pad(recipe, source), growing=found
+    )
+
+
+def _pad(recipe: Recipe, source: Source) -> int:
+    shape = next((stage for stage in recipe.stages_of(source) if isinstance(stage, Pack | Pad)), None)
+    return shape.token if isinstance(shape, Pad) else shape.pad if shape else 0
+
+
+def _check_row_lengths(prepared: tuple[Prepared, ...]) -> None:
+    schedules = [[(phase.step, phase.length) for phase in each.phases] for each in prepared]
+    if any(schedule != schedules[0] for schedule in schedules):
+        shown = ", ".join(
+            f"{each.source.alias} {schedule[0][1] if len(schedule) == 1 else schedule}"
+            for each, schedule in zip(prepared, schedules, strict=True)
+        )
         raise RecipeInvalid(
             field="sources", reason=f"rows of one batch have one length, but there are {shown}"
         )
-    _check_dtypes(prepared)
-    return Plan(recipe, registry, prepared, skips or Skips())
+
+
+def _check_kinds(prepared: tuple[Prepared, ...]) -> None:
+    tokens = [each.source.alias for each in prepared if not each.records]
+    records = [each.source.alias for each in prepared if each.records]
+    if tokens and records:
+        reason = f"{', '.join(tokens)} give tokens, but {', '.join(records)} are read as records"
+        raise RecipeInvalid(
+            field="sources", reason=reason, hint="tokenise and pack all sources, or none of them"
+        )
 
 
 def _check_dtypes(prepared: tuple[Prepared, ...]) -> None:
     """Narrow tokens are widened with zeros, which would make other numbers of those with a sign."""
     widest = max((each.dtype for each in prepared), key=lambda dtype: dtype.itemsize)
     for each in prepared:
+        if each.pad > np.iinfo(widest).max:
+            reason = f"the padding of {each.source.alias}, {each.pad}, does not fit into {widest}"
+            raise RecipeInvalid(field="pad", reason=reason)
         if each.dtype != widest and (each.dtype.kind == "i" or each.dtype.itemsize == widest.itemsize):
             reason = f"{each.source.alias} holds {each.dtype}, which cannot be joined with {widest}"
             raise RecipeInvalid(
@@ -118,184 +200,67 @@ def _check_dtypes(prepared: tuple[Prepared, ...]) -> None:
 def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: PlanWatch | None) -> Prepared:
     stages = recipe.stages_of(source)
     version = registry.resolve(source.name)
-    mask, verdicts = _verdicts(registry, version, stages, watch)
-    if source.split != "all":
-        mask, verdicts = _split(version, source, mask), [*verdicts, f"{source.split} {source.held_share!r}"]
-    tokens, lengths = _tokens(registry, version, stages, watch)
-    pack = next((stage for stage in stages if isinstance(stage, Pack)), None)
-    dtype = _dtype(tokens)
-    if pack is None:
-        if mask is not None:
+    samples = measure_samples(recipe, source, version, registry, watch)
+    if reads_records(stages, version):
+        return _prepare_records(recipe, source, registry, samples)
+    tokens, dtype = samples.tokens, stored_dtype(samples.tokens)
+    shape = next((stage for stage in stages if isinstance(stage, Pack | Pad)), None)
+    packing = Packing.of(source.alias, stages, recipe.shuffle)
+    if shape is None:
+        if samples.mask is not None or packing.truncate is not None:
             raise RecipeInvalid(
                 field="stages",
-                reason=f"{source.alias} is filtered or split but not packed",
+                reason=f"{source.alias} is filtered, split or truncated but not packed",
                 hint="add a Pack stage",
             )
-        length = _row_length(source, tokens, dtype)
-        return Prepared(source, version, tokens, dtype, length, "", tokens.rows)
-    table, packs = _table(registry, recipe, source, pack, _Samples(tokens, lengths, mask, verdicts))
-    return Prepared(source, version, tokens, dtype, pack.length, table, packs)
-
-
-def _verdicts(
-    registry: Registry, version: Version, stages: tuple[Stage, ...], watch: PlanWatch | None
-) -> "tuple[np.ndarray[Any, np.dtype[np.bool_]] | None, list[str]]":
-    mask = None
-    keys = []
-    for stage in filters_of(stages):
-        tell = _teller(watch, f"filtering {version.address}")
-        column = measure_version(registry, version, Verdict(stage.expression), watch=tell)
-        passed = registry.values(column).astype(bool)
-        mask = passed if mask is None else mask & passed
-        keys.append(column.key)
-    if mask is not None and not mask.any():
-        raise SourceEmpty(source=version.address, rows=version.rows)
-    return mask, keys
-
-
-def _split(version: Version, source: Source, mask: Any) -> Any:
-    """The rows of the split that the source reads, of those that its filters leave."""
-    held = np.frombuffer(
-        _rust.held_out(version.digest, version.rows, source.held_share), dtype=np.uint8
-    ).astype(bool)
-    chosen = held if source.split == "held" else ~held
-    kept = chosen if mask is None else mask & chosen
-    if not kept.any():
-        raise SourceEmpty(source=f"{version.address} ({source.split})", rows=version.rows)
-    return kept
-
-
-def _tokens(
-    registry: Registry, version: Version, stages: tuple[Stage, ...], watch: PlanWatch | None
-) -> "tuple[Version, np.ndarray[Any, np.dtype[np.uint32]] | None]":
-    stage = next((stage for stage in stages if isinstance(stage, Tokenize)), None)
-    if stage is None:
-        if version.manifest.format not in ("tokens", "megatron", "npy"):
-            hint = "add a Tokenize stage, or name a version of tokens (megatron, npy)"
-            reason = f"{version.address} holds {version.manifest.format}, not tokens"
-            raise RecipeInvalid(field="stages", reason=reason, hint=hint)
-        return version, None
-    measure = TokenLength(stage.tokenizer, field=stage.field, special=stage.special)
-    column = measure_version(
-        registry, version, measure, watch=_teller(watch, f"tokenising {version.address}")
+        if drawn_length(stages) is not None:
+            reason = f"{source.alias} is not packed, so its rows have one length"
+            raise RecipeInvalid(field="length_max", reason=reason, hint="add a Pack or Pad stage")
+        phases: tuple[Phase, ...] = (
+            Phase(0, row_length(source.alias, tokens, dtype), PlanTable("", tokens.rows)),
+        )
+        return Prepared(source, version, tokens, dtype, packing, phases)
+    planned, joined = _planned(samples, packing, stages)
+    phases = tuple(
+        Phase(step, length, whole_table(registry, planned, joined, length))
+        for step, length in merged(shape.lengths)
     )
-    return registry.payload(version, column), registry.values(column).astype(np.uint32)
+    drawn = drawn_length(stages)
+    return Prepared(
+        source,
+        version,
+        tokens,
+        dtype,
+        packing,
+        phases,
+        loss=samples.loss,
+        undecodable=samples.undecodable,
+        pad=_pad(recipe, source),
+        drawn_length=drawn,
+    )
 
 
-def _teller(watch: PlanWatch | None, what: str) -> "Callable[[int, int], None] | None":
-    return None if watch is None else lambda done, total: watch(what, done, total)
+def _planned(samples: Samples, packing: Packing, stages: Sequence[Stage]) -> tuple[Samples, Packing]:
+    """Where a random map may change lengths, every sample is planned with the most that it may have, whatever it has now."""
+    length = drawn_length(stages)
+    if length is None:
+        return samples, packing
+    if samples.loss is not None:
+        reason = f"{packing.alias} says which tokens count in the loss, which a map that changes lengths would undo"
+        raise RecipeInvalid(field="length_max", reason=reason, hint="leave length_max out")
+    lengths = np.full(samples.tokens.rows, length, dtype=np.uint32)
+    verdicts = [*samples.verdicts, f"drawn {length}"]
+    return replace(samples, lengths=lengths, verdicts=verdicts), replace(packing, truncate=None)
 
 
-def _dtype(tokens: Version) -> np.dtype[Any]:
-    shards = tokens.manifest.shards
-    # Token versions are ours and have one type; files of others are looked at one by one.
-    looked_at = shards[:1] if tokens.manifest.format == "tokens" else shards
-    dtypes = {_shard_dtype(tokens, shard) for shard in looked_at}
-    if len(dtypes) > 1:
-        shown = " and ".join(sorted(str(dtype) for dtype in dtypes))
-        raise RecipeInvalid(
-            field="sources", reason=f"{tokens.address} holds {shown}", hint="store all its arrays in one type"
-        )
-    (dtype,) = dtypes
-    if dtype.kind not in "iu" or dtype.byteorder == ">":
-        raise RecipeInvalid(
-            field="sources", reason=f"{tokens.address} holds {dtype}, but tokens are whole numbers"
-        )
-    return dtype
-
-
-def _shard_dtype(tokens: Version, shard: Shard) -> np.dtype[Any]:
-    details = details_of(open_file(tokens.open_shard(shard)))
-    return np.dtype(details["dtype"]) if "dtype" in details else to_dtype(_column(details)[1])
-
-
-def _column(details: dict[str, Any]) -> list[Any]:
-    """The one array of an array file: name, type, shape, first byte, meaning."""
-    (column,) = details["columns"]
-    return list(column)
-
-
-def fixed_layout(tokens: Version, shard: Shard) -> tuple[int, int]:
-    """First byte and bytes of each row of an array file, whose rows follow each other without gaps."""
-    details = details_of(open_file(tokens.open_shard(shard)))
-    _, dtype, shape, offset, _ = _column(details)
-    return int(offset), int(np.prod(shape[1:], dtype=np.int64)) * to_dtype(dtype).itemsize
-
-
-def _row_length(source: Source, tokens: Version, dtype: np.dtype[Any]) -> int:
-    if tokens.manifest.format != "npy":
-        hint = "add a Pack stage: these rows have lengths of their own"
-        raise RecipeInvalid(field="stages", reason=f"{source.alias} is not packed", hint=hint)
-    sizes = {fixed_layout(tokens, shard)[1] for shard in tokens.manifest.shards}
-    if len(sizes) != 1:
-        raise RecipeInvalid(
-            field="sources", reason=f"the arrays of {source.alias} have rows of different lengths"
-        )
-    return sizes.pop() // dtype.itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class _Samples:
-    """What is known of a source's samples before they are packed."""
-
-    tokens: Version
-    #: Length of each, or None when the indexes of a token version say it.
-    lengths: Any
-    #: Which survive the filters (None for all), and the columns that say so.
-    mask: Any
-    verdicts: list[str]
-
-
-def _table(
-    registry: Registry, recipe: Recipe, source: Source, pack: Pack, samples: _Samples
-) -> tuple[str, int]:
-    """The plan table's digest and its packs per epoch; built once per version, filters, length, policy and shuffle."""
-    tokens = samples.tokens
-    parts = (PLANNER, tokens.digest, sorted(samples.verdicts), pack.length, pack.policy, recipe.shuffle)
-    name = f"plans/{digest(msgspec.json.encode(parts)).removeprefix('b3:')}.json"
-    try:
-        known = msgspec.json.decode(registry.store.get(name), type=_TableRecord)
-        registry.store.describe(object_name(known.table))
-        return known.table, known.packs
-    except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):
-        pass
-    lengths = samples.lengths
-    if lengths is None:
-        lengths = np.frombuffer(
-            _rust.token_lengths(shard_descriptions(tokens), _dtype(tokens).itemsize), dtype=np.uint32
-        )
-    if not (lengths if samples.mask is None else lengths[samples.mask]).any():
-        raise SourceEmpty(source=source.alias, rows=tokens.rows)
-    with (
-        events.span("data.table", source=source.alias),
-        tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder,
-    ):
-        path = Path(folder) / "table"
-        kept = None if samples.mask is None else samples.mask.astype(np.uint8).data
-        packs = _rust.build_table(
-            path,
-            lengths.data,
-            kept,
-            length=pack.length,
-            policy=pack.policy,
-            shuffle=recipe.shuffle,
-            source=tokens.digest,
-        )
-        table = put_object(registry.store, "objects", path)
-    registry.store.put_if_absent(name, msgspec.json.encode(_TableRecord(table, packs)))
-    return table, packs
-
-
-class _TableRecord(msgspec.Struct, frozen=True):
-    table: str
-    packs: int
-
-
-def shard_descriptions(tokens: Version) -> list[tuple[Any, Any, str, int, tuple[int, int] | None]]:
-    """The shards of a version as the Rust side opens them: source, index, its digest, rows, layout of fixed rows."""
-    found = []
-    for shard in tokens.manifest.shards:
-        opened = tokens.open_shard(shard)
-        layout = fixed_layout(tokens, shard) if tokens.manifest.format == "npy" else None
-        found.append((source_of(opened.raw), opened.index, opened.index_digest, shard.rows, layout))
-    return found
+def _prepare_records(recipe: Recipe, source: Source, registry: Registry, samples: Samples) -> Prepared:
+    """A record is a pack of one sample; where all samples are read, no table is needed to find it."""
+    version, packing = samples.tokens, Packing(source.alias, "concat", recipe.shuffle)
+    table = PlanTable("", version.rows)
+    if samples.mask is not None:
+        single = replace(samples, lengths=np.ones(version.rows, dtype=np.uint32))
+        table = whole_table(registry, single, packing, 1)
+    found, phases = samples.undecodable, (Phase(0, 1, table),)
+    return Prepared(
+        source, version, version, np.dtype(np.uint8), packing, phases, undecodable=found, records=True
+    )

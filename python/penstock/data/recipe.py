@@ -7,7 +7,6 @@ a recipe may be edited later in its schedule without losing the cursors made bef
 
 import os
 import tomllib
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -16,13 +15,16 @@ from typing import Any, Literal
 import msgspec
 
 from penstock._rust import digest
-from penstock.data.stages import Filter, Pack, Stage, Tokenize, stage_of
+from penstock.data.schedule import cut, read_schedule
+from penstock.data.stages import Pack, Pad, Stage, check_stages, stage_of, until
 from penstock.errors import RecipeInvalid
 
 _BATCH_MAX = 1 << 24
 Shuffle = Literal["full", "local", "none"]
 SHUFFLES = ("full", "local", "none")
 EXHAUSTIONS = ("stop", "drop", "pad")
+UNDECODABLES = ("raise", "mask")
+MEASURES = ("all", "eras")
 SPLITS = ("all", "train", "held")
 
 
@@ -81,22 +83,28 @@ class Recipe:
     #: When a source with a limit on epochs is spent: ``stop`` before the step that cannot be filled, ``pad`` that step with
     #: empty rows and stop (for evaluation), or ``drop`` the source and go on.
     exhaustion: Literal["stop", "drop", "pad"] = "stop"
+    #: A sample that a stage cannot make anything of: ``raise``, or ``mask`` it (it counts as empty and is listed in the plan).
+    undecodable: Literal["raise", "mask"] = "raise"
+    #: How many such samples a source may have before it is an error all the same.
+    undecodable_max: int = 1000
+    #: ``all``: everything is measured before the first batch. ``eras``: portions of a version are measured, planned and read one
+    #: after another, so that the first batch of any amount of text comes soon; see ``eras.py``.
+    measure: Literal["all", "eras"] = "all"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(self.sources))
         object.__setattr__(self, "stages", tuple(self.stages))
         given = ((0, self.batch),) if isinstance(self.batch, int) else self.batch
-        batch = _schedule("batch", given, int, hint="batch = 64, or [[0, 32], [1000, 64]]")
+        batch = read_schedule("batch", given, int, hint="batch = 64, or [[0, 32], [1000, 64]]")
         object.__setattr__(self, "batch", batch)
-        weights = _schedule("weights", self.weights, dict, hint="[[0, {web = 0.7, code = 0.3}]]")
+        weights: tuple[tuple[int, dict[str, float]], ...] = ()
+        if self.weights not in ((), []):
+            weights = read_schedule("weights", self.weights, dict, hint="[[0, {web = 0.7, code = 0.3}]]")
         object.__setattr__(self, "weights", tuple((step, dict(each)) for step, each in weights))
         _check_sources(self.sources)
-        _check_schedule("batch", [step for step, _ in batch])
         for _, rows in batch:
             if not 1 <= rows <= _BATCH_MAX:
                 raise RecipeInvalid(field="batch", reason=f"a step has 1 to {_BATCH_MAX:,} rows, not {rows}")
-        if self.weights:
-            _check_schedule("weights", [step for step, _ in self.weights])
         _check_weights(self)
         if self.shuffle not in SHUFFLES:
             raise RecipeInvalid(
@@ -106,10 +114,17 @@ class Recipe:
             raise RecipeInvalid(
                 field="exhaustion", reason=f"there is no {self.exhaustion!r}", hint=", ".join(EXHAUSTIONS)
             )
+        if self.undecodable not in UNDECODABLES:
+            raise RecipeInvalid(
+                field="undecodable", reason=f"there is no {self.undecodable!r}", hint=", ".join(UNDECODABLES)
+            )
+        if type(self.undecodable_max) is not int or self.undecodable_max < 0:
+            raise RecipeInvalid(field="undecodable_max", reason=f"{self.undecodable_max!r} is no number")
         if type(self.seed) is not int or not -(1 << 63) <= self.seed < 1 << 63:
             raise RecipeInvalid(field="seed", reason=f"{self.seed!r} is no whole number of 64 bits")
         for source in self.sources:
             check_stages(self.stages_of(source), source.alias)
+        _check_measure(self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Recipe":
@@ -136,27 +151,30 @@ class Recipe:
         self, versions: dict[str, str] | None = None, *, until_step: int | None = None
     ) -> dict[str, Any]:
         """Everything that affects batches (of steps before ``until_step``), with versions by digest if they are given."""
-        weights = _until(self.weight_schedule, until_step)
+        weights = cut(self.weight_schedule, until_step)
         used = {alias for _, each in weights for alias, weight in each.items() if weight > 0}
         sources = [
             {
                 "version": (versions or {}).get(source.alias, source.name),
                 "alias": source.alias,
-                "stages": self._stage_documents[source.alias],
+                "stages": [until(each, until_step) for each in self._stage_documents[source.alias]],
                 "epochs": source.epochs,
                 "split": None if source.split == "all" else [source.split, source.held_share],
             }
             for source in self.sources
             if source.alias in used
         ]
-        return {
+        found = {
             "sources": sources,
             "seed": self.seed,
-            "batch": _until(self.batch_schedule, until_step),
+            "batch": cut(self.batch_schedule, until_step),
             "weights": [(step, {a: w for a, w in each.items() if w > 0}) for step, each in weights],
             "shuffle": self.shuffle,
             "exhaustion": self.exhaustion,
         }
+        # Fields that came later count only when they are used, so that digests from before stay what they were.
+        later = {"undecodable": self.undecodable, "measure": self.measure}
+        return found | {name: value for name, value in later.items() if value not in ("raise", "all")}
 
     @cached_property
     def _stage_documents(self) -> dict[str, list[dict[str, Any]]]:
@@ -194,24 +212,6 @@ def recipe_of(document: dict[str, Any], *, folder: Path) -> Recipe:
     return Recipe(sources=tuple(sources), stages=stages, **given)
 
 
-def check_stages(stages: Sequence[Stage], alias: str) -> None:
-    """Filters first, then at most one tokenizer, then at most one packing."""
-    kinds = [stage.kind for stage in stages]
-    order = {"filter": 0, "tokenize": 1, "pack": 2}
-    if [order[kind] for kind in kinds] != sorted(order[kind] for kind in kinds):
-        raise RecipeInvalid(
-            field="stages", reason=f"{alias} has {' → '.join(kinds)}", hint="filters come first, packing last"
-        )
-    for kind in (Tokenize, Pack):
-        if sum(isinstance(stage, kind) for stage in stages) > 1:
-            raise RecipeInvalid(field="stages", reason=f"{alias} has two stages {kind.kind!r}")
-
-
-def filters_of(stages: Iterable[Stage]) -> list[Filter]:
-    """The filters among stages."""
-    return [stage for stage in stages if isinstance(stage, Filter)]
-
-
 def _check_sources(sources: tuple[Source, ...]) -> None:
     if not sources:
         raise RecipeInvalid(field="sources", reason="there is none")
@@ -223,27 +223,24 @@ def _check_sources(sources: tuple[Source, ...]) -> None:
             )
 
 
-def _schedule(field: str, given: Any, kind: type, *, hint: str) -> tuple[tuple[int, Any], ...]:
-    """Pairs of a first step and what holds from it on."""
-    try:
-        pairs = tuple((step, value) for step, value in given)
-    except (TypeError, ValueError) as reason:
-        raise RecipeInvalid(field=field, reason=f"{given!r:.100} is no schedule", hint=hint) from reason
-    for step, value in pairs:
-        if type(step) is not int or not isinstance(value, kind) or isinstance(value, bool):
-            raise RecipeInvalid(field=field, reason=f"[{step!r}, {value!r:.100}] cannot be read", hint=hint)
-    return pairs
-
-
 def _tables(field: str, given: Any) -> list[dict[str, Any]]:
     if not (isinstance(given, list) and all(isinstance(each, dict) for each in given)):
         raise RecipeInvalid(field=field, reason=f"{given!r:.100} is no list of tables", hint=f"[[{field}]]")
     return given
 
 
-def _check_schedule(field: str, steps: list[int]) -> None:
-    if not steps or steps[0] != 0 or steps != sorted(set(steps)):
-        raise RecipeInvalid(field=field, reason=f"its steps are {steps}", hint="begin at step 0 and go up")
+def _check_measure(recipe: Recipe) -> None:
+    if recipe.measure not in MEASURES:
+        raise RecipeInvalid(
+            field="measure", reason=f"there is no {recipe.measure!r}", hint=", ".join(MEASURES)
+        )
+    for source in recipe.sources:
+        lengths = [stage.lengths for stage in recipe.stages_of(source) if isinstance(stage, Pack | Pad)]
+        if recipe.measure == "eras" and any(len(each) > 1 for each in lengths):
+            reason = f"rows of {source.alias} change their length, which cannot be planned before all eras are measured"
+            raise RecipeInvalid(
+                field="measure", reason=reason, hint='measure = "all", or one length instead of eras'
+            )
 
 
 def _check_weights(recipe: Recipe) -> None:
@@ -269,16 +266,8 @@ def _shares(weights: dict[str, float]) -> dict[str, float]:
     return {alias: weight / total for alias, weight in weights.items()}
 
 
-def _until(schedule: Sequence[tuple[int, Any]], step: int | None) -> list[tuple[int, Any]]:
-    """The part of a schedule that steps before ``step`` depend on."""
-    return [each for each in schedule if step is None or each[0] == 0 or each[0] < step]
-
-
 def _stages_of(documents: Any, folder: Path) -> tuple[Stage, ...]:
-    return tuple(
-        each if isinstance(each, Filter | Tokenize | Pack) else stage_of(each, folder=folder)
-        for each in documents
-    )
+    return tuple(each if isinstance(each, Stage) else stage_of(each, folder=folder) for each in documents)
 
 
 def _only(values: dict[str, Any], known: list[str], where: str) -> None:

@@ -1,10 +1,10 @@
 """The verdict of a filter as a measured column: one truth value per row, computed once per version."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.data.expression import Expression
-from penstock.errors import RecipeInvalid
 from penstock.formats.contract import Row
+from penstock.registry.measuring import Computed, NothingToMeasure
 
 if TYPE_CHECKING:
     from penstock.registry import Version
@@ -18,7 +18,7 @@ class Verdict:
 
     name = "verdict"
     dtype = "|u1"
-    payload_dtype = None
+    payloads: ClassVar[dict[str, str]] = {}
 
     def __init__(self, expression: str) -> None:
         self._expression = Expression(expression)
@@ -27,18 +27,19 @@ class Verdict:
         """By the expression as it is understood, however it was spaced."""
         return {"kind": "verdict", "expression": self._expression.canonical, "language": str(LANGUAGE)}
 
-    def compute(self, rows: list[Row]) -> tuple[list[Any], None]:
-        """Judge some rows; a row that the expression cannot be applied to is an error, not a silent no."""
-        verdicts = []
-        for row in rows:
-            try:
-                verdicts.append(self._expression(row))
-            except (TypeError, ValueError, ArithmeticError) as reason:
-                shown = dict(list(row.items())[:4])
-                raise RecipeInvalid(
-                    field="filter", reason=f"{self._expression.text!r} fails on {shown!r:.200}: {reason}"
-                ) from reason
-        return verdicts, None
+    def read(self, row: Row) -> bool:
+        """Judge a row; one that the expression cannot be applied to is an error, not a silent no."""
+        try:
+            return self._expression(row)
+        except (TypeError, ValueError, ArithmeticError) as reason:
+            shown = dict(list(row.items())[:4])
+            raise NothingToMeasure(
+                f"{self._expression.text!r} cannot judge {shown!r:.200}: {reason}"
+            ) from reason
+
+    def compute(self, samples: list[bool]) -> Computed:
+        """The verdicts themselves."""
+        return samples, {}
 
     def payload_bytes(self, version: "Version") -> int:
         """There is no payload."""

@@ -32,7 +32,7 @@ def loader(
     mesh: Mesh | None = None,
     axis: str | Sequence[str] = "data",
     registry: Registry | None = None,
-    fields: Fields = ("tokens", "segments"),
+    fields: Fields | None = None,
     prefetch: int = 2,
     threads: int | None = None,
 ) -> Loader:
@@ -40,10 +40,11 @@ def loader(
 
     ``mesh``: over which rows are spread along ``axis`` (or several axes) and whole along the others; all devices unless given.
     The lane of this process follows from the mesh. ``fields``: names, or names with types, such as
-    ``{"tokens": "int32", "loss_mask": "float32"}``; None for the type as stored. ``prefetch``: batches on the devices before
+    ``{"tokens": "int32", "loss_mask": "float32"}``; None for the type as stored. By default ``tokens`` and ``segments``, and of records all,
+    which then have to be numbers. ``prefetch``: batches on the devices before
     they are asked for. ``threads``: of the feed, which read further ahead in host memory.
     """
-    placement = Placement(mesh or _all_devices(axis), axis, fields)
+    placement = Placement(mesh or _all_devices(axis), axis)
     given = recipe.plan.recipe if isinstance(recipe, Feed) else recipe
     for _, rows in given.batch_schedule:
         placement.check(rows)
@@ -57,9 +58,15 @@ def loader(
                 "a feed has its registry already" if registry is not None else reason,
                 hint="open the feed with lane=penstock.jax.lane_of(mesh, axis)",
             )
+        placement.choose(fields, records=recipe.plan.records)
         return Loader(recipe, placement, prefetch=prefetch, threads=count)
     feed = open_feed(recipe, lane=placement.lane, registry=registry, threads=count)
-    return Loader(feed, placement, prefetch=prefetch, threads=count)
+    try:
+        placement.choose(fields, records=feed.plan.records)
+        return Loader(feed, placement, prefetch=prefetch, threads=count)
+    except BaseException:
+        feed.close()
+        raise
 
 
 def _all_devices(axis: str | Sequence[str]) -> Mesh:

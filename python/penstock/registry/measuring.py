@@ -1,16 +1,19 @@
-"""Measured columns: one value per row of a version, computed once and kept by what produced it.
+"""Measuring: computing a column piece by piece, on all cores, and going on where a killed measurement was.
 
-A column is keyed by the version's digest, the function's digest and its library's version, so it can be shared by
-everybody and is never stale. It is computed shard by shard; each finished shard is an object of its own, so a killed
-measurement goes on where it was. A function may also yield a payload per row (tokens); payloads become the shards of a
-derived version, registered like any other and memory-mapped when read.
+A piece is a shard unless others are asked for, and each finished piece is an object of its own. Inside a piece, rows are
+computed in portions by several threads and put together in order, so a version of one large shard keeps all cores busy
+too, and the result never depends on how many there are. A measure may also yield payloads per row (tokens, which of them
+count in the loss); each payload becomes the shards of a derived version, registered like any other.
 """
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,9 +22,26 @@ import numpy as np
 
 from penstock import events
 from penstock._rust import digest
-from penstock.errors import DerivedTooLarge, ManifestDamaged, ObjectMissing, UsageError
+from penstock.errors import (
+    DerivedTooLarge,
+    ObjectMissing,
+    PenstockError,
+    SampleUndecodable,
+    TooManyUndecodable,
+    UsageError,
+)
 from penstock.formats.contract import Policy, RawFile, Row
 from penstock.registry.assembling import assemble
+from penstock.registry.column import (
+    FORM,
+    Column,
+    Part,
+    Pieces,
+    Undecodable,
+    column_key,
+    find_column,
+    payload_name,
+)
 from penstock.registry.payload import PayloadWriter
 from penstock.registry.record import About
 from penstock.registry.scanning import scan_all
@@ -31,14 +51,24 @@ if TYPE_CHECKING:
     from penstock.registry.registry import Registry
     from penstock.registry.version import Version
 
-_CHUNK_ROWS = 1024
-FORM = 1
+#: A portion has so many rows, or fewer when they are large.
+_PORTION_ROWS = 1024
+_PORTION_BYTES = 4 << 20
+#: Portions of a piece that are under way at a time, per core.
+_AHEAD_PER_CORE = 2
+_REASON_LENGTH_MAX = 300
 #: Told how many rows are done, and how many there are.
 MeasureWatch = Callable[[int, int], None]
+#: Values in order, and of each payload its elements in order.
+Computed = tuple[Sequence[Any], Mapping[str, Sequence[Any]]]
+
+
+class NothingToMeasure(ValueError):
+    """Raised by a measure for a row that nothing can be made of; says why."""
 
 
 class Measure(Protocol):
-    """A function from rows to values, with an identity."""
+    """A function from rows to values, with an identity. It is called by several threads at a time."""
 
     #: What the column is called.
     name: str
@@ -46,50 +76,29 @@ class Measure(Protocol):
     dtype: str
 
     @property
-    def payload_dtype(self) -> str | None:
-        """Numpy type of a payload element, or None when there is no payload."""
+    def payloads(self) -> Mapping[str, str]:
+        """What is kept per row, with the numpy type of an element; the first is called as the column is."""
 
     def identity(self) -> dict[str, str]:
         """Everything that determines the values: kind, parameters by content, library version."""
 
-    def compute(self, rows: list[Row]) -> tuple[list[Any], list[Any] | None]:
-        """Values, and payloads if there are any, of some rows in order."""
+    def read(self, row: Row) -> Any:
+        """What of a row is measured; ``NothingToMeasure`` if it has no such thing."""
+
+    def compute(self, samples: list[Any]) -> Computed:
+        """Values and payloads of some samples, as ``read`` gave them, in order."""
 
     def payload_bytes(self, version: "Version") -> int:
         """About how many bytes all payloads of a version will take."""
 
 
-class Part(msgspec.Struct, frozen=True):
-    """The column of one shard."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a measurement may do before it is an error."""
 
-    rows: int
-    #: Digest of the values, an object of the registry.
-    values: str
-    #: Digest of the payload's file among the derived data, if there is one.
-    payload: str = ""
-
-
-class Column(msgspec.Struct, frozen=True):
-    """A finished column."""
-
-    form: int
-    version: str
-    name: str
-    dtype: str
-    measure: dict[str, str]
-    parts: list[Part]
-    #: Digest of the derived version that holds the payloads.
-    payload_version: str = ""
-
-    @property
-    def key(self) -> str:
-        """What the column is kept under."""
-        return column_key(self.version, self.measure)
-
-
-def column_key(version: str, measure: dict[str, str]) -> str:
-    """The name of a column: a digest of the version and of what is measured."""
-    return digest(msgspec.json.encode((version, measure), order="deterministic")).removeprefix("b3:")
+    derived_bytes_max: int = 1 << 40
+    #: Rows that nothing can be made of and that count as empty; with 0 the first is an error.
+    undecodable_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +110,9 @@ class Work:
     store: Store
     #: Folder of this column in the store.
     place: str
+    #: Ranges of rows.
+    pieces: Pieces
+    limits: Limits
 
 
 def measure_version(
@@ -109,131 +121,250 @@ def measure_version(
     measure: Measure,
     *,
     engine: str = "local",
-    derived_bytes_max: int = 1 << 40,
+    limits: Limits | None = None,
     watch: MeasureWatch | None = None,
+    pieces: Pieces = (),
 ) -> Column:
-    """Compute a column, or find it: parallel over shards, resumable, cached."""
+    """Compute a column, or find it: parallel, resumable, cached. With ``pieces`` it covers those rows only."""
+    chosen = limits or Limits()
     identity = measure.identity()
-    key = column_key(version.digest, identity)
-    if (known := find_column(registry.store, key)) is not None:
-        return known
-    if measure.payload_dtype is not None and (needed := measure.payload_bytes(version)) > derived_bytes_max:
-        raise DerivedTooLarge(
-            what=f"{measure.name} of {version.address}", needed_bytes=needed, allowed_bytes=derived_bytes_max
+    ranges = [(first, stop) for first, stop in pieces]
+    key = column_key(version.digest, identity, ranges)
+    column = find_column(registry.store, key)
+    if column is None:
+        work = Work(version, measure, registry.store, f"columns/{key}", ranges or _shards(version), chosen)
+        _check_room(work)
+        with events.span("registry.measure", version=version.address, column=measure.name):
+            parts = _measure_pieces(work, engine, watch)
+        column = Column(FORM, version.digest, measure.name, measure.dtype, identity, parts, pieces=ranges)
+        column = _publish_payloads(registry, work, column)
+        registry.store.put_if_absent(
+            f"{work.place}/column.json", msgspec.json.encode(column, order="deterministic")
         )
-    work = Work(version, measure, registry.store, f"columns/{key}")
-    with events.span("registry.measure", version=version.address, column=measure.name):
-        parts = _measure_parts(work, engine, watch)
-    payload = _publish_payload(registry, version, measure, parts)
-    column = Column(FORM, version.digest, measure.name, measure.dtype, identity, parts, payload)
-    registry.store.put_if_absent(
-        f"{work.place}/column.json", msgspec.json.encode(column, order="deterministic")
-    )
+    # One that was measured for somebody who bears more may be here already.
+    check_undecodable(version, measure.name, column.undecodable, chosen.undecodable_max)
     return column
 
 
-def find_column(store: Store, key: str) -> Column | None:
-    """A finished column, if there is one."""
-    name = f"columns/{key}/column.json"
-    try:
-        return msgspec.json.decode(store.get(name), type=Column)
-    except ObjectMissing:
-        return None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
-        raise ManifestDamaged(name=name, reason=str(reason)) from reason
+def _shards(version: "Version") -> Pieces:
+    ends = np.cumsum([shard.rows for shard in version.manifest.shards], dtype=np.int64).tolist()
+    return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
 
 
-def values_of(store: Store, column: Column) -> "np.ndarray[Any, Any]":
-    """All values of a column in row order, checked against their digests."""
-    arrays = []
-    for part in column.parts:
-        data = store.get(f"objects/{part.values.removeprefix('b3:')}")
-        if digest(data) != part.values:
-            raise ManifestDamaged(
-                name=f"column {column.name}", reason="the values of a shard are not what was measured"
-            )
-        arrays.append(np.frombuffer(data, dtype=column.dtype))
-    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=column.dtype)
+def _check_room(work: Work) -> None:
+    if not work.measure.payloads:
+        return
+    rows = sum(stop - first for first, stop in work.pieces)
+    needed = work.measure.payload_bytes(work.version) * rows // max(1, work.version.rows)
+    if needed > work.limits.derived_bytes_max:
+        raise DerivedTooLarge(
+            what=f"{work.measure.name} of {work.version.address}",
+            needed_bytes=needed,
+            allowed_bytes=work.limits.derived_bytes_max,
+        )
 
 
-def _measure_parts(work: Work, engine: str, watch: MeasureWatch | None) -> list[Part]:
-    numbers = range(len(work.version.manifest.shards))
+def _measure_pieces(work: Work, engine: str, watch: MeasureWatch | None) -> list[Part]:
+    numbers = range(len(work.pieces))
     if engine == "ray":
         from penstock.registry.fanning import map_with_ray
 
-        return map_with_ray(measure_shard, [(work, number) for number in numbers])
+        return map_with_ray(measure_piece, [(work, number) for number in numbers])
     if engine != "local":
         raise UsageError(f"there is no engine {engine!r}", hint="known are local and ray")
-    done = 0
-    parts = []
-    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="penstock-measure") as pool:
+    progress = _Progress(work, watch)
+    cores = os.cpu_count() or 1
+    with (
+        ThreadPoolExecutor(cores, thread_name_prefix="penstock-measure") as pool,
+        ThreadPoolExecutor(cores, thread_name_prefix="penstock-portion") as portions,
+    ):
         try:
-            for part in pool.map(lambda number: measure_shard(work, number), numbers):
-                parts.append(part)
-                done += part.rows
-                if watch is not None:
-                    watch(done, work.version.rows)
+            return list(pool.map(lambda number: measure_piece(work, number, portions, progress), numbers))
         except BaseException:
+            # Pieces that are being computed end with their next portion, and nothing new is begun.
+            portions.shutdown(wait=False, cancel_futures=True)
             pool.shutdown(cancel_futures=True)
             raise
-    return parts
 
 
-def measure_shard(work: Work, number: int) -> Part:
-    """The column of one shard, or what an earlier measurement left of it."""
+class _Progress:
+    """Adds up what threads have done, tells whoever watches, and notices when too much is bad."""
+
+    def __init__(self, work: Work, watch: MeasureWatch | None) -> None:
+        self._work = work
+        self._watch = watch
+        self._lock = threading.Lock()
+        self._done = 0
+        self._total = sum(stop - first for first, stop in work.pieces)
+        self._undecodable: list[Undecodable] = []
+
+    def add(self, rows: int, undecodable: list[Undecodable]) -> None:
+        """So many rows more."""
+        work = self._work
+        with self._lock:
+            self._done += rows
+            self._undecodable += undecodable
+            check_undecodable(work.version, work.measure.name, self._undecodable, work.limits.undecodable_max)
+            if self._watch is not None:
+                self._watch(self._done, self._total)
+
+
+def measure_piece(
+    work: Work, number: int, portions: ThreadPoolExecutor | None = None, progress: _Progress | None = None
+) -> Part:
+    """The column of one piece, or what an earlier measurement left of it."""
     name = f"{work.place}/{number}.json"
+    told = progress or _Progress(work, None)
     try:
-        return msgspec.json.decode(work.store.get(name), type=Part)
+        part = msgspec.json.decode(work.store.get(name), type=Part)
     except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):
         pass
-    values, payload = _compute(work, number)
-    data = np.asarray(values, dtype=work.measure.dtype).tobytes()
-    values_digest = digest(data)
-    work.store.put_if_absent(f"objects/{values_digest.removeprefix('b3:')}", data)
-    part = Part(len(values), values_digest, payload)
+    else:
+        told.add(part.rows, part.undecodable)
+        return part
+    if portions is not None:
+        part = _compute(work, number, portions, told)
+    else:
+        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="penstock-portion") as own:
+            part = _compute(work, number, own, told)
     work.store.put_if_absent(name, msgspec.json.encode(part))
     return part
 
 
-def _compute(work: Work, number: int) -> tuple[list[Any], str]:
+def _compute(work: Work, number: int, portions: ThreadPoolExecutor, progress: _Progress) -> Part:
     values: list[Any] = []
-    dtype = work.measure.payload_dtype
+    undecodable: list[Undecodable] = []
     with tempfile.TemporaryDirectory(prefix="penstock-measure-", dir=_work_folder(work.store)) as folder:
-        writer = PayloadWriter(Path(folder) / "payload.arrow", dtype) if dtype is not None else None
-        for rows in _chunks(work.version, number):
-            more, payloads = work.measure.compute(rows)
+        writers = {
+            name: PayloadWriter(Path(folder) / f"{name}.arrow", dtype, name)
+            for name, dtype in work.measure.payloads.items()
+        }
+        for (more, payloads), bad in _in_order(portions, _jobs(work, number)):
+            progress.add(len(more), bad)
             values.extend(more)
-            if writer is not None and payloads is not None:
-                writer.add(payloads)
-        return values, writer.keep(work.store) if writer is not None else ""
+            undecodable.extend(bad)
+            for name, writer in writers.items():
+                writer.add(payloads[name])
+        kept = {name: writer.keep(work.store) for name, writer in writers.items()}
+    data = np.asarray(values, dtype=work.measure.dtype).tobytes()
+    values_digest = digest(data)
+    work.store.put_if_absent(f"objects/{values_digest.removeprefix('b3:')}", data)
+    main = kept.pop(work.measure.name, "")
+    return Part(len(values), values_digest, main, kept, undecodable)
 
 
-def _chunks(version: "Version", number: int) -> Iterator[list[Row]]:
-    shard = version.manifest.shards[number]
-    first, stop = version.shard_rows(shard.name)
-    for start in range(first, stop, _CHUNK_ROWS):
-        yield version.take(range(start, min(stop, start + _CHUNK_ROWS)))
+def _jobs(work: Work, number: int) -> "Iterator[Callable[[], tuple[Computed, list[Undecodable]]]]":
+    """The portions of a piece."""
+    first, stop = work.pieces[number]
+    row_bytes = max(1, work.version.bytes // max(1, work.version.rows))
+    size = max(1, min(_PORTION_ROWS, _PORTION_BYTES // row_bytes))
+    for start in range(first, stop, size):
+        yield partial(_measure_portion, work, range(start, min(stop, start + size)))
 
 
-def _publish_payload(registry: "Registry", version: "Version", measure: Measure, parts: list[Part]) -> str:
-    if measure.payload_dtype is None:
-        return ""
-    store = open_store(f"{registry.url}/derived")
-    names = [part.payload.removeprefix("b3:") for part in parts]
-    # In the order of the version's shards, so that row n of the payload belongs to row n of the version.
-    found = [store.describe(name) for name in names]
-    raws = [RawFile(store, entry.name, entry.bytes, entry.stamp) for entry in found]
-    scans = scan_all(raws, "tokens", Policy(), registry.store, engine="local", watch=None)
-    about = About(note=f"{measure.name} of {version.address}", derived_from=(version.digest,))
-    name = payload_name(version, measure.name, measure.identity())
-    return registry.publish(
-        name, assemble("tokens", scans, mixed=False), root="registry:/derived", about=about
-    ).digest
+def _in_order(pool: ThreadPoolExecutor, jobs: Iterator[Callable[[], Any]]) -> Iterator[Any]:
+    """Results in the order of the jobs, of which only a few are under way at a time."""
+    ahead = _AHEAD_PER_CORE * (os.cpu_count() or 1)
+    running: deque[Future[Any]] = deque()
+    try:
+        for job in jobs:
+            running.append(pool.submit(job))
+            if len(running) >= ahead:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    finally:
+        for each in running:
+            each.cancel()
 
 
-def payload_name(version: "Version", name: str, identity: dict[str, str]) -> str:
-    """The dataset of a measure's payloads: beside the version's own, told apart by what was measured."""
-    return f"{version.name}/{name}-{digest(msgspec.json.encode(identity, order='deterministic'))[3:11]}"
+def _measure_portion(work: Work, rows: range) -> tuple[Computed, list[Undecodable]]:
+    """Values and payloads of some rows; those that nothing can be made of are empty."""
+    samples, places, bad = [], [], []
+    for number, row in zip(rows, _taken(work, rows), strict=True):
+        try:
+            if isinstance(row, NothingToMeasure):
+                raise row
+            samples.append(work.measure.read(row))
+            places.append(number - rows.start)
+        except NothingToMeasure as reason:
+            bad.append(Undecodable(number, str(reason)[:_REASON_LENGTH_MAX]))
+    values, payloads = work.measure.compute(samples)
+    if not bad:
+        return (values, payloads), bad
+    spread = {name: _spread(found, places, len(rows), ()) for name, found in payloads.items()}
+    return (_spread(values, places, len(rows), 0), spread), bad
+
+
+def _spread(found: Sequence[Any], places: list[int], count: int, empty: Any) -> list[Any]:
+    """Put what was found at its places among empty ones."""
+    every = [empty] * count
+    for at, value in zip(places, found, strict=True):
+        every[at] = value
+    return every
+
+
+def _taken(work: Work, rows: range) -> "list[Row] | list[Row | NothingToMeasure]":
+    """Rows; one that its format cannot decode is the reason why. What is corrupt or cannot be read raises."""
+    try:
+        return work.version.take(rows)
+    except (PenstockError, OSError):
+        raise
+    except Exception:  # noqa: BLE001 - decoders of formats raise what they like; which row it is shows one by one
+        return [_taken_alone(work, row) for row in rows]
+
+
+def _taken_alone(work: Work, row: int) -> Row | NothingToMeasure:
+    try:
+        return work.version[row]
+    except (PenstockError, OSError):
+        raise
+    except Exception as reason:  # noqa: BLE001 - it is kept as the reason
+        return NothingToMeasure(f"it cannot be decoded: {type(reason).__name__}: {reason}")
+
+
+def check_undecodable(
+    version: "Version", what: str, found: Sequence[Undecodable], undecodable_max: int
+) -> None:
+    """That no more rows than that were found of which nothing can be made."""
+    if len(found) <= undecodable_max:
+        return
+    # By row, so that the same one is named whichever thread was first.
+    ordered = sorted(found, key=lambda each: each.row)
+    if undecodable_max:
+        last = ordered[undecodable_max]
+        shown = f"row {last.row}: {last.reason}"
+        raise TooManyUndecodable(source=version.address, limit=undecodable_max, last=shown)
+    bad = ordered[0]
+    shard, _ = version.shard_of(bad.row)
+    raise SampleUndecodable(
+        version=version.address,
+        sample=bad.row,
+        shard=shard.name,
+        stage=f"measuring {what}",
+        reason=bad.reason,
+    )
+
+
+def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Column:
+    """Make a derived version of each payload; row n of it belongs to row n of what was measured."""
+    found: dict[str, str] = {}
+    for name in work.measure.payloads:
+        main = name == column.name
+        store = open_store(f"{registry.url}/derived")
+        files = [(part.payload if main else part.payloads[name]).removeprefix("b3:") for part in column.parts]
+        entries = [store.describe(file) for file in files]
+        raws = [RawFile(store, entry.name, entry.bytes, entry.stamp) for entry in entries]
+        scans = scan_all(raws, "tokens", Policy(), registry.store, engine="local", watch=None)
+        about = About(note=f"{name} of {work.version.address}", derived_from=(work.version.digest,))
+        found[name] = registry.publish(
+            payload_name(work.version.name, column, name),
+            assemble("tokens", scans, mixed=False),
+            root="registry:/derived",
+            about=about,
+        ).digest
+    first = found.pop(column.name, "")
+    return msgspec.structs.replace(column, payload_version=first, payload_versions=found)
 
 
 def _work_folder(store: Store) -> Path | None:

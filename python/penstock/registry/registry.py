@@ -9,25 +9,19 @@ import msgspec
 
 from penstock import events
 from penstock._rust import digest
-from penstock.errors import AddressInvalid, AddressUnknown, ObjectMissing
+from penstock.errors import AddressInvalid, AddressUnknown, ObjectMissing, UsageError
 from penstock.formats import detect
 from penstock.formats.contract import Policy
 from penstock.registry import names
 from penstock.registry.assembling import assemble
+from penstock.registry.column import Column, payload_name, values_of
 from penstock.registry.deriving import Derived, list_derived, prune_derived
 from penstock.registry.difference import Difference, compare
 from penstock.registry.exporting import export_version
 from penstock.registry.gathering import gather
 from penstock.registry.lineage import Lineage, trace
 from penstock.registry.manifest import Manifest, decode, encode
-from penstock.registry.measuring import (
-    Column,
-    Measure,
-    MeasureWatch,
-    measure_version,
-    payload_name,
-    values_of,
-)
+from penstock.registry.measuring import Limits, Measure, MeasureWatch, measure_version
 from penstock.registry.migrating import Migrated, migrate, upgrade
 from penstock.registry.record import FORM, About, Record, Root, Tag, check_name, check_tag, read
 from penstock.registry.scanning import Watch, object_name, scan_all
@@ -170,17 +164,22 @@ class Registry:
     ) -> Column:
         """One value per row of a version, computed once and kept; see ``measuring.py``."""
         version = self.resolve(address)
-        return measure_version(
-            self, version, measure, engine=engine, derived_bytes_max=derived_bytes_max, watch=watch
-        )
+        limits = Limits(derived_bytes_max=derived_bytes_max)
+        return measure_version(self, version, measure, engine=engine, limits=limits, watch=watch)
 
     def values(self, column: Column) -> "np.ndarray[Any, Any]":
         """All values of a measured column, in row order."""
         return values_of(self.store, column)
 
-    def payload(self, version: Version, column: Column) -> Version:
-        """The derived version that holds what a measure kept per row, such as tokens; row numbers are those of ``version``."""
-        return self.resolve(f"{payload_name(version, column.name, column.measure)}@{column.payload_version}")
+    def payload(self, version: Version, column: Column, name: str = "") -> Version:
+        """The derived version that holds what a measure kept per row, such as tokens; row n is of the n-th row measured.
+
+        A measure may keep several things per row; ``name`` says which, the first unless given.
+        """
+        found = column.payload_version if name in ("", column.name) else column.payload_versions.get(name)
+        if not found:
+            raise UsageError(f"column {column.name} keeps no {name or 'payload'}")
+        return self.resolve(f"{payload_name(version.name, column, name)}@{found}")
 
     def derived(self) -> list[Derived]:
         """Derived copies and payloads, with their sizes and what they belong to."""

@@ -5,16 +5,19 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from penstock._rust import digest
 from penstock.errors import UsageError
 from penstock.formats.contract import Row
+from penstock.registry.measuring import Computed, NothingToMeasure
 
 if TYPE_CHECKING:
     from penstock.registry.version import Version
 
 _U16_MAX = 1 << 16
 #: Text has about four bytes per token; a cautious estimate takes three.
-_BYTES_PER_TOKEN = 3
+BYTES_PER_TOKEN = 3
 
 
 class TokenLength:
@@ -44,26 +47,32 @@ class TokenLength:
             "library": f"tokenizers {installed('tokenizers')}",
         }
 
-    @property
-    def payload_dtype(self) -> str:
-        """The smallest type that holds every token."""
-        return "<u2" if self._tokenizer.get_vocab_size(with_added_tokens=True) <= _U16_MAX else "<u4"
+    @cached_property
+    def payloads(self) -> dict[str, str]:
+        """The tokens, in the smallest type that holds every one."""
+        # By the largest number: a vocabulary may have gaps.
+        return {
+            "tokens": token_dtype(max(self.tokenizer.get_vocab(with_added_tokens=True).values(), default=0))
+        }
 
-    def compute(self, rows: list[Row]) -> tuple[list[Any], list[Any]]:
-        """Encode a batch; the tokenizer's own threads do not hold the GIL."""
-        texts = [self._text(row) for row in rows]
-        found = [
-            encoding.ids
-            for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=self.special)
-        ]
-        return [len(ids) for ids in found], found
+    def read(self, row: Row) -> str:
+        """The text of a row."""
+        return text_of(row, self.field)
+
+    def compute(self, samples: list[str]) -> Computed:
+        """Encode some texts; the tokenizer's own threads do not hold the GIL."""
+        found = self.tokenizer.encode_batch_fast(samples, add_special_tokens=self.special)
+        (dtype,) = self.payloads.values()
+        tokens = [np.array(encoding.ids, dtype=dtype) for encoding in found]
+        return [len(each) for each in tokens], {"tokens": tokens}
 
     def payload_bytes(self, version: "Version") -> int:
         """From the size of the shards."""
-        return version.bytes // _BYTES_PER_TOKEN * int(self.payload_dtype[-1])
+        return version.bytes // BYTES_PER_TOKEN * int(self.payloads["tokens"][-1])
 
     @cached_property
-    def _tokenizer(self) -> Any:
+    def tokenizer(self) -> Any:
+        """The tokenizer itself; threads may use it at the same time."""
         from tokenizers import Tokenizer
 
         try:
@@ -72,17 +81,22 @@ class TokenLength:
         except Exception as reason:
             raise UsageError(f"{self.path} is no tokenizer.json: {reason}") from reason
 
-    def _text(self, row: Row) -> str:
-        value = row.get(self.field)
-        if isinstance(value, str):
-            return value
-        if value is None and self.field in row:
-            return ""
-        kind = "missing" if self.field not in row else type(value).__name__
-        raise UsageError(
-            f"field {self.field!r} is {kind}, but tokens are made of text", hint="name the field with --field"
-        )
-
     def __getstate__(self) -> dict[str, Any]:
         # Workers load the tokenizer themselves.
-        return {key: value for key, value in self.__dict__.items() if key != "_tokenizer"}
+        return {key: value for key, value in self.__dict__.items() if key != "tokenizer"}
+
+
+def token_dtype(largest: int) -> str:
+    """The smallest type that holds every token."""
+    return "<u2" if largest < _U16_MAX else "<u4"
+
+
+def text_of(row: Row, field: str) -> str:
+    """A field that is text; an empty one may be null, but it must be there."""
+    value = row.get(field)
+    if isinstance(value, str):
+        return value
+    if value is None and field in row:
+        return ""
+    kind = "missing" if field not in row else type(value).__name__
+    raise NothingToMeasure(f"field {field!r} is {kind}, but tokens are made of text")

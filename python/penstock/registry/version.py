@@ -2,7 +2,9 @@
 
 import bisect
 import builtins
+import functools
 import os
+import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +29,10 @@ from penstock.store import Store, join, open_store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_OPEN_SHARDS_MAX = 128
+#: Shards that stay open in any case; more do while there are files to open and their indexes are small.
+_OPEN_SHARDS_MIN = 128
+_OPEN_SHARDS_MAX = 4096
+_OPEN_ROWS_MAX = 8 << 20
 _ITERATE_ROWS = 1024
 
 
@@ -46,6 +51,8 @@ class Version:
         self._registry = registry
         self._ends = list(_running_total(shard.rows for shard in manifest.shards))
         self._readers: OrderedDict[int, RowReader] = OrderedDict()
+        #: Rows of the shards that are open, which their indexes grow with.
+        self._open_rows = 0
         #: Files opened to look rows up, by shard.
         self._indexed: dict[str, ShardFile] = {}
         self._lock = threading.Lock()
@@ -107,8 +114,11 @@ class Version:
         for first in range(0, self.rows, _ITERATE_ROWS):
             yield from self.take(range(first, min(self.rows, first + _ITERATE_ROWS)))
 
-    def take(self, rows: Sequence[int] | np.ndarray[Any, Any]) -> list[Row]:
-        """The given rows, in the order given; negative numbers count from the end. Shards are read in parallel."""
+    def take(self, rows: Sequence[int] | np.ndarray[Any, Any], *, parallel: bool = True) -> list[Row]:
+        """The given rows, in the order given; negative numbers count from the end.
+
+        Shards are read in parallel, unless the caller has threads of its own.
+        """
         wanted = self._checked(rows)
         if not len(wanted):
             return []
@@ -117,15 +127,13 @@ class Version:
         if len(present) == 1:
             return self._take_of(int(present[0]), wanted)
         places = [np.flatnonzero(shards == shard) for shard in present]
-        with ThreadPoolExecutor(
-            min(len(present), os.cpu_count() or 1), thread_name_prefix="penstock-take"
-        ) as pool:
-            parts = list(
-                pool.map(
-                    lambda pair: self._take_of(int(pair[0]), wanted[pair[1]]),
-                    zip(present, places, strict=True),
-                )
-            )
+        pairs = [(int(shard), wanted[place]) for shard, place in zip(present, places, strict=True)]
+        if parallel:
+            workers = min(len(present), os.cpu_count() or 1)
+            with ThreadPoolExecutor(workers, thread_name_prefix="penstock-take") as pool:
+                parts = list(pool.map(lambda pair: self._take_of(*pair), pairs))
+        else:
+            parts = [self._take_of(*pair) for pair in pairs]
         found: list[Row] = [{}] * len(wanted)
         for place, part in zip(places, parts, strict=True):
             for at, row in zip(place.tolist(), part, strict=True):
@@ -164,7 +172,7 @@ class Version:
         if file is None:
             file = open_file(self.open_shard(shard))
             with self._lock:
-                if len(self._indexed) >= _OPEN_SHARDS_MAX:
+                if len(self._indexed) >= _OPEN_SHARDS_MIN:
                     self._indexed.clear()
                 self._indexed[shard.name] = file
         span = file.span(row)
@@ -235,10 +243,18 @@ class Version:
         with self._lock:
             # Another thread may have opened it meanwhile; both are good, one is kept. A reader that is put out is not
             # closed here, since someone may be reading from it: it goes when its last user lets go.
-            reader = self._readers.setdefault(at, opened)
-            while len(self._readers) > _OPEN_SHARDS_MAX:
-                self._readers.popitem(last=False)
+            if at not in self._readers:
+                self._readers[at] = opened
+                self._open_rows += self.manifest.shards[at].rows
+            reader = self._readers[at]
+            while self._too_many_open():
+                closed, _ = self._readers.popitem(last=False)
+                self._open_rows -= self.manifest.shards[closed].rows
         return reader
+
+    def _too_many_open(self) -> bool:
+        count = len(self._readers)
+        return count > _OPEN_SHARDS_MIN and (count > _open_shards_max() or self._open_rows > _OPEN_ROWS_MAX)
 
     def _checked(self, rows: Sequence[int] | np.ndarray[Any, Any]) -> "np.ndarray[Any, Any]":
         try:
@@ -251,6 +267,14 @@ class Version:
             at = int(np.flatnonzero(outside)[0])
             raise RowOutOfRange(row=int(rows[at]), rows=self.rows)
         return wanted
+
+
+@functools.cache
+def _open_shards_max() -> int:
+    """How many shards of one version may be open: an eighth of the files that the process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = _OPEN_SHARDS_MAX if soft == resource.RLIM_INFINITY else soft // 8
+    return max(_OPEN_SHARDS_MIN, min(_OPEN_SHARDS_MAX, allowed))
 
 
 def _exists(raw: RawFile) -> bool:

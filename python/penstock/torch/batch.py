@@ -1,4 +1,7 @@
-"""A batch as tensors: a plain dict for whoever wants one, with the step, the digest and the origins still in reach."""
+"""A batch as tensors: a plain dict for whoever wants one, with the step, the digest and the origins still in reach.
+
+Batches of records may hold lists beside tensors: text, bytes, and arrays of different shapes have no tensor.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -10,13 +13,13 @@ from penstock.data import Origin
 from penstock.errors import UsageError
 
 
-class Batch(dict[str, torch.Tensor]):
+class Batch(dict[str, Any]):
     """What a lane gets for a step, by field.
 
     Made from a bare mapping, as frameworks do when they rebuild what they are given, it is only a dict.
     """
 
-    def __init__(self, tensors: Mapping[str, torch.Tensor], *, of: HostBatch | None = None) -> None:
+    def __init__(self, tensors: Mapping[str, Any], *, of: HostBatch | None = None) -> None:
         super().__init__(tensors)
         self._of = of
         #: Makes the stream that the caller works on wait for the copy; None when there is nothing to wait for.
@@ -38,7 +41,10 @@ class Batch(dict[str, torch.Tensor]):
 
     def to(self, device: torch.device | str | int, *, non_blocking: bool = False) -> Self:
         """The batch on another device, still with its step (Accelerate and Lightning call this)."""
-        moved = {name: tensor.to(device, non_blocking=non_blocking) for name, tensor in self.items()}
+        moved = {
+            name: value.to(device, non_blocking=non_blocking) if isinstance(value, torch.Tensor) else value
+            for name, value in self.items()
+        }
         return type(self)(moved, of=self._of)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -47,7 +53,7 @@ class Batch(dict[str, torch.Tensor]):
 
     def __repr__(self) -> str:
         step = "rebuilt" if self._of is None else f"step {self._of.step}"
-        shown = ", ".join(f"{name} {tuple(tensor.shape)} {tensor.dtype}" for name, tensor in self.items())
+        shown = ", ".join(f"{name} {_shown(value)}" for name, value in self.items())
         return f"<Batch {step}, {shown}>"
 
     def _host(self) -> HostBatch:
@@ -57,3 +63,9 @@ class Batch(dict[str, torch.Tensor]):
                 hint="take them from the batch that the loader gave, before a framework rebuilds it",
             )
         return self._of
+
+
+def _shown(value: Any) -> str:
+    return (
+        f"{tuple(value.shape)} {value.dtype}" if isinstance(value, torch.Tensor) else f"list of {len(value)}"
+    )

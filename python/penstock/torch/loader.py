@@ -34,7 +34,7 @@ def loader(
     lane: Lane | None = None,
     registry: Registry | None = None,
     device: torch.device | str | int | None = None,
-    fields: Fields = ("tokens", "cu_seqlens"),
+    fields: Fields | None = None,
     prefetch: int = 2,
     threads: int | None = None,
 ) -> Loader:
@@ -42,15 +42,21 @@ def loader(
 
     ``lane``: of this process; by default its rank in the process group (see ``lane_of`` for meshes). ``device``: where tensors
     are wanted; on CUDA they travel through pinned memory beside the loop. ``fields``: names, or names with types, such as
-    ``{"tokens": torch.int32, "loss_mask": torch.float32}``; None for the type as stored. ``prefetch``: batches on the device
+    ``{"tokens": torch.int32, "loss_mask": torch.float32}``; None for the type as stored. By default ``tokens`` and ``cu_seqlens``, and of
+    records all: arrays as tensors, the rest as the lists that they are. ``prefetch``: batches on the device
     before they are asked for. ``threads``: of the feed, which read further ahead in host memory.
     """
-    transfer = Transfer(device, fields)
     count = THREADS if threads is None else threads
     if isinstance(recipe, Feed):
         if lane is not None or registry is not None:
             raise UsageError("a feed has its lane and registry already", hint="give them to penstock.open")
+        transfer = Transfer(device, fields, records=recipe.plan.records)
         return Loader(recipe, transfer, prefetch=prefetch, threads=count)
     chosen = current_lane() if lane is None else lane
     feed = open_feed(recipe, lane=chosen, registry=registry, threads=count)
-    return Loader(feed, transfer, prefetch=prefetch, threads=count)
+    try:
+        transfer = Transfer(device, fields, records=feed.plan.records)
+        return Loader(feed, transfer, prefetch=prefetch, threads=count)
+    except BaseException:
+        feed.close()
+        raise

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from penstock.data import Batch as HostBatch
@@ -19,12 +18,21 @@ from penstock.torch.batch import Batch
 
 #: Names of fields, or names with the types they are wanted in (None: as stored).
 Fields = Sequence[str] | Mapping[str, torch.dtype | None]
+#: What a batch of tokens has unless something else is asked for.
+TOKEN_FIELDS = ("tokens", "cu_seqlens")
 
 
-def types_of(fields: Fields) -> dict[str, torch.dtype | None]:
-    """The wanted fields with their types: tokens as ``torch.long`` unless said otherwise, the rest as stored."""
+def types_of(fields: Fields | None, *, records: bool = False) -> dict[str, torch.dtype | None] | None:
+    """The wanted fields with their types: tokens as ``torch.long`` unless said otherwise, the rest as stored.
+
+    None for all fields, which is what records have unless some are chosen; which they are is known when a batch is there.
+    """
     if isinstance(fields, str):
         raise UsageError(f"fields is the text {fields!r}", hint=f"give a tuple: ({fields!r},)")
+    if fields is None:
+        return None if records else {name: _default(name) for name in TOKEN_FIELDS}
+    if records:
+        return dict(fields) if isinstance(fields, Mapping) else dict.fromkeys(fields)
     given = dict(fields) if isinstance(fields, Mapping) else {name: _default(name) for name in fields}
     for name in given:
         if name not in FIELDS:
@@ -35,8 +43,10 @@ def types_of(fields: Fields) -> dict[str, torch.dtype | None]:
 class Transfer:
     """Turns batches of a feed into batches of tensors."""
 
-    def __init__(self, device: torch.device | str | int | None, fields: Fields) -> None:
-        self._types = types_of(fields)
+    def __init__(
+        self, device: torch.device | str | int | None, fields: Fields | None, *, records: bool = False
+    ) -> None:
+        self._types = types_of(fields, records=records)
         self.device = torch.device("cpu" if device is None else device)
         self._stream: torch.cuda.Stream | None = None
         if self.device.type == "cuda":
@@ -46,21 +56,42 @@ class Transfer:
 
     def __call__(self, batch: HostBatch) -> Batch:
         """Start moving a batch; ``arrived`` makes it usable."""
-        staged = {name: self._staged(batch[name]) for name in self._types}
+        types = dict.fromkeys(batch) if self._types is None else self._types
+        staged = {name: self._staged(_field(batch, name)) for name in types}
         with torch.cuda.stream(self._stream):
-            turned = Batch({name: self._moved(name, host) for name, host in staged.items()}, of=batch)
+            turned = Batch(
+                {name: self._moved(value, types[name]) for name, value in staged.items()}, of=batch
+            )
         if self._stream is not None:
             turned._arrive = _arrival(turned, self._stream)
         return turned
 
-    def _staged(self, array: npt.NDArray[Any]) -> torch.Tensor:
+    def _staged(self, values: Any) -> Any:
         """A copy that is ours: the feed's memory may not be written to, and only pinned memory is copied beside the loop."""
-        host = torch.empty(array.shape, dtype=_stored(array.dtype), pin_memory=self._stream is not None)
-        np.copyto(host.numpy(), array)
+        dtype = _stored(values.dtype) if isinstance(values, np.ndarray) else None
+        if dtype is None:
+            return values
+        host = torch.empty(values.shape, dtype=dtype, pin_memory=self._stream is not None)
+        # Numpy does not know bfloat16, so those are copied as the two bytes that they are.
+        bits = dtype == torch.bfloat16
+        np.copyto(
+            host.view(torch.uint16).numpy() if bits else host.numpy(),
+            values.view(np.uint16) if bits else values,
+        )
         return host
 
-    def _moved(self, name: str, host: torch.Tensor) -> torch.Tensor:
-        return host.to(self.device, non_blocking=True).to(self._types[name] or host.dtype)
+    def _moved(self, host: Any, wanted: torch.dtype | None) -> Any:
+        if not isinstance(host, torch.Tensor):
+            return host
+        return host.to(self.device, non_blocking=True).to(wanted or host.dtype)
+
+
+def _field(batch: HostBatch, name: str) -> Any:
+    try:
+        return batch[name]
+    except KeyError:
+        hint = f"its fields are {', '.join(batch)}"
+        raise UsageError(f"the batch of step {batch.step} has no field {name!r}", hint=hint) from None
 
 
 def arrived(batch: Batch) -> Batch:
@@ -73,7 +104,7 @@ def arrived(batch: Batch) -> Batch:
 
 def _arrival(batch: Batch, stream: torch.cuda.Stream) -> Any:
     event = stream.record_event()
-    tensors = list(batch.values())
+    tensors = [value for value in batch.values() if isinstance(value, torch.Tensor)]
 
     def arrive() -> None:
         current = torch.cuda.current_stream(stream.device)
@@ -89,5 +120,13 @@ def _default(name: str) -> torch.dtype | None:
     return torch.long if name == "tokens" else None
 
 
-def _stored(dtype: np.dtype[Any]) -> torch.dtype:
-    return torch.from_numpy(np.empty(0, dtype)).dtype
+def _stored(dtype: np.dtype[Any]) -> torch.dtype | None:
+    """The type of a tensor that holds such values, if there is one; text and dates have none."""
+    if dtype.name == "bfloat16":
+        return torch.bfloat16
+    if dtype.kind not in "biufc":
+        return None
+    try:
+        return torch.from_numpy(np.empty(0, dtype.newbyteorder("="))).dtype
+    except TypeError:
+        return None

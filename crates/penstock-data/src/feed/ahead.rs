@@ -20,6 +20,14 @@ pub trait MakeBatch: Send + Sync {
         step
     }
 
+    /// Ends the waits of [`MakeBatch::make`], now and later: the feed closes.
+    fn stop(&self) {}
+
+    /// Waits until all is there that the batch of `step` needs, at most for `timeout`; whether it is.
+    fn wait(&self, _step: u64, _timeout: Duration) -> Result<bool, FeedError> {
+        Ok(true)
+    }
+
     /// The batch of `step`, from nothing but its number.
     fn make(&self, step: u64) -> Result<Option<Batch>, FeedError>;
 }
@@ -37,6 +45,9 @@ pub struct Waits {
 
 /// How many waiting times are remembered.
 pub const WAITS_MAX: usize = 4096;
+
+/// How long a thread waits for what a step needs before it looks whether the feed is closed.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 struct State {
     /// The step that the next free thread takes.
@@ -110,7 +121,7 @@ impl Ahead {
     pub fn next(&self, timeout: Duration) -> Result<Result<Option<Batch>, ()>, FeedError> {
         let begun = Instant::now();
         if self.threads.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
-            return self.make_here(begun).map(Ok);
+            return self.make_here(begun, timeout);
         }
         let mut state = hold(&self.shared);
         let wanted = state.next_to_give;
@@ -139,6 +150,7 @@ impl Ahead {
         state.closed = true;
         state.ready.clear();
         drop(state);
+        self.shared.maker.stop();
         self.shared.room.notify_all();
         self.shared.made.notify_all();
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -153,15 +165,19 @@ impl Ahead {
         Waits { batches: state.given, ready: state.ready.len(), waits_s: state.waits_s.clone() }
     }
 
-    fn make_here(&self, begun: Instant) -> Result<Option<Batch>, FeedError> {
+    fn make_here(&self, begun: Instant, timeout: Duration) -> Result<Result<Option<Batch>, ()>, FeedError> {
         let state = hold(&self.shared);
         if state.closed {
             return Err(FeedError::Closed);
         }
         let step = state.next_to_give;
         drop(state);
-        let result = self.shared.maker.make(step);
-        self.give(hold(&self.shared), result, begun)
+        let result = match self.shared.maker.wait(step, timeout) {
+            Ok(true) => self.shared.maker.make(step),
+            Ok(false) => return Ok(Err(())),
+            Err(error) => Err(error),
+        };
+        self.give(hold(&self.shared), result, begun).map(Ok)
     }
 
     fn give(
@@ -224,7 +240,7 @@ fn work(shared: &Shared) {
         let step = state.next_to_make;
         state.next_to_make = shared.maker.first_from(step + 1);
         drop(state);
-        let result = make(shared, step);
+        let Some(result) = make(shared, step) else { return };
         let last = !matches!(result, Ok(Some(_)));
         let mut state = hold(shared);
         if !state.closed {
@@ -238,13 +254,22 @@ fn work(shared: &Shared) {
     }
 }
 
-/// Makes a batch; a panic becomes an error of its step, because a thread that just ends would leave the consumer waiting.
-fn make(shared: &Shared, step: u64) -> Result<Option<Batch>, FeedError> {
-    catch_unwind(AssertUnwindSafe(|| shared.maker.make(step))).unwrap_or_else(|panic| {
+/// Makes a batch once all is there that it needs; nothing when the feed closes before. A panic becomes an error of its step,
+/// because a thread that just ends would leave the consumer waiting.
+fn make(shared: &Shared, step: u64) -> Option<Result<Option<Batch>, FeedError>> {
+    loop {
+        match shared.maker.wait(step, PATIENCE) {
+            Ok(true) => break,
+            Ok(false) if hold(shared).closed => return None,
+            Ok(false) => {}
+            Err(error) => return Some(Err(error)),
+        }
+    }
+    Some(catch_unwind(AssertUnwindSafe(|| shared.maker.make(step))).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
         Err(FeedError::Thread { reason: format!("it panicked at step {step}: {said}") })
-    })
+    }))
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! One batch of one lane: tokens, boundaries, where everything came from, and what it hashes to.
 //!
-//! A row's digest covers its position in the stream, its tokens and its boundaries. A batch's digest is the sum of its rows'
+//! A row's digest covers its position in the stream, its tokens, its boundaries and its mask, where its source has one. A batch's digest is the sum of its rows'
 //! digests, so the digests of lanes add up to the digest of the whole step however the step was dealt.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xxhash_rust::xxh3::Xxh3;
+
+use super::part::RowBytes;
 
 /// A stretch of one sample inside one row of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub struct Batch {
     /// Bytes of a token.
     pub item_bytes: usize,
     tokens: Vec<u8>,
+    /// A byte per token, 1 where it counts in the loss; empty when no source has a mask.
+    mask: Vec<u8>,
     /// Every stretch of every row, in order; padding has none.
     pub origins: Vec<Origin>,
     /// Sum of the rows' digests.
@@ -52,6 +56,11 @@ impl Batch {
     /// The tokens, row after row.
     pub fn tokens(&self) -> &[u8] {
         &self.tokens
+    }
+
+    /// A byte per token, row after row, 1 where it counts in the loss; `None` when no source has a mask.
+    pub fn mask(&self) -> Option<&[u8]> {
+        if self.mask.is_empty() { None } else { Some(&self.mask) }
     }
 
     /// Where documents begin and end in the tokens of all rows taken as one sequence, padding being documents of its own.
@@ -86,6 +95,7 @@ fn put_sorted(ends: &mut Vec<i32>, end: u64) {
 impl Drop for Batch {
     fn drop(&mut self) {
         self.pool.give(std::mem::take(&mut self.tokens));
+        self.pool.give(std::mem::take(&mut self.mask));
     }
 }
 
@@ -136,6 +146,7 @@ impl BatchBuilder {
                 length,
                 item_bytes,
                 tokens,
+                mask: Vec::new(),
                 origins,
                 digest: 0,
                 padding: 0,
@@ -144,14 +155,23 @@ impl BatchBuilder {
         }
     }
 
-    /// The bytes of one row, to be filled.
-    pub fn row(&mut self, row: usize) -> &mut [u8] {
-        let bytes = self.batch.length * self.batch.item_bytes;
-        &mut self.batch.tokens[row * bytes..(row + 1) * bytes]
+    /// The same with a mask beside the tokens.
+    pub fn with_mask(mut self) -> Self {
+        self.batch.mask = self.batch.pool.take(self.batch.rows * self.batch.length);
+        self
     }
 
-    /// Says that a row is filled: what it is made of, and where in the stream it stands.
-    pub fn close_row(&mut self, row: usize, position: u64, origins: &[Origin]) {
+    /// The bytes of one row, to be filled, in the batch's own width.
+    pub fn row(&mut self, row: usize) -> RowBytes<'_> {
+        let (length, bytes) = (self.batch.length, self.batch.length * self.batch.item_bytes);
+        RowBytes {
+            tokens: &mut self.batch.tokens[row * bytes..(row + 1) * bytes],
+            mask: self.batch.mask.get_mut(row * length..(row + 1) * length),
+        }
+    }
+
+    /// Says that a row is filled: what it is made of, where in the stream it stands, and whether its mask is its own.
+    pub fn close_row(&mut self, row: usize, position: u64, origins: &[Origin], masked: bool) {
         let used: u64 = origins.iter().map(|origin| u64::from(origin.length)).sum();
         self.batch.padding += (self.batch.length as u64).saturating_sub(used);
         let mut hasher = Xxh3::new();
@@ -159,7 +179,11 @@ impl BatchBuilder {
         for origin in origins {
             hasher.update(&origin.length.to_le_bytes());
         }
-        hasher.update(self.row(row));
+        let bytes = self.row(row);
+        hasher.update(bytes.tokens);
+        if let Some(mask) = bytes.mask.filter(|_| masked) {
+            hasher.update(mask);
+        }
         self.batch.digest = self.batch.digest.wrapping_add(hasher.digest128());
         self.batch.origins.extend_from_slice(origins);
     }
@@ -183,13 +207,13 @@ mod tests {
         let mut builder = BatchBuilder::new(0, position, (rows.len(), LENGTH, 2), &Arc::default());
         for (row, &used) in rows.iter().enumerate() {
             let at = position + row as u64;
-            let bytes = builder.row(row);
+            let bytes = builder.row(row).tokens;
             bytes.fill(0);
             bytes.chunks_exact_mut(2).take(used as usize).for_each(|token| token[0] = at as u8 + 1);
             let origins: Vec<Origin> = (0..used)
                 .map(|at| Origin { row: row as u32, at, length: 1, source: 0, sample: 0, start: 0, epoch: 0 })
                 .collect();
-            builder.close_row(row, at, &origins);
+            builder.close_row(row, at, &origins, false);
         }
         builder.finish()
     }
@@ -226,10 +250,10 @@ mod tests {
     fn a_digest_changes_with_tokens_boundaries_and_position() {
         let made = |position, lengths: &[u32], token| {
             let mut builder = BatchBuilder::new(0, position, (1, LENGTH, 2), &Arc::default());
-            builder.row(0).fill(token);
+            builder.row(0).tokens.fill(token);
             let origin = |length| Origin { row: 0, at: 0, length, source: 0, sample: 0, start: 0, epoch: 0 };
             let origins: Vec<Origin> = lengths.iter().map(|&length| origin(length)).collect();
-            builder.close_row(0, position, &origins);
+            builder.close_row(0, position, &origins, false);
             builder.finish().digest
         };
         let all =
@@ -238,6 +262,25 @@ mod tests {
             assert!(!all[..place].contains(digest), "{place}");
         }
         assert_eq!(made(0, &[6], 1), all[0]);
+    }
+
+    #[test]
+    fn a_mask_enters_the_digest_of_rows_that_have_one_and_of_no_others() {
+        let made = |mask: Option<u8>, own| {
+            let mut builder = BatchBuilder::new(0, 0, (1, LENGTH, 2), &Arc::default());
+            if let Some(byte) = mask {
+                builder = builder.with_mask();
+                builder.row(0).mask.unwrap().fill(byte);
+            }
+            builder.row(0).tokens.fill(7);
+            builder.close_row(0, 0, &[], own);
+            builder.finish()
+        };
+        let plain = made(None, false);
+        assert_eq!((made(Some(1), false).digest, plain.mask()), (plain.digest, None));
+        assert_ne!(made(Some(1), true).digest, plain.digest);
+        assert_ne!(made(Some(1), true).digest, made(Some(0), true).digest);
+        assert_eq!(made(Some(1), true).mask(), Some(&[1; LENGTH][..]));
     }
 
     #[test]

@@ -17,45 +17,70 @@ pub struct Packing<'a> {
     pub policy: Policy,
     /// How far samples are moved.
     pub shuffle: Shuffle,
-    /// Identity of the version; decides which samples share a block.
+    /// Identity of what is packed; decides which samples share a block.
     pub source: &'a Digest,
 }
 
-/// Writes the table of the samples that `kept` keeps (all, if there is none), and returns its head.
+/// What is measured of all rows of a version.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured<'a> {
+    /// Tokens of each row.
+    pub lengths: &'a [u32],
+    /// 1 for rows that are planned; all are, if there is none.
+    pub kept: Option<&'a [u8]>,
+    /// First planned token of each row, where that is not the first one.
+    pub starts: Option<&'a [u32]>,
+}
+
+/// Writes the table of the samples that are kept, and returns its head.
 pub fn build_table(
     path: &Path,
-    lengths: &[u32],
-    kept: Option<&[u8]>,
+    measured: Measured<'_>,
     packing: Packing<'_>,
 ) -> Result<TableHead, FeedError> {
-    if kept.is_some_and(|kept| kept.len() != lengths.len()) {
+    let Measured { lengths, kept, starts } = measured;
+    let differ = |count: usize| count != lengths.len();
+    if kept.is_some_and(|kept| differ(kept.len())) || starts.is_some_and(|starts| differ(starts.len())) {
         return Err(FeedError::Plan {
-            reason: format!("{} lengths came with another number of verdicts", lengths.len()),
+            reason: format!("{} lengths came with another number of verdicts or starts", lengths.len()),
         });
     }
-    let survivors: Vec<u64> = match kept {
-        None => (0..lengths.len() as u64).collect(),
-        Some(kept) => (0..lengths.len() as u64).filter(|&row| kept[row as usize] != 0).collect(),
-    };
-    let tokens = survivors.iter().map(|&row| u64::from(lengths[row as usize])).sum();
-    let rows = survivors.len() as u64;
+    let rows: Vec<u64> =
+        (0..lengths.len() as u64).filter(|&row| kept.is_none_or(|kept| kept[row as usize] != 0)).collect();
+    let of = |values: &[u32]| rows.iter().map(|&row| values[row as usize]).collect();
+    let samples = BlockRows { lengths: of(lengths), starts: starts.map(of).unwrap_or_default(), rows };
+    write_table(path, &samples, packing)
+}
+
+/// Puts samples, which come as they are stored, into blocks and writes the table of them.
+pub(super) fn write_table(
+    path: &Path,
+    samples: &BlockRows,
+    packing: Packing<'_>,
+) -> Result<TableHead, FeedError> {
+    let tokens = samples.lengths.iter().map(|&length| u64::from(length)).sum();
+    let rows = samples.rows.len() as u64;
     let blocks = Blocks::new(rows, tokens, packing.length, packing.shuffle, packing.source)?;
-    let members = |block: u64| -> Result<BlockRows, FeedError> {
-        let places = blocks.members(block).into_iter().flatten();
-        let rows: Vec<u64> = places.map(|sample| survivors[sample as usize]).collect();
-        let lengths = rows.iter().map(|&row| lengths[row as usize]).collect();
-        Ok(BlockRows { rows, lengths })
+    let members = |block: u64| -> BlockRows {
+        let mut found = BlockRows::default();
+        for sample in blocks.members(block).into_iter().flatten() {
+            found.rows.push(samples.rows[sample as usize]);
+            found.lengths.push(samples.lengths[sample as usize]);
+            found.starts.extend(samples.starts.get(sample as usize));
+        }
+        found
     };
     // Two passes over the blocks: the head, which comes first, holds what the first pass counts.
-    let mut head = TableHead { tokens, samples: Vec::new(), packs: Vec::new() };
+    let parts = !samples.starts.is_empty();
+    let mut head = TableHead { tokens, samples: Vec::new(), packs: Vec::new(), parts };
     for block in 0..blocks.block_count() {
-        let found = members(block)?;
+        let found = members(block);
         head.samples.push(found.rows.len() as u32);
         head.packs.push(pack_count(&found.lengths, packing.length, packing.policy)?);
     }
     let mut writer = TableWriter::create(path, &head)?;
     for block in 0..blocks.block_count() {
-        writer.block(&members(block)?)?;
+        writer.block(&members(block))?;
     }
     writer.finish()?;
     Ok(head)

@@ -43,6 +43,14 @@ pub enum FeedError {
         /// The operating system's words, or the panic's.
         reason: String,
     },
+    /// What a step needs of a source could not be measured.
+    #[error("source {source_number} could not be measured further: {reason}")]
+    Unmeasured {
+        /// Which source of the recipe, counted from 0.
+        source_number: usize,
+        /// What went wrong.
+        reason: String,
+    },
     /// The feed was closed while someone waited for a batch.
     #[error("the feed is closed")]
     Closed,

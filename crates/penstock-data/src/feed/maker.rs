@@ -1,34 +1,46 @@
 //! Makes the batch of a step for one lane, from nothing but the step's number.
 
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::FeedError;
 use super::ahead::MakeBatch;
 use super::batch::{Batch, BatchBuilder, Origin, Pool};
-use super::stream::SourceStream;
-use crate::plan::{BatchSchedule, Mixture, PeriodTable, Place, lane_rows};
+use super::part::{Part, RowBytes};
+use super::stream::{Located, SourceStream};
+use super::times::{StageClock, StageTimes};
+use super::turns::Turns;
+use crate::plan::{BatchSchedule, Place, lane_rows};
 
-/// Periods of the mixture that are kept; threads are never further apart than a few.
-const PERIODS_KEPT: usize = 3;
+/// Rows that go through a stage together: few enough to stay in the cache of a core, and enough that looking at the clock
+/// costs nothing.
+const GROUP_ROWS: u64 = 16;
 
 /// Whose turn it is, and how many rows a step has.
 pub struct MixturePlan {
     /// Whose turn it is at every position.
-    pub mixture: Mixture,
+    pub turns: Turns,
     /// Rows per step.
     pub steps: BatchSchedule,
     /// Whether a last step that the stream does not fill is delivered with empty rows, instead of not at all.
     pub pad_last: bool,
     /// Steps that are left out, in order and apart from each other.
     pub skips: Vec<Range<u64>>,
+    /// Tokens of a row, by the first step that has so many; begins at step 0.
+    pub lengths: Vec<(u64, u32)>,
 }
 
 impl MixturePlan {
     /// The first step from `step` on that is not left out.
     fn unskipped(&self, step: u64) -> u64 {
         self.skips.iter().find(|range| range.contains(&step)).map_or(step, |range| range.end)
+    }
+
+    /// Tokens of a row of a step.
+    fn length(&self, step: u64) -> usize {
+        let begun = self.lengths.partition_point(|(first, _)| *first <= step);
+        self.lengths.get(begun.max(1) - 1).map_or(0, |(_, length)| *length as usize)
     }
 }
 
@@ -38,35 +50,57 @@ pub struct Maker {
     plan: MixturePlan,
     /// This lane, and how many there are.
     lane: (u64, u64),
-    /// Tokens of a row.
-    length: usize,
     /// Bytes of a token in a batch: the widest of the sources'.
     item_bytes: usize,
+    /// Whether any source has a mask.
+    masked: bool,
+    /// What rows without a source are filled with: the sources' padding, or 0 when they differ.
+    pad: u64,
     pool: Arc<Pool>,
-    periods: Mutex<VecDeque<Arc<PeriodTable>>>,
+    clock: StageClock,
 }
 
 impl Maker {
     /// Joins sources; `lane` is this lane's number and how many there are.
-    pub fn new(
-        streams: Vec<SourceStream>,
-        plan: MixturePlan,
-        lane: (u64, u64),
-        length: usize,
-    ) -> Result<Self, FeedError> {
-        let item_bytes = streams.iter().map(SourceStream::item_bytes).max().unwrap_or(1);
-        Ok(Self { streams, plan, lane, length, item_bytes, pool: Arc::default(), periods: Mutex::default() })
+    pub fn new(streams: Vec<SourceStream>, plan: MixturePlan, lane: (u64, u64)) -> Self {
+        let tokens = || streams.iter().map(SourceStream::tokens);
+        let item_bytes = tokens().map(|tokens| tokens.item_bytes).max().unwrap_or(1);
+        let masked = tokens().any(|tokens| tokens.masked);
+        let first = tokens().next().map_or(0, |tokens| tokens.pad);
+        let pad = if tokens().all(|tokens| tokens.pad == first) { first } else { 0 };
+        let (pool, clock) = (Arc::default(), StageClock::default());
+        Self { streams, plan, lane, item_bytes, masked, pad, pool, clock }
+    }
+
+    /// Where the time of all threads went since opening.
+    pub fn stage_times(&self) -> StageTimes {
+        self.clock.times()
+    }
+
+    /// The streams of the sources.
+    pub fn streams(&self) -> &[SourceStream] {
+        &self.streams
+    }
+
+    /// How often each source has been read before a step, with the share of an epoch that is not over; `None` for a source
+    /// whose end is not known yet, and for all when the stream ends before the step.
+    pub fn epochs_before(&self, step: u64) -> Result<Vec<Option<f64>>, FeedError> {
+        let position = self.plan.steps.positions(step)?.start;
+        let counts = self.plan.turns.counts_before(position);
+        let epochs =
+            |(number, stream): (usize, &SourceStream)| stream.epochs_before(*counts.as_ref()?.get(number)?);
+        Ok(self.streams.iter().enumerate().map(epochs).collect())
     }
 
     /// Bytes of a batch of the step, or why lanes cannot share it; steps before the one that a feed opens at do not matter.
     pub fn batch_bytes(&self, step: u64) -> Result<usize, FeedError> {
         let (_, mine) = self.positions(step)?;
-        let tokens = (mine.end - mine.start).saturating_mul(self.length as u64);
+        let tokens = (mine.end - mine.start).saturating_mul(self.plan.length(step) as u64);
         if i32::try_from(tokens).is_err() {
             let reason = format!("a lane would get {tokens} tokens at once, but boundaries are 32 bits wide");
             return Err(FeedError::Plan { reason });
         }
-        Ok(tokens as usize * self.item_bytes)
+        Ok(tokens as usize * (self.item_bytes + usize::from(self.masked)))
     }
 
     /// All positions of a step, and this lane's.
@@ -76,38 +110,112 @@ impl Maker {
         Ok((all, mine))
     }
 
-    fn place(&self, position: u64) -> Option<Place> {
-        let kept = {
-            let periods = self.periods.lock().unwrap_or_else(PoisonError::into_inner);
-            periods.iter().find(|period| period.positions().contains(&position)).map(Arc::clone)
+    /// Adds the next part of a source that grows; with its last one, the source is read `epochs` times at most.
+    pub fn add_part(&self, source: usize, part: Part, epochs: Option<u64>) -> Result<(), FeedError> {
+        let Some(stream) = self.streams.get(source) else {
+            return Err(FeedError::Plan { reason: format!("there is no source {source}") });
         };
-        if let Some(period) = kept {
-            return period.locate(position);
-        }
-        let period = Arc::new(self.plan.mixture.period_at(position)?);
-        let mut periods = self.periods.lock().unwrap_or_else(PoisonError::into_inner);
-        periods.push_back(Arc::clone(&period));
-        if periods.len() > PERIODS_KEPT {
-            periods.pop_front();
-        }
-        drop(periods);
-        period.locate(position)
+        stream.parts().add(part)?;
+        Ok(self.plan.turns.extend(source, stream.reach(epochs))?)
     }
 
-    fn fill_row(&self, place: Place, into: &mut [u8], origins: &mut Vec<Origin>) -> Result<(), FeedError> {
-        let stream = &self.streams[usize::from(place.source)];
-        let stored = stream.item_bytes();
-        if stored == self.item_bytes {
-            return stream.fill(place.index, into, origins);
+    /// Says that no more parts of a source will come.
+    pub fn fail(&self, source: usize, why: FeedError) {
+        self.plan.turns.fail(source, why);
+    }
+
+    /// How many rows of each source the furthest step that was begun needs.
+    pub fn wanted(&self) -> Vec<u64> {
+        self.plan.turns.wanted()
+    }
+
+    /// Makes the rows at some positions of a batch that begins at `start`; how long each stage took.
+    fn make_rows(
+        &self,
+        builder: &mut BatchBuilder,
+        start: u64,
+        positions: Range<u64>,
+    ) -> Result<[Duration; 3], FeedError> {
+        let begun = Instant::now();
+        let located = |position| -> Result<Option<(Place, Located)>, FeedError> {
+            let Some(place) = self.plan.turns.place(position) else { return Ok(None) };
+            Ok(Some((place, self.streams[usize::from(place.source)].find(place.index)?)))
+        };
+        let rows = positions.clone().map(located).collect::<Result<Vec<_>, _>>()?;
+        let found = Instant::now();
+        let first = (positions.start - start) as usize;
+        let mut origins = Vec::with_capacity(rows.len() * 8);
+        let mut ends = Vec::with_capacity(rows.len());
+        for (row, place) in (first..).zip(&rows) {
+            let before = origins.len();
+            match place {
+                Some((place, located)) => self.fill_row(*place, located, builder.row(row), &mut origins)?,
+                None => self.pad(builder.row(row), 0, self.pad),
+            }
+            origins[before..].iter_mut().for_each(|origin| origin.row = row as u32);
+            ends.push(origins.len());
         }
-        let mut narrow = vec![0; self.length * stored];
-        stream.fill(place.index, &mut narrow, origins)?;
-        for (wide, narrow) in into.chunks_exact_mut(self.item_bytes).zip(narrow.chunks_exact(stored)) {
-            // Little endian: the value's bytes come first, zeros after them.
-            wide[..stored].copy_from_slice(narrow);
-            wide[stored..].fill(0);
+        let read = Instant::now();
+        let mut before = 0;
+        for (((row, position), place), end) in (first..).zip(positions).zip(&rows).zip(ends) {
+            let masked =
+                |(place, _): &(Place, Located)| self.streams[usize::from(place.source)].tokens().masked;
+            builder.close_row(row, position, &origins[before..end], place.as_ref().is_some_and(masked));
+            before = end;
         }
+        Ok([found - begun, read - found, read.elapsed()])
+    }
+
+    /// Fills a row and appends what it is made of; what is left of it is padding.
+    fn fill_row(
+        &self,
+        place: Place,
+        located: &Located,
+        mut into: RowBytes<'_>,
+        origins: &mut Vec<Origin>,
+    ) -> Result<(), FeedError> {
+        let (stream, length) =
+            (&self.streams[usize::from(place.source)], into.tokens.len() / self.item_bytes);
+        if located.length as usize != length {
+            let reason = format!("a row of {} tokens was planned where {length} are due", located.length);
+            return Err(FeedError::Plan { reason });
+        }
+        let (stored, known) = (stream.tokens().item_bytes, origins.len());
+        let used = if stored == self.item_bytes {
+            stream.read(located, &mut into, origins)?
+        } else {
+            let mut narrow = vec![0; length * stored];
+            let mut row = RowBytes { tokens: &mut narrow, mask: into.mask.as_deref_mut() };
+            let used = stream.read(located, &mut row, origins)?;
+            widen(&narrow, stored, into.tokens, self.item_bytes);
+            used
+        };
+        self.pad(into, used, stream.tokens().pad);
+        let source = u32::from(place.source);
+        origins[known..].iter_mut().for_each(|origin| origin.source = source);
         Ok(())
+    }
+
+    /// Fills what comes after the first `used` tokens of a row with the token `pad`, which counts in no loss.
+    fn pad(&self, into: RowBytes<'_>, used: usize, pad: u64) {
+        let token = &pad.to_le_bytes()[..self.item_bytes];
+        let padding = &mut into.tokens[used * self.item_bytes..];
+        if pad == 0 {
+            padding.fill(0);
+        } else {
+            padding.chunks_exact_mut(self.item_bytes).for_each(|place| place.copy_from_slice(token));
+        }
+        if let Some(mask) = into.mask {
+            mask[used..].fill(0);
+        }
+    }
+}
+
+/// Numbers of `stored` bytes as numbers of `wanted`; little endian, so zeros come after the value's bytes.
+fn widen(from: &[u8], stored: usize, into: &mut [u8], wanted: usize) {
+    for (wide, narrow) in into.chunks_exact_mut(wanted).zip(from.chunks_exact(stored)) {
+        wide[..stored].copy_from_slice(narrow);
+        wide[stored..].fill(0);
     }
 }
 
@@ -116,42 +224,50 @@ impl MakeBatch for Maker {
         self.plan.unskipped(step)
     }
 
+    fn stop(&self) {
+        self.plan.turns.stop();
+    }
+
+    fn wait(&self, step: u64, timeout: Duration) -> Result<bool, FeedError> {
+        self.plan.turns.wait(self.plan.steps.positions(step)?.end, timeout)
+    }
+
     fn make(&self, step: u64) -> Result<Option<Batch>, FeedError> {
         let (all, mine) = self.positions(step)?;
         // A step that the stream does not fill is no step, whichever lane asks, unless it is to be padded.
-        let last = self.plan.mixture.end().is_some_and(|end| all.end > end);
-        if last && !(self.plan.pad_last && self.plan.mixture.end().is_some_and(|end| all.start < end)) {
+        let end = self.plan.turns.end();
+        let last = end.is_some_and(|end| all.end > end);
+        if last && !(self.plan.pad_last && end.is_some_and(|end| all.start < end)) {
             return Ok(None);
         }
-        let shape = ((mine.end - mine.start) as usize, self.length, self.item_bytes);
+        let shape = ((mine.end - mine.start) as usize, self.plan.length(step), self.item_bytes);
         let mut builder = BatchBuilder::new(step, mine.start, shape, &self.pool);
-        let mut origins = Vec::with_capacity(16);
-        for (row, position) in mine.enumerate() {
-            origins.clear();
-            let Some(place) = self.place(position) else {
-                builder.row(row).fill(0);
-                builder.close_row(row, position, &origins);
-                continue;
-            };
-            self.fill_row(place, builder.row(row), &mut origins)?;
-            for origin in &mut origins {
-                origin.row = row as u32;
-                origin.source = u32::from(place.source);
-            }
-            builder.close_row(row, position, &origins);
+        if self.masked {
+            builder = builder.with_mask();
         }
+        let mut times = StageTimes::default();
+        for first in (mine.start..mine.end).step_by(GROUP_ROWS as usize) {
+            let group = first..mine.end.min(first + GROUP_ROWS);
+            times.add(self.make_rows(&mut builder, mine.start, group)?);
+        }
+        self.clock.add(times);
         Ok(Some(builder.finish()))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use penstock_io::Digest;
 
-    use super::super::stream::StreamKind;
+    use super::super::leg::{Keying, Leg, LegKind};
+    use super::super::part::{Part, Parts, RowMap};
+    use super::super::stream::{StreamPhase, TokenKind};
     use super::super::tokens::tests::fixed_rows;
+    use super::super::turns::{MixtureRecipe, Reach};
     use super::*;
-    use crate::plan::{Change, Exhaustion, Key, Shuffle};
+    use crate::plan::{Change, Exhaustion, Key, Phase, Shuffle};
 
     /// Rows of two bytes beside rows of four: letters as narrow tokens, digits as wide ones; four tokens each.
     fn maker(lane: (u64, u64), limit: Option<u64>, pad_last: bool, skips: Vec<Range<u64>>) -> Maker {
@@ -160,13 +276,19 @@ mod tests {
         let wide: Vec<String> = (b'0'..=b'9').map(|digit| char::from(digit).to_string().repeat(15)).collect();
         let stream = |lines: &[String], item_bytes, name: &[u8]| {
             let tokens = fixed_rows(lines, item_bytes);
-            SourceStream::new(tokens, StreamKind::Rows, Digest::of(name), 1, Shuffle::Full, 4).unwrap()
+            let keying = Keying { seed: 1, shuffle: Shuffle::Full };
+            let leg = Leg::new(LegKind::Rows(tokens.rows()), Digest::of(name), keying, 4);
+            let parts = Parts::whole(vec![Part::new(tokens, RowMap::default(), vec![leg])], 1).unwrap();
+            let phase = StreamPhase::new(Phase::FIRST, None).unwrap();
+            SourceStream::new(parts, vec![phase], TokenKind::plain(item_bytes)).unwrap()
         };
         let streams = vec![stream(&narrow, 2, b"narrow"), stream(&wide, 4, b"wide")];
-        let changes = [Change { from: 0, weights: vec![1.0, 1.0] }];
-        let mixture = Mixture::new(Key::mixture(1), &changes, &[limit, None], Exhaustion::Stop).unwrap();
+        let changes = vec![Change { from: 0, weights: vec![1.0, 1.0] }];
+        let recipe = MixtureRecipe { key: Key::mixture(1), changes, exhaustion: Exhaustion::Stop };
+        let turns = Turns::new(recipe, &[Reach::Whole(limit), Reach::Whole(None)]).unwrap();
         let steps = BatchSchedule::new(&[(0, 12), (3, 24)]).unwrap();
-        Maker::new(streams, MixturePlan { mixture, steps, pad_last, skips }, lane, 4).unwrap()
+        let lengths = vec![(0, 4)];
+        Maker::new(streams, MixturePlan { turns, steps, pad_last, skips, lengths }, lane)
     }
 
     fn whole(step: u64) -> Batch {
@@ -222,7 +344,7 @@ mod tests {
     /// Goal: a step is delivered by all lanes or by none. Method: a source that ends in the middle of step 1.
     #[test]
     fn a_step_that_is_not_filled_is_left_out_or_padded_on_every_lane() {
-        let end = maker((0, 1), Some(9), false, vec![]).plan.mixture.end().unwrap();
+        let end = maker((0, 1), Some(9), false, vec![]).plan.turns.end().unwrap();
         assert!(end > 12 && end < 24, "{end}");
         for lanes in [1, 2, 4] {
             for lane in 0..lanes {
@@ -238,6 +360,22 @@ mod tests {
                 assert!(padding.make(2).unwrap().is_none());
             }
         }
+    }
+
+    #[test]
+    fn time_is_counted_by_stage_and_epochs_by_source() {
+        let maker = maker((0, 1), None, false, vec![]);
+        assert_eq!(maker.stage_times(), StageTimes::default());
+        maker.make(0).unwrap();
+        let times = maker.stage_times();
+        assert!(times.plan > Duration::ZERO && times.read > Duration::ZERO && times.digest > Duration::ZERO);
+        assert_eq!(maker.epochs_before(0), Ok(vec![Some(0.0), Some(0.0)]));
+        let epochs = maker.epochs_before(3).unwrap();
+        // Ten rows an epoch, and 36 rows in three steps.
+        let rows: f64 = epochs.iter().flatten().map(|epochs| epochs * 10.0).sum();
+        assert!((rows - 36.0).abs() < 1e-9, "{epochs:?}");
+        let ends = self::maker((0, 1), Some(9), false, vec![]);
+        assert_eq!(ends.epochs_before(100), Ok(vec![None, None]));
     }
 
     #[test]

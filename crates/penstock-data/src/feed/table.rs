@@ -3,8 +3,10 @@
 //! ```text
 //! file   = "PENTABLE" | version u32 | zero u32 | head | block*
 //! head   = rows u64 | tokens u64 | blocks u64 | (samples u32, packs u32) per block | check u64
-//! block  = row u64 * m | length u32 * m | check u64                          (m = samples of the block)
+//! block  = row u64 * m | length u32 * m | start u32 * m (version 2) | check u64  (m = samples of the block)
 //! ```
+//! Version 2 is for samples of which only a part is planned: it says at which token that part begins.
+//!
 //! Planning a block is one contiguous read of one place of the file, at any scale; nothing else of it is touched. Every block
 //! carries its own check, so a table is trusted block by block, as shards are.
 
@@ -17,9 +19,11 @@ use super::FeedError;
 use penstock_io::{Digest, DigestStream, ReadAt, block_sum};
 
 const MAGIC: &[u8; 8] = b"PENTABLE";
-const VERSION: u32 = 1;
+/// Samples from their first token on.
+const WHOLE: u32 = 1;
+/// Samples from any token on.
+const PARTS: u32 = 2;
 const PREFIX_BYTES: u64 = 40;
-const ROW_BYTES: u64 = 12;
 const CHECK_BYTES: u64 = 8;
 const BLOCKS_MAX: u64 = 1 << 32;
 
@@ -32,9 +36,16 @@ pub struct TableHead {
     pub samples: Vec<u32>,
     /// Packs of each block.
     pub packs: Vec<u32>,
+    /// Whether samples say at which token they begin.
+    pub parts: bool,
 }
 
 impl TableHead {
+    /// Packs of all blocks.
+    pub fn pack_count(&self) -> u64 {
+        self.packs.iter().map(|&packs| u64::from(packs)).sum()
+    }
+
     /// Samples in all blocks.
     pub fn rows(&self) -> u64 {
         self.samples.iter().map(|&count| u64::from(count)).sum()
@@ -51,15 +62,29 @@ impl TableHead {
         }
         bytes
     }
+
+    /// Bytes of a sample in its block.
+    fn row_bytes(&self) -> u64 {
+        if self.parts { 16 } else { 12 }
+    }
 }
 
 /// The samples of one block, in the order in which the table holds them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockRows {
     /// Row of the version, per sample.
     pub rows: Vec<u64>,
     /// Length in tokens, per sample.
     pub lengths: Vec<u32>,
+    /// First token, per sample; empty when samples begin with their first.
+    pub starts: Vec<u32>,
+}
+
+impl BlockRows {
+    /// First planned token of a sample.
+    pub fn start(&self, sample: usize) -> u32 {
+        self.starts.get(sample).copied().unwrap_or(0)
+    }
 }
 
 /// Writes a table block by block.
@@ -83,9 +108,10 @@ impl TableWriter {
             digest: DigestStream::default(),
             path: name.clone(),
         };
+        let version = if head.parts { PARTS } else { WHOLE };
         let head = head.encode();
         writer.put(MAGIC)?;
-        writer.put(&VERSION.to_le_bytes())?;
+        writer.put(&version.to_le_bytes())?;
         writer.put(&[0; 4])?;
         writer.put(&head)?;
         writer.put(&block_sum(&head).to_le_bytes())?;
@@ -94,9 +120,10 @@ impl TableWriter {
 
     /// Appends a block.
     pub fn block(&mut self, block: &BlockRows) -> Result<(), FeedError> {
-        let mut bytes = Vec::with_capacity(block.rows.len() * ROW_BYTES as usize);
+        let mut bytes = Vec::with_capacity(block.rows.len() * 16);
         block.rows.iter().for_each(|row| bytes.extend_from_slice(&row.to_le_bytes()));
-        block.lengths.iter().for_each(|length| bytes.extend_from_slice(&length.to_le_bytes()));
+        let halves = block.lengths.iter().chain(&block.starts);
+        halves.for_each(|half| bytes.extend_from_slice(&half.to_le_bytes()));
         self.put(&bytes)?;
         self.put(&block_sum(&bytes).to_le_bytes())
     }
@@ -140,8 +167,9 @@ impl Table {
             |reason: &str| FeedError::TableDamaged { table: name.clone(), reason: reason.to_owned() };
         let mut prefix = [0; PREFIX_BYTES as usize];
         file.read_at(0, &mut prefix).map_err(|_| damaged("it is too short"))?;
-        if &prefix[..8] != MAGIC || prefix[8..12] != VERSION.to_le_bytes() || prefix[12..16] != [0; 4] {
-            return Err(damaged("it does not begin as a table of this version does"));
+        let version = half(&prefix[8..12]);
+        if &prefix[..8] != MAGIC || ![WHOLE, PARTS].contains(&version) || prefix[12..16] != [0; 4] {
+            return Err(damaged("it does not begin as a table of a known version does"));
         }
         let (rows, tokens, blocks) = (word(&prefix[16..24]), word(&prefix[24..32]), word(&prefix[32..40]));
         if blocks > BLOCKS_MAX || blocks * 8 > file.len() {
@@ -156,13 +184,14 @@ impl Table {
         let counts: Vec<u32> = head[24..].chunks_exact(4).map(half).collect();
         let samples: Vec<u32> = counts.iter().step_by(2).copied().collect();
         let packs = counts.iter().skip(1).step_by(2).copied().collect();
+        let head = TableHead { tokens, samples, packs, parts: version == PARTS };
         let mut at = PREFIX_BYTES + blocks * 8 + CHECK_BYTES;
         let mut starts = vec![at];
-        for &count in &samples {
-            at += u64::from(count) * ROW_BYTES + CHECK_BYTES;
+        for &count in &head.samples {
+            at += u64::from(count) * head.row_bytes() + CHECK_BYTES;
             starts.push(at);
         }
-        let table = Self { head: TableHead { tokens, samples, packs }, starts, file };
+        let table = Self { head, starts, file };
         if table.head.rows() != rows || table.file.len() != at {
             return Err(damaged("its length is not what its head says"));
         }
@@ -185,17 +214,19 @@ impl Table {
             )));
         };
         let count = self.head.samples[place] as usize;
-        let bytes = count * ROW_BYTES as usize;
+        let bytes = count * self.head.row_bytes() as usize;
         let mut data = vec![0; bytes + CHECK_BYTES as usize];
         self.file.read_at(self.starts[place], &mut data).map_err(|error| damaged(error.to_string()))?;
         let (data, check) = data.split_at(bytes);
         if block_sum(data).to_le_bytes() != check {
             return Err(damaged(format!("block {block} does not match its check")));
         }
-        let (rows, lengths) = data.split_at(count * 8);
+        let (rows, halves) = data.split_at(count * 8);
+        let (lengths, starts) = halves.split_at(count * 4);
         Ok(BlockRows {
             rows: rows.chunks_exact(8).map(word).collect(),
             lengths: lengths.chunks_exact(4).map(half).collect(),
+            starts: starts.chunks_exact(4).map(half).collect(),
         })
     }
 }
@@ -218,7 +249,8 @@ mod tests {
     fn written(blocks: &[BlockRows], packs: &[u32]) -> Vec<u8> {
         let tokens = blocks.iter().flat_map(|block| &block.lengths).map(|&length| u64::from(length)).sum();
         let samples = blocks.iter().map(|block| block.rows.len() as u32).collect();
-        let head = TableHead { tokens, samples, packs: packs.to_vec() };
+        let parts = blocks.iter().any(|block| !block.starts.is_empty());
+        let head = TableHead { tokens, samples, packs: packs.to_vec(), parts };
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("table");
         let mut writer = TableWriter::create(&path, &head).unwrap();
@@ -242,18 +274,29 @@ mod tests {
         Ok((table.head().clone(), blocks))
     }
 
-    fn small() -> (Vec<BlockRows>, Vec<u32>) {
-        let block = |rows: &[u64], lengths: &[u32]| BlockRows { rows: rows.into(), lengths: lengths.into() };
+    /// A table of whole samples, or the same of samples that begin somewhere.
+    fn small(parts: bool) -> (Vec<BlockRows>, Vec<u32>) {
+        let block = |rows: &[u64], lengths: &[u32]| BlockRows {
+            rows: rows.into(),
+            lengths: lengths.into(),
+            starts: if parts { lengths.iter().map(|length| length / 2 + 1).collect() } else { vec![] },
+        };
         (vec![block(&[5, 0, u64::MAX], &[7, 0, u32::MAX]), block(&[], &[]), block(&[9], &[1])], vec![3, 0, 1])
     }
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
-        let (blocks, packs) = small();
-        let good = written(&blocks, &packs);
-        assert_eq!(read(good.clone()).unwrap().1, blocks);
+        for parts in [false, true] {
+            let (blocks, packs) = small(parts);
+            let good = written(&blocks, &packs);
+            assert_eq!(read(good.clone()).unwrap().1, blocks);
+            assert_damage_is_noticed(&good);
+        }
+    }
+
+    fn assert_damage_is_noticed(good: &[u8]) {
         for bit in 0..good.len() * 8 {
-            let mut bad = good.clone();
+            let mut bad = good.to_vec();
             bad[bit / 8] ^= 1 << (bit % 8);
             let found = read(bad);
             assert!(
@@ -264,12 +307,12 @@ mod tests {
         for end in 0..good.len() {
             assert!(matches!(read(good[..end].to_vec()), Err(FeedError::TableDamaged { .. })), "{end}");
         }
-        assert!(matches!(read([&good[..], b"x"].concat()), Err(FeedError::TableDamaged { .. })));
+        assert!(matches!(read([good, b"x"].concat()), Err(FeedError::TableDamaged { .. })));
     }
 
     #[test]
     fn a_block_that_is_not_there_is_an_error() {
-        let (blocks, packs) = small();
+        let (blocks, packs) = small(false);
         let table = open(written(&blocks, &packs)).unwrap();
         for block in [3, u64::MAX] {
             assert!(matches!(table.block(block), Err(FeedError::TableDamaged { .. })));
@@ -283,13 +326,15 @@ mod tests {
         #[test]
         fn a_table_comes_back(
             blocks in prop::collection::vec(prop::collection::vec((any::<u64>(), any::<u32>(), any::<u32>()), 0..40), 0..12),
+            parts in any::<bool>(),
         ) {
             let packs: Vec<u32> = blocks.iter().map(|block| block.first().map_or(0, |first| first.2)).collect();
             let blocks: Vec<BlockRows> = blocks
                 .iter()
                 .map(|block| {
                     let (rows, lengths) = block.iter().map(|(row, length, _)| (*row, *length)).unzip();
-                    BlockRows { rows, lengths }
+                    let starts = if parts { block.iter().map(|sample| sample.2).collect() } else { vec![] };
+                    BlockRows { rows, lengths, starts }
                 })
                 .collect();
             let table = open(written(&blocks, &packs)).unwrap();

@@ -10,7 +10,8 @@ use crate::{DataError, Shard};
 pub enum RowLayout {
     /// The index holds a byte range per row.
     Ranges,
-    /// Rows follow each other without gaps.
+    /// Rows follow each other without gaps. Rows of no bytes are those of samples that somebody else reads: they are planned
+    /// as single tokens, which are zero, and their shard is never opened.
     Fixed {
         /// Where the first row begins.
         offset: u64,
@@ -108,6 +109,10 @@ impl TokenSource {
     /// Fills `into` with the tokens of a row from `start` on; `into` is a whole number of stored tokens.
     pub fn read(&self, row: u64, start: u32, into: &mut [u8]) -> Result<(), FeedError> {
         let (at, local) = self.locate(row)?;
+        if matches!(self.shards[at].layout, RowLayout::Fixed { row_bytes: 0, .. }) {
+            into.fill(0);
+            return Ok(());
+        }
         let shard = self.shards[at].get()?;
         let skip = u64::from(start) * self.item_bytes as u64;
         let (offset, bytes) = match self.shards[at].layout {
@@ -221,6 +226,15 @@ pub(super) mod tests {
         let mut into = [0; 8];
         tokens.read(7, 0, &mut into).unwrap();
         assert_eq!(&into, b"row0007\n");
+    }
+
+    #[test]
+    fn rows_of_no_bytes_are_zero_and_nothing_is_opened_for_them() {
+        let (lazy, opened) = shard(&some_lines(), RowLayout::Fixed { offset: 0, row_bytes: 0 });
+        let (tokens, mut into) = (TokenSource::new(vec![lazy], 1).unwrap(), [7]);
+        tokens.read(39, 0, &mut into).unwrap();
+        assert_eq!((into, opened.load(Ordering::SeqCst)), ([0], 0));
+        assert!(tokens.read(40, 0, &mut into).is_err());
     }
 
     #[test]

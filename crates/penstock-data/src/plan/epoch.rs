@@ -11,12 +11,6 @@ use super::even::Even;
 use super::key::Key;
 use super::order::{Permutation, Shuffle};
 
-/// The epoch of an index in an endless source with `per_epoch` items in each epoch, and the index in that epoch; `None` when
-/// an epoch has no items.
-pub fn epoch_of(index: u64, per_epoch: u64) -> Option<(u64, u64)> {
-    Some((index.checked_div(per_epoch)?, index.checked_rem(per_epoch)?))
-}
-
 /// The order of the samples of a block in an epoch. `epoch` is the epoch's key, `rows` the block's number of samples.
 pub fn in_block(epoch: &Key, shuffle: Shuffle, block: u64, rows: u64) -> Permutation {
     Permutation::of(shuffle, &epoch.derive("block", &[block.into()]), rows)

@@ -34,6 +34,14 @@ pub enum PlanError {
         /// Packs of the block.
         packs: u64,
     },
+    /// A sample that is to have a row of its own and does not fit into it.
+    #[error("a sample has {tokens} tokens, but a row of its own holds {pack_tokens}")]
+    SampleTooLong {
+        /// Tokens of the sample.
+        tokens: u32,
+        /// Tokens of a row.
+        pack_tokens: u32,
+    },
     /// A table does not belong to this block.
     #[error("{found} lengths were given for a block of {expected} samples")]
     Lengths {

@@ -255,7 +255,7 @@ impl PeriodTable {
     }
 
     /// How many items each source gave before a position, which is one of the table's or its end.
-    fn counts_before(&self, position: u64) -> Vec<u64> {
+    pub(crate) fn counts_before(&self, position: u64) -> Vec<u64> {
         let mut counts = self.base.clone();
         let places = (position - self.positions.start) as usize;
         self.turns[..places].iter().for_each(|source| counts[usize::from(*source)] += 1);

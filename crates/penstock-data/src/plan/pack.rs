@@ -4,6 +4,7 @@
 //! |----------|----------------------------------------------------------------------------------------------------------|
 //! | `Concat` | samples end to end in the epoch's order, cut every `pack_tokens`; only the last pack has padding          |
 //! | `Fit`    | samples longer than a pack are cut into full pieces and a rest; rests and whole samples by best fit       |
+//! | `Single` | each sample is a pack; one that does not fit is an error, one without tokens makes no pack               |
 //!
 //! The epoch's order never changes *how many* packs there are: `Concat` counts tokens, and `Fit` sees only the sorted
 //! lengths, so that an epoch decides which of several equally long samples stands where and in which order the samples of a
@@ -23,6 +24,8 @@ pub enum Policy {
     Concat,
     /// Whole samples where they fit best; only a sample longer than a pack is cut.
     Fit,
+    /// One sample in each pack.
+    Single,
 }
 
 /// A run of tokens of one sample, at its place in a pack.
@@ -49,6 +52,10 @@ pub fn pack_count(lengths: &[u32], pack_tokens: u32, policy: Policy) -> Result<u
             let (_, bins) = best_fit(rests.into_iter(), pack_tokens)?;
             full_pieces(lengths, pack_tokens) + u64::from(bins)
         }
+        Policy::Single => {
+            check_whole(lengths, pack_tokens)?;
+            lengths.iter().filter(|length| **length > 0).count() as u64
+        }
     };
     u32::try_from(packs).map_err(|_| PlanError::TooManyPacks { packs })
 }
@@ -68,6 +75,8 @@ enum Joined {
     Concat(Vec<(u32, u32)>),
     /// The pieces of all packs, pack by pack, and where each pack begins among them, with the end of the last.
     Fit { pieces: Vec<Piece>, starts: Vec<u32> },
+    /// The sample of each pack.
+    Single(Vec<u32>),
 }
 
 /// The part of a sample in one pack; it goes on to the end of the sample or of the pack.
@@ -90,16 +99,18 @@ impl Packs {
         let joined = match policy {
             Policy::Concat => concat(lengths, &order, pack_tokens)?,
             Policy::Fit => fit(lengths, &order, pack_tokens)?,
+            Policy::Single => single(lengths, &order, pack_tokens)?,
         };
         Ok(Self { pack_tokens, order, joined })
     }
 
     /// How many packs there are.
     pub fn count(&self) -> u32 {
-        // Both fit: `new` checked them.
+        // All fit: `new` checked them.
         match &self.joined {
             Joined::Concat(starts) => starts.len() as u32,
             Joined::Fit { starts, .. } => (starts.len().max(1) - 1) as u32,
+            Joined::Single(samples) => samples.len() as u32,
         }
     }
 
@@ -132,6 +143,7 @@ impl Packs {
                 let range = starts[pack as usize] as usize..starts[pack as usize + 1] as usize;
                 pieces[range].iter().for_each(|piece| _ = put(piece.sample, piece.start));
             }
+            Joined::Single(samples) => _ = put(samples[pack as usize], 0),
         }
         Ok(())
     }
@@ -196,6 +208,20 @@ fn fit(lengths: &[u32], order: &Permutation, pack_tokens: u32) -> Result<Joined,
     }
     starts.push(pieces.len() as u32);
     Ok(Joined::Fit { pieces, starts })
+}
+
+fn single(lengths: &[u32], order: &Permutation, pack_tokens: u32) -> Result<Joined, PlanError> {
+    check_whole(lengths, pack_tokens)?;
+    let samples = order.iter().filter(|sample| lengths[*sample as usize] > 0);
+    Ok(Joined::Single(samples.map(|sample| sample as u32).collect()))
+}
+
+/// No sample is longer than a pack.
+fn check_whole(lengths: &[u32], pack_tokens: u32) -> Result<(), PlanError> {
+    match lengths.iter().find(|length| **length > pack_tokens) {
+        Some(&tokens) => Err(PlanError::SampleTooLong { tokens, pack_tokens }),
+        None => Ok(()),
+    }
 }
 
 fn check(lengths: &[u32], pack_tokens: u32) -> Result<(), PlanError> {

@@ -2,23 +2,35 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter
 
 from penstock.cli.data.place import Place, open_registry
+from penstock.cli.data.recordshown import print_records, record_document
 from penstock.cli.output import Json, command_app, print_facts, print_json, say
 from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress
 from penstock.data import Batch, Feed, Recipe, batch_at
 from penstock.data import open as open_feed
 from penstock.data.lane import parse_lane
+from penstock.data.records import RecordBatch
 from penstock.errors import UsageError
 from penstock.registry import Registry
 
 _TOKENS_SHOWN = 24
 _ORIGINS_SHOWN = 4
+#: What bench shows of a feed's statistics as it is.
+_ORDER_NUMBERS = (
+    "plan_s",
+    "read_s",
+    "digest_s",
+    "shards_per_batch",
+    "shards_uniform",
+    "epochs_by_source",
+    "pack_recurrence",
+)
 
 peek_app = command_app(
     "peek",
@@ -60,12 +72,16 @@ def peek(
 
 
 def _document(batch: Batch) -> dict[str, object]:
+    if isinstance(batch, RecordBatch):
+        return record_document(batch)
     rows = range(batch["tokens"].shape[0])
     return {
         "step": batch.step,
         "digest": batch.digest,
         "shape": list(batch["tokens"].shape),
         "padding": batch.padding,
+        "shards": batch.shards[0],
+        "shards_uniform": batch.shards[1],
         "tokens": batch["tokens"].tolist(),
         "cu_seqlens": batch["cu_seqlens"].tolist(),
         "origins": [[origin.to_json() for origin in batch.origin(row)] for row in rows],
@@ -73,11 +89,16 @@ def _document(batch: Batch) -> dict[str, object]:
 
 
 def _print_batch(batch: Batch) -> None:
+    if isinstance(batch, RecordBatch):
+        print_records(batch)
+        return
     tokens = batch["tokens"]
     rows, length = tokens.shape
     print(
         f"step {batch.step}: {rows} rows of {length} tokens ({tokens.dtype}), {batch.padding} padding, digest {batch.digest}"
     )
+    shards, uniform = batch.shards
+    print(f"  from {shards} shards; a uniform draw would touch {uniform:.1f}")
     for row in range(rows):
         print(f"  row {row}: {' '.join(map(str, tokens[row, :_TOKENS_SHOWN].tolist()))} …")
         origins = batch.origin(row)
@@ -133,17 +154,22 @@ def bench(
     with feed:
         found = _measure(feed, seconds)
         found |= {"prepare_s": prepared_s, "resume_s": _resume_time(loaded, opened, feed)}
+    unit = "rows" if feed.plan.records else "tokens"
     if json:
         print_json(found)
     else:
         print_facts(
             {
-                "tokens per second": f"{found['tokens_per_s']:,.0f} ({as_size(found['bytes_per_s'])}/s)",
+                f"{unit} per second": f"{found[f'{unit}_per_s']:,.0f} ({as_size(found['bytes_per_s'])}/s)",
                 "limit (memory copy)": f"{as_size(found['copy_bytes_per_s'])}/s, so {found['bytes_per_s'] / found['copy_bytes_per_s']:.2f} of it",
                 "first batch": f"{found['first_batch_s'] * 1e3:.1f} ms after {prepared_s * 1e3:.1f} ms of preparing",
                 "resume": f"{found['resume_s'] * 1e3:.1f} ms to the next batch, from a cursor",
                 "wait p50, p99": f"{found['wait_p50_s'] * 1e6:.0f} µs, {found['wait_p99_s'] * 1e6:.0f} µs",
                 "padding": f"{found['padding_share']:.2%}",
+                "time of threads": f"{found['plan_s']:.2f} s planning, {found['read_s']:.2f} s reading, {found['digest_s']:.2f} s hashing",
+                "shards per batch": f"{found['shards_per_batch']:.1f}; a uniform draw would touch {found['shards_uniform']:.1f}",
+                "epochs read": _shown(found["epochs_by_source"], ",.2f"),
+                "packs that recur": _shown(found["pack_recurrence"], ".1%"),
                 "memory": as_size(found["memory_bytes"]),
             }
         )
@@ -151,7 +177,12 @@ def bench(
     return 0
 
 
-def _measure(feed: Feed, seconds: float) -> dict[str, float]:
+def _shown(by_source: dict[str, float | None], form: str) -> str:
+    """A number per source."""
+    return ", ".join(f"{name} {'unknown' if n is None else format(n, form)}" for name, n in by_source.items())
+
+
+def _measure(feed: Feed, seconds: float) -> dict[str, Any]:
     begun = time.perf_counter()
     next(feed)
     first_batch_s = time.perf_counter() - begun
@@ -163,17 +194,19 @@ def _measure(feed: Feed, seconds: float) -> dict[str, float]:
             break
         batches += 1
     took = max(took, 1e-9)
-    statistics = feed.statistics()
+    statistics = feed.statistics(recurrence=True)
     per_batch = statistics.bytes / max(1, statistics.batches)
     return {
         "batches": batches,
         "tokens_per_s": statistics.tokens / max(1, statistics.batches) * batches / took,
+        "rows_per_s": statistics.rows / max(1, statistics.batches) * batches / took,
         "bytes_per_s": per_batch * batches / took,
         "copy_bytes_per_s": _copy_rate(),
         "first_batch_s": first_batch_s,
         "wait_p50_s": statistics.wait_p50_s,
         "wait_p99_s": statistics.wait_p99_s,
         "padding_share": statistics.padding_share,
+        **{name: getattr(statistics, name) for name in _ORDER_NUMBERS},
         "memory_bytes": float(_private_bytes()),
     }
 

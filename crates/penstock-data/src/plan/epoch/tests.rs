@@ -119,10 +119,7 @@ fn samples_of_a_block_are_ordered_by_epoch_and_block() {
 }
 
 #[test]
-fn an_index_of_an_endless_source_has_its_epoch() {
-    assert_eq!(epoch_of(0, 3), Some((0, 0)));
-    assert_eq!(epoch_of(8, 3), Some((2, 2)));
-    assert_eq!(epoch_of(8, 0), None);
+fn an_epoch_without_rows_is_refused() {
     assert_eq!(RowOrder::new(0, &epoch(0), Shuffle::Full).unwrap_err(), PlanError::EmptySource);
 }
 

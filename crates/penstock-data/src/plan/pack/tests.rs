@@ -112,6 +112,19 @@ proptest! {
         prop_assert_eq!(shape(&packs), shape(&made(&lengths, seed + 1, pack_tokens, Policy::Fit)));
     }
 
+    /// Goal: one sample in each pack, in the epoch's order. Method: any block whose samples fit.
+    #[test]
+    fn single_gives_each_sample_a_pack((lengths, pack_tokens) in any_block(), seed in 0..9_u64) {
+        let lengths: Vec<u32> = lengths.iter().map(|length| length % (pack_tokens + 1)).collect();
+        let packs = made(&lengths, seed, pack_tokens, Policy::Single);
+        assert_whole(&packs, &lengths, pack_tokens);
+        prop_assert!(packs.iter().all(|spans| spans.len() == 1));
+        let found: Vec<u64> = packs.iter().map(|spans| spans[0].sample.into()).collect();
+        let order = order(seed, lengths.len());
+        let expected: Vec<u64> = order.iter().filter(|sample| lengths[*sample as usize] > 0).collect();
+        prop_assert_eq!(found, expected);
+    }
+
     /// Goal: best fit is worth its name. Method: samples of less than a quarter of a pack fill three quarters of each.
     #[test]
     fn fit_wastes_little((lengths, pack_tokens) in any_block()) {
@@ -158,7 +171,7 @@ fn large_blocks_and_lengths_are_packed() {
 
 #[test]
 fn blocks_without_tokens_make_no_packs() {
-    for policy in [Policy::Concat, Policy::Fit] {
+    for policy in [Policy::Concat, Policy::Fit, Policy::Single] {
         for lengths in [vec![], vec![0], vec![0; 5_000]] {
             assert!(made(&lengths, 0, 8, policy).is_empty());
         }
@@ -181,6 +194,9 @@ fn what_cannot_be_packed_is_refused() {
         assert_eq!(packs.spans(0, &[1], &mut vec![]), Err(PlanError::Lengths { expected: 2, found: 1 }));
     }
     assert!(pack_count(&[1], u32::MAX, Policy::Fit).is_err());
+    let too_long = PlanError::SampleTooLong { tokens: 9, pack_tokens: 8 };
+    assert_eq!(pack_count(&[8, 9], 8, Policy::Single), Err(too_long.clone()));
+    assert_eq!(Packs::new(&[8, 9], order(0, 2), 8, Policy::Single).unwrap_err(), too_long);
 }
 
 #[test]

@@ -1,0 +1,256 @@
+"""Finishing in Python what Rust has planned: threads turn each made step into its batch, ahead of the consumer and in order.
+
+Rust says what a step consists of; records have to be fetched and decoded, and random maps have to be called. Threads take steps
+one by one and finish them in any order; batches are handed out in the order in which steps were taken. How far threads
+may be ahead is bounded by count and by the bytes of what waits, and an exception waits for its turn like a batch.
+"""
+
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock import _rust
+from penstock.errors import FeedClosed
+
+#: Steps that are taken and not handed out yet, at most.
+DEPTH_MAX = 64
+#: How many waiting times are remembered.
+_WAITS_MAX = 4096
+#: Longest nap of a thread that waits for another; it looks again then, whether it was woken or not.
+_NAP_S = 1.0
+#: How long a closing feed waits for threads that are inside a user's function.
+_JOIN_S = 30.0
+
+
+class Finished(Protocol):
+    """A batch that knows its size."""
+
+    @property
+    def step(self) -> int:
+        """The step of the recipe."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that it holds in memory."""
+
+
+#: What stands for a step: its batch, the reason why there is none, or None after the last step.
+_Outcome = Finished | BaseException | None
+
+
+class Finishing:
+    """Batches in order, as ``_rust.Feed`` gives them. Dropping it ends the threads, as closing it does."""
+
+    def __init__(
+        self,
+        feed: _rust.Feed,
+        finish: Callable[[_rust.FeedBatch], Finished],
+        *,
+        accept: Callable[[Any], None],
+        threads: int,
+        memory_bytes: int,
+    ) -> None:
+        #: Called for every batch that is handed out, in order; what it raises is raised instead.
+        self._accept = accept
+        self._shared = _Shared(feed, finish, memory_bytes)
+        self._waits: deque[float] = deque(maxlen=_WAITS_MAX)
+        self._given = 0
+        workers = [
+            threading.Thread(
+                target=_work, args=(self._shared,), name=f"penstock-finish-{number}", daemon=True
+            )
+            for number in range(min(threads, DEPTH_MAX))
+        ]
+        # Daemons, so that a feed that nobody closed does not keep the process; the finalizer also runs before the end.
+        self._finalizer = weakref.finalize(self, _stop, self._shared, workers, os.getpid())
+        self._threaded = bool(workers)
+        for worker in workers:
+            worker.start()
+
+    def next(self) -> Any:
+        """The next batch, or None at the end. The end and errors stay: asking again gets the same answer."""
+        begun = time.perf_counter()
+        outcome = self._shared.wait_next() if self._threaded else self._shared.finish_here()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        if outcome is None:
+            return None
+        try:
+            self._accept(outcome)
+        except Exception as problem:
+            self._shared.stay(problem)
+            raise
+        self._shared.give()
+        self._given += 1
+        self._waits.append(time.perf_counter() - begun)
+        return outcome
+
+    def waits(self) -> tuple[int, int, bytes]:
+        """Batches delivered, batches ready, and the last waits in seconds (f64)."""
+        return self._given, self._shared.ready, np.array(self._waits, dtype=np.float64).tobytes()
+
+    @property
+    def planned(self) -> _rust.Feed:
+        """What says which samples a step has."""
+        return self._shared.feed
+
+    def close(self) -> None:
+        """End the threads."""
+        self._finalizer()
+
+
+class _Shared:
+    """What the consumer and the threads share; it does not know the consumer, who can therefore be forgotten."""
+
+    def __init__(
+        self, feed: _rust.Feed, finish: Callable[[_rust.FeedBatch], Finished], memory_bytes: int
+    ) -> None:
+        self.feed = feed
+        self._finish = finish
+        self._memory_bytes = memory_bytes
+        #: Held while the next step is taken from Rust, so that steps are numbered in their order.
+        self._taking = threading.Lock()
+        #: Guards everything below; notified whenever any of it changes.
+        self._changed = threading.Condition()
+        self._taken = 0
+        self._given = 0
+        self._outcomes: dict[int, _Outcome] = {}
+        #: What the caller's own thread is about to finish, where there is no other.
+        self._begun: tuple[int, _rust.FeedBatch] | None = None
+        self._waiting_bytes = 0
+        #: The largest batch so far; unknown until the first is finished, and until then nobody begins a second one.
+        self._largest_bytes: int | None = None
+        #: Whether there is nothing more to take: the stream has ended, or something went wrong.
+        self._over = False
+        self._closed = False
+
+    @property
+    def ready(self) -> int:
+        """Batches that are finished and wait."""
+        with self._changed:
+            return sum(not isinstance(each, BaseException | None) for each in self._outcomes.values())
+
+    def take(self) -> tuple[int, _rust.FeedBatch] | None:
+        """The next step to finish, once there is room for it; None when there is no more."""
+        with self._taking:
+            with self._changed:
+                while not (self._closed or self._over or self._has_room()):
+                    self._changed.wait(_NAP_S)
+                if self._closed or self._over:
+                    return None
+                number = self._taken
+                self._taken += 1
+            made = self._next_made(number)
+            return None if made is None else (number, made)
+
+    def _next_made(self, number: int) -> _rust.FeedBatch | None:
+        try:
+            made = self.feed.next()
+        except Exception as problem:  # noqa: BLE001 - it is raised at its step, by whoever asks for that
+            self.put(number, problem)
+            return None
+        if made is None:
+            self.put(number, None)
+        return made
+
+    def _has_room(self) -> bool:
+        ahead = self._taken - self._given
+        if ahead == 0 or self._largest_bytes is None:
+            return ahead == 0
+        unfinished = ahead - len(self._outcomes)
+        expected = self._waiting_bytes + (unfinished + 1) * self._largest_bytes
+        return ahead < DEPTH_MAX and expected <= self._memory_bytes
+
+    def finish(self, number: int, made: _rust.FeedBatch) -> None:
+        """Finish a step and keep what comes of it until its turn."""
+        try:
+            self.put(number, self._finish(made))
+        except Exception as problem:  # noqa: BLE001 - it is raised at its step, by whoever asks for that
+            self.put(number, problem)
+
+    def put(self, number: int, outcome: _Outcome) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._outcomes[number] = outcome
+            if outcome is None or isinstance(outcome, BaseException):
+                self._over = True
+            else:
+                self._waiting_bytes += outcome.size_bytes
+                self._largest_bytes = max(self._largest_bytes or 0, outcome.size_bytes)
+            self._changed.notify_all()
+
+    def wait_next(self) -> _Outcome:
+        """What comes next, once it is there."""
+        with self._changed:
+            while not self._closed and self._given not in self._outcomes:
+                self._changed.wait(_NAP_S)
+            return self._answer()
+
+    def finish_here(self) -> _Outcome:
+        """What comes next, finished by the caller's own thread."""
+        if self._given not in self._outcomes and not self._closed:
+            # Kept until it is done, since the caller may be interrupted (Ctrl-C) and ask again.
+            self._begun = self._begun or self.take()
+            if self._begun is not None:
+                self.finish(*self._begun)
+                self._begun = None
+        with self._changed:
+            return self._answer()
+
+    def _answer(self) -> _Outcome:
+        if self._closed:
+            return FeedClosed(reason="it was closed")
+        return self._outcomes[self._given]
+
+    def give(self) -> None:
+        """The batch that comes next was handed out."""
+        with self._changed:
+            outcome = self._outcomes.pop(self._given)
+            assert outcome is not None
+            assert not isinstance(outcome, BaseException)
+            self._waiting_bytes -= outcome.size_bytes
+            self._given += 1
+            self._changed.notify_all()
+
+    def stay(self, problem: BaseException) -> None:
+        """Answer with this from now on."""
+        with self._changed:
+            self._outcomes[self._given] = problem
+            self._over = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let threads end and forget what waits."""
+        with self._changed:
+            self._closed = True
+            self._outcomes.clear()
+            self._changed.notify_all()
+        self.feed.close()
+
+
+def _work(shared: _Shared) -> None:
+    while (task := shared.take()) is not None:
+        try:
+            shared.finish(*task)
+        except BaseException as problem:  # noqa: BLE001 - a thread that died of it would leave the consumer waiting
+            shared.put(task[0], problem)
+        # Otherwise the last batch would live in this frame for as long as the thread waits for room.
+        del task
+
+
+def _stop(shared: _Shared, workers: list[threading.Thread], process: int) -> None:
+    # In the child of a fork there are no threads, and locks may be held by nobody.
+    if os.getpid() != process:
+        return
+    shared.close()
+    deadline = time.monotonic() + _JOIN_S
+    for worker in workers:
+        if worker is not threading.current_thread():
+            worker.join(max(0.0, deadline - time.monotonic()))

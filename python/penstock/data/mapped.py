@@ -1,0 +1,61 @@
+"""Maps in front of a measure: the rows are changed first, and what changed them is part of what was measured."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.data.stages import Map
+from penstock.errors import CorruptShard, IndexDamaged, StoreError
+from penstock.formats.contract import Row
+from penstock.registry import Version
+from penstock.registry.measuring import Computed, Measure, NothingToMeasure
+
+
+class Mapped:
+    """A measure of rows after some maps."""
+
+    def __init__(self, measure: Measure, maps: Sequence[Map]) -> None:
+        self._measure = measure
+        self._maps = tuple(maps)
+        self.name = measure.name
+        self.dtype = measure.dtype
+
+    @property
+    def payloads(self) -> Mapping[str, str]:
+        """Those of the measure."""
+        return self._measure.payloads
+
+    def identity(self) -> dict[str, str]:
+        """The measure's, and the maps by source text and declared version."""
+        maps = msgspec.json.encode([stage.document() for stage in self._maps], order="deterministic")
+        return self._measure.identity() | {"maps": maps.decode()}
+
+    def read(self, row: Row) -> Any:
+        """What is measured of a row after the maps; a map that fails can make nothing of it."""
+        for stage in self._maps:
+            try:
+                row = stage.called(row)
+            except (CorruptShard, IndexDamaged, StoreError, MemoryError):
+                raise
+            # A user's function may raise anything.
+            except Exception as reason:
+                raise NothingToMeasure(
+                    f"map {stage.name} fails: {type(reason).__name__}: {reason}"
+                ) from reason
+            if not isinstance(row, dict):
+                raise NothingToMeasure(f"map {stage.name} gives {type(row).__name__}, not a row (dict)")
+        return self._measure.read(row)
+
+    def compute(self, samples: list[Any]) -> Computed:
+        """As the measure does."""
+        return self._measure.compute(samples)
+
+    def payload_bytes(self, version: Version) -> int:
+        """As the measure says of rows as they are stored."""
+        return self._measure.payload_bytes(version)
+
+
+def mapped(measure: Measure, maps: Sequence[Map]) -> Measure:
+    """A measure after maps, if there are any."""
+    return Mapped(measure, maps) if maps else measure

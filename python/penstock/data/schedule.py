@@ -1,0 +1,26 @@
+"""Schedules: values that change at given steps, as pairs of a first step and what holds from it on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.errors import RecipeInvalid
+
+
+def read_schedule(field: str, given: Any, kind: type, *, hint: str) -> tuple[tuple[int, Any], ...]:
+    """Pairs whose steps begin at 0 and go up."""
+    try:
+        pairs = tuple((step, value) for step, value in given)
+    except (TypeError, ValueError) as reason:
+        raise RecipeInvalid(field=field, reason=f"{given!r:.100} is no schedule", hint=hint) from reason
+    for step, value in pairs:
+        if type(step) is not int or not isinstance(value, kind) or isinstance(value, bool):
+            raise RecipeInvalid(field=field, reason=f"[{step!r}, {value!r:.100}] cannot be read", hint=hint)
+    steps = [step for step, _ in pairs]
+    if not steps or steps[0] != 0 or steps != sorted(set(steps)):
+        raise RecipeInvalid(field=field, reason=f"its steps are {steps}", hint="begin at step 0 and go up")
+    return pairs
+
+
+def cut(schedule: Sequence[tuple[int, Any]], step: int | None) -> list[tuple[int, Any]]:
+    """The part of a schedule that steps before ``step`` depend on."""
+    return [each for each in schedule if step is None or each[0] == 0 or each[0] < step]

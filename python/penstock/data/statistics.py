@@ -1,0 +1,94 @@
+"""Numbers of a feed: how much came, how long it took, and how well it is shuffled."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.data.spread import shards_of
+from penstock.data.undecodable import Undecodable
+
+if TYPE_CHECKING:
+    from penstock.data.batch import Batch
+    from penstock.data.planning import Plan
+
+#: The first batches and then every so manieth are looked at closely, which costs more than counting.
+LOOKED_FIRST, LOOKED_EVERY = 8, 64
+#: Blocks that are packed to say how often packs recur.
+RECURRENCE_BLOCKS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FeedStatistics:
+    """What a feed has done since it was opened."""
+
+    batches: int
+    rows: int
+    tokens: int
+    bytes: int
+    #: Share of tokens that are padding.
+    padding_share: float
+    #: Batches that are ready and wait to be asked for.
+    ready: int
+    wait_p50_s: float
+    wait_p99_s: float
+    #: Seconds of all threads: finding what stands where, reading and checking, hashing.
+    plan_s: float
+    read_s: float
+    digest_s: float
+    #: Distinct shards per batch, and how many a uniform draw of as many samples would touch; means over some batches.
+    shards_per_batch: float
+    shards_uniform: float
+    #: Rows delivered per source.
+    rows_by_source: dict[str, int]
+    #: How often each source has been read since step 0, with the share of an epoch that is not over; None while its length
+    #: is not known.
+    epochs_by_source: dict[str, float | None]
+    #: Rows that were masked because their samples cannot be decoded.
+    undecodable: Undecodable
+    #: Of samples next to each other in a pack, the share that shares a pack in the next epoch again; None unless asked for.
+    pack_recurrence: dict[str, float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The statistics as plain values."""
+        return asdict(self)
+
+
+class Counts:
+    """What is counted of every batch that is handed out."""
+
+    def __init__(self, plan: "Plan") -> None:
+        self._plan = plan
+        self.batches = self.rows = self.tokens = self.bytes = self.padding = 0
+        self.by_source = dict.fromkeys((each.source.alias for each in plan.prepared), 0)
+        self._looked = 0
+        self._shards = self._uniform = 0.0
+
+    def add(self, batch: "Batch") -> None:
+        """Count a batch."""
+        made, prepared = batch.made, self._plan.prepared
+        if self.batches < LOOKED_FIRST or self.batches % LOOKED_EVERY == 0:
+            self._look(batch)
+        self.batches += 1
+        self.rows += made.rows
+        self.tokens += 0 if self._plan.records else made.rows * made.length - batch.padding
+        self.bytes += batch.size_bytes
+        self.padding += batch.padding
+        for each, rows in zip(prepared, made.rows_by_source(len(prepared)), strict=True):
+            self.by_source[each.source.alias] += rows
+
+    @property
+    def padding_share(self) -> float:
+        """Share of tokens (of rows, where rows are records) that are padding."""
+        total = self.rows if self._plan.records else self.tokens + self.padding
+        return self.padding / total if total else 0.0
+
+    @property
+    def shards(self) -> tuple[float, float]:
+        """Distinct shards per batch, and how many a uniform draw would touch."""
+        looked = max(1, self._looked)
+        return self._shards / looked, self._uniform / looked
+
+    def _look(self, batch: "Batch") -> None:
+        touched, uniform = shards_of(self._plan, batch)
+        self._shards += touched
+        self._uniform += uniform
+        self._looked += 1

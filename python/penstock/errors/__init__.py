@@ -1,0 +1,157 @@
+"""Every error of Penstock: one tree, fields for programs, a hint for people.
+
+::
+
+    PenstockError
+    ├── UsageError               the command line or an argument makes no sense
+    ├── EventError               recordings of events
+    │   ├── EventFileUnusable    cannot be created, opened or read
+    │   ├── EventFormatUnknown   written by a newer Penstock
+    │   └── NotAnEventFile       something else, or a damaged header
+    ├── StoreError               where bytes live
+    │   ├── ObjectMissing        nothing has that name
+    │   ├── StoreDenied          the store does not let us
+    │   └── StoreFailed          anything else the store said, after retries
+    ├── RegistryError            names, versions and tags
+    │   ├── AddressInvalid       not of the form name, name@3, name@tag or name@b3:…
+    │   ├── AddressUnknown       no dataset, version or tag of that name
+    │   ├── ManifestDamaged      what the registry holds is not what its digest says
+    │   ├── ManifestNewer        written by a newer Penstock
+    │   └── NumbersContended     too many writers at once
+    ├── DataError                raw files and their rows
+    │   ├── BadRow               a row that breaks its format's contract, with file, line and offset
+    │   ├── TooManyBadRows       more rows were skipped than the limit allows
+    │   ├── FileUnusable         a file that cannot be registered at all: empty, truncated, of no known format
+    │   ├── NothingToRegister    no file matches
+    │   ├── SchemaMixed          files of one version disagree about a field
+    │   ├── CorruptShard         bytes are not what was registered, with file and offset
+    │   ├── IndexDamaged         an index is not what its digest says, or cannot be read
+    │   ├── RowOutOfRange        there is no such row
+    │   ├── DerivedTooLarge      a derived copy would pass the limit or the free space
+    │   ├── ScanCancelled        scanning was stopped
+    │   ├── RecipeInvalid        a recipe, lane or stage that makes no sense, with the field
+    │   ├── SourceEmpty          nothing of a source is left after its filters
+    │   ├── SampleUndecodable    a sample that a stage cannot make anything of, with version, row and shard
+    │   ├── TooManyUndecodable   more such samples were masked than the recipe allows
+    │   ├── CursorForeign        a cursor made by another recipe, or tampered with
+    │   └── FeedClosed           a feed used after close, or in the child of a fork
+    └── StateError               checkpoints
+        ├── TreeInvalid              something in a tree that cannot be saved or loaded
+        ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
+        ├── CheckpointDamaged        bytes are not what was saved, with file, place and tensor
+        ├── CheckpointUnknown        there is no checkpoint of that step
+        ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
+        ├── SaveFailed               a save that could not be made durable, with what was tried
+        ├── Fenced                   a newer incarnation of the run has taken over
+        ├── CommitsUnseen            others committed since this state was loaded
+        ├── ResumeFailed             a rank had trouble that is no damage, so no rank resumes
+        └── RanksMissing             ranks that did not report before the deadline
+
+An error says what happened with the values that matter, and, where one is known, a ``hint`` says what to do. Errors
+are made from keyword arguments, which stay readable as attributes; those that begin in Rust are made by
+``crates/penstock-python/src/error.rs`` from the same arguments, so a message is written once.
+"""
+
+from penstock.errors.data import (
+    BadRow,
+    CorruptShard,
+    CursorForeign,
+    DataError,
+    DerivedTooLarge,
+    FeedClosed,
+    FileUnusable,
+    IndexDamaged,
+    NothingToRegister,
+    RecipeInvalid,
+    RowOutOfRange,
+    SampleUndecodable,
+    ScanCancelled,
+    SchemaMixed,
+    SourceEmpty,
+    TooManyBadRows,
+    TooManyUndecodable,
+)
+from penstock.errors.events import (
+    EventError,
+    EventFileUnusable,
+    EventFormatUnknown,
+    NotAnEventFile,
+)
+from penstock.errors.registry import (
+    AddressInvalid,
+    AddressUnknown,
+    ManifestDamaged,
+    ManifestNewer,
+    NumbersContended,
+    RegistryError,
+)
+from penstock.errors.root import (
+    PenstockError,
+    UsageError,
+)
+from penstock.errors.state import (
+    CheckpointDamaged,
+    CheckpointUnknown,
+    CommitsUnseen,
+    Fenced,
+    ForeignUnusable,
+    RanksMissing,
+    ResumeFailed,
+    SaveFailed,
+    StateError,
+    TreeInvalid,
+    TreeMismatch,
+)
+from penstock.errors.store import (
+    ObjectMissing,
+    StoreDenied,
+    StoreError,
+    StoreFailed,
+)
+
+__all__ = [
+    "AddressInvalid",
+    "AddressUnknown",
+    "BadRow",
+    "CheckpointDamaged",
+    "CheckpointUnknown",
+    "CommitsUnseen",
+    "CorruptShard",
+    "CursorForeign",
+    "DataError",
+    "DerivedTooLarge",
+    "EventError",
+    "EventFileUnusable",
+    "EventFormatUnknown",
+    "FeedClosed",
+    "Fenced",
+    "FileUnusable",
+    "ForeignUnusable",
+    "IndexDamaged",
+    "ManifestDamaged",
+    "ManifestNewer",
+    "NotAnEventFile",
+    "NothingToRegister",
+    "NumbersContended",
+    "ObjectMissing",
+    "PenstockError",
+    "RanksMissing",
+    "RecipeInvalid",
+    "RegistryError",
+    "ResumeFailed",
+    "RowOutOfRange",
+    "SampleUndecodable",
+    "SaveFailed",
+    "ScanCancelled",
+    "SchemaMixed",
+    "SourceEmpty",
+    "StateError",
+    "StoreDenied",
+    "StoreError",
+    "StoreFailed",
+    "TooManyBadRows",
+    "TooManyUndecodable",
+    "TreeInvalid",
+    "TreeMismatch",
+    "UsageError",
+]

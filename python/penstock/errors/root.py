@@ -1,0 +1,33 @@
+"""The root of all errors, and what makes them travel."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+
+class PenstockError(Exception):
+    """Whatever Penstock raises on purpose."""
+
+    #: What the reader can do about it, if that is known.
+    hint: str | None = None
+    #: What the command line exits with: 2 for bad input, 1 when a check found the world wanting.
+    exit_code: ClassVar[int] = 2
+
+    def __reduce__(self) -> "tuple[Callable[..., PenstockError], tuple[Any, ...]]":
+        # Errors travel between processes with their fields; their constructors take keywords, which pickle does not know.
+        return _revive, (type(self), self.args, self.__dict__)
+
+
+def _revive(kind: type[PenstockError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> PenstockError:
+    problem = kind.__new__(kind, *arguments)
+    problem.args = arguments
+    problem.__dict__.update(fields)
+    return problem
+
+
+class UsageError(PenstockError):
+    """The command line or an argument makes no sense."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        if hint is not None:
+            self.hint = hint
+        super().__init__(message)

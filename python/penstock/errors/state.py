@@ -1,0 +1,118 @@
+"""Errors of checkpoints."""
+
+from penstock.errors.root import PenstockError
+
+
+class StateError(PenstockError):
+    """Something about checkpoints."""
+
+
+class TreeInvalid(StateError):
+    """Something in a tree that cannot be saved or loaded."""
+
+    def __init__(self, *, name: str, reason: str, hint: str | None = None) -> None:
+        self.name, self.reason, self.hint = name, reason, hint
+        super().__init__(f"{name!r} in the tree: {reason}")
+
+
+class TreeMismatch(StateError):
+    """A tree and a checkpoint do not fit together."""
+
+    def __init__(self, *, missing: list[str], unexpected: list[str], different: list[str]) -> None:
+        self.missing, self.unexpected, self.different = missing, unexpected, different
+        self.hint = "load with strict=False, with only=, or with a rename map"
+        lines = [
+            *(f"  missing in the checkpoint: {name}" for name in _some(missing)),
+            *(f"  unexpected in the checkpoint: {name}" for name in _some(unexpected)),
+            *(f"  different: {what}" for what in _some(different)),
+        ]
+        super().__init__("tree and checkpoint do not fit together\n" + "\n".join(lines))
+
+
+def _some(names: list[str], most: int = 12) -> list[str]:
+    return names if len(names) <= most else [*names[:most], f"… and {len(names) - most} more"]
+
+
+class CheckpointDamaged(StateError):
+    """Bytes of a checkpoint are not what was saved."""
+
+    exit_code = 1
+
+    def __init__(
+        self, *, file: str, reason: str, offset: int = 0, tensor: str = "", piece: int | None = None
+    ) -> None:
+        self.file, self.reason, self.offset, self.tensor = file, reason, offset, tensor
+        #: Its number among those that were read, for the caller to name the tensor.
+        self.piece = piece
+        of = f" (tensor {tensor})" if tensor else ""
+        super().__init__(f"{file} is damaged at byte {offset}{of}: {reason}")
+
+
+class CheckpointUnknown(StateError):
+    """There is no such checkpoint."""
+
+    def __init__(self, *, place: str, wanted: str, known: list[int]) -> None:
+        self.place, self.wanted, self.known = place, wanted, known
+        self.hint = (
+            f"known steps are {', '.join(map(str, known[-8:]))}" if known else "nothing is saved there"
+        )
+        super().__init__(f"there is no checkpoint {wanted} in {place}")
+
+
+class ForeignUnusable(StateError):
+    """A file of another system cannot be imported."""
+
+    def __init__(self, *, path: str, reason: str, hint: str | None = None) -> None:
+        self.path, self.reason, self.hint = path, reason, hint
+        super().__init__(f"{path} cannot be imported: {reason}")
+
+
+class SaveFailed(StateError):
+    """A save could not be made durable."""
+
+    exit_code = 1
+
+    def __init__(self, *, step: int, reason: str, hint: str | None = None) -> None:
+        self.step, self.reason, self.hint = step, reason, hint
+        super().__init__(f"the checkpoint of step {step} was not saved: {reason}")
+
+
+class Fenced(StateError):
+    """A newer incarnation of the run has taken over; this one may not write any more."""
+
+    def __init__(self, *, incarnation: int, newer: int, place: str) -> None:
+        self.incarnation, self.newer, self.place = incarnation, newer, place
+        self.hint = "end this process: its successor has resumed"
+        super().__init__(f"incarnation {incarnation} was replaced by {newer} in {place}")
+
+
+class CommitsUnseen(StateError):
+    """Another incarnation committed after this one had loaded its state, and before it put its fence."""
+
+    def __init__(self, *, incarnation: int, steps: list[int], place: str) -> None:
+        self.incarnation, self.steps, self.place = incarnation, steps, place
+        self.hint = "load the newest checkpoint and go on from there: this state is older"
+        shown = ", ".join(_some([str(step) for step in steps]))
+        super().__init__(f"{place} has checkpoints that incarnation {incarnation} has not seen: step {shown}")
+
+
+class ResumeFailed(StateError):
+    """A rank could not load for another reason than damage."""
+
+    exit_code = 1
+
+    def __init__(self, *, rank: int, reason: str) -> None:
+        self.rank, self.reason = rank, reason
+        super().__init__(f"nothing was resumed, because rank {rank} could not load: {reason}")
+
+
+class RanksMissing(StateError):
+    """Ranks did not report before the deadline."""
+
+    exit_code = 1
+
+    def __init__(self, *, what: str, missing: list[int], ranks: int, waited_s: float) -> None:
+        self.what, self.missing, self.ranks, self.waited_s = what, missing, ranks, waited_s
+        self.hint = "look at the logs of these ranks first"
+        shown = ", ".join(_some([str(rank) for rank in missing]))
+        super().__init__(f"{what}: after {waited_s:.0f} s nothing was heard of rank {shown} (of {ranks})")

@@ -1,0 +1,104 @@
+"""Columns: one value per row of a version, kept by what produced them.
+
+A column is keyed by the version's digest, by what was measured (a function with its parameters and its library's version)
+and, for one that covers only some rows, by which. So it can be shared by everybody and is never stale.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from penstock._rust import digest
+from penstock.errors import ManifestDamaged, ObjectMissing
+from penstock.store import Store
+
+FORM = 1
+#: Ranges of rows: first row, and the row after the last.
+Pieces = Sequence[tuple[int, int]]
+
+
+class Undecodable(msgspec.Struct, frozen=True, array_like=True):
+    """A row that nothing could be made of: it counts as empty."""
+
+    row: int
+    reason: str
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The column of one piece: of a shard, unless other pieces were asked for."""
+
+    rows: int
+    #: Digest of the values, an object of the registry.
+    values: str
+    #: Digest of the file of the first payload among the derived data, if there is one.
+    payload: str = ""
+    #: Files of further payloads, by name.
+    payloads: dict[str, str] = {}
+    #: Rows that nothing could be made of, by their numbers in the version.
+    undecodable: list[Undecodable] = []
+
+
+class Column(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A finished column."""
+
+    form: int
+    version: str
+    name: str
+    dtype: str
+    measure: dict[str, str]
+    parts: list[Part]
+    #: Digest of the derived version that holds the first payload.
+    payload_version: str = ""
+    #: Digests of the derived versions of further payloads, by name.
+    payload_versions: dict[str, str] = {}
+    #: The rows that it covers, if not all.
+    pieces: list[tuple[int, int]] = []
+
+    @property
+    def key(self) -> str:
+        """What the column is kept under."""
+        return column_key(self.version, self.measure, self.pieces)
+
+    @property
+    def undecodable(self) -> list[Undecodable]:
+        """Rows that nothing could be made of."""
+        return [each for part in self.parts for each in part.undecodable]
+
+
+def column_key(version: str, measure: dict[str, str], pieces: Pieces = ()) -> str:
+    """The name of a column: a digest of the version, of what is measured, and of the rows if they are not all."""
+    parts = (version, measure, pieces) if pieces else (version, measure)
+    return digest(msgspec.json.encode(parts, order="deterministic")).removeprefix("b3:")
+
+
+def find_column(store: Store, key: str) -> Column | None:
+    """A finished column, if there is one."""
+    name = f"columns/{key}/column.json"
+    try:
+        return msgspec.json.decode(store.get(name), type=Column)
+    except ObjectMissing:
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
+        raise ManifestDamaged(name=name, reason=str(reason)) from reason
+
+
+def values_of(store: Store, column: Column) -> "np.ndarray[Any, Any]":
+    """All values of a column in row order, checked against their digests."""
+    arrays = []
+    for part in column.parts:
+        data = store.get(f"objects/{part.values.removeprefix('b3:')}")
+        if digest(data) != part.values:
+            raise ManifestDamaged(
+                name=f"column {column.name}", reason="the values of a shard are not what was measured"
+            )
+        arrays.append(np.frombuffer(data, dtype=column.dtype))
+    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=column.dtype)
+
+
+def payload_name(dataset: str, column: Column, payload: str = "") -> str:
+    """The dataset of a payload: beside the version's own, told apart by what was measured."""
+    identity = digest(msgspec.json.encode(column.measure, order="deterministic"))[3:11]
+    # Those of pieces stay apart, so that the newest version of the plain name is one with all rows.
+    return f"{dataset}/{payload or column.name}-{identity}{'/pieces' if column.pieces else ''}"

@@ -1,0 +1,89 @@
+"""Where the chat template of a tokenizer is, and the words (special tokens) that it uses.
+
+A template is given as text or as a file. Otherwise it is looked for where Hugging Face tokenizers keep it: in
+``chat_template.jinja`` beside the ``tokenizer.json``, or in ``tokenizer_config.json``.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.errors import UsageError
+
+CONFIGURATION = "tokenizer_config.json"
+BESIDE = "chat_template.jinja"
+_WORDS = (
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A chat template."""
+
+    text: str
+    #: Special tokens by the names that templates use, such as ``eos_token``.
+    words: dict[str, str]
+
+
+def is_template(given: str) -> bool:
+    """Whether a text is a template itself, and not the path of one."""
+    return "{{" in given or "{%" in given or "\n" in given
+
+
+def find_template(tokenizer: Path, given: str = "") -> Template:
+    """The template that was given, or the one beside the tokenizer."""
+    configuration = _configuration(tokenizer.parent / CONFIGURATION)
+    words = {name: word for name in _WORDS if (word := _word(configuration.get(name)))}
+    if not isinstance(given, str):
+        raise UsageError(f"{given!r:.100} is neither a template nor the path of one")
+    if is_template(given):
+        return Template(given, words)
+    beside = tokenizer.parent / BESIDE
+    if given or beside.is_file():
+        return Template(_read(Path(given) if given else beside), words)
+    text = configuration.get("chat_template")
+    if isinstance(text, list):
+        text = next((each.get("template") for each in text if each.get("name") == "default"), None)
+    if not isinstance(text, str):
+        hint = "give template=, as text or as a path"
+        raise UsageError(
+            f"there is no chat template beside {tokenizer}: no {BESIDE}, and none in {CONFIGURATION}",
+            hint=hint,
+        )
+    return Template(text, words)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as reason:
+        hint = "a template is a path, or a text with {{ or {% in it"
+        raise UsageError(f"cannot read template {path}: {reason.strerror}", hint=hint) from reason
+    except UnicodeDecodeError as reason:
+        raise UsageError(f"template {path} is no text: {reason}") from reason
+
+
+def _configuration(path: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except FileNotFoundError:
+        return {}
+    except OSError as reason:
+        raise UsageError(f"cannot read {path}: {reason.strerror}") from reason
+    except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
+        raise UsageError(f"{path} is no JSON: {reason}") from reason
+
+
+def _word(given: Any) -> str:
+    """A special token, which is a text or a table with its text under ``content``."""
+    found = given.get("content") if isinstance(given, dict) else given
+    return found if isinstance(found, str) else ""
