@@ -74,10 +74,12 @@ def memmap_batches(path: Path) -> Iterator[np.ndarray]:
             yield rows[permutation[first : first + BATCH]]
 
 
-def open_feed(registry: ps.Registry, name: str, stages: tuple[ps.Pack, ...]) -> ps.Feed:
-    """A feed over one source."""
+def open_feed(registry: ps.Registry, name: str, stages: tuple[ps.Pack, ...]) -> Iterator[np.ndarray]:
+    """The tokens of a feed over one source."""
     recipe = ps.Recipe(sources=(ps.Source(name),), seed=1, batch=BATCH, stages=stages)
-    return ps.open(recipe, registry=registry)
+    with ps.open(recipe, registry=registry) as feed:
+        for batch in feed:
+            yield batch["tokens"]
 
 
 def write_megatron(prefix: Path, tokens: np.ndarray) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "FeedBatch",
     "ShardFile",
     "Span",
+    "Tally",
     "__version__",
     "archive_members",
     "build_rest",
@@ -252,8 +253,16 @@ class FeedBatch(Buffer):
         """What a row is made of: place in the row, tokens, source, sample, first token in it, epoch."""
     def samples(self) -> tuple[bytes, bytes]:
         """The sample of each stretch of each row, in order: its source (u32) and its row of the version (u64)."""
-    def rows_by_source(self, sources: int) -> list[int]:
-        """How many rows came from each source."""
+
+@final
+class Tally:
+    """What was handed out, counted in one call per batch."""
+
+    def __new__(cls, sources: int) -> Self: ...
+    def add(self, batch: FeedBatch) -> int:
+        """Count a batch; how many there were before it."""
+    def read(self) -> tuple[int, int, int, list[int]]:
+        """Rows, tokens with padding, tokens of padding, and rows of each source."""
 
 def build_table(
     path: Path, lengths: Buffer, kept: Buffer | None, starts: Buffer | None, packing: dict[str, Any]

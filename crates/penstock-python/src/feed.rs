@@ -214,19 +214,6 @@ impl FeedBatch {
         (PyBytes::new(py, &sources), PyBytes::new(py, &samples))
     }
 
-    /// How many rows came from each source.
-    fn rows_by_source(&self, sources: usize) -> Vec<u64> {
-        let mut counts = vec![0; sources];
-        let mut last = None;
-        for origin in &self.batch.origins {
-            if last != Some(origin.row) {
-                last = Some(origin.row);
-                counts[origin.source as usize] += 1;
-            }
-        }
-        counts
-    }
-
     /// Hands the tokens out without a copy; the batch lives as long as somebody looks at them.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
@@ -247,5 +234,54 @@ impl FeedBatch {
             )
         };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}
+
+/// What was handed out, counted in one call per batch.
+#[pyclass(module = "penstock._rust", frozen)]
+pub(crate) struct Tally {
+    counts: Mutex<Counted>,
+}
+
+struct Counted {
+    batches: u64,
+    rows: u64,
+    items: u64,
+    padding: u64,
+    by_source: Vec<u64>,
+}
+
+#[pymethods]
+impl Tally {
+    #[new]
+    fn new(sources: usize) -> Self {
+        let counts = Counted { batches: 0, rows: 0, items: 0, padding: 0, by_source: vec![0; sources] };
+        Self { counts: Mutex::new(counts) }
+    }
+
+    /// Counts a batch; how many there were before it.
+    fn add(&self, batch: &FeedBatch) -> u64 {
+        let batch = &batch.batch;
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.batches += 1;
+        counts.rows += batch.rows as u64;
+        counts.items += (batch.rows * batch.length) as u64;
+        counts.padding += batch.padding;
+        let mut last = None;
+        for origin in &batch.origins {
+            if last != Some(origin.row) {
+                last = Some(origin.row);
+                if let Some(count) = counts.by_source.get_mut(origin.source as usize) {
+                    *count += 1;
+                }
+            }
+        }
+        counts.batches - 1
+    }
+
+    /// Rows, tokens with padding, tokens of padding, and rows of each source.
+    fn read(&self) -> (u64, u64, u64, Vec<u64>) {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        (counts.rows, counts.items, counts.padding, counts.by_source.clone())
     }
 }

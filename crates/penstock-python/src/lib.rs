@@ -28,7 +28,7 @@ mod _rust {
     };
 
     #[pymodule_export]
-    use crate::feed::{Feed, FeedBatch};
+    use crate::feed::{Feed, FeedBatch, Tally};
 
     #[pymodule_export]
     use crate::plan::{build_rest, build_table, first_position, held_out, stops_at, token_lengths};

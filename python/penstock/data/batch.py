@@ -46,9 +46,14 @@ class Batch(Mapping[str, npt.NDArray[Any]]):
     def __init__(self, made: _rust.FeedBatch, plan: "Plan") -> None:
         self._made = made
         self._plan = plan
-        self._tokens: npt.NDArray[Any] = np.frombuffer(memoryview(made), dtype=plan.dtype).reshape(
-            made.rows, made.length
-        )
+
+    #: Whether Python had a hand in it, so that it is not just what Rust made.
+    finished = False
+
+    @cached_property
+    def _tokens(self) -> npt.NDArray[Any]:
+        made = self._made
+        return np.frombuffer(memoryview(made), dtype=self._plan.dtype).reshape(made.rows, made.length)
 
     @property
     def made(self) -> _rust.FeedBatch:

@@ -108,7 +108,7 @@ class Feed:
             digest_s=digest_s,
             shards_per_batch=shards,
             shards_uniform=uniform,
-            rows_by_source=dict(self._counts.by_source),
+            rows_by_source=self._counts.by_source,
             epochs_by_source=dict(zip(aliases, made.epochs_before(self._step), strict=True)),
             undecodable=self._undecodable.told(),
             pack_recurrence=None if recurring is None else dict(zip(aliases, recurring, strict=True)),

@@ -6,7 +6,7 @@ deciding.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -68,16 +68,17 @@ class Plan:
     skips: Skips
     #: Told of what is measured while a feed reads.
     watch: PlanWatch | None = None
+    #: Numpy type of a batch's tokens: the widest of the sources'.
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        widest = max((each.dtype for each in self.prepared), key=lambda dtype: dtype.itemsize)
+        object.__setattr__(self, "dtype", widest)
 
     @property
     def versions(self) -> dict[str, str]:
         """Alias to version digest."""
         return {each.source.alias: each.version.digest for each in self.prepared}
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Numpy type of a batch's tokens: the widest of the sources'."""
-        return max((each.dtype for each in self.prepared), key=lambda dtype: dtype.itemsize)
 
     @property
     def lengths(self) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock import _rust
 from penstock.data.spread import shards_of
 from penstock.data.undecodable import Undecodable
 
@@ -57,23 +58,46 @@ class Counts:
 
     def __init__(self, plan: "Plan") -> None:
         self._plan = plan
-        self.batches = self.rows = self.tokens = self.bytes = self.padding = 0
-        self.by_source = dict.fromkeys((each.source.alias for each in plan.prepared), 0)
+        self._tally = _rust.Tally(len(plan.prepared))
+        #: Of batches that Python finished: bytes of their values, and padding beyond what was planned.
+        self._finished_bytes = self._finished_padding = 0
         self._looked = 0
         self._shards = self._uniform = 0.0
 
     def add(self, batch: "Batch") -> None:
         """Count a batch."""
-        made, prepared = batch.made, self._plan.prepared
-        if self.batches < LOOKED_FIRST or self.batches % LOOKED_EVERY == 0:
+        before = self._tally.add(batch.made)
+        if before < LOOKED_FIRST or not before % LOOKED_EVERY:
             self._look(batch)
-        self.batches += 1
-        self.rows += made.rows
-        self.tokens += 0 if self._plan.records else made.rows * made.length - batch.padding
-        self.bytes += batch.size_bytes
-        self.padding += batch.padding
-        for each, rows in zip(prepared, made.rows_by_source(len(prepared)), strict=True):
-            self.by_source[each.source.alias] += rows
+        if batch.finished:
+            self._finished_bytes += batch.size_bytes
+            self._finished_padding += batch.padding - batch.made.padding
+
+    @property
+    def rows(self) -> int:
+        """Rows handed out."""
+        return self._tally.read()[0]
+
+    @property
+    def padding(self) -> int:
+        """Tokens (rows, where rows are records) that are padding."""
+        return self._tally.read()[2] + self._finished_padding
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are not."""
+        return 0 if self._plan.records else self._tally.read()[1] - self.padding
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all values."""
+        return self._finished_bytes or self._tally.read()[1] * self._plan.dtype.itemsize
+
+    @property
+    def by_source(self) -> dict[str, int]:
+        """Rows of each source."""
+        aliases = [each.source.alias for each in self._plan.prepared]
+        return dict(zip(aliases, self._tally.read()[3], strict=True))
 
     @property
     def padding_share(self) -> float:

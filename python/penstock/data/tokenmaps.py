@@ -27,6 +27,8 @@ _Stretch = tuple[int, int, int, int, int, int]
 class MappedBatch(Batch):
     """A batch whose tokens were changed by random maps."""
 
+    finished = True
+
     def __init__(
         self, made: _rust.FeedBatch, plan: "Plan", tokens: npt.NDArray[Any], left: "_Left", *, digest: int
     ) -> None:

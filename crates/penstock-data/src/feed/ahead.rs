@@ -56,6 +56,9 @@ struct State {
     next_to_give: u64,
     ready: BTreeMap<u64, Result<Option<Batch>, FeedError>>,
     closed: bool,
+    /// Whether the consumer sleeps, and how many threads do: waking costs a system call even if nobody is there.
+    consumer_sleeps: bool,
+    threads_asleep: usize,
     waits_s: Vec<f64>,
     given: u64,
 }
@@ -93,6 +96,8 @@ impl Ahead {
             next_to_give: step,
             ready: BTreeMap::new(),
             closed: false,
+            consumer_sleeps: false,
+            threads_asleep: 0,
             waits_s: Vec::new(),
             given: 0,
         };
@@ -136,7 +141,9 @@ impl Ahead {
             if left.is_zero() {
                 return Ok(Err(()));
             }
+            state.consumer_sleeps = true;
             (state, _) = self.shared.made.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            state.consumer_sleeps = false;
         }
     }
 
@@ -198,8 +205,13 @@ impl Ahead {
             let step = state.next_to_give;
             state.ready.insert(step, result.clone_end());
         }
+        // Threads that wait for room are woken when half of it is free, so that they work for a while before they sleep again.
+        let ahead = state.next_to_make.saturating_sub(state.next_to_give);
+        let wake = state.threads_asleep > 0 && ahead <= self.shared.depth / 2;
         drop(state);
-        self.shared.room.notify_all();
+        if wake {
+            self.shared.room.notify_all();
+        }
         result
     }
 }
@@ -232,7 +244,9 @@ fn work(shared: &Shared) {
     loop {
         let mut state = hold(shared);
         while !state.closed && state.next_to_make >= state.next_to_give + shared.depth {
+            state.threads_asleep += 1;
             state = shared.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.threads_asleep -= 1;
         }
         if state.closed {
             return;
@@ -246,8 +260,11 @@ fn work(shared: &Shared) {
         if !state.closed {
             state.ready.insert(step, result);
         }
+        let wake = state.consumer_sleeps && state.next_to_give == step;
         drop(state);
-        shared.made.notify_all();
+        if wake {
+            shared.made.notify_all();
+        }
         if last {
             return;
         }

@@ -17,6 +17,8 @@ class RecordBatch(Batch):
     ``valid`` is 1 for rows that count and 0 for padding, samples that cannot be decoded and samples that the skips mask.
     """
 
+    finished = True
+
     def __init__(
         self,
         made: _rust.FeedBatch,
