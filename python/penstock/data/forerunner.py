@@ -44,6 +44,7 @@ class Forerunner:
         self._start = start
         self._watch = watch
         self._closing = threading.Event()
+        self._pid = os.getpid()
         #: Packs of each era that the feed knows, by source.
         self._packs: dict[int, list[int]] = {number: [] for number in sources}
         #: Sources of which no more will be measured.
@@ -53,7 +54,9 @@ class Forerunner:
 
     def stop(self) -> None:
         """Let the threads end soon; a slice that is being measured is left unfinished."""
-        self._closing.set()
+        # In the child of a fork there is no thread, and the lock inside the event may be held by nobody.
+        if os.getpid() == self._pid:
+            self._closing.set()
 
     def close(self) -> None:
         """End the threads."""

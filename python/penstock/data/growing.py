@@ -162,9 +162,12 @@ class Growing:
         return Grown(record.packs, part)
 
     def _check_undecodable(self, number: int, last: EraRecord) -> None:
-        """The recipe's limit holds for all eras up to this one together."""
+        """The recipe's limit holds for all eras up to this one together, whoever measured them and bore more."""
         if not last.undecodable:
             return
+        if self.recipe.undecodable == "raise":
+            # Looks at all values again and raises, with the sample and the reason.
+            self._planned(number)
         before = [record.undecodable for era in range(number) if (record := self._record(era)) is not None]
         if sum(before) + last.undecodable > self.recipe.undecodable_max:
             raise TooManyUndecodable(

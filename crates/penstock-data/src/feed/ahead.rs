@@ -160,7 +160,9 @@ impl Ahead {
         self.shared.maker.stop();
         self.shared.room.notify_all();
         self.shared.made.notify_all();
-        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        // Not held while joining: a consumer that asks meanwhile is told at once that the feed is closed.
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
             // A panic while making a batch was already turned into an error; there is nothing more to learn.
             let _ = thread.join();
         }
