@@ -62,7 +62,8 @@ impl Feed {
         for step in later {
             batch_bytes = batch_bytes.max(maker.batch_bytes(step).map_err(fail)?);
         }
-        let depth = (memory_bytes / batch_bytes.max(1)).clamp(1, DEPTH_MAX);
+        // Every thread has a batch to work on and the consumer one that is ready, whatever the memory.
+        let depth = (memory_bytes / batch_bytes.max(1)).clamp(threads.min(DEPTH_MAX - 1) + 1, DEPTH_MAX);
         let maker = Arc::new(maker);
         let making = Arc::clone(&maker) as Arc<dyn MakeBatch>;
         let ahead = Ahead::start(making, step, threads.min(depth), depth).map_err(fail)?;

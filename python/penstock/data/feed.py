@@ -26,7 +26,8 @@ from penstock.data.undecodable import UndecodableCount
 from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid
 from penstock.registry import Registry
 
-MEMORY_BYTES = 256 << 20
+#: For batches that wait; a few small ones are as good as many.
+MEMORY_BYTES = 32 << 20
 
 
 class Feed:

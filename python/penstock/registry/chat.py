@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import cached_property
-from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from penstock._rust import digest
 from penstock.formats.contract import Row
+from penstock.registry.library import installed
 from penstock.registry.measuring import Computed, NothingToMeasure
 from penstock.registry.rendering import Conversation, Renderer
 from penstock.registry.template import Template

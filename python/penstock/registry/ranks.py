@@ -8,7 +8,6 @@ import base64
 import binascii
 from collections.abc import Mapping
 from functools import cached_property
-from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import msgspec
 from penstock._rust import digest
 from penstock.errors import UsageError
 from penstock.formats.contract import Row
+from penstock.registry.library import installed
 from penstock.registry.measuring import Computed, NothingToMeasure
 from penstock.registry.tokens import BYTES_PER_TOKEN, text_of, token_dtype
 

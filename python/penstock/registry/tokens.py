@@ -1,7 +1,6 @@
 """Token lengths under a Hugging Face ``tokenizer.json``, with the tokens themselves as the payload."""
 
 from functools import cached_property
-from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from penstock._rust import digest
 from penstock.errors import UsageError
 from penstock.formats.contract import Row
+from penstock.registry.library import installed
 from penstock.registry.measuring import Computed, NothingToMeasure
 
 if TYPE_CHECKING:

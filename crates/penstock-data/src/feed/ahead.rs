@@ -207,9 +207,9 @@ impl Ahead {
             let step = state.next_to_give;
             state.ready.insert(step, result.clone_end());
         }
-        // Threads that wait for room are woken when half of it is free, so that they work for a while before they sleep again.
+        // Threads that wait for room are woken when a quarter of it is free, so that they work for a while before they sleep again.
         let ahead = state.next_to_make.saturating_sub(state.next_to_give);
-        let wake = state.threads_asleep > 0 && ahead <= self.shared.depth / 2;
+        let wake = state.threads_asleep > 0 && ahead <= self.shared.depth - (self.shared.depth / 4).max(1);
         drop(state);
         if wake {
             self.shared.room.notify_all();

@@ -107,6 +107,9 @@ pub struct Pool {
 
 /// How many buffers are kept at most; more are given back to the system.
 const FREE_MAX: usize = 32;
+/// How many are kept however large they are, and how many bytes of further ones.
+const FREE_MIN: usize = 2;
+const FREE_BYTES_MAX: usize = 8 << 20;
 
 impl Pool {
     /// A buffer of `bytes`, its content unspecified.
@@ -120,7 +123,9 @@ impl Pool {
 
     fn give(&self, buffer: Vec<u8>) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < FREE_MAX && buffer.capacity() > 0 {
+        let held: usize = free.iter().map(Vec::capacity).sum();
+        let room = free.len() < FREE_MIN || held + buffer.capacity() <= FREE_BYTES_MAX;
+        if free.len() < FREE_MAX && room && buffer.capacity() > 0 {
             free.push(buffer);
         }
     }
