@@ -14,8 +14,7 @@ import numpy.typing as npt
 from penstock import _rust
 from penstock.data.batch import Batch, origin_of
 from penstock.data.mapping import Maps, StageFailed, is_drawn
-from penstock.data.undecodable import Fault
-from penstock.errors import SampleUndecodable
+from penstock.data.undecodable import Fault, fault_of
 
 if TYPE_CHECKING:
     from penstock.data.planning import Plan
@@ -124,15 +123,7 @@ class TokenMapper:
 
     def _fault(self, row: int, stretch: _Stretch, found: StageFailed) -> Fault:
         origin = origin_of(self._plan, stretch)
-        if self._plan.recipe.undecodable == "raise":
-            raise SampleUndecodable(
-                version=origin.version,
-                sample=origin.sample,
-                shard=origin.shard,
-                stage=found.stage,
-                reason=found.reason,
-            ) from found
-        return Fault(row, origin, f"{found.stage}: {found.reason}")
+        return fault_of(row, origin, found, self._plan.recipe.undecodable)
 
     def _encoded(
         self, made: _rust.FeedBatch, rows: list[list[_Stretch]], tokens: npt.NDArray[Any], left: _Left

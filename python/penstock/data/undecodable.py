@@ -9,7 +9,8 @@ from typing import Any
 
 from penstock import events
 from penstock.data.batch import Origin
-from penstock.errors import TooManyUndecodable
+from penstock.data.mapping import StageFailed
+from penstock.errors import SampleUndecodable, TooManyUndecodable
 
 #: Of how many samples the place and the reason are kept.
 SHOWN_MAX = 16
@@ -27,6 +28,19 @@ class Fault:
     def to_json(self) -> dict[str, Any]:
         """The fault as plain values."""
         return asdict(self)
+
+
+def fault_of(row: int, origin: Origin, found: StageFailed, policy: str) -> Fault:
+    """What a failed stage makes of a sample: a fault to be masked, or an error where the recipe raises."""
+    if policy == "raise":
+        raise SampleUndecodable(
+            version=origin.version,
+            sample=origin.sample,
+            shard=origin.shard,
+            stage=found.stage,
+            reason=found.reason,
+        ) from found
+    return Fault(row, origin, f"{found.stage}: {found.reason}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from penstock.data.mapping import Maps, StageFailed
 from penstock.data.records.batch import RecordBatch
 from penstock.data.records.stacking import EXACT_MAX, stack_rows
 from penstock.data.records.values import ValueUnusable, encode, usable_row
-from penstock.data.undecodable import Fault
-from penstock.errors import PenstockError, SampleUndecodable
+from penstock.data.undecodable import Fault, fault_of
+from penstock.errors import PenstockError
 from penstock.formats.contract import Row
 
 if TYPE_CHECKING:
@@ -68,15 +68,7 @@ class RecordReader:
 
     def _fault(self, made: _rust.FeedBatch, row: int, found: StageFailed) -> Fault:
         origin = origin_of(self._plan, made.origins(row)[0])
-        if self._plan.recipe.undecodable == "raise":
-            raise SampleUndecodable(
-                version=origin.version,
-                sample=origin.sample,
-                shard=origin.shard,
-                stage=found.stage,
-                reason=found.reason,
-            ) from found
-        return Fault(row, origin, f"{found.stage}: {found.reason}")
+        return fault_of(row, origin, found, self._plan.recipe.undecodable)
 
     def _row_like(self) -> Mapping[str, Any] | None:
         """A row to learn fields from when a lane has padding alone: a lane must not lack the fields that others have."""
