@@ -21,6 +21,7 @@ from penstock.errors import (
     TreeMismatch,
     UsageError,
 )
+from penstock.state import loading
 from penstock.store import Store
 from tests.state.layouts import Divided, equal, gang
 
@@ -415,3 +416,24 @@ def test_ranks_refer_to_their_own_older_files(tmp_path: Path) -> None:
         return written
 
     assert gang(2, run) == [[1_600_032, 32, 32]] * 2
+
+
+def test_arrays_that_do_not_lie_in_one_piece_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Small halves, so that one array is read in many parts by both of them.
+    monkeypatch.setattr(loading, "HALF_BYTES_MIN", 4096)
+    whole = np.random.default_rng(1).random((64, 300))
+    tree = {"columns": whole[:, ::3], "turned": whole.T, "backwards": whole[::-1], "number": np.array(3.5)}
+    with ps.Checkpoints(tmp_path) as ck:
+        found = ck.save(1, tree).wait()
+    space = np.zeros((64, 900))
+    other = {
+        "columns": space[:, :300:3],
+        "turned": np.zeros((64, 300)).T,
+        "backwards": np.zeros((64, 300))[::-1],
+        "number": np.array(0.0),
+    }
+    ps.Checkpoints(tmp_path).load(found, into=other)
+    np.testing.assert_equal(other, tree)
+    assert not space[:, 1::3].any()

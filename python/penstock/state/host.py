@@ -77,18 +77,25 @@ class StridedMover:
     def take(self, copies: list[Copy]) -> Done:
         """Copy out, now."""
         for copy in copies:
-            whole = bytes_of(np.ascontiguousarray(copy.held.memory))
-            copy.host[:] = whole[copy.start : copy.start + len(copy.host)].data
+            copy.host[:] = bytes_of(np.ascontiguousarray(_rows(copy))).data
         return DONE
 
     def put(self, copies: list[Copy]) -> Done:
         """Copy in, now."""
         for copy in copies:
-            array = copy.held.memory
-            whole = np.ascontiguousarray(array)
-            bytes_of(whole)[copy.start : copy.start + len(copy.host)] = np.frombuffer(copy.host, np.uint8)
-            array[...] = whole
+            rows = _rows(copy)
+            rows[...] = np.frombuffer(copy.host, rows.dtype).reshape(rows.shape)
         return DONE
+
+
+def _rows(copy: Copy) -> "np.ndarray[Any, Any]":
+    """The rows of an array that a copy is about: bytes are moved in whole rows along the first dimension."""
+    array: np.ndarray[Any, Any] = copy.held.memory
+    row_bytes = array.nbytes // array.shape[0] if array.ndim and array.shape[0] else 0
+    if not row_bytes or len(copy.host) == array.nbytes:
+        return array
+    first = copy.start // row_bytes
+    return array[first : first + len(copy.host) // row_bytes]
 
 
 HOST = HostMover()

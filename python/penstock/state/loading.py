@@ -6,6 +6,7 @@ into while the other half is on its way.
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -146,25 +147,32 @@ class _Reader:
         movers = list({id(each.mover): each.mover for each in held}.values())
         for mover in movers:
             mover.prepare(memory)
-        under_way: list[list[Copying]] = [[], []]
-        done = 0
-        try:
-            for number, batch in enumerate(_batches(parts, half)):
-                side = number % 2
-                for copying in under_way[side]:
+        batches = list(_batches(parts, half))
+
+        def fill(side: int) -> int:
+            """Every second batch, through one of the halves; while its bytes are on their way, the other half is read into."""
+            done, under_way = 0, list[Copying]()
+            try:
+                for batch in batches[side::2]:
+                    for copying in under_way:
+                        copying.wait()
+                    placed = list(_place(batch, memory[side * half : (side + 1) * half]))
+                    done += self._read(placed, direct=all(part.held.replicas == 1 for part in batch))
+                    copies = [Copy(part.held, part.start, host) for part, host in placed]
+                    under_way = [
+                        mover.put([copy for copy in copies if copy.held.mover is mover]) for mover in movers
+                    ]
+            finally:
+                for copying in under_way:
                     copying.wait()
-                placed = list(_place(batch, memory[side * half : (side + 1) * half]))
-                done += self._read(placed, direct=all(part.held.replicas == 1 for part in batch))
-                copies = [Copy(part.held, part.start, host) for part, host in placed]
-                under_way[side] = [
-                    mover.put([copy for copy in copies if copy.held.mover is mover]) for mover in movers
-                ]
+            return done
+
+        try:
+            with ThreadPoolExecutor(2, thread_name_prefix="penstock-load") as pool:
+                return sum(pool.map(fill, (0, 1)))
         finally:
-            for copying in [*under_way[0], *under_way[1]]:
-                copying.wait()
             for mover in movers:
                 mover.release(memory)
-        return done
 
     def _read(self, wanted: list[tuple[Share, memoryview]], *, direct: bool) -> int:
         """Read parts of tensors into memory."""
