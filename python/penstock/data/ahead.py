@@ -5,7 +5,6 @@ step after that, whatever waits in between. A stream that ends is rewound, so th
 loops over loaders expect. It knows no framework; ``penstock.torch`` and ``penstock.jax`` say how a batch is turned.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
@@ -22,8 +21,6 @@ from penstock.data.statistics import FeedStatistics
 from penstock.errors import CursorForeign, FeedClosed, PenstockError, UsageError
 
 PREFETCH_MAX = 64
-#: Of a feed, unless the caller says otherwise: as many as ``penstock.open`` takes.
-THREADS = min(4, os.cpu_count() or 1)
 #: A stream that still has batches here has no end that anybody reaches.
 STEPS_MAX = 1 << 48
 

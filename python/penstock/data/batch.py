@@ -46,14 +46,21 @@ class Batch(Mapping[str, npt.NDArray[Any]]):
     def __init__(self, made: _rust.FeedBatch, plan: "Plan") -> None:
         self._made = made
         self._plan = plan
+        self._array: npt.NDArray[Any] | None = None
 
     #: Whether Python had a hand in it, so that it is not just what Rust made.
     finished = False
 
-    @cached_property
+    @property
     def _tokens(self) -> npt.NDArray[Any]:
-        made = self._made
-        return np.frombuffer(memoryview(made), dtype=self._plan.dtype).reshape(made.rows, made.length)
+        # Not a cached property: those take a lock, which costs as much as making the array.
+        array = self._array
+        if array is None:
+            made = self._made
+            array = np.frombuffer(memoryview(made), self._plan.dtype)
+            array.shape = (made.rows, made.length)
+            self._array = array
+        return array
 
     @property
     def made(self) -> _rust.FeedBatch:

@@ -28,6 +28,8 @@ from penstock.registry import Registry
 
 #: For batches that wait; a few small ones are as good as many.
 MEMORY_BYTES = 32 << 20
+#: Of a feed, unless the caller says otherwise. The caller's own thread helps when it would have to wait.
+THREADS = max(1, min(4, (os.cpu_count() or 1) - 1))
 
 
 class Feed:
@@ -143,10 +145,10 @@ def open_feed(
 ) -> Feed:
     """Open a recipe for reading: measure what is missing, then start at the cursor (or at the beginning).
 
-    ``threads`` read ahead (default: one per core, at most 4; 0 reads in the caller's thread); they never change the order.
+    ``threads`` read ahead (default: one per core but the caller's, at most 4; 0 reads in the caller's thread); they never change the order.
     """
     plan = prepare(recipe, registry or Registry(), watch, skips=skips)
-    count = min(4, os.cpu_count() or 1) if threads is None else threads
+    count = THREADS if threads is None else threads
     return Feed(plan, lane or Lane(), cursor=cursor, threads=count)
 
 

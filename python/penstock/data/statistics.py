@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.data.planning import Plan
 
 #: The first batches and then every so manieth are looked at closely, which costs more than counting.
-LOOKED_FIRST, LOOKED_EVERY = 8, 64
+LOOKED_FIRST, LOOKED_EVERY = 8, 1024
 #: Blocks that are packed to say how often packs recur.
 RECURRENCE_BLOCKS = 4
 

@@ -33,7 +33,7 @@ class MappedBatch(Batch):
     ) -> None:
         super().__init__(made, plan)
         tokens.flags.writeable = False
-        self._tokens = tokens
+        self._array = tokens
         self._left = left
         self._digest = digest
         #: Samples that the maps could make nothing of.

@@ -8,7 +8,8 @@ from jax.sharding import Mesh, NamedSharding
 
 from penstock.data import Feed, Recipe
 from penstock.data import open as open_feed
-from penstock.data.ahead import THREADS, Ahead
+from penstock.data.ahead import Ahead
+from penstock.data.feed import THREADS
 from penstock.errors import UsageError
 from penstock.jax.batch import Batch
 from penstock.jax.placement import Fields, Placement

@@ -6,7 +6,8 @@ import torch
 
 from penstock.data import Feed, Lane, Recipe
 from penstock.data import open as open_feed
-from penstock.data.ahead import THREADS, Ahead
+from penstock.data.ahead import Ahead
+from penstock.data.feed import THREADS
 from penstock.errors import UsageError
 from penstock.registry import Registry
 from penstock.torch.batch import Batch

@@ -43,6 +43,8 @@ pub struct Waits {
     pub waits_s: Vec<f64>,
 }
 
+/// Batches that are made faster than this are made by a consumer that would have to wait.
+const QUICK_S: f64 = 100e-6;
 /// How many waiting times are remembered.
 pub const WAITS_MAX: usize = 4096;
 
@@ -59,6 +61,10 @@ struct State {
     /// Whether the consumer sleeps, and how many threads do: waking costs a system call even if nobody is there.
     consumer_sleeps: bool,
     threads_asleep: usize,
+    /// How long a batch takes to make, smoothed; nothing before the first.
+    make_s: Option<f64>,
+    /// Whether a thread has met the end of the stream, or an error.
+    ended: bool,
     waits_s: Vec<f64>,
     given: u64,
 }
@@ -98,6 +104,8 @@ impl Ahead {
             closed: false,
             consumer_sleeps: false,
             threads_asleep: 0,
+            make_s: None,
+            ended: false,
             waits_s: Vec::new(),
             given: 0,
         };
@@ -140,6 +148,12 @@ impl Ahead {
             let left = timeout.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 return Ok(Err(()));
+            }
+            if let Some(step) = self.shared.quick_step(&mut state) {
+                drop(state);
+                self.shared.finish(step);
+                state = hold(&self.shared);
+                continue;
             }
             state.consumer_sleeps = true;
             (state, _) = self.shared.made.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
@@ -253,23 +267,51 @@ fn work(shared: &Shared) {
         if state.closed {
             return;
         }
-        let step = state.next_to_make;
-        state.next_to_make = shared.maker.first_from(step + 1);
+        let step = shared.take(&mut state);
         drop(state);
-        let Some(result) = make(shared, step) else { return };
+        if !shared.finish(step) {
+            return;
+        }
+    }
+}
+
+impl Shared {
+    /// The next step that nobody makes yet.
+    fn take(&self, state: &mut State) -> u64 {
+        let step = state.next_to_make;
+        state.next_to_make = self.maker.first_from(step + 1);
+        step
+    }
+
+    /// A step for the consumer to make instead of sleeping: where batches take less time than waking up does, that is all there is to
+    /// gain. None where they take long, where there is no room, or where a step has to wait for something itself.
+    fn quick_step(&self, state: &mut State) -> Option<u64> {
+        let quick = state.make_s.is_some_and(|seconds| seconds < QUICK_S);
+        let room = state.next_to_make < state.next_to_give + self.depth;
+        if !quick || !room || state.ended || self.maker.wait(state.next_to_make, Duration::ZERO) != Ok(true) {
+            return None;
+        }
+        Some(self.take(state))
+    }
+
+    /// Makes a step that was taken and puts it where the consumer looks; whether there may be more.
+    fn finish(&self, step: u64) -> bool {
+        let begun = Instant::now();
+        let Some(result) = make(self, step) else { return false };
+        let took = begun.elapsed().as_secs_f64();
         let last = !matches!(result, Ok(Some(_)));
-        let mut state = hold(shared);
+        let mut state = hold(self);
+        state.make_s = Some(state.make_s.map_or(took, |known| known + (took - known) / 8.0));
+        state.ended |= last;
         if !state.closed {
             state.ready.insert(step, result);
         }
         let wake = state.consumer_sleeps && state.next_to_give == step;
         drop(state);
         if wake {
-            shared.made.notify_all();
+            self.made.notify_all();
         }
-        if last {
-            return;
-        }
+        !last
     }
 }
 

@@ -128,7 +128,7 @@ def bench(
     lane: Annotated[str, Parameter(help="Read as lane K of N, as K/N.")] = "0/1",
     seconds: Annotated[float, Parameter(help="How long to read.")] = 5.0,
     threads: Annotated[
-        int | None, Parameter(help="Reading threads (default: one per core, at most 4).")
+        int | None, Parameter(help="Reading threads (default: one per core but one, at most 4).")
     ] = None,
     registry: Place = None,
     json: Json = False,
