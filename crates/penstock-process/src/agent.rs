@@ -70,8 +70,8 @@ pub struct Agent {
     examined: Option<u32>,
 }
 
-/// Plays the role until the job is over; what it exits with.
-pub fn run(room: &Room, wires: Wires) -> Result<i32> {
+/// Plays the role until the job is over. Success says to the keeper that it is, however the job itself ended.
+pub fn run(room: &Room, wires: Wires) -> Result<()> {
     // Before any thread starts, so that all of them block these.
     let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     system::become_subreaper()?;
@@ -83,7 +83,7 @@ pub fn run(room: &Room, wires: Wires) -> Result<i32> {
         let Some(until_ms) = agent.act(&verdict)? else { break };
         agent.wait([until_ms, next_look_ms].into_iter().flatten().min());
     }
-    Ok(agent.state.exit_code.unwrap_or(1))
+    Ok(())
 }
 
 impl Agent {
@@ -147,6 +147,9 @@ impl Agent {
         (self.ending_since_ms, self.killing_since_ms) = (None, None);
         self.state.incarnation = incarnation;
         self.state.phase = Phase::Running;
+        if incarnation == 0 {
+            self.state.reason = "as asked for".to_owned();
+        }
         self.state.ranks.clear();
         self.state.master_port = self.job.master_port.map_or_else(spawn::free_port, Ok)?;
         for rank in 0..self.job.ranks {
@@ -185,7 +188,7 @@ impl Agent {
             incarnation,
             json!({"pids": pids, "master_port": self.state.master_port}),
         );
-        self.save()?;
+        self.save();
         self.ready = None;
         Ok(())
     }
@@ -296,7 +299,7 @@ impl Agent {
             }
             Action::FinishStopped => return self.finish_stopped(),
         }
-        self.save()?;
+        self.save();
         Ok(Some(soon))
     }
 
@@ -347,7 +350,7 @@ impl Agent {
             self.state.incarnation,
             json!({"phase": phase, "reason": self.state.reason}),
         );
-        self.save()?;
+        self.save();
         let _ = std::fs::remove_file(self.room.file("agent.sock"));
         self.ready = None;
         // The terminal may be slow, and its owner may want to read on; only they end the wait.
@@ -361,11 +364,14 @@ impl Agent {
         self.stop.as_ref().is_some_and(|stop| stop.forced)
     }
 
-    fn save(&mut self) -> Result<()> {
+    /// Lets others see the state. A full disk must not end supervision, so the file may stay behind the socket.
+    fn save(&mut self) {
         if let Ok(mut shown) = self.shown.lock() {
             shown.clone_from(&self.state);
         }
-        self.state.save(&self.room)
+        if let Err(problem) = self.state.save(&self.room) {
+            eprintln!("penstock-agent: {problem}");
+        }
     }
 
     /// Waits until something happens or the moment comes, and takes note of what happened.
@@ -457,8 +463,6 @@ impl Agent {
             self.state.failures.push(Failure { incarnation, what, likeness: None, at_ms: now_ms() });
         }
         self.state.ranks[rank as usize].exit = Some(exit);
-        if let Err(problem) = self.save() {
-            eprintln!("penstock-agent: {problem}");
-        }
+        self.save();
     }
 }

@@ -26,14 +26,15 @@ pub fn run(room: &Room, mut wires: Wires) -> Result<i32> {
         let (pid, ours) = start_agent(room, &wires)?;
         // The launcher waits for its other end to close; the agent has its own copy.
         wires.ready = None;
-        wait_for(pid, &signals);
+        let over = wait_for(pid, &signals) == 0;
         drop(ours);
         let left = lineage::kill_all(KILL_ROUNDS_MAX);
         if left > 0 {
             eprintln!("penstock-keeper: {left} processes sleep in the kernel and cannot be killed");
         }
-        if let Some(state) = State::load(room)?.filter(|state| state.phase.is_final()) {
-            return Ok(state.exit_code.unwrap_or(1));
+        let state = State::load(room)?;
+        if over || state.as_ref().is_some_and(|state| state.phase.is_final()) {
+            return Ok(state.and_then(|state| state.exit_code).unwrap_or(1));
         }
     }
     let mut state = State::load(room)?.unwrap_or_else(|| State::new(String::new(), 0));
@@ -67,12 +68,12 @@ fn start_agent(room: &Room, wires: &Wires) -> Result<(i32, OwnedFd)> {
     Ok((child.id() as i32, ours))
 }
 
-/// Waits until the agent is gone; passes on what we are asked, because the agent is who can do it orderly.
-fn wait_for(agent: i32, signals: &Signals) {
+/// Waits until the agent is gone, and gives its status; passes on what we are asked, because the agent is who can do it orderly.
+fn wait_for(agent: i32, signals: &Signals) -> i32 {
     loop {
         while let Some(reaped) = system::reap() {
             if reaped.pid == agent {
-                return;
+                return reaped.status;
             }
         }
         system::poll(&mut [interest(signals.as_raw_fd(), libc::POLLIN)], None);

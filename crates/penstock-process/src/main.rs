@@ -28,7 +28,7 @@ fn play(words: &[String]) -> Result<i32> {
     match role.as_str() {
         "launch" => launch::run(&room),
         "keeper" => keeper::run(&room, Wires::from_words(rest)?),
-        "agent" => agent::run(&room, Wires::from_words(rest)?),
+        "agent" => agent::run(&room, Wires::from_words(rest)?).map(|()| 0),
         "sweep" => Ok(sweep(&room)),
         _ => Err(ProcessError::Usage(USAGE.to_owned())),
     }
