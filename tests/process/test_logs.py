@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -93,3 +94,21 @@ def test_the_reader_of_the_output_leaving_ends_the_job(run: Run) -> None:
     running.launcher.stdout = None
     running.launcher.wait(PATIENCE_S)
     assert running.job.phase() == "stopped"
+
+
+def test_what_does_not_fit_on_the_disk_is_counted_and_the_job_goes_on(run: Run) -> None:
+    """Goal: P5, losses are told. Method: files may not grow beyond 64 KiB; the rank writes 200 KB and succeeds."""
+    running = run(
+        "--", sys.executable, "-c", "print('z' * 99_999 + '\\n' + 'z' * 99_999)", preexec_fn=_no_large_files
+    )
+    assert running.launcher is not None
+    _, err = running.launcher.communicate(timeout=PATIENCE_S)
+    assert running.launcher.returncode == 0, err
+    kept = (running.job.directory / "logs/rank-0.stdout").stat().st_size
+    assert kept == 64 << 10
+    assert running.state().log_lost_bytes == 200_000 - kept
+    assert f"{200_000 - kept} bytes of output did not fit".encode() in err
+
+
+def _no_large_files() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, 64 << 10))

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::cgroup::Cgroup;
 use crate::control::{Ear, StopRequest, listen};
 use crate::ending::Orphans;
 use crate::error::{ProcessError, Result};
 use crate::exit::{Exit, memory_kills};
 use crate::job::{Job, Room, Stream};
-use crate::lineage::{Process, descendants, everyone};
+use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children, strangers};
 use crate::pump::Pump;
 use crate::spawn::{self, Life};
 use crate::state::{Journal, Phase, RankState, State, wall_s};
@@ -54,6 +55,8 @@ pub struct Agent {
     /// Told once that ranks run, for a launcher that does not stay.
     ready: Option<OwnedFd>,
     file_limit: libc::rlimit,
+    /// The control group of the ranks, where we may have one.
+    cgroup: Option<Cgroup>,
     /// Ranks that run, by process.
     running: BTreeMap<i32, u32>,
     orphans: Orphans,
@@ -75,6 +78,7 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
     // Before any thread starts, so that all of them block these.
     let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     system::become_subreaper()?;
+    system::outlive_full_files();
     let mut agent = Agent::open(room, wires, signals)?;
     agent.begin()?;
     loop {
@@ -114,6 +118,7 @@ impl Agent {
             pump: Pump::start(room, &job, [wires.out, wires.err])?,
             journal: Journal::open(room)?,
             file_limit: system::raise_file_limit(),
+            cgroup: Cgroup::make(room),
             room: room.clone(),
             job,
             state,
@@ -151,6 +156,7 @@ impl Agent {
             self.state.reason = "as asked for".to_owned();
         }
         self.state.ranks.clear();
+        self.state.cgroup = self.cgroup.as_ref().map(|group| group.path().display().to_string());
         self.state.master_port = self.job.master_port.map_or_else(spawn::free_port, Ok)?;
         for rank in 0..self.job.ranks {
             let life = Life {
@@ -158,6 +164,7 @@ impl Agent {
                 room: &self.room,
                 incarnation,
                 master_port: self.state.master_port,
+                cgroup: self.cgroup.as_ref(),
                 file_limit: self.file_limit,
             };
             let started = match spawn::start(&life, rank) {
@@ -213,9 +220,11 @@ impl Agent {
         }
         let ranks = self.running.keys().copied().collect();
         let found = descendants(&everyone(), self.state.agent, &ranks);
-        self.orphans_left = u32::try_from(found.len()).unwrap_or(u32::MAX);
-        let again = self.orphans.tick(now_ms(), &found);
-        if self.running.is_empty() && found.is_empty() {
+        // Who forks and ends all the time is missed by a look at /proc, but not among our children.
+        let unseen = !strangers(&ranks).is_empty() || (ranks.is_empty() && system::has_children());
+        self.orphans_left = u32::try_from(found.len()).unwrap_or(u32::MAX).max(u32::from(unseen));
+        let again = self.orphans.tick(now_ms(), &found, &ranks, unseen);
+        if self.running.is_empty() && self.orphans_left == 0 {
             self.examine();
         }
         again
@@ -283,6 +292,8 @@ impl Agent {
                 self.killing_since_ms.get_or_insert_with(now_ms);
                 self.ending_since_ms.get_or_insert_with(now_ms);
                 self.signal_ranks(libc::SIGKILL);
+                self.cgroup.iter().for_each(Cgroup::kill);
+                kill_children(&std::collections::BTreeSet::new(), CHILDREN_ROUNDS);
                 let all = descendants(&everyone(), self.state.agent, &std::collections::BTreeSet::new());
                 for process in &all {
                     process.signal(libc::SIGKILL);
@@ -351,6 +362,7 @@ impl Agent {
             json!({"phase": phase, "reason": self.state.reason}),
         );
         self.save();
+        self.cgroup.iter().for_each(Cgroup::remove);
         let _ = std::fs::remove_file(self.room.file("agent.sock"));
         self.ready = None;
         // The terminal may be slow, and its owner may want to read on; only they end the wait.
@@ -449,7 +461,10 @@ impl Agent {
 
     fn note_exit(&mut self, reaped: &Reaped) {
         let Some(rank) = self.running.remove(&reaped.pid) else { return };
-        let exit = Exit::from_status(reaped.status, memory_kills() > self.memory_kills_before);
+        // The group knows exactly; else it is only known that the kernel killed somebody meanwhile.
+        let counted = self.cgroup.as_ref().and_then(|group| group.memory_kills(rank));
+        let exhausted = counted.map_or_else(|| memory_kills() > self.memory_kills_before, |count| count > 0);
+        let exit = Exit::from_status(reaped.status, exhausted);
         let incarnation = self.state.incarnation;
         let about = json!({"rank": rank, "pid": reaped.pid, "exit": exit});
         self.journal.add("exited", incarnation, about);

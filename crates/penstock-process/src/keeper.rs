@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
 use crate::launch::Wires;
@@ -28,11 +29,14 @@ pub fn run(room: &Room, mut wires: Wires) -> Result<i32> {
         wires.ready = None;
         let over = wait_for(pid, &signals) == 0;
         drop(ours);
+        let state = State::load(room)?;
+        let group = state.as_ref().and_then(|state| Cgroup::at(state.cgroup.as_deref()?));
+        group.iter().for_each(Cgroup::kill);
         let left = lineage::kill_all(KILL_ROUNDS_MAX);
+        group.iter().for_each(Cgroup::remove);
         if left > 0 {
             eprintln!("penstock-keeper: {left} processes sleep in the kernel and cannot be killed");
         }
-        let state = State::load(room)?;
         if over || state.as_ref().is_some_and(|state| state.phase.is_final()) {
             return Ok(state.and_then(|state| state.exit_code).unwrap_or(1));
         }

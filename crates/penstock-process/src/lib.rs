@@ -6,6 +6,7 @@
 //! descendants belong to their rank, ranks to the agent, a foreground job to its launcher.
 
 pub mod agent;
+pub mod cgroup;
 pub mod console;
 pub mod control;
 pub mod ending;

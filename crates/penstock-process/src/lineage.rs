@@ -6,6 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+/// How often the list of children is read in one go: a few milliseconds.
+pub const CHILDREN_ROUNDS: u32 = 300;
+
 /// A process as /proc shows it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
@@ -98,6 +101,31 @@ pub fn descendants(all: &[Process], root: i32, except: &BTreeSet<i32>) -> Vec<Pr
     found
 }
 
+/// Our own children but `except`, also those that ended and were not reaped. None where the kernel keeps no such list.
+pub fn strangers(except: &BTreeSet<i32>) -> Vec<i32> {
+    let path = format!("/proc/self/task/{}/children", std::process::id());
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let pids = text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
+    pids.filter(|pid| !except.contains(pid)).collect()
+}
+
+/// Sends SIGKILL to our own children, but `except`, as fast as they show up; for those that fork and end all the time.
+///
+/// A whole look at /proc takes longer than such a process lives. The list of our own children is short, and a child
+/// that was not reaped keeps its number, so the signal needs no further care. Only for the thread that reaps.
+pub fn kill_children(except: &BTreeSet<i32>, rounds_max: u32) {
+    for _ in 0..rounds_max {
+        let found = strangers(except);
+        if found.is_empty() {
+            return;
+        }
+        for pid in found {
+            // SAFETY: plain integers.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+    }
+}
+
 /// Sends SIGKILL to all that descend from us, again and again while new ones show up; how many are left.
 ///
 /// A process that forks while it is killed leaves a child, which we adopt; the next round finds it.
@@ -107,13 +135,14 @@ pub fn kill_all(rounds_max: u32) -> usize {
     for round in 0..rounds_max {
         while crate::system::reap().is_some() {}
         let found = descendants(&everyone(), me, &BTreeSet::new());
-        left = found.len();
+        left = found.len().max(usize::from(crate::system::has_children()));
         if left == 0 {
             break;
         }
         for process in &found {
             process.signal(libc::SIGKILL);
         }
+        kill_children(&BTreeSet::new(), CHILDREN_ROUNDS);
         if round > 0 {
             std::thread::sleep(std::time::Duration::from_millis(u64::from(round.min(20))));
         }

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use penstock_process::cgroup::Cgroup;
 use penstock_process::error::{ProcessError, Result};
 use penstock_process::job::Room;
 use penstock_process::launch::{self, Wires};
+use penstock_process::state::State;
 use penstock_process::{agent, keeper, lineage};
 
 const USAGE: &str =
@@ -36,6 +38,10 @@ fn play(words: &[String]) -> Result<i32> {
 
 /// Kills what a job left behind whose keeper and agent were killed in the same instant.
 fn sweep(room: &Room) -> i32 {
+    if let Ok(Some(state)) = State::load(room) {
+        let group = state.cgroup.as_deref().and_then(Cgroup::at);
+        group.iter().for_each(Cgroup::kill);
+    }
     let mark = room.path().display().to_string();
     for _ in 0..50 {
         let left = lineage::marked("PENSTOCK_JOB_DIRECTORY", &mark);

@@ -147,6 +147,9 @@ impl Work {
         loop {
             self.sources.extend(self.arriving.try_iter());
             let closing = self.shared.closing.load(Ordering::SeqCst);
+            if closing {
+                self.let_go();
+            }
             if closing && self.sources.is_empty() && self.sinks.iter().all(Sink::is_empty) {
                 self.shared.done.store(true, Ordering::SeqCst);
                 // Taken so that the waiter is either before its look at `done` or already waiting.
@@ -164,6 +167,21 @@ impl Work {
                 self.shared.changed.notify_all();
             }
         }
+    }
+
+    /// Takes what is in the pipes and closes them: the job is over, and whoever still holds their other ends cannot be killed.
+    fn let_go(&mut self) {
+        while let Some(at) = self.sources.len().checked_sub(1) {
+            // A pipe holds little; a writer that fills it again and again is not listened to for ever.
+            for _ in 0..64 {
+                if self.move_some(at) {
+                    break;
+                }
+            }
+            self.sources.pop();
+            *self.shared.open.lock().expect("nobody panics while holding this") -= 1;
+        }
+        self.shared.changed.notify_all();
     }
 
     /// Waits until something can be moved; which sources have something, in order.

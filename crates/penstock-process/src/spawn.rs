@@ -3,10 +3,11 @@
 //! A parent-death signal fires when the *thread* that forked ends, so ranks are started from the agent's main thread only.
 
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
 use crate::job::{Job, Room};
 use crate::system;
@@ -21,6 +22,8 @@ pub struct Life<'a> {
     pub incarnation: u32,
     /// Where rank 0 listens.
     pub master_port: u16,
+    /// The control group of the job, where there is one.
+    pub cgroup: Option<&'a Cgroup>,
     /// The limit of open files that ranks should see.
     pub file_limit: libc::rlimit,
 }
@@ -83,6 +86,7 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
     let (err, err_writer) = system::pipe()?;
     let agent = std::process::id() as i32;
     let limit = life.file_limit;
+    let door = life.cgroup.and_then(|group| group.door(rank));
     let mut command = Command::new(&life.job.command[0]);
     command.args(&life.job.command[1..]).envs(environment(life, rank));
     command.stdin(Stdio::null()).stdout(out_writer).stderr(err_writer);
@@ -97,6 +101,11 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
             libc::sigemptyset(&mut none);
             libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            if let Some(door) = &door {
+                // Zero is whoever writes. Without the group a rank runs as well, so a refusal is no error.
+                libc::write(door.as_raw_fd(), c"0".as_ptr().cast(), 1);
+            }
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
             // A rank is a subreaper too: while it lives its orphans stay below it, so they are known to be its own.
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);

@@ -85,6 +85,8 @@ pub struct State {
     pub keeper: i32,
     /// The agent's process.
     pub agent: i32,
+    /// The control group of the ranks, where there is one.
+    pub cgroup: Option<String>,
     /// Where rank 0 listens.
     pub master_port: u16,
     /// The ranks of the newest incarnation.
@@ -115,6 +117,7 @@ impl State {
             ended_at: None,
             keeper,
             agent: std::process::id() as i32,
+            cgroup: None,
             master_port: 0,
             ranks: Vec::new(),
             failures: Vec::new(),

@@ -90,6 +90,12 @@ pub fn inherited(fd: RawFd) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// A file that may not grow any more is an error to us, not our death.
+pub fn outlive_full_files() {
+    // SAFETY: sets no function, only that the signal is ignored.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// As many open files as the system allows; what it was before, to give to the ranks.
 pub fn raise_file_limit() -> libc::rlimit {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -169,6 +175,16 @@ pub struct Reaped {
     pub cpu_s: f64,
     /// The most memory that it held at once.
     pub rss_max_bytes: u64,
+}
+
+/// Whether we have any child, alive or not. Orphans below us become our children, so without one nothing is left below us:
+/// the kernel knows that exactly, where a look at /proc can miss a process that forks and ends all the time.
+pub fn has_children() -> bool {
+    // SAFETY: zero is a valid siginfo, and the place is valid to write to; nothing is reaped.
+    unsafe {
+        let mut about: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_ALL, 0, &mut about, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) == 0
+    }
 }
 
 /// One child that ended, if there is any.

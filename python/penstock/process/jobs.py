@@ -28,6 +28,7 @@ class JobState(msgspec.Struct, frozen=True):
     ended_at: float | None
     keeper: int
     agent: int
+    cgroup: str | None
     master_port: int
     ranks: list[dict[str, Any]]
     failures: list[dict[str, Any]]
