@@ -135,3 +135,29 @@ def test_a_number_that_was_used_again_is_not_taken_for_the_agent(run: Run, tmp_p
     (stranger.directory / "state.json").write_bytes((running.job.directory / "state.json").read_bytes())
     assert stranger.phase() == "lost"
     assert running.job.phase() == "running"
+
+
+@pytest.mark.parametrize("cgroup", [True, False])
+@pytest.mark.parametrize("victim", ["launcher", "agent"])
+def test_a_process_that_changes_its_number_all_the_time_does_not_escape(
+    run: Run, victim: str, cgroup: bool
+) -> None:
+    """Goal: P2 against who forks and ends for ever. Method: each hop leaves a byte in a file, which then stands still."""
+    options = ["--grace", "0.2"] if cgroup else ["--grace", "0.2", "--no-cgroup"]
+    running = run(*options, "--", sys.executable, str(Path(__file__).with_name("hopping.py")))
+    hops = running.marks / "hops"
+    wait_until(lambda: hops.exists() and hops.stat().st_size > 20, "somebody hops")
+    state = running.state()
+    assert running.launcher is not None
+
+    os.kill(running.launcher.pid if victim == "launcher" else state.agent, signal.SIGKILL)
+
+    wait_gone([state.agent, state.keeper])
+    sizes = [hops.stat().st_size]
+
+    def looked_often() -> bool:
+        sizes.append(hops.stat().st_size)
+        return len(sizes) > 100
+
+    wait_until(looked_often, "looked a hundred times")
+    assert len(set(sizes)) == 1, "nobody hops any more"

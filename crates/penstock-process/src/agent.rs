@@ -118,7 +118,7 @@ impl Agent {
             pump: Pump::start(room, &job, [wires.out, wires.err])?,
             journal: Journal::open(room)?,
             file_limit: system::raise_file_limit(),
-            cgroup: Cgroup::make(room),
+            cgroup: if job.cgroup { Cgroup::make(room) } else { None },
             room: room.clone(),
             job,
             state,

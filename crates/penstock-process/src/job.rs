@@ -20,6 +20,8 @@ pub struct Job {
     pub detached: bool,
     /// Whether prefixes are coloured.
     pub colour: bool,
+    /// Whether ranks get control groups, where that is allowed.
+    pub cgroup: bool,
     /// The port that rank 0 will listen on; without one, each incarnation gets a free one.
     pub master_port: Option<u16>,
     /// When the gang is given another life.

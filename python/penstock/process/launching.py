@@ -66,6 +66,8 @@ class Launch:
     detached: bool = False
     colour: bool = False
     master_port: int | None = None
+    #: Whether ranks get control groups, where that is allowed.
+    cgroup: bool = True
     restarts: Restarts = field(default_factory=Restarts)
 
     def __post_init__(self) -> None:
@@ -105,6 +107,7 @@ def prepare(home: Path, launch: Launch) -> Job:
         "detached": launch.detached,
         "colour": launch.colour,
         "master_port": launch.master_port,
+        "cgroup": launch.cgroup,
         "policy": launch.restarts.to_json(),
     }
     # Renamed into place, because a job is listed as soon as it has this file.

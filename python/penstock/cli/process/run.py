@@ -43,6 +43,7 @@ class Gang:
     master_port: Annotated[int | None, Parameter(help="MASTER_PORT of the ranks (default: a free one).")] = (
         None
     )
+    cgroup: Annotated[bool, Parameter(help="A control group for each rank, where that is allowed.")] = True
     nnodes: Annotated[str, Parameter(help="Machines; only 1 is known yet.")] = "1"
     standalone: Annotated[bool, Parameter(negative=(), help="As in torchrun; always so.")] = False
 
@@ -80,6 +81,7 @@ def run(
         detached=detach,
         colour=not detach and sys.stdout.isatty() and "NO_COLOR" not in os.environ,
         master_port=gang.master_port,
+        cgroup=gang.cgroup,
         restarts=Restarts(most=gang.restarts, same_failure_max=gang.same_failure, stop_grace_s=gang.grace),
     )
     job = prepare(home(), launch)
