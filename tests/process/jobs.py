@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.process import Job, JobState, jobs
+from penstock.process.launching import agent_path
 
 #: A second is the promise (P2); the machine of the tests may be busy with other things.
 PATIENCE_S = 20.0
@@ -109,6 +110,9 @@ def end(running: Running) -> None:
             os.kill(pid, signal.SIGKILL)
     if running.launcher is not None:
         running.launcher.communicate(timeout=30)
+    if owners:
+        wait_until(lambda: running.job.phase() != "running", "keeper and agent are gone")
+        subprocess.run([agent_path(), "sweep", running.job.directory], check=True, timeout=30)
 
 
 def _carries(pid: int, marks: Path) -> bool:

@@ -38,14 +38,14 @@ fn play(words: &[String]) -> Result<i32> {
 
 /// Kills what a job left behind whose keeper and agent were killed in the same instant.
 fn sweep(room: &Room) -> i32 {
-    if let Ok(Some(state)) = State::load(room) {
-        let group = state.cgroup.as_deref().and_then(Cgroup::at);
-        group.iter().for_each(Cgroup::kill);
-    }
+    let state = State::load(room).ok().flatten();
+    let group = state.and_then(|state| Cgroup::at(state.cgroup.as_deref()?));
+    group.iter().for_each(Cgroup::kill);
     let mark = room.path().display().to_string();
     for _ in 0..50 {
         let left = lineage::marked("PENSTOCK_JOB_DIRECTORY", &mark);
         if left.is_empty() {
+            group.iter().for_each(Cgroup::remove);
             return 0;
         }
         for process in &left {
