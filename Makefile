@@ -27,7 +27,7 @@ wheel:  ## one abi3 wheel in dist/, tried in a clean environment
 	@$(WORKSHOP) test && .venv/bin/python workshop/wheel.py
 
 clean:  ## remove what was built (keeps .venv)
-	rm -rf target dist site build python/penstock/view/web/static python/penstock/_rust*.so .venv/stamps
+	rm -rf target dist site build python/penstock/view/web/static python/penstock/_rust*.so python/penstock/process/bin .venv/stamps
 
 constraints: ## pin what is installed now
 	@.venv/bin/python workshop/pin.py

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMPS = VENV / "stamps"
 LOG_LINES = 40
+AGENT = ROOT / "python/penstock/process/bin/penstock-agent"
 
 # Tool -> the oldest version that works, and how to get it.
 TOOLS = {
@@ -49,7 +50,7 @@ def main() -> int:
     begun = time.monotonic()
     try:
         check_tools()
-        did = [make_venv(), install_packages(purpose), build_web(), build_extension()]
+        did = [make_venv(), install_packages(purpose), build_web(), build_extension(), build_agent()]
         if purpose == "test":
             did.append(install_system_packages())
     except Unready as problem:
@@ -159,6 +160,43 @@ def build_extension() -> bool:
     step("Rust extension", command, environment=environment)
     stamp("extension", mark)
     return True
+
+
+def build_agent() -> bool:
+    """The executable that supervises jobs, into the package."""
+    crate = ROOT / "crates/penstock-process"
+    sources = [*crate.glob("src/**/*.rs"), crate / "Cargo.toml"]
+    mark = digest([*sorted(sources), ROOT / "Cargo.toml", ROOT / "Cargo.lock"])
+    if AGENT.exists() and stamped("agent", mark):
+        return False
+    step("process agent", agent_command("dev"))
+    place_agent("debug")
+    stamp("agent", mark)
+    return True
+
+
+def agent_command(profile: str) -> list[str]:
+    """Builds the executable; it has no Python in it, so it does not go through maturin."""
+    return [
+        "cargo",
+        "build",
+        "--package",
+        "penstock-process",
+        "--bin",
+        "penstock-agent",
+        "--locked",
+        "--profile",
+        profile,
+    ]
+
+
+def place_agent(folder: str) -> None:
+    """Put what was built where the package looks for it; a running one keeps its old file."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    AGENT.parent.mkdir(exist_ok=True)
+    beside = AGENT.with_suffix(".new")
+    shutil.copy(target / folder / AGENT.name, beside)
+    beside.replace(AGENT)
 
 
 def install_system_packages() -> bool:

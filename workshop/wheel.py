@@ -10,11 +10,14 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from prepare import agent_command, place_agent
+
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 REQUIRED = (
     "penstock/_rust.abi3.so",
     "penstock/_rust.pyi",
+    "penstock/process/bin/penstock-agent",
     "penstock/py.typed",
     "penstock/view/web/static/index.html",
 )
@@ -39,6 +42,8 @@ def build(profile: str, out: Path) -> Path:
     before = set(out.glob("*.whl"))
     for old in before:
         old.unlink()
+    subprocess.run(agent_command(profile), cwd=ROOT, check=True)
+    place_agent("debug" if profile == "dev" else profile)
     command: list[str | Path] = [BIN / "maturin", "build", "--profile", profile, "--locked", "--out", out]
     subprocess.run(command, cwd=ROOT, check=True)
     (wheel,) = out.glob("*.whl")
@@ -46,7 +51,7 @@ def build(profile: str, out: Path) -> Path:
 
 
 def look_inside(wheel: Path) -> None:
-    """The extension, its stubs and the web bundle are in it, and it fits every Python from 3.11 on."""
+    """The extension, its stubs, the agent and the web bundle are in it, and it fits every Python from 3.11 on."""
     names = set(zipfile.ZipFile(wheel).namelist())
     missing = [name for name in REQUIRED if name not in names]
     if missing or "-cp311-abi3-" not in wheel.name:
@@ -66,7 +71,7 @@ def smoke(wheel: Path, folder: Path) -> None:
     ]
     subprocess.run([*pip, f"{wheel}[view]"], check=True)
     penstock = folder / "env/bin/penstock"
-    for words in (["--version"], ["doctor", "--json"], ["demo"]):
+    for words in (["--version"], ["doctor", "--json"], ["run", "--ranks", "2", "--", "true"], ["demo"]):
         subprocess.run([penstock, *words], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     page = "from penstock.view.web.server import STATIC; assert (STATIC / 'index.html').exists()"
     subprocess.run([folder / "env/bin/python", "-c", page], cwd=folder, check=True)

@@ -18,6 +18,23 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command(
+        "run",
+        "Start a gang of ranks, keep them together, restart them, and leave nothing behind.",
+        "penstock.cli.process.run:app",
+    ),
+    Command("jobs", "List jobs: what runs, what ran, and how it ended.", "penstock.cli.process.jobs:app"),
+    Command(
+        "ps",
+        "Show the processes of a job: ranks and their descendants, with processor time and memory.",
+        "penstock.cli.process.ps:app",
+    ),
+    Command("logs", "Print what ranks wrote, lossless, with places.", "penstock.cli.process.logs:app"),
+    Command(
+        "stop",
+        "End a job: SIGTERM to its ranks, SIGKILL to all of its tree when the grace is over.",
+        "penstock.cli.process.stop:app",
+    ),
+    Command(
         "data",
         "Register raw files as datasets, look at them, verify, measure and export them.",
         "penstock.cli.data:app",
@@ -43,6 +60,7 @@ COMMANDS = (
 EXAMPLES = """\
 examples:
   penstock doctor                      is this machine fit for training?
+  penstock run --ranks 8 -- train.py   start eight ranks and keep them together
   penstock data register web 'raw/*'   point at the files you have
   penstock events run.pev --summary    where did the time of a process go?
   penstock COMMAND --help              purpose, options and examples of a command"""

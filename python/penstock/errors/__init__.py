@@ -35,6 +35,10 @@
     │   ├── TooManyUndecodable   more such samples were masked than the recipe allows
     │   ├── CursorForeign        a cursor made by another recipe, or tampered with
     │   └── FeedClosed           a feed used after close, or in the child of a fork
+    ├── ProcessError             jobs and their processes
+    │   ├── AgentMissing         the executable that supervises is not there
+    │   ├── JobUnknown           no job has that name
+    │   └── JobSilent            the job's agent does not answer
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
@@ -77,6 +81,7 @@ from penstock.errors.events import (
     EventFormatUnknown,
     NotAnEventFile,
 )
+from penstock.errors.process import AgentMissing, JobSilent, JobUnknown, ProcessError
 from penstock.errors.registry import (
     AddressInvalid,
     AddressUnknown,
@@ -112,6 +117,7 @@ from penstock.errors.store import (
 __all__ = [
     "AddressInvalid",
     "AddressUnknown",
+    "AgentMissing",
     "BadRow",
     "CheckpointDamaged",
     "CheckpointUnknown",
@@ -128,6 +134,8 @@ __all__ = [
     "FileUnusable",
     "ForeignUnusable",
     "IndexDamaged",
+    "JobSilent",
+    "JobUnknown",
     "ManifestDamaged",
     "ManifestNewer",
     "NotAnEventFile",
@@ -135,6 +143,7 @@ __all__ = [
     "NumbersContended",
     "ObjectMissing",
     "PenstockError",
+    "ProcessError",
     "RanksMissing",
     "RecipeInvalid",
     "RegistryError",

@@ -1,0 +1,134 @@
+//! The agent's ear: a unix socket of the job's owner, one question and one answer per connection, both a line of JSON.
+//!
+//! A thread of its own answers, so that a slow asker never holds up supervision. Every answer carries the incarnation (P3); a
+//! question that names another one is refused.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::{ProcessError, Result};
+use crate::job::Room;
+use crate::lineage::{Process, descendants, everyone};
+use crate::state::{RankState, State};
+
+const PATIENCE: Duration = Duration::from_secs(2);
+const QUESTION_BYTES_MAX: u64 = 64 << 10;
+
+/// What may be asked.
+#[derive(Deserialize)]
+#[serde(tag = "ask", rename_all = "lowercase", deny_unknown_fields)]
+enum Question {
+    /// Everything that is known.
+    State {},
+    /// The processes of every rank, as they are now.
+    Ps {},
+    /// End the job.
+    Stop { grace_ms: Option<u64>, force: bool, incarnation: Option<u32> },
+}
+
+/// Somebody asked the job to end.
+pub struct StopRequest {
+    /// How long ranks get; without a number, what the policy says.
+    pub grace_ms: Option<u64>,
+    /// At once.
+    pub force: bool,
+}
+
+/// What the thread shares with the agent.
+pub struct Ear {
+    /// What is known; the agent replaces it.
+    pub state: Arc<Mutex<State>>,
+    /// Where requests to stop go.
+    pub stops: Sender<StopRequest>,
+    /// Wakes the agent.
+    pub wake: std::fs::File,
+}
+
+/// Listens in the room from now on.
+pub fn listen(room: &Room, ear: Ear) -> Result<()> {
+    let path = room.file("agent.sock");
+    // What a killed agent left there listens no more.
+    let _ = std::fs::remove_file(&path);
+    let failed = |source| ProcessError::File { verb: "listen at", path: path.clone(), source };
+    // Addresses of sockets are short; through the open directory the room may lie as deep as it likes.
+    let folder = std::fs::File::open(room.path()).map_err(failed)?;
+    let listener =
+        UnixListener::bind(format!("/proc/self/fd/{}/agent.sock", folder.as_raw_fd())).map_err(failed)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    std::thread::Builder::new()
+        .name("penstock-control".to_owned())
+        .spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // Who leaves before the answer gets none; the next asker is not concerned.
+                let _ = answer(&stream, &ear);
+            }
+        })
+        .map_err(|source| ProcessError::System { call: "thread", source })?;
+    Ok(())
+}
+
+fn answer(stream: &UnixStream, ear: &Ear) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(QUESTION_BYTES_MAX)).read_line(&mut line)?;
+    let state =
+        ear.state.lock().map(|state| state.clone()).unwrap_or_else(|broken| broken.into_inner().clone());
+    let reply = match serde_json::from_str(&line) {
+        Ok(question) => reply(question, &state, ear),
+        Err(problem) => json!({"ok": false, "problem": format!("not a question: {problem}")}),
+    };
+    let mut whole = reply;
+    whole["incarnation"] = state.incarnation.into();
+    let mut text = whole.to_string();
+    text.push('\n');
+    (&*stream).write_all(text.as_bytes())
+}
+
+fn reply(question: Question, state: &State, ear: &Ear) -> Value {
+    match question {
+        Question::State {} => json!({"ok": true, "state": state}),
+        Question::Ps {} => json!({"ok": true, "state": state, "processes": processes(state)}),
+        Question::Stop { incarnation: Some(named), .. } if named != state.incarnation => {
+            let problem = format!("incarnation {named} is over, this is {}", state.incarnation);
+            json!({"ok": false, "problem": problem})
+        }
+        Question::Stop { grace_ms, force, .. } => {
+            let sent = ear.stops.send(StopRequest { grace_ms, force }).is_ok();
+            let _ = (&ear.wake).write(b"!");
+            json!({"ok": sent})
+        }
+    }
+}
+
+/// Every rank that runs, with its descendants, as /proc shows them now.
+fn processes(state: &State) -> Vec<Value> {
+    let all = everyone();
+    let running = state.ranks.iter().filter(|rank| rank.exit.is_none());
+    running.flat_map(|rank| tree(&all, rank)).collect()
+}
+
+fn tree(all: &[Process], rank: &RankState) -> Vec<Value> {
+    // SAFETY: plain integers.
+    let (tick, page) = unsafe { (libc::sysconf(libc::_SC_CLK_TCK), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let own = all.iter().filter(|process| process.pid == rank.pid).cloned();
+    let below = descendants(all, rank.pid, &std::collections::BTreeSet::new());
+    let shown = |process: Process| {
+        let words = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+        json!({
+            "rank": rank.rank, "pid": process.pid, "parent": process.parent, "state": process.state.to_string(),
+            "cpu_s": process.cpu_ticks as f64 / tick as f64,
+            "rss_bytes": process.rss_pages * page.unsigned_abs(),
+            "command": String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " "),
+        })
+    };
+    own.chain(below).map(shown).collect()
+}

@@ -1,0 +1,48 @@
+//! What can go wrong between a role and the system, with the values that matter.
+
+use std::path::PathBuf;
+
+/// An error of the launcher, the keeper or the agent.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// A file of the job cannot be read or written.
+    #[error("cannot {verb} {path}: {source}")]
+    File {
+        /// What was tried.
+        verb: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file of the job says something that we do not understand.
+    #[error("{path} is damaged or from another version: {source}")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The command of the job cannot be started.
+    #[error("cannot start `{command}`: {source}")]
+    Start {
+        /// The first word of the command.
+        command: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A call to the system failed that should not.
+    #[error("{call} failed: {source}")]
+    System {
+        /// Which call.
+        call: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The command line of the executable makes no sense.
+    #[error("{0}")]
+    Usage(String),
+}
+
+/// What fallible functions of this crate return.
+pub type Result<T> = std::result::Result<T, ProcessError>;

@@ -1,0 +1,89 @@
+//! The keeper: starts the agent and watches it. When the agent dies it ends what is left and starts another.
+//!
+//! It does so little that nothing of it can fail. The agent watches it in turn, by a pipe that ends with it.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use crate::cgroup::Cgroup;
+use crate::error::{ProcessError, Result};
+use crate::job::Room;
+use crate::launch::Wires;
+use crate::state::{Phase, State, wall_s};
+use crate::system::{self, Signals};
+use crate::{lineage, system::interest};
+
+/// Rounds of killing; the later ones are 20 ms apart, so this is about five seconds.
+const KILL_ROUNDS_MAX: u32 = 250;
+
+/// Plays the role until the job is over.
+pub fn run(room: &Room, mut wires: Wires) -> Result<i32> {
+    let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
+    system::become_subreaper()?;
+    let lives_max = room.job()?.policy.restarts_max.saturating_add(2);
+    for _ in 0..lives_max {
+        let (pid, ours) = start_agent(room, &wires)?;
+        // The launcher waits for its other end to close; the agent has its own copy.
+        wires.ready = None;
+        let over = wait_for(pid, &signals) == 0;
+        drop(ours);
+        let state = State::load(room)?;
+        let group = state.as_ref().and_then(|state| Cgroup::at(state.cgroup.as_deref()?));
+        group.iter().for_each(Cgroup::kill);
+        let left = lineage::kill_all(KILL_ROUNDS_MAX);
+        group.iter().for_each(Cgroup::remove);
+        if left > 0 {
+            eprintln!("penstock-keeper: {left} processes sleep in the kernel and cannot be killed");
+        }
+        if over || state.as_ref().is_some_and(|state| state.phase.is_final()) {
+            return Ok(state.and_then(|state| state.exit_code).unwrap_or(1));
+        }
+    }
+    let mut state = State::load(room)?.unwrap_or_else(|| State::new(String::new(), 0));
+    state.phase = Phase::Failed;
+    state.reason = format!("the agent died {lives_max} times");
+    (state.exit_code, state.ended_at) = (Some(1), Some(wall_s()));
+    state.save(room)?;
+    Ok(1)
+}
+
+/// The agent's process, and the end of the pipe whose closing tells it that we are gone.
+fn start_agent(room: &Room, wires: &Wires) -> Result<(i32, OwnedFd)> {
+    let (theirs, ours) = system::pipe()?;
+    let path = room.file("agent.log");
+    let log = File::options().create(true).append(true).open(&path);
+    let log = log.map_err(|source| ProcessError::File { verb: "open", path, source })?;
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("penstock-agent")
+        .arg("agent")
+        .arg(room.path())
+        .arg(format!("keeper={}", theirs.as_raw_fd()));
+    command.args(wires.words()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let mut passed = wires.numbers();
+    passed.push(theirs.as_raw_fd());
+    // SAFETY: only calls that are allowed between fork and exec.
+    unsafe { command.pre_exec(move || passed.iter().try_for_each(|fd| system::keep_over_exec(*fd))) };
+    let child = command
+        .spawn()
+        .map_err(|source| ProcessError::Start { command: "penstock-agent".to_owned(), source })?;
+    Ok((child.id() as i32, ours))
+}
+
+/// Waits until the agent is gone, and gives its status; passes on what we are asked, because the agent is who can do it orderly.
+fn wait_for(agent: i32, signals: &Signals) -> i32 {
+    loop {
+        while let Some(reaped) = system::reap() {
+            if reaped.pid == agent {
+                return reaped.status;
+            }
+        }
+        system::poll(&mut [interest(signals.as_raw_fd(), libc::POLLIN)], None);
+        for signal in signals.take().into_iter().filter(|signal| *signal != libc::SIGCHLD) {
+            // SAFETY: the number is the agent's, because only we reap it and we have not.
+            unsafe { libc::kill(agent, signal) };
+        }
+    }
+}

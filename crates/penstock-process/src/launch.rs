@@ -1,0 +1,208 @@
+//! The launcher: what stands at the terminal. It starts the keeper, shows output, and passes on what the person wants.
+//!
+//! A foreground job belongs to it: the keeper and the agent hold the other end of a pipe, the *leash*, that ends with it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{ProcessError, Result};
+use crate::job::Room;
+use crate::state::{Phase, State};
+use crate::system::{self, Signals, inherited, interest};
+
+/// How long a launcher that does not stay waits for the ranks to be started.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+const PIPE_BYTES: i32 = 1 << 20;
+
+/// Descriptors that are handed down from the launcher to the keeper to every agent.
+#[derive(Default)]
+pub struct Wires {
+    /// Ends with the keeper; for agents only.
+    pub keeper: Option<OwnedFd>,
+    /// Ends with the launcher.
+    pub leash: Option<OwnedFd>,
+    /// To the launcher's standard output.
+    pub out: Option<OwnedFd>,
+    /// To the launcher's standard error.
+    pub err: Option<OwnedFd>,
+    /// Closed when the ranks are started.
+    pub ready: Option<OwnedFd>,
+}
+
+impl Wires {
+    /// Takes over what words like `leash=5` name.
+    pub fn from_words(words: &[String]) -> Result<Self> {
+        let mut wires = Self::default();
+        for word in words {
+            let parts = word.split_once('=').and_then(|(name, number)| Some((name, number.parse().ok()?)));
+            let (name, number): (&str, RawFd) =
+                parts.ok_or_else(|| ProcessError::Usage(format!("what is `{word}`?")))?;
+            let wire = match name {
+                "keeper" => &mut wires.keeper,
+                "leash" => &mut wires.leash,
+                "out" => &mut wires.out,
+                "err" => &mut wires.err,
+                "ready" => &mut wires.ready,
+                _ => return Err(ProcessError::Usage(format!("there is no wire `{name}`"))),
+            };
+            *wire = Some(inherited(number)?);
+        }
+        Ok(wires)
+    }
+
+    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 4] {
+        [("leash", &self.leash), ("out", &self.out), ("err", &self.err), ("ready", &self.ready)]
+    }
+
+    /// What `from_words` understands, for those that are handed down.
+    pub fn words(&self) -> Vec<String> {
+        let there = self.named().into_iter().filter_map(|(name, fd)| Some((name, fd.as_ref()?.as_raw_fd())));
+        there.map(|(name, number)| format!("{name}={number}")).collect()
+    }
+
+    /// Their numbers.
+    pub fn numbers(&self) -> Vec<RawFd> {
+        self.named().into_iter().filter_map(|(_, fd)| Some(fd.as_ref()?.as_raw_fd())).collect()
+    }
+}
+
+/// Plays the role; what the command exits with.
+pub fn run(room: &Room) -> Result<i32> {
+    if room.job()?.detached { detach(room) } else { stay(room) }
+}
+
+fn detach(room: &Room) -> Result<i32> {
+    let (ready, theirs) = system::pipe()?;
+    start_keeper(room, Wires { ready: Some(theirs), ..Wires::default() })?;
+    system::poll(&mut [interest(ready.as_raw_fd(), libc::POLLIN)], Some(START_PATIENCE));
+    match State::load(room)? {
+        Some(state) if state.phase == Phase::Failed && state.ranks.is_empty() => {
+            eprintln!("error: {}", state.reason);
+            Ok(state.exit_code.unwrap_or(1))
+        }
+        Some(_) => Ok(0),
+        None => Err(ProcessError::Usage(format!(
+            "the agent did not start; {} may say why",
+            room.file("agent.log").display()
+        ))),
+    }
+}
+
+fn stay(room: &Room) -> Result<i32> {
+    let signals = Signals::catch(&[
+        libc::SIGCHLD,
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGPIPE,
+        libc::SIGQUIT,
+    ])?;
+    let (leash, ours) = system::pipe()?;
+    let (out, out_writer) = system::pipe()?;
+    let (err, err_writer) = system::pipe()?;
+    system::widen_pipe(&out, PIPE_BYTES);
+    let wires =
+        Wires { leash: Some(leash), out: Some(out_writer), err: Some(err_writer), ..Wires::default() };
+    let mut keeper = start_keeper(room, wires)?;
+    let (shown, showing) = system::pipe()?;
+    let showing = Arc::new(showing);
+    for (pipe, to) in [(out, libc::STDOUT_FILENO), (err, libc::STDERR_FILENO)] {
+        let held = Arc::clone(&showing);
+        std::thread::spawn(move || {
+            relay(&mut File::from(pipe), to);
+            drop(held);
+        });
+    }
+    drop(showing);
+    attend(&signals, &mut keeper, &mut File::from(ours), &shown);
+    Ok(conclude(room))
+}
+
+/// Waits for the end of the job, passing on signals. The end is: no keeper any more, and everything shown.
+fn attend(signals: &Signals, keeper: &mut Child, leash: &mut File, shown: &OwnedFd) {
+    let (mut gone, mut done, mut forced) = (false, false, false);
+    while !gone || !(done || forced) {
+        let mut interests = [
+            interest(signals.as_raw_fd(), libc::POLLIN),
+            interest(if done { -1 } else { shown.as_raw_fd() }, libc::POLLIN),
+        ];
+        system::poll(&mut interests, None);
+        done |= interests[1].revents != 0;
+        for signal in signals.take() {
+            if signal == libc::SIGCHLD {
+                gone |= matches!(keeper.try_wait(), Ok(Some(_)) | Err(_));
+            } else {
+                forced |= gone;
+                let byte = u8::try_from(signal).unwrap_or(15);
+                let _ = leash.write_all(&[byte]);
+            }
+        }
+    }
+}
+
+/// The last words of a foreground job.
+fn conclude(room: &Room) -> i32 {
+    let Ok(Some(state)) = State::load(room) else {
+        eprintln!("error: the job ended before it began; {} may say why", room.file("agent.log").display());
+        return 1;
+    };
+    if state.log_lost_bytes > 0 {
+        eprintln!("note: {} bytes of output did not fit into log files", state.log_lost_bytes);
+    }
+    match state.phase {
+        Phase::Succeeded => {}
+        Phase::Stopped => eprintln!("{}", state.reason),
+        Phase::Failed | Phase::Running | Phase::Ending | Phase::Waiting => {
+            let reason =
+                if state.phase == Phase::Failed { &state.reason } else { "keeper and agent were killed" };
+            eprintln!("error: {reason}");
+            if let Some(incident) = state.incidents.last() {
+                eprintln!("\nhint: {} has the last lines of every rank", room.file(incident).display());
+            }
+        }
+    }
+    state.exit_code.unwrap_or(1)
+}
+
+/// The keeper gets a session of its own: what the terminal sends to its processes reaches the launcher only.
+fn start_keeper(room: &Room, wires: Wires) -> Result<Child> {
+    let path = room.file("agent.log");
+    let log = File::options().create(true).append(true).open(&path);
+    let log = log.map_err(|source| ProcessError::File { verb: "open", path, source })?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("penstock-agent").arg("keeper").arg(room.path()).args(wires.words());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let passed = wires.numbers();
+    // SAFETY: only calls that are allowed between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            libc::setsid();
+            passed.iter().try_for_each(|fd| system::keep_over_exec(*fd))
+        });
+    }
+    command.spawn().map_err(|source| ProcessError::Start { command: "penstock-agent".to_owned(), source })
+}
+
+/// Moves bytes to the terminal until there are no more. A terminal that is gone ends the job; ranks are not blocked by it.
+fn relay(from: &mut File, to: RawFd) {
+    // SAFETY: ours since the process began, and never closed: the guard keeps `File` from doing so.
+    let mut terminal = ManuallyDrop::new(unsafe { File::from_raw_fd(to) });
+    let mut buffer = vec![0; 256 << 10];
+    let mut lost = false;
+    while let Ok(count) = from.read(&mut buffer) {
+        if count == 0 {
+            break;
+        }
+        if !lost && terminal.write_all(&buffer[..count]).is_err() {
+            lost = true;
+            // SAFETY: plain integers. To the process, not to this thread, so that the main thread sees it.
+            unsafe { libc::kill(libc::getpid(), libc::SIGPIPE) };
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! `penstock-agent ROLE DIRECTORY`: one executable for the launcher, the keeper and the agent of a job.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use penstock_process::cgroup::Cgroup;
+use penstock_process::error::{ProcessError, Result};
+use penstock_process::job::Room;
+use penstock_process::launch::{self, Wires};
+use penstock_process::state::State;
+use penstock_process::{agent, keeper, lineage};
+
+const USAGE: &str =
+    "usage: penstock-agent launch|sweep DIRECTORY (`penstock run` calls it; so do keeper and agent)";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match play(&words) {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn play(words: &[String]) -> Result<i32> {
+    let [role, directory, rest @ ..] = words else { return Err(ProcessError::Usage(USAGE.to_owned())) };
+    let room = Room::new(Path::new(directory))?;
+    match role.as_str() {
+        "launch" => launch::run(&room),
+        "keeper" => keeper::run(&room, Wires::from_words(rest)?),
+        "agent" => agent::run(&room, Wires::from_words(rest)?).map(|()| 0),
+        "sweep" => Ok(sweep(&room)),
+        _ => Err(ProcessError::Usage(USAGE.to_owned())),
+    }
+}
+
+/// Kills what a job left behind whose keeper and agent were killed in the same instant.
+fn sweep(room: &Room) -> i32 {
+    let state = State::load(room).ok().flatten();
+    let group = state.and_then(|state| Cgroup::at(state.cgroup.as_deref()?));
+    group.iter().for_each(Cgroup::kill);
+    let mark = room.path().display().to_string();
+    for _ in 0..50 {
+        let left = lineage::marked("PENSTOCK_JOB_DIRECTORY", &mark);
+        if left.is_empty() {
+            group.iter().for_each(Cgroup::remove);
+            return 0;
+        }
+        for process in &left {
+            process.signal(libc::SIGKILL);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    1
+}

@@ -1,0 +1,1 @@
+"""Commands about jobs: run, jobs, ps, logs, stop."""

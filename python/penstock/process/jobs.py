@@ -1,0 +1,102 @@
+"""Jobs that are or were: found by name, with what is known about them.
+
+A job is a directory. ``state.json`` in it is replaced whole by the agent, so reading it needs nobody's help; whether the agent
+still lives is seen from its process.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.errors import JobUnknown
+
+FINAL = frozenset({"succeeded", "failed", "stopped"})
+
+
+class JobState(msgspec.Struct, frozen=True):
+    """What is known about a job; the fields are described in ``crates/penstock-process/src/state.rs``."""
+
+    job: str
+    phase: str
+    reason: str
+    exit_code: int | None
+    incarnation: int
+    started_at: float
+    ended_at: float | None
+    keeper: int
+    agent: int
+    cgroup: str | None
+    master_port: int
+    ranks: list[dict[str, Any]]
+    failures: list[dict[str, Any]]
+    incidents: list[str]
+    log_lost_bytes: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job and its directory."""
+
+    directory: Path
+
+    @property
+    def id(self) -> str:
+        """Its name, unique in its home."""
+        return self.directory.name
+
+    def state(self) -> JobState | None:
+        """What is known; nothing when no agent was there yet."""
+        try:
+            return msgspec.json.decode((self.directory / "state.json").read_bytes(), type=JobState)
+        except FileNotFoundError:
+            return None
+
+    def description(self) -> dict[str, Any]:
+        """What was asked for."""
+        found: dict[str, Any] = msgspec.json.decode((self.directory / "job.json").read_bytes())
+        return found
+
+    def phase(self) -> str:
+        """Where it is in its life; ``lost`` when keeper and agent are gone before it was over."""
+        state = self.state()
+        if state is None:
+            return "starting"
+        if state.phase in FINAL or self._supervised(state):
+            return state.phase
+        # It may have ended between the two looks.
+        again = self.state()
+        return again.phase if again is not None and again.phase in FINAL else "lost"
+
+    def _supervised(self, state: JobState) -> bool:
+        return any(self._is_ours(pid) for pid in (state.agent, state.keeper))
+
+    def _is_ours(self, pid: int) -> bool:
+        """Whether a process is an agent or keeper of this very job: numbers are used again, directories are not."""
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        return words[0] == b"penstock-agent" and words[2:3] == [os.fsencode(self.directory)]
+
+
+def jobs(home: Path) -> list[Job]:
+    """All jobs of a home, oldest first."""
+    folder = home / "jobs"
+    found = (
+        [Job(path) for path in folder.iterdir() if (path / "job.json").exists()] if folder.is_dir() else []
+    )
+    return sorted(found, key=lambda job: ((job.directory / "job.json").stat().st_mtime_ns, job.id))
+
+
+def find(home: Path, wanted: str) -> Job:
+    """The job of that name, or the only one whose name begins so."""
+    known = jobs(home)
+    matching = [job for job in known if job.id == wanted] or [
+        job for job in known if job.id.startswith(wanted)
+    ]
+    if len(matching) != 1 or not wanted:
+        raise JobUnknown(wanted=wanted, home=home, known=[job.id for job in matching or known])
+    return matching[0]

@@ -1,0 +1,1 @@
+"""Jobs of real processes: started, killed in every place, and looked for afterwards."""
