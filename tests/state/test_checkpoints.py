@@ -437,3 +437,18 @@ def test_arrays_that_do_not_lie_in_one_piece_come_back(
     ps.Checkpoints(tmp_path).load(found, into=other)
     np.testing.assert_equal(other, tree)
     assert not space[:, 1::3].any()
+
+
+def test_ranks_of_a_job_know_each_other_and_a_new_job_is_a_new_incarnation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = {"a": np.arange(8.0)}
+
+    def save(rank: int) -> int:
+        with ps.Checkpoints(tmp_path, rank=rank, ranks=2) as ck:
+            return ck.save(1, Divided(whole, {"a": 0}, rank, 2)).wait().incarnation
+
+    monkeypatch.setenv("PENSTOCK_INCARNATION", "0")
+    for number, job in enumerate(("night", "day")):
+        monkeypatch.setenv("PENSTOCK_JOB", job)
+        assert gang(2, save) == [number, number]

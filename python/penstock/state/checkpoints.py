@@ -57,13 +57,19 @@ from penstock.state.writing import Known, Written
 from penstock.store import open_store
 
 _LOOKERS = 16
+#: Variables of launchers that name a job, and which of its lives this is. Lives are counted per job, so alone they say nothing.
+_STARTS = (
+    ("PENSTOCK_JOB", "PENSTOCK_INCARNATION"),
+    ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
+    ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
+)
 
 
 class Checkpoints:
     """See the module's description.
 
     ``rank`` and ``ranks`` matter for plain trees; those of ``penstock.torch.state`` know them. Ranks of one start share a ``token``,
-    which torchrun's and Slurm's variables make unless it is given, or an ``incarnation`` that the launcher counts.
+    which the variables of ``penstock run``, torchrun and Slurm make unless it is given, or an ``incarnation`` that the launcher counts.
     """
 
     def __init__(
@@ -85,7 +91,7 @@ class Checkpoints:
         self._options = options
         self._rank, self._ranks = rank, ranks
         self._token = token or _token_of_start(ranks)
-        self._incarnation = incarnation if incarnation is not None else _incarnation_of_start()
+        self._incarnation = incarnation
         self._arenas = Arenas(options.captures)
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="penstock-save")
         #: This rank of the incarnation, once it has begun.
@@ -406,15 +412,7 @@ def _token_of_start(ranks: int) -> str:
     environment = os.environ
     if ranks == 1:
         return uuid.uuid4().hex
-    for run, restart in (
-        ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
-        ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
-    ):
+    for run, restart in _STARTS:
         if environment.get(run, "none") != "none":
             return f"{environment[run]}.{environment.get(restart, '0')}"
     return ""
-
-
-def _incarnation_of_start() -> int | None:
-    given = os.environ.get("PENSTOCK_INCARNATION", "")
-    return int(given) if given.isdecimal() else None
