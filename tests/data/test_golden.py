@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.data import join
+from tests.data.digests import first_digests
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "feed-1"
 STEPS = 20
@@ -22,12 +22,7 @@ STEPS = 20
 def golden_digests(registry: ps.Registry, shuffle: Any, *, lanes: int = 1) -> list[str]:
     """The digests of the first steps of the golden recipe."""
     recipe = dataclasses.replace(ps.Recipe.load(GOLDEN / "recipe.toml"), shuffle=shuffle)
-    feeds = [ps.open(recipe, registry=registry, lane=ps.Lane(k, of=lanes)) for k in range(lanes)]
-    try:
-        return [join([next(feed).digest for feed in feeds]) for _ in range(STEPS)]
-    finally:
-        for feed in feeds:
-            feed.close()
+    return first_digests(recipe, registry, STEPS, lanes=lanes)
 
 
 @pytest.fixture(scope="module")

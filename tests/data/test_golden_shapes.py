@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.data import join
+from tests.data.digests import first_digests
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 RAW = GOLDEN / "feed-1"
@@ -35,12 +35,7 @@ def shape_digests(registry: ps.Registry, name: str, shuffle: Any, *, lanes: int 
         stages=[ps.Tokenize(str(RAW / "tokenizer.json")), *SHAPES[name]],
         shuffle=shuffle,
     )
-    feeds = [ps.open(recipe, registry=registry, lane=ps.Lane(k, of=lanes)) for k in range(lanes)]
-    try:
-        return [join([next(feed).digest for feed in feeds]) for _ in range(STEPS)]
-    finally:
-        for feed in feeds:
-            feed.close()
+    return first_digests(recipe, registry, STEPS, lanes=lanes)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.data import join
+from tests.data.digests import first_digests
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "records-1"
 STEPS = 12
@@ -21,12 +21,7 @@ STEPS = 12
 def golden_digests(registry: ps.Registry, shuffle: Any, *, lanes: int = 1) -> list[str]:
     """The digests of the first steps of the golden recipe."""
     recipe = dataclasses.replace(ps.Recipe.load(GOLDEN / "recipe.toml"), shuffle=shuffle)
-    feeds = [ps.open(recipe, registry=registry, lane=ps.Lane(k, of=lanes)) for k in range(lanes)]
-    try:
-        return [join([next(feed).digest for feed in feeds]) for _ in range(STEPS)]
-    finally:
-        for feed in feeds:
-            feed.close()
+    return first_digests(recipe, registry, STEPS, lanes=lanes)
 
 
 @pytest.fixture(scope="module")
