@@ -122,3 +122,32 @@ def test_an_evaluation_feed_pads_its_last_batch(registry: ps.Registry, tmp_path:
         assert join([part.digest for part in parts]) == last.digest
     with pytest.raises(errors.FeedClosed, match="ends before"):
         ps.batch_at(padded, step=last.step + 1, registry=registry)
+
+
+def test_a_journal_keeps_every_decision_and_nothing_half_written(
+    tmp_path: Path, registry: ps.Registry
+) -> None:
+    journal = ps.SkipJournal(tmp_path / "run" / "skips.jsonl")
+    assert journal.read() == ps.Skips()
+    journal.append("loss spike", steps=[(3, 5)])
+    with journal.path.open("ab") as file:
+        file.write(b'{"at": 17, "rea')
+    assert journal.read() == ps.Skips(steps=((3, 5),))
+    both = journal.append("bad document", steps=[(8, 9)], samples=[("web", 7), ("web", 7)])
+    assert both == journal.read() == ps.Skips(steps=((3, 5), (8, 9)), samples=(("web", 7),))
+    assert [each.reason for each in journal.decisions()] == ["loss spike", "bad document"]
+    with ps.open(recipe(tmp_path), registry=registry, skips=both) as feed:
+        assert [next(feed).step for _ in range(7)] == [0, 1, 2, 5, 6, 7, 9]
+
+
+def test_a_damaged_journal_is_an_error_and_is_left_alone(tmp_path: Path) -> None:
+    journal = ps.SkipJournal(tmp_path / "skips.jsonl")
+    journal.append("one", steps=[(1, 2)])
+    damaged = journal.path.read_bytes().replace(b"steps", b"stops")
+    journal.path.write_bytes(damaged)
+    for act in (journal.read, lambda: journal.append("two", steps=[(3, 4)])):
+        with pytest.raises(errors.RecipeInvalid, match="cannot be read"):
+            act()
+    assert journal.path.read_bytes() == damaged
+    with pytest.raises(errors.RecipeInvalid, match="nothing to skip"):
+        ps.SkipJournal(tmp_path / "other.jsonl").append("none")

@@ -7,6 +7,7 @@ from penstock.data.feed import open_feed as open
 from penstock.data.lane import Lane
 from penstock.data.recipe import Recipe, Source
 from penstock.data.records import RecordBatch
+from penstock.data.skipping import SkipJournal
 from penstock.data.skips import Skips
 from penstock.data.stages import Chat, Filter, Map, Pack, Pad, Tokenize, Truncate
 from penstock.data.statistics import FeedStatistics
@@ -25,6 +26,7 @@ __all__ = [
     "Pad",
     "Recipe",
     "RecordBatch",
+    "SkipJournal",
     "Skips",
     "Source",
     "Tokenize",
