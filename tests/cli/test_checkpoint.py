@@ -119,7 +119,7 @@ def test_show_has_tensors_values_entries_and_norms(capsys: Capture) -> None:
     assert by_name["model/frozen"]["figures"]["l2"] == 600.0
     assert by_name["optimizer/w/exp_avg"]["figures"]["zero_share"] == 1.0
     assert found["values"] == {"lr": 1.0}
-    assert found["entries"]["shared"]["cursor"] == {"$dict": {"position": 1}}
+    assert found["entries"]["shared"]["cursor"] == {"position": 1}
     assert run("show", "run", "number=1", "--json") == 0
     assert documents(capsys)[0]["step"] == 100
 

@@ -5,6 +5,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -22,6 +23,7 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.state import loading
+from penstock.state.tree import from_json, to_json
 from penstock.store import Store
 from tests.state.layouts import Divided, equal, gang
 
@@ -90,6 +92,24 @@ def test_data_files_are_plain_safetensors(tmp_path: Path) -> None:
             "step": "5",
             "rank": "0",
         }
+
+
+_PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+
+
+@given(
+    st.recursive(
+        _PLAIN,
+        lambda below: (
+            st.lists(below)
+            | st.dictionaries(st.text(), below)
+            | st.dictionaries(st.sampled_from(["$int", "$dict", "a"]), below)
+        ),
+    )
+)
+def test_plain_values_come_back(value: Any) -> None:
+    through = msgspec.json.decode(msgspec.json.encode(to_json("v", value)))
+    assert from_json(through) == value
 
 
 @st.composite

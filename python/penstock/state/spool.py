@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from penstock._rust import digest
+from penstock.errors import StoreFailed
 from penstock.state.manifest import DataFile
 from penstock.state.waiting import Clock, Wait
 from penstock.store import Store
@@ -22,10 +23,12 @@ from penstock.store import Store
 BLOCK_BYTES = 32 << 20
 #: How long a block that another rank claimed is waited for before it is fetched here too.
 PATIENCE_S = 30.0
+#: How often a spool may be removed by others just when this rank comes.
+_ENTRIES_MAX = 1000
 
 
 class Spool:
-    """The shared files of one checkpoint on this host. Use it as a context."""
+    """The shared files of one checkpoint on this host, made when something is first fetched. Use it as a context."""
 
     def __init__(self, name: str, folder: Path | None = None) -> None:
         place = folder or Path(tempfile.gettempdir())
@@ -33,33 +36,42 @@ class Spool:
         self._lock = -1
 
     def __enter__(self) -> "Spool":
-        self._lock = self._enter()
         return self
 
-    def _enter(self) -> int:
-        """Hold the folder's lock together with the others. The folder may be removed by the last of them at any moment before."""
-        while True:
-            self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self._place.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
+    def _enter(self) -> None:
+        """Hold the folder's lock together with the others. Until it is held, the last of them may remove folder and lock."""
+        path = self._place.with_suffix(".lock")
+        for _ in range(_ENTRIES_MAX):
+            lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
             fcntl.flock(lock, fcntl.LOCK_SH)
-            if self._place.is_dir():
-                return lock
+            if _is_at(lock, path):
+                self._lock = lock
+                # Nobody removes it now.
+                self._place.mkdir(mode=0o700, exist_ok=True)
+                return
             os.close(lock)
+        raise StoreFailed(verb="share", url=str(self._place), reason="it is removed again and again")
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._lock < 0:
+            return
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(self._place, ignore_errors=True)
+            self._place.with_suffix(".lock").unlink(missing_ok=True)
         except BlockingIOError:
             # Somebody else still reads; the last one removes it.
             pass
         finally:
             os.close(self._lock)
+            self._lock = -1
 
     def fetch(self, store: Store, file: DataFile, name: str, wanted: Iterable[tuple[int, int]]) -> Path:
         """A local file that has the wanted ranges (first byte, bytes) of a far one, at the same places."""
+        if self._lock < 0:
+            self._enter()
         path = self._place / digest(f"{store.url}/{name}".encode())[3:35]
         if not path.exists():
             self._make(path, file.bytes)
@@ -105,6 +117,14 @@ class Spool:
             whole.seek(first)
             whole.write(data)
         _done(path, block).touch()
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is still the one that a path names."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _done(path: Path, block: int) -> Path:

@@ -6,7 +6,7 @@ name of the library that the leaf comes from, so that this room imports neither.
 
 import base64
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -158,7 +158,8 @@ def to_json(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_json(name, each) for each in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {"$dict": {key: to_json(name, each) for key, each in value.items()}}
+        inner = {key: to_json(name, each) for key, each in value.items()}
+        return {"$dict": inner} if any(key.startswith("$") for key in inner) else inner
     raise TreeInvalid(
         name=name,
         reason=f"a {type(value).__name__} is neither a tensor nor a plain value",
@@ -172,11 +173,17 @@ def from_json(value: Any) -> Any:
         return [from_json(each) for each in value]
     if not isinstance(value, dict):
         return value
-    ((mark, inner),) = value.items()
-    if mark == "$int":
-        return int(inner)
-    if mark == "$float":
-        return float(inner)
-    if mark == "$bytes":
-        return base64.b64decode(inner)
-    return {key: from_json(each) for key, each in inner.items()}
+    if len(value) == 1:
+        ((mark, inner),) = value.items()
+        if mark in _MARKS:
+            return _MARKS[mark](inner)
+    return {key: from_json(each) for key, each in value.items()}
+
+
+_MARKS: dict[str, Callable[[Any], Any]] = {
+    "$int": int,
+    "$float": float,
+    "$bytes": base64.b64decode,
+    # A dict some of whose keys look like marks.
+    "$dict": lambda inner: {key: from_json(each) for key, each in inner.items()},
+}
