@@ -51,7 +51,8 @@ class Arenas:
         with events.span("state.prepare", bytes=bytes_):
             for _ in range(self._count):
                 with self._free:
-                    if any(len(arena.memory) >= bytes_ for arena in self._arenas):
+                    small = any(not each.busy and len(each.memory) < bytes_ for each in self._arenas)
+                    if len(self._arenas) == self._count and not small:
                         return
                     arena = self._make(bytes_)
                     arena.busy = True
@@ -82,7 +83,7 @@ class Arenas:
     def take(self, bytes_: int, movers: list[Mover], *, step: int, deadline_s: float) -> Arena:
         """An arena of at least this size, as soon as one is free."""
         with self._free:
-            if not self._free.wait_for(lambda: self._usable(bytes_), timeout=deadline_s):
+            if not self._free.wait_for(self._has_room, timeout=deadline_s):
                 raise SaveFailed(
                     step=step,
                     reason=f"earlier captures were not written within {deadline_s:.0f} s, and memory is limited",
@@ -93,17 +94,16 @@ class Arenas:
             ) or self._make(bytes_)
             arena.busy = True
         try:
-            self._ready(arena, [mover for mover in movers if mover not in arena.movers]) if set(
-                map(id, movers)
-            ) - set(map(id, arena.movers)) else None
+            if any(mover not in arena.movers for mover in movers):
+                self._ready(arena, movers)
         except BaseException:
             self.give(arena)
             raise
         return arena
 
-    def _usable(self, bytes_: int) -> bool:
-        idle = [arena for arena in self._arenas if not arena.busy]
-        return bool(idle) or len(self._arenas) < self._count
+    def _has_room(self) -> bool:
+        """Whether an arena is idle, or one more is allowed."""
+        return len(self._arenas) < self._count or any(not arena.busy for arena in self._arenas)
 
     def give(self, arena: Arena) -> None:
         """Let the next capture have it."""

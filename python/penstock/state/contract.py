@@ -109,7 +109,11 @@ class Mover(Protocol):
 
 
 class Tree(Protocol):
-    """A state that knows its own parts, as ``penstock.torch.state`` makes it. Plain nested dicts and lists are trees too."""
+    """A state that knows its own parts, as ``penstock.torch.state`` makes it. Plain nested dicts and lists are trees too.
+
+    A tree that has yet to make tensors before it can be loaded (the moments of a fresh optimizer) also has ``room_for(tensors, values)``, which
+    is given names with types and shapes of what was saved and returns what is held then.
+    """
 
     #: Which of how many ranks holds this part of the state.
     rank: int

@@ -23,11 +23,6 @@ class Part(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self, order="deterministic")
 
 
-def part_name(incarnation: int, step: int, attempt: int, rank: int) -> str:
-    """Where the part of a rank is put."""
-    return f"parts/{incarnation}/{step}-{attempt}/{rank}.json"
-
-
 def read_part(name: str, data: bytes) -> Part:
     """A part from its bytes."""
     try:
