@@ -14,13 +14,17 @@ class Command(NamedTuple):
     purpose: str
     #: ``module:attribute`` of the cyclopts app.
     home: str
+    #: ``module:attribute`` of a function that takes the words after the command, where loading the library would take too long, or
+    #: where words belong to somebody else's program.
+    quick: str | None = None
 
 
 COMMANDS = (
     Command(
         "run",
         "Start a gang of ranks, keep them together, restart them, and leave nothing behind.",
-        "penstock.cli.process.run:app",
+        "penstock.cli.process.offered:app",
+        quick="penstock.cli.process.run:quick",
     ),
     Command("jobs", "List jobs: what runs, what ran, and how it ended.", "penstock.cli.process.jobs:app"),
     Command(

@@ -38,6 +38,10 @@
     ├── ProcessError             jobs and their processes
     │   ├── AgentMissing         the executable that supervises is not there
     │   ├── JobUnknown           no job has that name
+    │   ├── JobInvalid           a job that makes no sense, with the role and the field
+    │   ├── JobFileInvalid       a job file that makes no sense, with the place in it
+    │   ├── RankUnknown          a job has no such rank, or it does not run
+    │   ├── IncidentUnknown      a job has no such incident
     │   └── JobSilent            the job's agent does not answer
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
@@ -81,7 +85,16 @@ from penstock.errors.events import (
     EventFormatUnknown,
     NotAnEventFile,
 )
-from penstock.errors.process import AgentMissing, JobSilent, JobUnknown, ProcessError
+from penstock.errors.process import (
+    AgentMissing,
+    IncidentUnknown,
+    JobFileInvalid,
+    JobInvalid,
+    JobSilent,
+    JobUnknown,
+    ProcessError,
+    RankUnknown,
+)
 from penstock.errors.registry import (
     AddressInvalid,
     AddressUnknown,
@@ -133,7 +146,10 @@ __all__ = [
     "Fenced",
     "FileUnusable",
     "ForeignUnusable",
+    "IncidentUnknown",
     "IndexDamaged",
+    "JobFileInvalid",
+    "JobInvalid",
     "JobSilent",
     "JobUnknown",
     "ManifestDamaged",
@@ -144,6 +160,7 @@ __all__ = [
     "ObjectMissing",
     "PenstockError",
     "ProcessError",
+    "RankUnknown",
     "RanksMissing",
     "RecipeInvalid",
     "RegistryError",

@@ -1,58 +1,49 @@
-"""From a wish to a job: what to run, the directory that will hold everything about it, and the executable's place."""
+"""From a wish to a job: the directory that will hold everything about it, and the executable's place.
+
+``Launch`` is the short way to a job of one role; ``JobSpec`` says everything.
+"""
 
 import json
 import os
 import re
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from penstock.errors import AgentMissing, UsageError
-from penstock.process.jobs import Job
+from penstock.errors.process import AgentMissing
+from penstock.errors.root import UsageError
+from penstock.process.describing import Budget, JobSpec, Policy, Role
+
+if TYPE_CHECKING:
+    from penstock.process.jobs import Job
 
 AGENT = Path(__file__).parent / "bin" / "penstock-agent"
-RANKS_MAX = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class Restarts:
-    """When a gang is given another life, and how long an end may take."""
+    """The short way to a policy: one number for all causes but memory, and the times that matter."""
 
     #: How many lives after the first.
     most: int = 0
-    #: Before the second restart in a row; doubled for each further one. The first comes at once.
     backoff_s: float = 1.0
     backoff_max_s: float = 30.0
-    #: How often in a row the same failure may happen. 0: as often as it likes.
     same_failure_max: int = 2
-    #: From SIGTERM to SIGKILL when somebody asks the job to stop.
     stop_grace_s: float = 10.0
-    #: From SIGTERM to SIGKILL for ranks that lost a peer.
     failure_grace_s: float = 3.0
 
-    def __post_init__(self) -> None:
-        for name in (
-            "most",
-            "backoff_s",
-            "backoff_max_s",
-            "same_failure_max",
-            "stop_grace_s",
-            "failure_grace_s",
-        ):
-            if not 0 <= getattr(self, name) < 2**31:
-                raise UsageError(f"{name} of restarts must be 0 or more, got {getattr(self, name)}")
-
-    def to_json(self) -> dict[str, int]:
-        """As the agent reads it."""
-        return {
-            "restarts_max": self.most,
-            "backoff_ms": round(self.backoff_s * 1000),
-            "backoff_max_ms": round(self.backoff_max_s * 1000),
-            "same_failure_max": self.same_failure_max,
-            "stop_grace_ms": round(self.stop_grace_s * 1000),
-            "failure_grace_ms": round(self.failure_grace_s * 1000),
-        }
+    def policy(self) -> Policy:
+        """With a budget for each cause."""
+        return Policy(
+            budget=Budget.of(self.most),
+            backoff_s=self.backoff_s,
+            backoff_max_s=self.backoff_max_s,
+            same_failure_max=self.same_failure_max,
+            stop_grace_s=self.stop_grace_s,
+            failure_grace_s=self.failure_grace_s,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,19 +60,22 @@ class Launch:
     cgroup: bool = True
     restarts: Restarts = field(default_factory=Restarts)
 
-    def __post_init__(self) -> None:
-        if not self.command:
-            raise UsageError(
-                "there is no command to run", hint="put it after `--`, as in `-- python train.py`"
-            )
-        if not 1 <= self.ranks <= RANKS_MAX:
-            raise UsageError(f"a gang has 1 to {RANKS_MAX} ranks, not {self.ranks}")
-        if self.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name):
-            raise UsageError(
-                f"{self.name!r} cannot be the name of a job", hint="letters, digits, `.`, `_` and `-`"
-            )
-        if self.master_port is not None and not 1 <= self.master_port <= 65535:
-            raise UsageError(f"{self.master_port} is not a port")
+    def spec(self) -> JobSpec:
+        """The same as a whole description."""
+        role = Role(
+            command=self.command,
+            ranks=self.ranks,
+            master_port=self.master_port,
+            policy=self.restarts.policy(),
+        )
+        return JobSpec(
+            roles=[role],
+            name=self.name,
+            detached=self.detached,
+            colour=self.colour,
+            cgroup=self.cgroup,
+            directory=Path.cwd(),
+        )
 
 
 def agent_path() -> Path:
@@ -91,47 +85,51 @@ def agent_path() -> Path:
     return AGENT
 
 
-def prepare(home: Path, launch: Launch) -> Job:
+def prepare(home: Path, wish: JobSpec | Launch) -> "Job":
     """Make the directory of a new job; nothing runs yet."""
+    from penstock.process.jobs import Job
+
+    return Job(furnish(home, wish.spec() if isinstance(wish, Launch) else wish))
+
+
+def furnish(home: Path, spec: JobSpec, *, logs: Path | None = None) -> Path:
+    """The directory of a new job. Its logs go below a directory of their own when one is given."""
     agent_path()
     folder = home / "jobs"
     folder.mkdir(parents=True, exist_ok=True)
-    job = _new(folder, launch)
-    for name in ("logs", "incidents"):
-        (job.directory / name).mkdir()
-    document = {
-        "id": job.id,
-        "command": list(launch.command),
-        "ranks": launch.ranks,
-        "detached": launch.detached,
-        "colour": launch.colour,
-        "master_port": launch.master_port,
-        "cgroup": launch.cgroup,
-        "policy": launch.restarts.to_json(),
-    }
+    directory = _new(folder, spec.name or stem(spec.roles[0].command))
+    (directory / "incidents").mkdir()
+    if logs is None:
+        (directory / "logs").mkdir()
+    else:
+        place = logs.absolute() / directory.name
+        place.mkdir(parents=True, mode=0o700)
+        (directory / "logs").symlink_to(place, target_is_directory=True)
     # Renamed into place, because a job is listed as soon as it has this file.
-    beside = job.directory / "job.json.new"
-    beside.write_text(json.dumps(document))
-    beside.rename(job.directory / "job.json")
-    return job
+    beside = directory / "job.json.new"
+    beside.write_text(json.dumps(spec.to_json(directory.name)))
+    beside.rename(directory / "job.json")
+    return directory
 
 
-def _new(folder: Path, launch: Launch) -> Job:
-    stem = re.sub(r"[^A-Za-z0-9._-]", "", launch.name or _stem(launch.command)).strip(".-")[:40] or "job"
+def _new(folder: Path, wanted: str) -> Path:
+    begin = re.sub(r"[^A-Za-z0-9._-]", "", wanted).strip(".-")[:40] or "job"
     for _ in range(100):
-        identity = f"{stem}-{secrets.token_hex(2)}"
+        directory = folder / f"{begin}-{os.urandom(2).hex()}"
         try:
             # The logs of a job are its owner's business.
-            os.mkdir(folder / identity, 0o700)
+            directory.mkdir(mode=0o700)
         except FileExistsError:
             continue
-        return Job((folder / identity).resolve())
-    raise UsageError(f"no free name for a job called {stem!r} in {folder}", hint="choose another --name")
+        return directory.resolve()
+    raise UsageError(f"no free name for a job called {begin!r} in {folder}", hint="choose another --name")
 
 
-def _stem(command: Sequence[str]) -> str:
+def stem(command: Sequence[str]) -> str:
     """The word that says most about a command: the script or the module, else the program."""
-    for word in command[1:]:
+    for before, word in pairwise(command):
         if word.endswith(".py"):
             return Path(word).stem
+        if before == "-m":
+            return word.rpartition(".")[2]
     return Path(command[0]).name
