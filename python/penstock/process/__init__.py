@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from penstock.errors import AgentMissing, JobSilent, JobUnknown, ProcessError
     from penstock.process.asking import ask, stop
     from penstock.process.describing import Budget, Hang, JobSpec, Policy, Role, Slots
-    from penstock.process.jobs import Job, JobState, find
+    from penstock.process.jobs import GangState, Job, JobState, find
     from penstock.process.launching import Launch, Restarts, prepare
 
 __all__ = [
     "AgentMissing",
     "Budget",
+    "GangState",
     "Hang",
     "Job",
     "JobSilent",
@@ -39,7 +40,7 @@ _HOME = {
     **dict.fromkeys(("AgentMissing", "JobSilent", "JobUnknown", "ProcessError"), "penstock.errors"),
     **dict.fromkeys(("ask", "stop"), "penstock.process.asking"),
     **dict.fromkeys(("Budget", "Hang", "JobSpec", "Policy", "Role", "Slots"), "penstock.process.describing"),
-    **dict.fromkeys(("Job", "JobState", "find"), "penstock.process.jobs"),
+    **dict.fromkeys(("GangState", "Job", "JobState", "find"), "penstock.process.jobs"),
     **dict.fromkeys(("Launch", "Restarts", "prepare"), "penstock.process.launching"),
 }
 

@@ -80,7 +80,7 @@ class Policy:
     restart: str = "gang"
     budget: Budget = field(default_factory=Budget)
     #: Progress of so many steps fills the budget again. 0: never.
-    refill_steps: int = 1000
+    refill_steps: int = 100
     #: Before the second restart in a row; doubled for each further one. The first comes at once.
     backoff_s: float = 1.0
     backoff_max_s: float = 30.0

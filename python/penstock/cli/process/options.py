@@ -91,7 +91,7 @@ RESTARTS = (
     ),
     Option(("--restart",), "text", "Who is started again: one, gang or all.", "gang"),
     Option(("--budget",), "text", "Restarts by cause: crash=3,memory=1,hang=3,preemption=9."),
-    Option(("--refill",), "count", "Steps of progress that fill the budget again; 0 never does.", 1000),
+    Option(("--refill",), "count", "Steps of progress that fill the budget again; 0 never does.", 100),
     Option(
         ("--same-failure",),
         "count",
