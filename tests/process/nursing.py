@@ -89,7 +89,6 @@ class Zygote:
             "argv": program.argv,
             "module": program.module,
             "directory": str(folder),
-            "umask": None,
             "files_max": resource.getrlimit(resource.RLIMIT_NOFILE),
             "workers": workers,
         }

@@ -19,7 +19,7 @@ import time
 from .birth import Birth
 from .rules import descriptors
 from .threads import set_counts
-from .title import show
+from .title import WORKER_MARK, show
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -36,8 +36,6 @@ def settle(birth: Birth) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, tuple(request["files_max"]))
     if birth.worker.get("cpus"):
         os.sched_setaffinity(0, birth.worker["cpus"])
-    if request.get("umask") is not None:
-        os.umask(request["umask"])
     try:
         os.chdir(request["directory"])
     except OSError as problem:
@@ -47,7 +45,7 @@ def settle(birth: Birth) -> None:
     set_counts(changes, moved=bool(birth.worker.get("cpus")))
     _take_environment(changes)
     _be_random()
-    show(request["command"])
+    show(request["command"], birth.worker["environment"].get(WORKER_MARK))
     # At the end of an interpreter everything is collected; what stays frozen would be reported as leaked by some libraries.
     atexit.register(gc.unfreeze)
     _wait_at_the_gate(birth)
@@ -65,16 +63,14 @@ def _enter_group(door: int | None) -> None:
 def _take_files(birth: Birth) -> None:
     """Standard input, output and error are ours; what was open before the zygote stays; all else is closed."""
     fds = birth.fds
-    if "terminal" in fds:
-        for standard in (0, 1, 2):
-            os.dup2(fds["terminal"], standard)
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        # What Python decides when it starts on a terminal.
+    os.dup2(fds["out"], 1)
+    os.dup2(fds["err"], 2)
+    if os.isatty(1):
+        # As for an interpreter that starts on a terminal: it controls us, and lines are shown when they end.
+        os.dup2(1, 0)
+        fcntl.ioctl(1, termios.TIOCSCTTY, 0)
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=True)
-    else:
-        os.dup2(fds["out"], 1)
-        os.dup2(fds["err"], 2)
     kept = {0, 1, 2, fds["gate"], *birth.first["kept"]}
     for fd in descriptors():
         if fd not in kept:
