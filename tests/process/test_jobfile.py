@@ -113,7 +113,7 @@ ROLE = '[roles.a]\ncommand = ["true"]\n'
         (ROLE + "hang = 3\n", 3, "roles.a.hang", "must be a table"),
         (ROLE + "hang.factor = 0.5\n", 3, "roles.a.hang.factor", "must be 1 to"),
         (ROLE + "kind = 'gnag'\n", 3, "roles.a.kind", "one of gang, service, task"),
-        (ROLE + "zygote = 'maybe'\n", 3, "roles.a.zygote", "one of auto, on, off"),
+        (ROLE + "zygote = 'maybe'\n", 3, "roles.a.zygote", "one of auto, always, never"),
         (ROLE + "directory = 'no/such'\n", 3, "roles.a.directory", "there is no directory"),
         (ROLE + "environment.X = '${NOT_SET}'\n", 3, "roles.a.environment.X", "${NOT_SET} is not set"),
         (ROLE + "environment.X = '${HF_TOKEN}'\n", 3, "roles.a.environment.X", "is a secret"),

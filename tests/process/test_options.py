@@ -160,7 +160,7 @@ def test_what_is_not_needed_is_said() -> None:
         (["--memory", "much", "true"], "a size"),
         (["--grace", "-1", "true"], "a time"),
         (["--hang", "often", "true"], "a number, or off"),
-        (["--zygote", "maybe", "true"], "one of auto, on, off"),
+        (["--zygote", "maybe", "true"], "one of auto, always, never"),
         (["-e", "MODE", "true"], "NAME=VALUE"),
         (["-e", "MY_TOKEN=abc", "true"], "a secret does not belong on a command line"),
         (["--set", "a=b", "true"], "--set changes fields of a job file"),

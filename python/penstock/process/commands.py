@@ -15,7 +15,6 @@ from penstock.errors.root import UsageError
 from penstock.process.describing import RANKS_MAX, Role
 
 STREAMS = ("stdout", "stderr")
-ZYGOTE_MODES = ("auto", "on", "off")
 #: Listing accelerators starts a program of the vendor, which takes seconds on a machine with trouble.
 LISTING_PATIENCE_S = 20.0
 
@@ -105,11 +104,18 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def warmed(role: Role, mode: str, preload: Sequence[str]) -> Role:
+def warmed(role: Role, mode: str, preload: Sequence[str], *, directory: Path) -> Role:
     """The role with what its ranks are forked from, where that is wished for and possible; else with the reason."""
-    if mode not in ZYGOTE_MODES:
-        raise UsageError(f"zygote {mode}: one of {', '.join(ZYGOTE_MODES)}")
-    return replace(role, zygote=None, zygote_why="not yet")
+    from penstock.process.warming import Surroundings, warmth
+
+    around = Surroundings(
+        directory=role.directory or directory,
+        environment=role.environment,
+        ranks=role.ranks,
+        restarts=any(vars(role.policy.budget).values()),
+    )
+    warm = warmth(role.command, around, mode=mode, preload=preload)
+    return replace(role, zygote=warm.zygote, zygote_why=warm.why)
 
 
 def check_one_machine(machines: str, machine_rank: str) -> None:

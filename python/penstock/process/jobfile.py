@@ -147,7 +147,7 @@ class _File:
         zygote, preload = fields.pop("zygote", "auto"), fields.pop("preload", [])
         role = Role(name=name, command=command, policy=policy, **fields)
         try:
-            return commands.warmed(role, zygote, preload)
+            return commands.warmed(role, zygote, preload, directory=directory)
         except UsageError as problem:
             raise self.wrong(f"{place}.zygote", str(problem), problem.hint) from problem
 

@@ -6,6 +6,7 @@
 import json
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors.process import AgentMissing
 from penstock.errors.root import UsageError
+from penstock.process.commands import warmed
 from penstock.process.describing import Budget, JobSpec, Policy, Role
 
 if TYPE_CHECKING:
@@ -59,6 +61,10 @@ class Launch:
     #: Whether ranks get control groups, where that is allowed.
     cgroup: bool = True
     restarts: Restarts = field(default_factory=Restarts)
+    #: Whether ranks are forked from a warm Python: ``auto``, ``always`` or ``never``.
+    zygote: str = "auto"
+    #: What the warm Python imports; by default what the script seems to need.
+    preload: Sequence[str] = ()
 
     def spec(self) -> JobSpec:
         """The same as a whole description."""
@@ -69,12 +75,13 @@ class Launch:
             policy=self.restarts.policy(),
         )
         return JobSpec(
-            roles=[role],
+            roles=[warmed(role, self.zygote, self.preload, directory=Path.cwd())],
             name=self.name,
             detached=self.detached,
             colour=self.colour,
             cgroup=self.cgroup,
             directory=Path.cwd(),
+            python=Path(sys.executable),
         )
 
 

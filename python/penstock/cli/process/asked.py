@@ -62,7 +62,7 @@ def job_of_command(words: Words) -> JobSpec:
     directory = Path.cwd() if values["directory"] is None else Path(values["directory"]).absolute()
     if not directory.is_dir():
         raise UsageError(f"--directory {directory}: there is no such directory")
-    return JobSpec(roles=[_role(words)], directory=directory, **{**job_options(words), "name": name})
+    return JobSpec(roles=[_role(words, directory)], directory=directory, **{**job_options(words), "name": name})
 
 
 def job_options(words: Words) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def check_beside_file(words: Words) -> None:
         )
 
 
-def _role(words: Words) -> Role:
+def _role(words: Words, directory: Path) -> Role:
     values = words.values
     ranks = commands.rank_count(values["ranks"], visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
     command = commands.executable(
@@ -105,7 +105,7 @@ def _role(words: Words) -> Role:
         module=values["module"],
         direct=values["no_python"] and not values["run_path"],
         python=os.environ.get("PYTHON_EXEC"),
-        directory=None if values["directory"] is None else Path(values["directory"]),
+        directory=directory,
     )
     role = Role(
         name=values["role"],
@@ -129,7 +129,8 @@ def _role(words: Words) -> Role:
             only=values["local_ranks_filter"],
         ),
     )
-    return commands.warmed(role, values["zygote"], values["preload"])
+    preload = [name.strip() for text in values["preload"] for name in text.split(",") if name.strip()]
+    return commands.warmed(role, values["zygote"], preload, directory=directory)
 
 
 def _policy(values: Any) -> Policy:

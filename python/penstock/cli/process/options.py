@@ -110,8 +110,8 @@ RESTARTS = (
     ),
 )
 WARM = (
-    Option(("--zygote",), "text", "Fork ranks from a warm Python: auto, on or off.", "auto"),
-    Option(("--preload",), "many", "A module that the warm Python imports (never your own code)."),
+    Option(("--zygote",), "text", "Fork ranks from a warm Python: auto, always or never.", "auto"),
+    Option(("--preload",), "many", "Modules that the warm Python imports (default: what the script seems to need)."),
 )
 TORCHRUN = (
     _of_torchrun("nnodes", "Machines; only 1 is known yet.", default="1"),
