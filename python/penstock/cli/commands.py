@@ -29,7 +29,7 @@ COMMANDS = (
     Command("jobs", "List jobs: what runs, what ran, and how it ended.", "penstock.cli.process.jobs:app"),
     Command(
         "ps",
-        "Show the processes of a job: ranks and their descendants, with processor time and memory.",
+        "Show the processes of jobs: roles, ranks and their descendants, with step, processor time and memory.",
         "penstock.cli.process.ps:app",
     ),
     Command("logs", "Print what ranks wrote, lossless, with places.", "penstock.cli.process.logs:app"),
@@ -37,6 +37,16 @@ COMMANDS = (
         "stop",
         "End a job: SIGTERM to its ranks, SIGKILL to all of its tree when the grace is over.",
         "penstock.cli.process.stop:app",
+    ),
+    Command(
+        "incident",
+        "Show a failure: what came first, how every rank ended, last words, what was decided and why.",
+        "penstock.cli.process.incident:app",
+    ),
+    Command(
+        "exec",
+        "Run a command or a Python expression beside a rank: its environment, directory, processors.",
+        "penstock.cli.process.exec:app",
     ),
     Command(
         "data",
@@ -56,7 +66,11 @@ COMMANDS = (
         "Examine this machine: what is installed, limits, accelerators, disk.",
         "penstock.cli.doctor:app",
     ),
-    Command("events", "Print the events that a process recorded.", "penstock.cli.events:app"),
+    Command(
+        "events",
+        "Print the events that a process recorded, or what happened to a job.",
+        "penstock.cli.events:app",
+    ),
     Command("web", "Open the browser view of recordings and of this machine.", "penstock.cli.web:app"),
     Command("completion", "Print the completion script for a shell.", "penstock.cli.completion:app"),
 )

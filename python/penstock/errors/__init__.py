@@ -42,6 +42,7 @@
     │   ├── JobFileInvalid       a job file that makes no sense, with the place in it
     │   ├── RankUnknown          a job has no such rank, or it does not run
     │   ├── IncidentUnknown      a job has no such incident
+    │   ├── StateUnreadable      a job's state was written by another Penstock, or is damaged
     │   └── JobSilent            the job's agent does not answer
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
@@ -94,6 +95,7 @@ from penstock.errors.process import (
     JobUnknown,
     ProcessError,
     RankUnknown,
+    StateUnreadable,
 )
 from penstock.errors.registry import (
     AddressInvalid,
@@ -172,6 +174,7 @@ __all__ = [
     "SchemaMixed",
     "SourceEmpty",
     "StateError",
+    "StateUnreadable",
     "StoreDenied",
     "StoreError",
     "StoreFailed",

@@ -67,6 +67,17 @@ class IncidentUnknown(ProcessError):
         super().__init__(f"job {job} has {which}")
 
 
+class StateUnreadable(ProcessError):
+    """What is known about a job was written by another Penstock, or is damaged."""
+
+    exit_code = 1
+    hint = "its logs can be read all the same; remove its directory when you need it no more"
+
+    def __init__(self, *, job: str, path: Path, reason: str) -> None:
+        self.job, self.path, self.reason = job, path, reason
+        super().__init__(f"the state of job {job} in {path} cannot be read: {reason}")
+
+
 class JobSilent(ProcessError):
     """The agent of a job does not answer."""
 

@@ -62,7 +62,9 @@ def job_of_command(words: Words) -> JobSpec:
     directory = Path.cwd() if values["directory"] is None else Path(values["directory"]).absolute()
     if not directory.is_dir():
         raise UsageError(f"--directory {directory}: there is no such directory")
-    return JobSpec(roles=[_role(words, directory)], directory=directory, **{**job_options(words), "name": name})
+    return JobSpec(
+        roles=[_role(words, directory)], directory=directory, **{**job_options(words), "name": name}
+    )
 
 
 def job_options(words: Words) -> dict[str, Any]:

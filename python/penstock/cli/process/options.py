@@ -111,7 +111,11 @@ RESTARTS = (
 )
 WARM = (
     Option(("--zygote",), "text", "Fork ranks from a warm Python: auto, always or never.", "auto"),
-    Option(("--preload",), "many", "Modules that the warm Python imports (default: what the script seems to need)."),
+    Option(
+        ("--preload",),
+        "many",
+        "Modules that the warm Python imports (default: what the script seems to need).",
+    ),
 )
 TORCHRUN = (
     _of_torchrun("nnodes", "Machines; only 1 is known yet.", default="1"),
