@@ -169,14 +169,6 @@ def test_a_file_says_what_runs_and_the_command_line_only_how(
     assert message in done.stderr
 
 
-def test_the_example_runs(run: Run) -> None:
-    running = run("--file", str(ROOT / "examples/jobs/three_roles.toml"))
-    assert running.launcher is not None
-    out, err = running.launcher.communicate(timeout=PATIENCE_S)
-    assert running.launcher.returncode == 0, err
-    assert b"[   eval-0] evaluated\n" in out
-
-
 def test_words_after_the_script_are_the_scripts_and_logs_go_where_they_are_wished(
     run: Run, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ pub mod messages;
 pub mod mind;
 pub mod policy;
 pub mod pump;
+pub mod redact;
 pub mod spawn;
 pub mod state;
 pub mod system;

@@ -26,7 +26,7 @@ SECRET_BYTES_MIN = 8
 HIDDEN = "[secret]"
 #: Names that only look like it: numbers of tokens are no secrets.
 _HARMLESS = re.compile(
-    r"(MAX|NUM|N|PER|COUNT|PAD|EOS|BOS|UNK|MASK)_?TOKENS?|TOKENS|TOKENIZERS?|AUTHOR(?!IZ)", re.IGNORECASE
+    r"(?:MAX|NUM|N|PER|COUNT|PAD|EOS|BOS|UNK|MASK)_?TOKENS?|TOKENS|TOKENIZERS?|AUTHORS?(?:_|$)", re.IGNORECASE
 )
 _KNOWN_SHAPES = re.compile(
     r"\bhf_[A-Za-z0-9]{16,}"
@@ -43,10 +43,10 @@ _KNOWN_SHAPES = re.compile(
 _IN_ADDRESS = re.compile(r"(://[^/\s:@]*:)([^/\s@]+)(@)")
 #: `--api-key X`, `token=X`, `"password": "X"`, `Authorization: Bearer X`
 _NAMED = re.compile(
-    r"""((?:--?)?[\w.-]*(?:token|secret|passwo?r?d|passphrase|credential|(?:api|access|private|wandb|login)[_-]?key|authorization)[\w-]*
-        ["']?(?:\s*[=:]\s*|\s+)(?:bearer\s+|basic\s+)?["']?)
-        ([^\s"',;&]{8,})""",
-    re.IGNORECASE | re.VERBOSE,
+    r"((?:--?)?[\w.-]*(?:token|secret|passwo?r?d|passphrase|credential|(?:api|access|private|wandb|login)[_-]?key|authorization)[\w-]*"
+    r"[\"']?(?:\s*[=:]\s*|\s+)(?:bearer\s+|basic\s+)?[\"']?)"
+    r"([^\s\"',;&]{8,})",
+    re.IGNORECASE,
 )
 #: wandb's keys are 40 hexadecimal digits and look like commits; only beside a word like key are they taken for one.
 _HEX_KEY = re.compile(r"(\bkey\b[^\n]{0,20}?)\b([0-9a-f]{40})\b", re.IGNORECASE)
