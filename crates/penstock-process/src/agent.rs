@@ -15,9 +15,9 @@ use crate::control::{Ear, StopRequest, listen};
 use crate::ending::Orphans;
 use crate::error::{ProcessError, Result};
 use crate::exit::{Exit, memory_kills};
-use crate::job::{Job, Room, Stream};
+use crate::job::{Job, Room};
 use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children, strangers};
-use crate::pump::Pump;
+use crate::pump::{Person, Pump, Speaker};
 use crate::spawn::{self, Life};
 use crate::state::{Journal, Phase, RankState, State, wall_s};
 use crate::system::{self, Reaped, Signals, now_ms, signal_name};
@@ -115,7 +115,11 @@ impl Agent {
         let watch =
             Watch { signals, keeper: wires.keeper.map(File::from), leash, woken: woken.into(), stops };
         Ok(Self {
-            pump: Pump::start(room, &job, [wires.out, wires.err])?,
+            pump: Pump::start(
+                room,
+                &job,
+                Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] },
+            )?,
             journal: Journal::open(room)?,
             file_limit: system::raise_file_limit(),
             cgroup: if job.cgroup { Cgroup::make(room) } else { None },
@@ -175,7 +179,8 @@ impl Agent {
                 }
             };
             self.running.insert(started.pid, rank);
-            let [out, err] = started.outputs;
+            let speaker = Speaker { role: "rank", rank, incarnation };
+            let [stdout_from, stderr_from] = self.pump.add(speaker, started.outputs)?;
             self.state.ranks.push(RankState {
                 rank,
                 pid: started.pid,
@@ -185,8 +190,8 @@ impl Agent {
                 asked: false,
                 cpu_s: None,
                 rss_max_bytes: None,
-                stdout_from: self.pump.add(rank, Stream::Out, out)?,
-                stderr_from: self.pump.add(rank, Stream::Err, err)?,
+                stdout_from,
+                stderr_from,
             });
         }
         let pids: Vec<i32> = self.state.ranks.iter().map(|rank| rank.pid).collect();
@@ -237,7 +242,6 @@ impl Agent {
         }
         self.examined = Some(self.state.incarnation);
         self.pump.drain(DRAIN);
-        self.state.log_lost_bytes = self.pump.lost_bytes();
         let first = self
             .state
             .ranks
@@ -352,7 +356,6 @@ impl Agent {
 
     fn finish(&mut self, phase: Phase, code: i32) -> Result<Option<Option<u64>>> {
         self.pump.drain(DRAIN);
-        self.state.log_lost_bytes = self.pump.lost_bytes();
         self.state.phase = phase;
         self.state.exit_code = Some(code);
         self.state.ended_at = Some(wall_s());
@@ -378,6 +381,8 @@ impl Agent {
 
     /// Lets others see the state. A full disk must not end supervision, so the file may stay behind the socket.
     fn save(&mut self) {
+        self.state.log_lost_bytes = self.pump.lost_bytes();
+        self.state.log_missing = self.pump.missing();
         if let Ok(mut shown) = self.shown.lock() {
             shown.clone_from(&self.state);
         }
@@ -430,6 +435,10 @@ impl Agent {
             }
             Ok(count) => {
                 for signal in &bytes[..count] {
+                    if i32::from(*signal) == libc::SIGWINCH {
+                        self.pump.resize();
+                        continue;
+                    }
                     let again = self.stop.is_some();
                     self.ask_to_stop(
                         &format!("{} to the launcher", signal_name(i32::from(*signal))),

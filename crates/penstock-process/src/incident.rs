@@ -1,12 +1,10 @@
 //! What is known about a failure, in one file: the first cause, how every rank ended, its last lines, and what was decided.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-
 use serde_json::json;
 
 use crate::error::Result;
 use crate::job::{Job, Room, Stream};
+use crate::pump;
 use crate::state::{RankState, State, wall_s, write_whole};
 use crate::verdict::Verdict;
 
@@ -27,12 +25,7 @@ pub fn last_lines(room: &Room, rank: &RankState, stream: Stream) -> Vec<String> 
 }
 
 fn tail(room: &Room, rank: u32, stream: Stream, from: u64) -> std::io::Result<Vec<u8>> {
-    let mut file = File::open(room.log(rank, stream))?;
-    let len = file.metadata()?.len();
-    file.seek(SeekFrom::Start(from.max(len.saturating_sub(TAIL_BYTES))))?;
-    let mut text = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut text)?;
-    Ok(text)
+    pump::tail(&room.log("rank", rank, stream), from, TAIL_BYTES)
 }
 
 /// What a failure has in common with the same one at another time: how the rank ended, and its last words.

@@ -26,6 +26,37 @@ pub struct Job {
     pub master_port: Option<u16>,
     /// When the gang is given another life.
     pub policy: Policy,
+    /// Whether each rank gets a terminal of its own instead of pipes.
+    #[serde(default)]
+    pub terminal: bool,
+    /// What happens when the person's terminal is slow.
+    #[serde(default)]
+    pub pressure: Pressure,
+    /// How large a segment of a log becomes; 0 for one segment without end.
+    #[serde(default)]
+    pub segment_bytes: u64,
+    /// How many segments of a log stay, the newest; 0 for all.
+    #[serde(default)]
+    pub segments_kept: u64,
+}
+
+impl Job {
+    /// What stands before the lines of a worker, aligned with those of others, and its place among all workers.
+    pub fn label(&self, _role: &str, rank: u32) -> (String, usize) {
+        let width = self.ranks.saturating_sub(1).to_string().len();
+        (format!("{rank:>width$}"), rank as usize)
+    }
+}
+
+/// What happens when a terminal takes output more slowly than workers write it. Logs are complete in both cases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pressure {
+    /// Workers wait for it.
+    #[default]
+    Wait,
+    /// The terminal misses something, and is told how much and from where.
+    Drop,
 }
 
 /// Which of a rank's outputs.
@@ -77,9 +108,9 @@ impl Room {
         serde_json::from_slice(&text).map_err(|source| ProcessError::Format { path, source })
     }
 
-    /// What a rank wrote, all incarnations one after the other.
-    pub fn log(&self, rank: u32, stream: Stream) -> PathBuf {
-        self.0.join("logs").join(format!("rank-{rank}.{}", stream.name()))
+    /// What a worker wrote, all incarnations one after the other: the first of its segments.
+    pub fn log(&self, role: &str, rank: u32, stream: Stream) -> PathBuf {
+        self.0.join("logs").join(format!("{role}-{rank}.{}", stream.name()))
     }
 
     /// What is known about the failure of an incarnation.

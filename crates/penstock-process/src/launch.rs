@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use crate::error::{ProcessError, Result};
 use crate::job::Room;
 use crate::state::{Phase, State};
 use crate::system::{self, Signals, inherited, interest};
+use crate::terminal;
 
 /// How long a launcher that does not stay waits for the ranks to be started.
 const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -31,6 +32,10 @@ pub struct Wires {
     pub out: Option<OwnedFd>,
     /// To the launcher's standard error.
     pub err: Option<OwnedFd>,
+    /// What the launcher's standard output is, if a terminal: to ask for its size.
+    pub out_terminal: Option<OwnedFd>,
+    /// The same for its standard error.
+    pub err_terminal: Option<OwnedFd>,
     /// Closed when the ranks are started.
     pub ready: Option<OwnedFd>,
 }
@@ -48,6 +53,8 @@ impl Wires {
                 "leash" => &mut wires.leash,
                 "out" => &mut wires.out,
                 "err" => &mut wires.err,
+                "out_terminal" => &mut wires.out_terminal,
+                "err_terminal" => &mut wires.err_terminal,
                 "ready" => &mut wires.ready,
                 _ => return Err(ProcessError::Usage(format!("there is no wire `{name}`"))),
             };
@@ -56,8 +63,15 @@ impl Wires {
         Ok(wires)
     }
 
-    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 4] {
-        [("leash", &self.leash), ("out", &self.out), ("err", &self.err), ("ready", &self.ready)]
+    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 6] {
+        [
+            ("leash", &self.leash),
+            ("out", &self.out),
+            ("err", &self.err),
+            ("out_terminal", &self.out_terminal),
+            ("err_terminal", &self.err_terminal),
+            ("ready", &self.ready),
+        ]
     }
 
     /// What `from_words` understands, for those that are handed down.
@@ -102,13 +116,20 @@ fn stay(room: &Room) -> Result<i32> {
         libc::SIGHUP,
         libc::SIGPIPE,
         libc::SIGQUIT,
+        libc::SIGWINCH,
     ])?;
     let (leash, ours) = system::pipe()?;
     let (out, out_writer) = system::pipe()?;
     let (err, err_writer) = system::pipe()?;
     system::widen_pipe(&out, PIPE_BYTES);
-    let wires =
-        Wires { leash: Some(leash), out: Some(out_writer), err: Some(err_writer), ..Wires::default() };
+    let wires = Wires {
+        leash: Some(leash),
+        out: Some(out_writer),
+        err: Some(err_writer),
+        out_terminal: copy_of_terminal(&std::io::stdout()),
+        err_terminal: copy_of_terminal(&std::io::stderr()),
+        ..Wires::default()
+    };
     let mut keeper = start_keeper(room, wires)?;
     let (shown, showing) = system::pipe()?;
     let showing = Arc::new(showing);
@@ -122,6 +143,10 @@ fn stay(room: &Room) -> Result<i32> {
     drop(showing);
     attend(&signals, &mut keeper, &mut File::from(ours), &shown);
     Ok(conclude(room))
+}
+
+fn copy_of_terminal(fd: &impl AsFd) -> Option<OwnedFd> {
+    fd.as_fd().try_clone_to_owned().ok().filter(terminal::is_terminal)
 }
 
 /// Waits for the end of the job, passing on signals. The end is: no keeper any more, and everything shown.
@@ -138,7 +163,7 @@ fn attend(signals: &Signals, keeper: &mut Child, leash: &mut File, shown: &Owned
             if signal == libc::SIGCHLD {
                 gone |= matches!(keeper.try_wait(), Ok(Some(_)) | Err(_));
             } else {
-                forced |= gone;
+                forced |= gone && signal != libc::SIGWINCH;
                 let byte = u8::try_from(signal).unwrap_or(15);
                 let _ = leash.write_all(&[byte]);
             }

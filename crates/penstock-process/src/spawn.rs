@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
 use crate::job::{Job, Room};
+use crate::pump::Outputs;
 use crate::system;
+use crate::terminal::{self, Size};
 
 /// What every rank of an incarnation has in common.
 pub struct Life<'a> {
@@ -32,8 +34,8 @@ pub struct Life<'a> {
 pub struct Started {
     /// Its process.
     pub pid: i32,
-    /// Reading ends of its standard output and error.
-    pub outputs: [OwnedFd; 2],
+    /// Our ends of what it writes to.
+    pub outputs: Outputs,
 }
 
 /// A port that nobody listens on right now.
@@ -82,10 +84,9 @@ fn set_unless_there(variables: &mut Vec<(&'static str, String)>, name: &'static 
 
 /// Starts one rank as the leader of a session of its own.
 pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
-    let (out, out_writer) = system::pipe()?;
-    let (err, err_writer) = system::pipe()?;
+    let (outputs, out_writer, err_writer) = outputs(life.job.terminal)?;
     let agent = std::process::id() as i32;
-    let limit = life.file_limit;
+    let (limit, has_terminal) = (life.file_limit, life.job.terminal);
     let door = life.cgroup.and_then(|group| group.door(rank));
     let mut command = Command::new(&life.job.command[0]);
     command.args(&life.job.command[1..]).envs(environment(life, rank));
@@ -95,6 +96,9 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
         command.pre_exec(move || {
             if libc::setsid() < 0 {
                 return Err(std::io::Error::last_os_error());
+            }
+            if has_terminal {
+                terminal::control(libc::STDOUT_FILENO)?;
             }
             // The agent blocks the signals that it collects; a rank has to see its own.
             let mut none = std::mem::zeroed();
@@ -120,5 +124,17 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
     let started = command
         .spawn()
         .map_err(|source| ProcessError::Start { command: life.job.command[0].clone(), source })?;
-    Ok(Started { pid: started.id() as i32, outputs: [out, err] })
+    Ok(Started { pid: started.id() as i32, outputs })
+}
+
+/// Our ends, and the rank's standard output and error.
+fn outputs(is_terminal: bool) -> Result<(Outputs, OwnedFd, OwnedFd)> {
+    if is_terminal {
+        let (ours, theirs) = terminal::open(Size::UNSEEN)?;
+        let twice = theirs.try_clone().map_err(|source| ProcessError::System { call: "dup", source })?;
+        return Ok((Outputs::Terminal(ours), theirs, twice));
+    }
+    let (out, out_writer) = system::pipe()?;
+    let (err, err_writer) = system::pipe()?;
+    Ok((Outputs::Pipes([out, err]), out_writer, err_writer))
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{ProcessError, Result};
 use crate::exit::Exit;
 use crate::job::Room;
+use crate::pump::Missing;
 use crate::verdict::Failure;
 
 /// Where a job is in its life.
@@ -97,6 +98,9 @@ pub struct State {
     pub incidents: Vec<String>,
     /// Bytes of output that could not be written to log files, for want of space for one.
     pub log_lost_bytes: u64,
+    /// What is missing in logs: where, how much, and why.
+    #[serde(default)]
+    pub log_missing: Vec<Missing>,
 }
 
 /// Seconds since 1970.
@@ -123,6 +127,7 @@ impl State {
             failures: Vec::new(),
             incidents: Vec::new(),
             log_lost_bytes: 0,
+            log_missing: Vec::new(),
         }
     }
 

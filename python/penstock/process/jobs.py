@@ -34,6 +34,7 @@ class JobState(msgspec.Struct, frozen=True):
     failures: list[dict[str, Any]]
     incidents: list[str]
     log_lost_bytes: int
+    log_missing: list[dict[str, Any]] = []
 
 
 @dataclass(frozen=True)

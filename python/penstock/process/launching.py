@@ -7,12 +7,14 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from penstock.errors import AgentMissing, UsageError
 from penstock.process.jobs import Job
 
 AGENT = Path(__file__).parent / "bin" / "penstock-agent"
 RANKS_MAX = 4096
+SEGMENT_BYTES_MIN = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,33 @@ class Restarts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Output:
+    """How the output of workers is carried and kept."""
+
+    #: A terminal for each worker instead of pipes.
+    terminal: bool = False
+    #: When the person's terminal is slow: ``wait`` holds workers back, ``drop`` leaves output out there. Logs are complete either way.
+    pressure: Literal["wait", "drop"] = "wait"
+    #: How large a segment of a log becomes; 0 for one without end.
+    segment_bytes: int = 0
+    #: How many segments stay, the newest; 0 for all.
+    segments_kept: int = 0
+
+    def __post_init__(self) -> None:
+        if self.segment_bytes != 0 and not SEGMENT_BYTES_MIN <= self.segment_bytes < 2**63:
+            raise UsageError(
+                f"a segment of a log has at least {SEGMENT_BYTES_MIN} bytes, not {self.segment_bytes}",
+                hint="0 keeps each log in one file",
+            )
+        if not 0 <= self.segments_kept < 2**31:
+            raise UsageError(f"segments_kept must be 0 or more, got {self.segments_kept}")
+        if self.segments_kept and not self.segment_bytes:
+            raise UsageError(
+                "segments are kept or removed only if logs are cut into segments", hint="give their size, too"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Launch:
     """A gang of ranks that run the same command."""
 
@@ -68,6 +97,7 @@ class Launch:
     #: Whether ranks get control groups, where that is allowed.
     cgroup: bool = True
     restarts: Restarts = field(default_factory=Restarts)
+    output: Output = field(default_factory=Output)
 
     def __post_init__(self) -> None:
         if not self.command:
@@ -108,6 +138,10 @@ def prepare(home: Path, launch: Launch) -> Job:
         "master_port": launch.master_port,
         "cgroup": launch.cgroup,
         "policy": launch.restarts.to_json(),
+        "terminal": launch.output.terminal,
+        "pressure": launch.output.pressure,
+        "segment_bytes": launch.output.segment_bytes,
+        "segments_kept": launch.output.segments_kept,
     }
     # Renamed into place, because a job is listed as soon as it has this file.
     beside = job.directory / "job.json.new"
