@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -46,9 +46,9 @@ pub struct Person {
 
 /// Who speaks: a worker in one of its lives.
 #[derive(Debug, Clone, Copy)]
-pub struct Speaker<'a> {
-    /// Its role.
-    pub role: &'a str,
+pub struct Speaker {
+    /// Its role, by its place in the job.
+    pub role: usize,
     /// Its place in the role.
     pub rank: u32,
     /// Which life.
@@ -79,8 +79,8 @@ pub struct Missing {
 /// What the agent and the pump's thread both see.
 #[derive(Default)]
 struct Shared {
-    /// How many sources are open; the condition says when that changed.
-    open: Mutex<usize>,
+    /// How many sources of each worker are open; the condition says when that changed.
+    open: Mutex<BTreeMap<u32, usize>>,
     changed: Condvar,
     /// Read on, even when the terminal is full: the writers are gone, and what is left in pipes is little.
     hurry: AtomicBool,
@@ -105,8 +105,17 @@ impl Shared {
         self.resized.swap(false, Ordering::SeqCst)
     }
 
-    fn one_less(&self) {
-        *self.open.lock().expect("nobody panics while holding this") -= 1;
+    fn one_more(&self, place: u32) {
+        *self.open.lock().expect("nobody panics while holding this").entry(place).or_default() += 1;
+    }
+
+    /// A source of a worker is closed.
+    fn one_less(&self, place: u32) {
+        let mut open = self.open.lock().expect("nobody panics while holding this");
+        match open.get_mut(&place).filter(|count| **count > 1) {
+            Some(count) => *count -= 1,
+            None => drop(open.remove(&place)),
+        }
         self.changed.notify_all();
     }
 
@@ -118,8 +127,13 @@ impl Shared {
     }
 }
 
-/// By role and rank.
-type Logs = BTreeMap<(String, u32), Arc<Mutex<WorkerLog>>>;
+/// What is kept of a worker from one life to the next.
+#[derive(Clone)]
+struct Kept {
+    log: Arc<Mutex<WorkerLog>>,
+    /// When it last wrote something, on the clock of [`system::now_ms`]; 0 before. Read without waiting for the disk.
+    heard_ms: Arc<AtomicU64>,
+}
 
 /// The agent's side of the pump.
 pub struct Pump {
@@ -129,7 +143,7 @@ pub struct Pump {
     wake: File,
     shared: Arc<Shared>,
     /// Of every worker that ever spoke, because its streams go on with its next life.
-    logs: Mutex<Logs>,
+    kept: Mutex<BTreeMap<(usize, u32), Kept>>,
 }
 
 impl Pump {
@@ -162,14 +176,14 @@ impl Pump {
             .name("penstock-pump".to_owned())
             .spawn(|| work.run())
             .map_err(|source| ProcessError::System { call: "thread", source })?;
-        let logs = Mutex::new(BTreeMap::new());
-        Ok(Self { room: room.clone(), job: job.clone(), sources, wake: wake.into(), shared, logs })
+        let kept = Mutex::new(BTreeMap::new());
+        Ok(Self { room: room.clone(), job: job.clone(), sources, wake: wake.into(), shared, kept })
     }
 
     /// Takes over what a worker writes to. Where in its two logs this life begins.
-    pub fn add(&self, speaker: Speaker<'_>, outputs: Outputs) -> Result<[u64; 2]> {
-        let log = self.log_of(speaker);
-        let from = log.lock().map_or([0, 0], |mut log| log.begin(speaker.incarnation));
+    pub fn add(&self, speaker: Speaker, outputs: Outputs) -> Result<[u64; 2]> {
+        let kept = self.kept_of(speaker);
+        let from = kept.log.lock().map_or([0, 0], |mut log| log.begin(speaker.incarnation));
         let (pipes, is_terminal) = match outputs {
             Outputs::Pipes([out, err]) => (vec![(Stream::Out, out), (Stream::Err, err)], false),
             Outputs::Terminal(terminal) => (vec![(Stream::Out, terminal)], true),
@@ -177,14 +191,15 @@ impl Pump {
         for (stream, pipe) in pipes {
             system::widen_pipe(&pipe, PIPE_BYTES);
             system::set_nonblocking(&pipe)?;
-            *self.shared.open.lock().expect("the pump never panics while it holds this") += 1;
-            let (name, place) = self.job.label(speaker.role, speaker.rank);
+            let place = self.job.place(speaker.role, speaker.rank);
+            self.shared.one_more(place);
+            let name = self.job.label(speaker.role, speaker.rank);
             let colour = self.job.colour.then_some(place);
             let source = Source {
-                place: 2 * place as u64 + stream as u64,
+                place,
                 pipe: pipe.into(),
                 is_terminal,
-                log: Arc::clone(&log),
+                kept: kept.clone(),
                 stream,
                 voice: Voice::new(&name, colour, from[stream as usize]),
             };
@@ -194,17 +209,27 @@ impl Pump {
         Ok(from)
     }
 
-    fn log_of(&self, speaker: Speaker<'_>) -> Arc<Mutex<WorkerLog>> {
-        let mut logs = self.logs.lock().expect("nobody panics while holding this");
-        let key = (speaker.role.to_owned(), speaker.rank);
-        let log = logs.entry(key).or_insert_with(|| {
-            let [out, err] = Stream::ALL.map(|stream| self.room.log(speaker.role, speaker.rank, stream));
-            let rotation =
-                Rotation { segment_bytes: self.job.segment_bytes, segments_kept: self.job.segments_kept };
+    fn kept_of(&self, speaker: Speaker) -> Kept {
+        let mut kept = self.kept.lock().expect("nobody panics while holding this");
+        let entry = kept.entry((speaker.role, speaker.rank)).or_insert_with(|| {
+            let name = &self.job.roles[speaker.role].name;
+            let [out, err] = Stream::ALL.map(|stream| self.room.log(name, speaker.rank, stream));
+            let rotation = Rotation {
+                segment_bytes: self.job.segment_bytes,
+                segments_kept: u64::from(self.job.segments_kept),
+            };
             let times = out.with_extension("times");
-            Arc::new(Mutex::new(WorkerLog::open([&out, &err], times, rotation)))
+            let log = WorkerLog::open([&out, &err], times, rotation);
+            Kept { log: Arc::new(Mutex::new(log)), heard_ms: Arc::default() }
         });
-        Arc::clone(log)
+        entry.clone()
+    }
+
+    /// When a worker last wrote something.
+    pub fn heard_ms(&self, role: usize, rank: u32) -> Option<u64> {
+        let kept = self.kept.lock().expect("nobody panics while holding this");
+        let heard_ms = kept.get(&(role, rank))?.heard_ms.load(Ordering::Relaxed);
+        Some(heard_ms).filter(|heard_ms| *heard_ms > 0)
     }
 
     /// The person's terminal has another size.
@@ -213,14 +238,15 @@ impl Pump {
         self.nudge();
     }
 
-    /// Waits until every source was read to its end, at most so long. For workers that are gone.
-    pub fn drain(&self, timeout: Duration) -> bool {
+    /// Waits until all that these workers wrote was read, at most so long. For workers that are gone.
+    pub fn drain(&self, places: &[u32], timeout: Duration) -> bool {
         self.shared.hurry.store(true, Ordering::SeqCst);
         self.nudge();
         let open = self.shared.open.lock().expect("the pump never panics while it holds this");
-        let waited = self.shared.changed.wait_timeout_while(open, timeout, |open| *open > 0);
+        let any = |open: &mut BTreeMap<u32, usize>| places.iter().any(|place| open.contains_key(place));
+        let waited = self.shared.changed.wait_timeout_while(open, timeout, any);
         self.shared.hurry.store(false, Ordering::SeqCst);
-        waited.is_ok_and(|(open, _)| *open == 0)
+        waited.is_ok_and(|(_, timeout)| !timeout.timed_out())
     }
 
     /// Says that nothing more comes, and waits until the terminal has everything; false when time is over.
@@ -242,17 +268,18 @@ impl Pump {
 
     /// Bytes that did not fit into log files.
     pub fn lost_bytes(&self) -> u64 {
-        let logs = self.logs.lock().expect("nobody panics while holding this");
+        let kept = self.kept.lock().expect("nobody panics while holding this");
         let both =
             |log: &WorkerLog| Stream::ALL.map(|stream| log.log(stream).lost_bytes()).iter().sum::<u64>();
-        logs.values().filter_map(|log| log.lock().ok().map(|log| both(&log))).sum()
+        kept.values().filter_map(|kept| kept.log.lock().ok().map(|log| both(&log))).sum()
     }
 
     /// What is missing in logs, worker by worker, up to a limit.
     pub fn missing(&self) -> Vec<Missing> {
         let mut found = Vec::new();
-        for ((role, rank), log) in &*self.logs.lock().expect("nobody panics while holding this") {
-            let Ok(log) = log.lock() else { continue };
+        for ((role, rank), kept) in &*self.kept.lock().expect("nobody panics while holding this") {
+            let Ok(log) = kept.log.lock() else { continue };
+            let role = &self.job.roles[*role].name;
             for stream in Stream::ALL {
                 let name = format!("{role}-{rank}.{}", stream.name());
                 let about = |offset, bytes, why: &str| Missing {

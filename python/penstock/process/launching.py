@@ -4,17 +4,17 @@ import json
 import os
 import re
 import secrets
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from penstock.errors import AgentMissing, UsageError
 from penstock.process.jobs import Job
+from penstock.process.output import Output
 
 AGENT = Path(__file__).parent / "bin" / "penstock-agent"
 RANKS_MAX = 4096
-SEGMENT_BYTES_MIN = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,43 +45,19 @@ class Restarts:
             if not 0 <= getattr(self, name) < 2**31:
                 raise UsageError(f"{name} of restarts must be 0 or more, got {getattr(self, name)}")
 
-    def to_json(self) -> dict[str, int]:
-        """As the agent reads it."""
+    def to_json(self) -> dict[str, object]:
+        """As the coordinator reads it."""
         return {
-            "restarts_max": self.most,
+            "restart": "gang",
+            "budget": {"crash": self.most, "memory": self.most, "hang": self.most, "preemption": 1000},
+            "refill_steps": 100,
             "backoff_ms": round(self.backoff_s * 1000),
             "backoff_max_ms": round(self.backoff_max_s * 1000),
             "same_failure_max": self.same_failure_max,
             "stop_grace_ms": round(self.stop_grace_s * 1000),
             "failure_grace_ms": round(self.failure_grace_s * 1000),
+            "hang": {"factor": 10.0, "least_ms": 10_000, "silence_ms": 0},
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Output:
-    """How the output of workers is carried and kept."""
-
-    #: A terminal for each worker instead of pipes.
-    terminal: bool = False
-    #: When the person's terminal is slow: ``wait`` holds workers back, ``drop`` leaves output out there. Logs are complete either way.
-    pressure: Literal["wait", "drop"] = "wait"
-    #: How large a segment of a log becomes; 0 for one without end.
-    segment_bytes: int = 0
-    #: How many segments stay, the newest; 0 for all.
-    segments_kept: int = 0
-
-    def __post_init__(self) -> None:
-        if self.segment_bytes != 0 and not SEGMENT_BYTES_MIN <= self.segment_bytes < 2**63:
-            raise UsageError(
-                f"a segment of a log has at least {SEGMENT_BYTES_MIN} bytes, not {self.segment_bytes}",
-                hint="0 keeps each log in one file",
-            )
-        if not 0 <= self.segments_kept < 2**31:
-            raise UsageError(f"segments_kept must be 0 or more, got {self.segments_kept}")
-        if self.segments_kept and not self.segment_bytes:
-            raise UsageError(
-                "segments are kept or removed only if logs are cut into segments", hint="give their size, too"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,19 +105,24 @@ def prepare(home: Path, launch: Launch) -> Job:
     job = _new(folder, launch)
     for name in ("logs", "incidents"):
         (job.directory / name).mkdir()
-    document = {
-        "id": job.id,
+    role = {
+        "name": "rank",
+        "kind": "gang",
         "command": list(launch.command),
         "ranks": launch.ranks,
-        "detached": launch.detached,
-        "colour": launch.colour,
         "master_port": launch.master_port,
-        "cgroup": launch.cgroup,
         "policy": launch.restarts.to_json(),
         "terminal": launch.output.terminal,
-        "pressure": launch.output.pressure,
-        "segment_bytes": launch.output.segment_bytes,
-        "segments_kept": launch.output.segments_kept,
+    }
+    document = {
+        "id": job.id,
+        "detached": launch.detached,
+        "colour": launch.colour,
+        "cgroup": launch.cgroup,
+        "directory": os.getcwd(),
+        "python": sys.executable,
+        **launch.output.of_job(),
+        "roles": [role],
     }
     # Renamed into place, because a job is listed as soon as it has this file.
     beside = job.directory / "job.json.new"

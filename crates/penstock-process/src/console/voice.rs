@@ -29,11 +29,11 @@ pub struct Voice {
 
 impl Voice {
     /// A worker's, whose stream goes on at `from`. The number chooses its colour; none for no colour.
-    pub fn new(name: &str, colour: Option<usize>, from: u64) -> Self {
+    pub fn new(name: &str, colour: Option<u32>, from: u64) -> Self {
         let plain = format!("[{name}] ");
         let prefix_columns = plain.chars().count();
         let prefix = match colour {
-            Some(number) => format!("\x1b[{}m{plain}\x1b[0m", COLOURS[number % COLOURS.len()]),
+            Some(number) => format!("\x1b[{}m{plain}\x1b[0m", COLOURS[number as usize % COLOURS.len()]),
             None => plain,
         };
         let prefix = prefix.into_bytes();

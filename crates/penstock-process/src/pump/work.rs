@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::Shared;
-use super::worker_log::WorkerLog;
+use super::{Kept, Shared};
 use crate::console::{Console, Voice};
 use crate::epoll::Epoll;
 use crate::job::Stream;
@@ -23,13 +23,13 @@ const LAST_READS_MAX: u32 = 64;
 
 /// One output of one worker.
 pub(super) struct Source {
-    /// Order on the screen: role, rank, stream.
-    pub(super) place: u64,
+    /// The worker's number among all of the job.
+    pub(super) place: u32,
     /// Our end of a pipe, or of a terminal.
     pub(super) pipe: File,
     /// Whether it is a terminal, which wants to know its size.
     pub(super) is_terminal: bool,
-    pub(super) log: Arc<Mutex<WorkerLog>>,
+    pub(super) kept: Kept,
     pub(super) stream: Stream,
     pub(super) voice: Voice,
 }
@@ -86,7 +86,7 @@ impl Work {
             let set = &self.sets[self.routes[source.stream as usize]];
             if set.add(&source.pipe, self.next).is_err() {
                 // Only for want of memory in the kernel. Closing tells the writer.
-                self.shared.one_less();
+                self.shared.one_less(source.place);
                 continue;
             }
             if source.is_terminal {
@@ -112,10 +112,10 @@ impl Work {
 
     fn forget(&mut self, name: u64) {
         if let Some(mut source) = self.sources.remove(&name) {
-            let at = source.log.lock().map_or(0, |log| log.log(source.stream).at());
+            let at = source.kept.log.lock().map_or(0, |log| log.log(source.stream).at());
             let console = &mut self.consoles[self.routes[source.stream as usize]];
             console.finish(&mut source.voice, at, Instant::now());
-            self.shared.one_less();
+            self.shared.one_less(source.place);
         }
     }
 
@@ -149,7 +149,8 @@ impl Work {
             Err(problem) => return !matches!(problem.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         };
         let (bytes, now) = (&self.buffer[..count], Instant::now());
-        let Ok(mut log) = source.log.lock() else { return true };
+        source.kept.heard_ms.store(system::now_ms(), Ordering::Relaxed);
+        let Ok(mut log) = source.kept.log.lock() else { return true };
         let offset = log.log(source.stream).at();
         log.append(source.stream, bytes, now);
         drop(log);
@@ -163,7 +164,7 @@ impl Work {
             if self.consoles[at].due().is_some_and(|due| due <= now) {
                 let mut shown: Vec<&Source> = self.sources.values().collect();
                 shown.retain(|source| self.routes[source.stream as usize] == at);
-                shown.sort_by_key(|source| source.place);
+                shown.sort_by_key(|source| (source.place, source.stream));
                 self.consoles[at].draw(shown.into_iter().map(|source| &source.voice), now);
             }
         }

@@ -5,14 +5,15 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.cli.process.home import home
+from penstock.cli.process.log_options import LogOptions
 from penstock.errors import UsageError
-from penstock.process.launching import Launch, Output, Restarts, agent_path, prepare
+from penstock.process.launching import Launch, Restarts, agent_path, prepare
 
 app = command_app(
     "run",
@@ -48,28 +49,13 @@ class Gang:
     standalone: Annotated[bool, Parameter(negative=(), help="As in torchrun; always so.")] = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Logs:
-    """How the output of ranks is carried and kept."""
-
-    tty: Annotated[
-        bool, Parameter(negative=(), help="A terminal for each rank: bars and colours, stderr joins stdout.")
-    ] = False
-    on_pressure: Annotated[
-        Literal["wait", "drop"],
-        Parameter(help="When the terminal is slow: ranks wait, or it misses something (logs never do)."),
-    ] = "wait"
-    segment_bytes: Annotated[int, Parameter(help="Begin a new file of a log after so many; 0 never does.")] = 0
-    segments_kept: Annotated[int, Parameter(help="Files of a log that stay, the newest; 0 for all.")] = 0
-
-
 @app.default
 def run(
     *command: Annotated[
         str, Parameter(help="Program and arguments, after `--`. A .py file is run by this Python.")
     ],
     gang: Annotated[Gang | None, Parameter(name="*")] = None,
-    logs: Annotated[Logs | None, Parameter(name="*")] = None,
+    logs: Annotated[LogOptions | None, Parameter(name="*")] = None,
     module: Annotated[
         bool, Parameter(name=["--module", "-m"], negative=(), help="The command is a Python module.")
     ] = False,
@@ -98,7 +84,7 @@ def run(
         colour=not detach and sys.stdout.isatty() and "NO_COLOR" not in os.environ,
         master_port=gang.master_port,
         cgroup=gang.cgroup,
-        output=_output(logs or Logs()),
+        output=(logs or LogOptions()).to_output(),
         restarts=Restarts(most=gang.restarts, same_failure_max=gang.same_failure, stop_grace_s=gang.grace),
     )
     job = prepare(home(), launch)
@@ -114,15 +100,6 @@ def run(
         print(job.id)
         say(f"hint: `penstock logs -f {job.id}` shows its output, `penstock stop {job.id}` ends it")
     return code
-
-
-def _output(logs: Logs) -> Output:
-    return Output(
-        terminal=logs.tty,
-        pressure=logs.on_pressure,
-        segment_bytes=logs.segment_bytes,
-        segments_kept=logs.segments_kept,
-    )
 
 
 def _whole(command: list[str], *, module: bool) -> list[str]:
