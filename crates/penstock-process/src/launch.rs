@@ -3,9 +3,8 @@
 //! A foreground job belongs to it: the keeper and the agent hold the other end of a pipe, the *leash*, that ends with it.
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use std::time::Duration;
 
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
+use crate::relay::relay;
 use crate::state::{Phase, State};
 use crate::system::{self, Signals, inherited, interest};
 use crate::terminal;
@@ -217,22 +217,4 @@ fn start_keeper(room: &Room, wires: Wires) -> Result<Child> {
         });
     }
     command.spawn().map_err(|source| ProcessError::Start { command: "penstock-agent".to_owned(), source })
-}
-
-/// Moves bytes to the terminal until there are no more. A terminal that is gone ends the job; ranks are not blocked by it.
-fn relay(from: &mut File, to: RawFd) {
-    // SAFETY: ours since the process began, and never closed: the guard keeps `File` from doing so.
-    let mut terminal = ManuallyDrop::new(unsafe { File::from_raw_fd(to) });
-    let mut buffer = vec![0; 256 << 10];
-    let mut lost = false;
-    while let Ok(count) = from.read(&mut buffer) {
-        if count == 0 {
-            break;
-        }
-        if !lost && terminal.write_all(&buffer[..count]).is_err() {
-            lost = true;
-            // SAFETY: plain integers. To the process, not to this thread, so that the main thread sees it.
-            unsafe { libc::kill(libc::getpid(), libc::SIGPIPE) };
-        }
-    }
 }

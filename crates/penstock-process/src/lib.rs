@@ -26,6 +26,7 @@ pub mod messages;
 pub mod mind;
 pub mod policy;
 pub mod pump;
+pub mod relay;
 pub mod spawn;
 pub mod state;
 pub mod system;
