@@ -32,3 +32,4 @@ pub mod state;
 pub mod system;
 pub mod terminal;
 pub mod verdict;
+pub mod zygote;
