@@ -27,6 +27,7 @@ pub mod mind;
 pub mod policy;
 pub mod pump;
 pub mod relay;
+pub mod reserve;
 pub mod spawn;
 pub mod state;
 pub mod system;
