@@ -190,7 +190,11 @@ impl State {
         write_whole(&path, &text).or_else(|problem| {
             if reserve::give_up(room) { write_whole(&path, &text) } else { Err(problem) }
         })?;
-        reserve::hold(room, text.len() as u64);
+        if self.phase.is_final() {
+            reserve::give_up(room);
+        } else {
+            reserve::hold(room, text.len() as u64);
+        }
         Ok(())
     }
 }
