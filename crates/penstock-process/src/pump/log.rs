@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use memchr::memrchr;
+use memchr::memchr;
 
 use super::segments::{segment_path, segments};
 
@@ -24,7 +24,7 @@ const GAPS_MAX: usize = 16;
 /// How a log is cut into segments.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rotation {
-    /// A segment ends with the line that comes near this size; 0 for one segment without end.
+    /// A segment ends with the line that reaches this size; 0 for one segment without end.
     pub segment_bytes: u64,
     /// How many segments stay, the newest; 0 for all.
     pub segments_kept: u64,
@@ -72,9 +72,7 @@ impl Log {
         if let Some(begin) = log.begins.back().copied() {
             let path = segment_path(first, begin);
             log.at = begin + std::fs::metadata(&path).map_or(0, |about| about.len());
-            if !log.is_full() {
-                log.file = File::options().append(true).open(path).ok();
-            }
+            log.file = File::options().append(true).open(path).ok();
         } else {
             log.begin_segment();
         }
@@ -105,17 +103,13 @@ impl Log {
     pub(super) fn append(&mut self, bytes: &[u8], now: Instant) {
         let mut left = bytes;
         while !left.is_empty() && self.is_ready(now) {
-            let take = self.cut(left);
-            let Some(file) = self.file.as_mut().filter(|_| take > 0) else {
-                self.file = None;
-                continue;
-            };
+            let (take, ends) = self.cut(left);
+            let Some(file) = &mut self.file else { break };
             match file.write(&left[..take]) {
                 Ok(count) if count > 0 => {
                     self.at += count as u64;
-                    let ended = count == take && take < left.len();
                     left = &left[count..];
-                    if ended || self.is_full() {
+                    if ends && count == take {
                         self.file = None;
                     }
                 }
@@ -130,28 +124,25 @@ impl Log {
         self.lose(left.len() as u64);
     }
 
-    /// How much of the bytes goes into this segment: up to the end of a line, if there is one; a long line is cut only if
-    /// half of the segment is free for it.
-    fn cut(&self, bytes: &[u8]) -> usize {
-        if self.rotation.segment_bytes == 0 {
-            return bytes.len();
+    /// How much of the bytes goes into this segment, and whether it ends there: with the line that reaches its size, or at twice
+    /// its size, if that line has no end.
+    fn cut(&self, bytes: &[u8]) -> (usize, bool) {
+        let limit = self.rotation.segment_bytes;
+        let (used, more) = (self.segment_bytes(), bytes.len() as u64);
+        if limit == 0 || used + more < limit {
+            return (bytes.len(), false);
         }
-        let room = self.rotation.segment_bytes.saturating_sub(self.segment_bytes());
-        let room = usize::try_from(room).unwrap_or(usize::MAX);
-        if bytes.len() <= room {
-            return bytes.len();
+        // Both fit: they are not larger than the bytes.
+        let from = limit.saturating_sub(used + 1) as usize;
+        let most = (2 * limit).saturating_sub(used).clamp(1, more) as usize;
+        match memchr(b'\n', &bytes[from..most]) {
+            Some(end) => (from + end + 1, true),
+            None => (most, used + most as u64 >= 2 * limit),
         }
-        let half = self.rotation.segment_bytes.div_ceil(2);
-        let torn = if room as u64 >= half { room } else { 0 };
-        memrchr(b'\n', &bytes[..room]).map_or(torn, |end| end + 1)
     }
 
     fn segment_bytes(&self) -> u64 {
         self.at - self.begins.back().copied().unwrap_or(self.at)
-    }
-
-    fn is_full(&self) -> bool {
-        self.rotation.segment_bytes > 0 && self.segment_bytes() >= self.rotation.segment_bytes
     }
 
     /// Whether there is a segment to write to.
@@ -282,7 +273,11 @@ mod tests {
             let mut from = 0;
             for begin in segments(&first).unwrap() {
                 prop_assert_eq!(begin, from);
-                from += std::fs::metadata(segment_path(&first, begin)).unwrap().len();
+                let bytes = std::fs::metadata(segment_path(&first, begin)).unwrap().len();
+                prop_assert!(segment_bytes == 0 || bytes <= 2 * segment_bytes);
+                from += bytes;
+                let last = whole.as_bytes()[..from as usize].last();
+                prop_assert!(from == whole.len() as u64 || last == Some(&b'\n') || bytes == 2 * segment_bytes);
             }
         }
     }
