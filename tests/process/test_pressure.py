@@ -26,9 +26,7 @@ NOTE = re.compile(rb"\[0\] \xe2\x80\xa6 (\d+) bytes from offset (\d+) are not sh
 
 def test_with_drop_ranks_do_not_wait_and_the_terminal_is_told_what_it_misses(run: Run) -> None:
     """Goal: a stated policy. Method: nobody reads until the rank has written 12 MB; then what is shown and what is missing add up."""
-    running = run(
-        "--on-pressure", "drop", "--zygote", "never", "--", sys.executable, "-c", FLOOD, stderr=-3
-    )
+    running = run("--on-pressure", "drop", "--zygote", "never", "--", sys.executable, "-c", FLOOD, stderr=-3)
     wait_until(lambda: (running.marks / "written").exists(), "the rank does not wait for a reader")
     assert memory_bytes(running.state().agent) < 32 << 20
     (running.marks / "go").touch()

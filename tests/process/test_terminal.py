@@ -73,7 +73,9 @@ def test_bars_of_several_ranks_are_rewritten_in_place_and_lines_go_above(sit: Ca
 
 
 def test_a_prompt_without_an_end_of_line_appears(sit: Callable[..., Person]) -> None:
-    person = sit("--", "bash", "-c", "printf 'Continue? '; until [ -e $MARKS/go ]; do sleep 0.01; done; echo yes")
+    person = sit(
+        "--", "bash", "-c", "printf 'Continue? '; until [ -e $MARKS/go ]; do sleep 0.01; done; echo yes"
+    )
     person.wait_lines(["[0] Continue?"])
     (person.running.marks / "go").touch()
     assert person.wait_end() == 0

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
 use crate::relay::relay;
@@ -102,7 +103,7 @@ fn detach(room: &Room) -> Result<i32> {
         Some(state)
             if state.phase == Phase::Failed && state.gangs.iter().all(|gang| gang.workers.is_empty()) =>
         {
-            eprintln!("error: {}", state.reason);
+            complain!("error: {}", state.reason);
             Ok(state.exit_code.unwrap_or(1))
         }
         Some(_) => Ok(0),
@@ -179,21 +180,21 @@ fn attend(signals: &Signals, keeper: &mut Child, leash: &mut File, shown: &Owned
 /// The last words of a foreground job.
 fn conclude(room: &Room) -> i32 {
     let Ok(Some(state)) = State::load(room) else {
-        eprintln!("error: the job ended before it began; {} may say why", room.file("agent.log").display());
+        complain!("error: the job ended before it began; {} may say why", room.file("agent.log").display());
         return 1;
     };
     if state.log_lost_bytes > 0 {
-        eprintln!("note: {} bytes of output did not fit into log files", state.log_lost_bytes);
+        complain!("note: {} bytes of output did not fit into log files", state.log_lost_bytes);
     }
     match state.phase {
         Phase::Succeeded => {}
-        Phase::Stopped => eprintln!("{}", state.reason),
+        Phase::Stopped => complain!("{}", state.reason),
         Phase::Failed | Phase::Queued | Phase::Running | Phase::Ending | Phase::Waiting => {
             let reason =
                 if state.phase == Phase::Failed { &state.reason } else { "keeper and agent were killed" };
-            eprintln!("error: {reason}");
+            complain!("error: {reason}");
             if let Some(incident) = state.incidents.last() {
-                eprintln!("\nhint: {} has the last lines of every rank", room.file(incident).display());
+                complain!("\nhint: {} has the last lines of every rank", room.file(incident).display());
             }
         }
     }

@@ -6,6 +6,9 @@
 //! other ends the tree. Every process has one owner: descendants belong to their worker, workers to the agent, a foreground
 //! job to its launcher. The coordinator owns nothing.
 
+// It panics when standard error cannot be written; see `complain!`.
+#![warn(clippy::print_stderr)]
+
 pub mod agent;
 pub mod cgroup;
 pub mod console;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::agent::Agent;
 use crate::agent::births::Beginning;
+use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::exit::{Exit, memory_kills};
 use crate::incident::{self, Evidence};
@@ -216,7 +217,7 @@ impl Agent {
         match incident::write(&self.room, role, self.state.incidents.len(), evidence) {
             Ok(name) => self.state.incidents.push(name),
             // A full disk must not keep a gang from being restarted.
-            Err(problem) => eprintln!("penstock-agent: {problem}"),
+            Err(problem) => complain!("penstock-agent: {problem}"),
         }
     }
 

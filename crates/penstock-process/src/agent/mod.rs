@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
 use crate::cgroup::Cgroup;
+use crate::complain;
 use crate::control::{Ear, StopRequest, listen};
 use crate::coordinator::Journal;
 use crate::ending::Orphans;
@@ -327,7 +328,7 @@ impl Agent {
             shown.clone_from(&self.state);
         }
         if let Err(problem) = self.state.save(&self.room) {
-            eprintln!("penstock-agent: {problem}");
+            complain!("penstock-agent: {problem}");
         }
     }
 
