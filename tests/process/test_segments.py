@@ -1,7 +1,9 @@
 """Logs in segments: places never change their meaning, and what was removed is told."""
 
 import sys
+import tempfile
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 from hypothesis import given
@@ -101,15 +103,13 @@ def test_a_reader_gives_every_byte_that_is_there_once_and_names_what_is_not(
     content: bytes, cuts: set[int], missing: set[int], start: int
 ) -> None:
     """Goal: P5 for readers. Method: a log cut anywhere, some segments of it gone; pieces and gaps together are the stream."""
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         job = Job(Path(folder))
         (job.directory / "job.json").write_text('{"roles": [{"name": "rank", "ranks": 1}]}')
         (job.directory / "logs").mkdir()
         bounds = [0, *sorted(cut for cut in cuts if cut < len(content)), len(content)]
         kept = []
-        for number, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        for number, (begin, end) in enumerate(pairwise(bounds)):
             if number not in missing and begin < end:
                 name = "rank-0.stdout" + (f".{begin:016}" if begin else "")
                 (job.directory / "logs" / name).write_bytes(content[begin:end])
@@ -132,8 +132,6 @@ def test_a_reader_gives_every_byte_that_is_there_once_and_names_what_is_not(
 
 @given(lines=st.lists(st.text("ab", max_size=9), max_size=30), count=st.integers(1, 12), ended=st.booleans())
 def test_the_last_lines_begin_where_they_should(lines: list[str], count: int, ended: bool) -> None:
-    import tempfile
-
     content = "\n".join(lines) + ("\n" if ended else "")
     with tempfile.TemporaryDirectory() as folder:
         job = Job(Path(folder))
