@@ -2,7 +2,7 @@
 //!
 //! A carriage return begins a line anew, as progress bars use it: of each line only the last state is shown. The log has every byte.
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr_iter, memchr2};
 
 use super::width;
 
@@ -59,23 +59,27 @@ impl Voice {
 
     /// Appends the lines that are whole now to `out`. `shared`: on a terminal, where moves of the cursor would hit others.
     pub fn feed(&mut self, bytes: &[u8], offset: u64, shared: bool, out: &mut Vec<u8>) {
-        let mut rest = self.resume(bytes, offset, out);
+        let bytes_end = offset + bytes.len() as u64;
+        let rest = self.resume(bytes, offset, out);
         let special = if shared { memchr2(b'\r', 0x1b, rest) } else { memchr(b'\r', rest) };
-        while let Some(end) = memchr(b'\n', rest) {
+        let mut begin = 0;
+        for end in memchr_iter(b'\n', rest) {
             if special.is_none() && self.text.is_empty() && !self.returned {
                 out.extend_from_slice(&self.prefix);
-                out.extend_from_slice(&rest[..=end]);
+                out.extend_from_slice(&rest[begin..=end]);
             } else {
-                self.add(&rest[..end]);
+                self.add(&rest[begin..end]);
                 self.emit(shared, out);
             }
-            rest = &rest[end + 1..];
-            self.line_from = offset + (bytes.len() - rest.len()) as u64;
+            begin = end + 1;
         }
-        self.add(rest);
+        if begin > 0 {
+            self.line_from = bytes_end - (rest.len() - begin) as u64;
+        }
+        self.add(&rest[begin..]);
         if self.text.len() >= LINE_BYTES_MAX {
             self.emit(shared, out);
-            self.line_from = offset + bytes.len() as u64;
+            self.line_from = bytes_end;
         }
     }
 
