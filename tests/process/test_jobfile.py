@@ -18,7 +18,7 @@ WHOLE = """
 name = "night"
 isolate = true
 pressure = "drop"
-log_segment = "64M"
+segment_bytes = "64M"
 
 [roles.data]
 kind = "service"

@@ -197,3 +197,31 @@ def test_what_the_environment_of_torchrun_says_counts(tmp_path: Path) -> None:
     words = ["python", "-m", "penstock.cli.main", "run", "--dry-run", "--json", "--", "true"]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["roles"][0]["ranks"] == 3
+
+
+def test_ranks_that_are_filtered_are_kept_from_the_terminal_and_not_from_the_logs(run: Run) -> None:
+    """Goal: torchrun's --local-ranks-filter and --redirects. Method: three ranks, one of which is shown, and only its stdout."""
+    running = run(
+        *(
+            "--ranks",
+            "3",
+            "--local-ranks-filter",
+            "1",
+            "-r",
+            "2",
+            "--",
+            "bash",
+            "-c",
+            "echo out $RANK; echo err $RANK >&2",
+        )
+    )
+    assert running.launcher is not None
+    out, err = running.launcher.communicate(timeout=PATIENCE_S)
+    assert (running.launcher.returncode, out, err) == (0, b"[1] out 1\n", b"")
+    logs = running.job.directory / "logs"
+    assert [(logs / f"rank-{rank}.stdout").read_text() for rank in range(3)] == [
+        "out 0\n",
+        "out 1\n",
+        "out 2\n",
+    ]
+    assert (logs / "rank-2.stderr").read_text() == "err 2\n"

@@ -43,7 +43,9 @@ def executable(
         return [interpreter, "-m", *words]
     if first.endswith(".py") and not direct:
         if not os.path.exists(there):
-            raise UsageError(f"there is no file {first}", hint=None if directory is None else f"looked in {directory}")
+            raise UsageError(
+                f"there is no file {first}", hint=None if directory is None else f"looked in {directory}"
+            )
         return [interpreter, *words]
     if _program(there if os.path.dirname(first) else first):
         return list(words)

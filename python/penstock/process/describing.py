@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from penstock.errors.process import JobInvalid
+from penstock.errors.root import UsageError
 from penstock.process.ordering import cycle
+from penstock.process.output import Output
 
 RANKS_MAX = 4096
 #: More roles than anybody can look at.
@@ -249,9 +251,12 @@ class JobSpec:
             raise JobInvalid(
                 field="pressure", reason=f"is one of {', '.join(PRESSURES)}, not {self.pressure}"
             )
-        for name in ("segment_bytes", "segments_kept"):
-            if getattr(self, name) < 0:
-                raise JobInvalid(field=name, reason=f"must be 0 or more, not {getattr(self, name)}")
+        try:
+            Output(segment_bytes=self.segment_bytes, segments_kept=self.segments_kept)
+        except UsageError as problem:
+            raise JobInvalid(
+                field="segment_bytes", reason=f"makes no sense: {problem}", hint=problem.hint
+            ) from problem
         self._check_roles()
 
     def _check_roles(self) -> None:

@@ -33,8 +33,6 @@ _CALLED = {
     "hang.least_s": "hang.least",
     "hang.silence_s": "hang.silence",
     "slots.memory_bytes": "slots.memory",
-    "segment_bytes": "log_segment",
-    "segments_kept": "log_segments_kept",
 }
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -289,8 +287,8 @@ _JOB: dict[str, _Reader] = {
     "isolate": ("isolate", _File.truth),
     "cgroup": ("cgroup", _File.truth),
     "pressure": ("pressure", _File.text),
-    "log_segment": ("segment_bytes", _File.bytes),
-    "log_segments_kept": ("segments_kept", _File.count),
+    "segment_bytes": ("segment_bytes", _File.bytes),
+    "segments_kept": ("segments_kept", _File.count),
 }
 _SLOTS: dict[str, _Reader] = {
     "cpus": ("cpus", _File.count),

@@ -17,6 +17,7 @@ from penstock.errors.process import AgentMissing
 from penstock.errors.root import UsageError
 from penstock.process.commands import warmed
 from penstock.process.describing import Budget, JobSpec, Policy, Role
+from penstock.process.output import Output
 
 if TYPE_CHECKING:
     from penstock.process.jobs import Job
@@ -61,6 +62,7 @@ class Launch:
     #: Whether ranks get control groups, where that is allowed.
     cgroup: bool = True
     restarts: Restarts = field(default_factory=Restarts)
+    output: Output = field(default_factory=Output)
     #: Whether ranks are forked from a warm Python: ``auto``, ``always`` or ``never``.
     zygote: str = "auto"
     #: What the warm Python imports; by default what the script seems to need.
@@ -72,6 +74,7 @@ class Launch:
             command=self.command,
             ranks=self.ranks,
             master_port=self.master_port,
+            terminal=self.output.terminal,
             policy=self.restarts.policy(),
         )
         return JobSpec(
@@ -82,6 +85,9 @@ class Launch:
             cgroup=self.cgroup,
             directory=Path.cwd(),
             python=Path(sys.executable),
+            pressure=self.output.pressure,
+            segment_bytes=self.output.segment_bytes,
+            segments_kept=self.output.segments_kept,
         )
 
 

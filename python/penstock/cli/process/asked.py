@@ -74,11 +74,11 @@ def job_options(words: Words) -> dict[str, Any]:
         "name": values["name"],
         "cgroup": values["cgroup"],
         "isolate": values["isolate"],
-        "log_segment": 0 if values["log_segment"] is None else _bytes("--log-segment", values["log_segment"]),
-        "log_segments_kept": values["log_segments_kept"],
-        "pressure": values["pressure"],
+        "on_pressure": values["on_pressure"],
+        "segment_bytes": _bytes("--segment-bytes", values["segment_bytes"]),
+        "segments_kept": values["segments_kept"],
     }
-    called = {"log_segment": "segment_bytes", "log_segments_kept": "segments_kept"}
+    called = {"on_pressure": "pressure"}
     return {
         **{called.get(key, key): value for key, value in fields.items() if key in words.given},
         "detached": values["detach"],
@@ -122,7 +122,7 @@ def _role(words: Words, directory: Path) -> Role:
             ports=values["ports"],
         ),
         spares=values["spares"],
-        terminal=values["terminal"],
+        terminal=values["tty"],
         policy=_policy(values),
         hidden=commands.hidden(
             max(ranks, 1),

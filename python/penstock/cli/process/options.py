@@ -48,9 +48,19 @@ JOB = (
     Option(("--json",), "flag", "Machine-readable output on stdout; with --detach or --dry-run.", False),
     Option(("--isolate",), "flag", "A pid namespace for the job: nothing can survive it.", False),
     Option(("--cgroup",), "switch", "A control group for each rank, where that is allowed.", True),
-    Option(("--pressure",), "text", "When the terminal is slow: wait (lossless) or drop (told).", "wait"),
-    Option(("--log-segment",), "text", "Cut log files at this size, as in 256M (default: never)."),
-    Option(("--log-segments-kept",), "count", "How many pieces of a log are kept; 0 keeps all.", 0),
+    Option(
+        ("--on-pressure", "--pressure"),
+        "text",
+        "When the terminal is slow: ranks wait, or it misses output, drop (logs never do).",
+        "wait",
+    ),
+    Option(
+        ("--segment-bytes",),
+        "text",
+        "Continue a log in another file after so many bytes, as in 256M; 0 never does.",
+        "0",
+    ),
+    Option(("--segments-kept",), "count", "How many files of a log stay, the newest; 0: all.", 0),
 )
 GANG = (
     Option(
@@ -71,7 +81,12 @@ GANG = (
         ("--environment", "-e"), "many", "NAME=VALUE for the ranks; written into job.json, so no secrets."
     ),
     Option(("--directory",), "text", "Where the command runs (default: here)."),
-    Option(("--terminal",), "flag", "A terminal for each rank instead of pipes.", False),
+    Option(
+        ("--tty", "--terminal"),
+        "flag",
+        "A terminal for each rank: bars, colours; stderr joins stdout.",
+        False,
+    ),
     Option(("--role",), "text", "Name of the ranks, in names of files and in ROLE_NAME.", "rank", "role"),
 )
 SLOTS = (
