@@ -17,6 +17,7 @@ pub mod job;
 pub mod keeper;
 pub mod launch;
 pub mod lineage;
+pub mod pulses;
 pub mod pump;
 pub mod spawn;
 pub mod state;
