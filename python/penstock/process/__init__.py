@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.errors import AgentMissing, JobSilent, JobUnknown, ProcessError
     from penstock.process.asking import ask, stop
-    from penstock.process.jobs import Job, JobState, find, jobs
+    from penstock.process.jobs import GangState, Job, JobState, find, jobs
     from penstock.process.launching import Launch, Restarts, prepare
     from penstock.process.pulsefile import Pulse, pulses_of
     from penstock.process.pulsing import Notice, notice, phase, pulse
 
 __all__ = [
     "AgentMissing",
+    "GangState",
     "Job",
     "JobSilent",
     "JobState",
@@ -43,7 +44,7 @@ __all__ = [
 _HOME = {
     **dict.fromkeys(("AgentMissing", "JobSilent", "JobUnknown", "ProcessError"), "penstock.errors"),
     **dict.fromkeys(("ask", "stop"), "penstock.process.asking"),
-    **dict.fromkeys(("Job", "JobState", "find"), "penstock.process.jobs"),
+    **dict.fromkeys(("GangState", "Job", "JobState", "find"), "penstock.process.jobs"),
     **dict.fromkeys(("Launch", "Restarts", "prepare"), "penstock.process.launching"),
     **dict.fromkeys(("Notice", "notice", "phase", "pulse"), "penstock.process.pulsing"),
     **dict.fromkeys(("Pulse", "pulses_of"), "penstock.process.pulsefile"),
