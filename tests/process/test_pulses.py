@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import UsageError
-from penstock.process import Job, Pulse, pulses_of, pulsing
+from penstock.process import Job, Pulse, pulsing
 from penstock.process.pulsefile import (
     FILE,
     FORM,
@@ -25,6 +25,7 @@ from penstock.process.pulsefile import (
     SLOT_BYTES,
     STANDING,
     parsed,
+    read,
     sealed,
 )
 
@@ -39,6 +40,11 @@ def make(room: Path, slots: int) -> Job:
     header = HEADER.pack(MAGIC, FORM, slots).ljust(SLOT_BYTES, b"\0")
     (room / FILE).write_bytes(header + bytes(SLOT_BYTES * slots))
     return Job(room)
+
+
+def slots(job: Job) -> list[Pulse | None]:
+    """Every slot."""
+    return read(str(job.directory / FILE))
 
 
 def tell(room: Path, slot: int, *, kind: int, number: int, in_s: float, reason: str) -> None:
@@ -72,7 +78,7 @@ def test_a_worker_is_seen_with_its_steps_phase_and_times(tmp_path: Path) -> None
         tmp_path,
         "for step in range(10, 15): assert pulse(step) is None\nphase('checkpoint')\nprint(os.getpid())",
     )
-    first, mine, last = pulses_of(job)
+    first, mine, last = slots(job)
     assert first is None
     assert last is None
     assert mine is not None
@@ -89,22 +95,21 @@ def test_the_first_steps_and_those_with_a_phase_between_say_nothing_about_the_us
     """Goal: the learned step time is that of plain steps. Method: look at the record after each pulse."""
     job = make(tmp_path, 2)
     code = (
-        "import os\nfrom pathlib import Path\nfrom penstock.process import Job, pulses_of\n"
-        f"job = Job(Path({str(tmp_path)!r}))\nseen = []\n"
-        "for step in range(3): pulse(step); seen.append(pulses_of(job)[1].typical_ns > 0)\n"
-        "pulse(3); seen.append(pulses_of(job)[1].typical_ns > 0)\n"
-        "known = pulses_of(job)[1]\n"
-        "with phase('checkpoint'): seen.append(pulses_of(job)[1].phase)\n"
-        "seen.append(pulses_of(job)[1].phase)\n"
-        "pulse(4); after = pulses_of(job)[1]\n"
+        f"from penstock.process.pulsefile import read\nmine = lambda: read({str(tmp_path / FILE)!r})[1]\nseen = []\n"
+        "for step in range(3): pulse(step); seen.append(mine().typical_ns > 0)\n"
+        "pulse(3); seen.append(mine().typical_ns > 0)\n"
+        "known = mine()\n"
+        "with phase('checkpoint'): seen.append(mine().phase)\n"
+        "seen.append(mine().phase)\n"
+        "pulse(4); after = mine()\n"
         "seen.append((after.typical_ns, after.step_ns) == (known.typical_ns, known.step_ns))\n"
-        "with phase('eval'): pulse(5); seen.append(pulses_of(job)[1].phase)\n"
-        "pulse(6, phase='compile'); seen.append(pulses_of(job)[1].phase)\n"
+        "with phase('eval'): pulse(5); seen.append(mine().phase)\n"
+        "pulse(6, phase='compile'); seen.append(mine().phase)\n"
         "print(json.dumps(seen))"
     )
     seen = json.loads(worker(tmp_path, code))
     assert seen == [False, False, False, True, "checkpoint", "step", True, "eval", "compile"]
-    assert pulses_of(job)[0] is None
+    assert slots(job)[0] is None
 
 
 def test_a_notice_is_seen_at_the_next_pulse_and_a_newer_one_replaces_it(tmp_path: Path) -> None:
@@ -115,7 +120,7 @@ def test_a_notice_is_seen_at_the_next_pulse_and_a_newer_one_replaces_it(tmp_path
         "assert notice() is told and pulse(2) is told"
     )
     assert worker(tmp_path, code).split("\n")[0] == "save the disk is moved inf True"
-    mine = pulses_of(job)[1]
+    mine = slots(job)[1]
     assert mine is not None
     assert mine.notice_seen == 1
     tell(tmp_path, 1, kind=1, number=2, in_s=60, reason="é" * 40)
@@ -142,7 +147,7 @@ def test_children_of_a_worker_do_not_write_into_its_slot(tmp_path: Path, how: st
         "subprocess.run([sys.executable, '-c', 'from penstock.process import pulse; pulse(99)'], check=True)\n"
     )
     worker(tmp_path, "pulse(7)\n" + (fork if how == "fork" else start))
-    mine = pulses_of(job)[1]
+    mine = slots(job)[1]
     assert mine is not None
     assert (mine.step, mine.phase) == (7, "step")
 
@@ -155,7 +160,7 @@ def test_a_process_forked_before_the_first_pulse_has_its_own_slot(tmp_path: Path
         "    os.environ['PENSTOCK_PULSES'] = os.environ['LATER']; pulse(5); os._exit(0)\nos.waitpid(pid, 0)"
     )
     worker(tmp_path, code, PENSTOCK_PULSES="", LATER=f"{tmp_path / FILE}:0")
-    first = pulses_of(job)[0]
+    first = slots(job)[0]
     assert first is not None
     assert first.step == 5
 
@@ -212,7 +217,7 @@ def test_no_file_makes_a_reader_fail(
 ) -> None:
     room = tmp_path_factory.mktemp("room")
     (room / FILE).write_bytes(HEADER.pack(MAGIC, FORM, 3) + content if ours else content)
-    assert not any(pulses_of(Job(room)))
+    assert not any(read(str(room / FILE)))
 
 
 @given(st.integers(0, RECORD_BYTES - 1), st.integers(1, 255))

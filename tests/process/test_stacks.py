@@ -44,6 +44,18 @@ AS_NOBODY = (
 )
 
 
+def describe(room: Path, pids: list[int]) -> None:
+    """The files of a job whose workers are these processes."""
+    workers = [{"rank": rank, "pid": pid, "exit": None} for rank, pid in enumerate(pids)]
+    gang = {"role": "rank", "kind": "gang", "phase": "running", "reason": "", "incarnation": 0, "zygote": ""}
+    gang |= {"master_port": 0, "workers": workers, "failures": []}
+    state = {"job": room.name, "phase": "running", "reason": "", "exit_code": None, "started_at": 0.0}
+    state |= {"ended_at": None, "keeper": 0, "agent": 0, "coordinator": 0, "zygote": 0, "cgroup": None}
+    state |= {"gangs": [gang], "incidents": [], "log_lost_bytes": 0}
+    (room / "state.json").write_text(json.dumps(state))
+    (room / "job.json").write_text(json.dumps({"roles": [{"name": "rank", "ranks": len(pids)}]}))
+
+
 class Processes:
     """Real processes and a directory that describes them as a job."""
 
@@ -57,11 +69,7 @@ class Processes:
         self.started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline()
-        workers = [
-            {"rank": n, "pid": each.pid, "slot": n, "exit": None} for n, each in enumerate(self.started)
-        ]
-        state = {"gangs": [{"role": "rank", "workers": workers}]}
-        (self.job.directory / "state.json").write_text(json.dumps(state))
+        describe(self.job.directory, [each.pid for each in self.started])
         return process
 
     def end(self) -> None:
@@ -161,7 +169,8 @@ def test_what_the_kernel_forbids_is_said(gang: Processes) -> None:
     )
     with tempfile.TemporaryDirectory() as open_to_all:
         Path(open_to_all).chmod(0o755)
-        shutil.copy(gang.job.directory / "state.json", open_to_all)
+        for name in ("state.json", "job.json"):
+            shutil.copy(gang.job.directory / name, open_to_all)
         words = [*AS_NOBODY, sys.executable, "-c", code, open_to_all]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.returncode) == ("the kernel forbids it", 0), done.stderr

@@ -123,7 +123,7 @@ pub enum Action {
     },
     /// Tell the workers to save and leave.
     Notify {
-        /// When they get SIGKILL.
+        /// When they get SIGTERM, which ends who does not catch it.
         deadline_ms: u64,
     },
     /// Take the stacks of all workers.
@@ -246,10 +246,11 @@ fn before_the_end(
     if !gang.listens || gang.stop.is_none() || gang.running == 0 {
         return None;
     }
+    let notice_ms = (grace_ms as f64 * NOTICE_SHARE) as u64;
     let Some(since) = gang.notified_since_ms else {
-        return Some(Verdict::new(Action::Notify { deadline_ms: now_ms.saturating_add(grace_ms) }, why));
+        return Some(Verdict::new(Action::Notify { deadline_ms: now_ms.saturating_add(notice_ms) }, why));
     };
-    let end_at_ms = since.saturating_add((grace_ms as f64 * NOTICE_SHARE) as u64);
+    let end_at_ms = since.saturating_add(notice_ms);
     (now_ms < end_at_ms).then(|| Verdict::new(Action::Wait { until_ms: Some(end_at_ms) }, why))
 }
 

@@ -89,10 +89,17 @@ def slots_of(header: bytes) -> int:
     return slots if magic == MAGIC and form == FORM and slots <= SLOTS_MAX else 0
 
 
-def pulses_of(job: "Job") -> list[Pulse | None]:
-    """What every worker of a job last said, by slot. Empty for a job without pulses."""
+def pulses_of(job: "Job") -> dict[tuple[str, int], Pulse]:
+    """What the workers of a job last said, by role and rank; those that said nothing are left out."""
+    said = read(os.fspath(job.directory / FILE))
+    workers = [(role["name"], rank) for role in job.description()["roles"] for rank in range(role["ranks"])]
+    return {worker: pulse for worker, pulse in zip(workers, said, strict=False) if pulse is not None}
+
+
+def read(path: str) -> list[Pulse | None]:
+    """Every slot of a file; nothing of one that is not there or not ours."""
     try:
-        file = os.open(job.directory / FILE, os.O_RDONLY)
+        file = os.open(path, os.O_RDONLY)
     except OSError:
         return []
     try:

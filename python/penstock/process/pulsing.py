@@ -44,7 +44,7 @@ class Notice(NamedTuple):
     reason: str
     #: As ``time.time()`` counts; infinite without a deadline.
     leave_by: float
-    #: Grows with every notice.
+    #: Grows with every notice of a life.
     number: int
 
     @property
@@ -78,12 +78,14 @@ class _Slot:
         self._stand()
         self._write()
 
-    def beat(self, step: int, phase: str | None) -> Notice | None:
+    def beat(self, step: int, phase: str | None, flags: int) -> Notice | None:
         now = _clock(_BOOT)
         word = phase or self.phase or "step"
-        if word != self._word or not self._flags:
-            self._flags = LISTENS
+        if word != self._word:
             self._turn(word, now)
+        if flags != self._flags:
+            self._flags = flags
+            self._stand()
         if self._plain:
             self._measure(now - self._step_at)
         self._plain = True
@@ -107,9 +109,9 @@ class _Slot:
 
     def _measure(self, took: int) -> None:
         self._step_ns = took
-        self._longest = max(self._longest, took)
         if self._steps <= UNTYPICAL_STEPS:
             return
+        self._longest = max(self._longest, took)
         usual = self._typical
         # A step of an hour must not make the next hang invisible: one step moves the usual time by an eighth at most.
         self._typical = usual + (min(max(took, usual // 2), 2 * usual) - usual) // 8 if usual else took
@@ -163,7 +165,7 @@ class _Nowhere:
 
     phase: str | None = None
 
-    def beat(self, step: int, phase: str | None) -> Notice | None:
+    def beat(self, step: int, phase: str | None, flags: int) -> Notice | None:
         return None
 
     def turn(self, word: str | None) -> None:
@@ -176,12 +178,13 @@ class _Nowhere:
 _slot: _Slot | _Nowhere | None = None
 
 
-def pulse(step: int, *, phase: str | None = None) -> Notice | None:
+def pulse(step: int, *, phase: str | None = None, heed: bool = True) -> Notice | None:
     """Say that this step is reached; call it once a step. What comes back asks to save or to leave, if anything does.
 
-    ``phase`` says what this is; without it the phase that a ``with phase(…)`` around this set, else ``step``.
+    ``phase`` says what this is; without it the phase that a ``with phase(…)`` around this set, else ``step``. Who pulses is believed to
+    look at what comes back, and is given time to leave before SIGTERM; who does not says ``heed=False``.
     """
-    return (_slot or _opened()).beat(step, phase)
+    return (_slot or _opened()).beat(step, phase, LISTENS if heed else 0)
 
 
 def notice() -> Notice | None:

@@ -59,8 +59,8 @@ impl Agent {
             return Ok(());
         }
         match order.action {
-            Action::Notify { .. } => self.tended[gang].notified_since_ms = Some(now_ms()),
-            Action::Witness => self.tended[gang].witnessed = true,
+            Action::Notify { deadline_ms } => self.notify_gang(gang, deadline_ms, &order.reason),
+            Action::Witness => self.witness(gang),
             Action::End => {
                 self.tended[gang].ending_since_ms.get_or_insert_with(now_ms);
                 self.signal_gang(gang, libc::SIGTERM);
@@ -83,6 +83,7 @@ impl Agent {
         if order.incident {
             self.note_incident(order);
         }
+        self.forget_pulses(gang);
         let mut forked = forked.into_iter();
         self.tended[gang] = Tended { memory_kills_before: memory_kills(), ..Tended::default() };
         let state = &mut self.state.gangs[gang];
@@ -209,10 +210,13 @@ impl Agent {
     }
 
     pub(super) fn note_incident(&mut self, order: &Order) {
+        let stacks = self.take_stacks(order.gang);
+        let ranks = self.plans[order.gang].ranks.clone();
+        let pulses = ranks.filter_map(|rank| Some((rank, self.pulse_of(order.gang, rank)?))).collect();
         let gang = &self.state.gangs[order.gang];
         let role = &self.job.roles[self.plans[order.gang].role];
-        let evidence =
-            Evidence { gang, action: &order.action, reason: &order.reason, stacks: None, kernel: Vec::new() };
+        let (action, reason) = (&order.action, order.reason.as_str());
+        let evidence = Evidence { gang, action, reason, pulses, stacks, kernel: Vec::new() };
         match incident::write(&self.room, role, self.state.incidents.len(), evidence) {
             Ok(name) => self.state.incidents.push(name),
             // A full disk must not keep a gang from being restarted.
@@ -222,7 +226,7 @@ impl Agent {
 
     /// A child ended: a worker, a helper of ours, or somebody whom we adopted.
     pub(super) fn note_exit(&mut self, reaped: &Reaped) {
-        if self.was_zygote(reaped) {
+        if self.was_zygote(reaped) || self.was_collector(reaped.pid) {
             return;
         }
         if reaped.pid == self.link.pid {
@@ -255,8 +259,8 @@ impl Agent {
             exit: worker.exit.clone(),
             exit_ms: worker.exit_ms,
             asked: worker.asked,
-            pulse: None,
-            heard_ms: None,
+            pulse: self.pulse_of(gang, worker.rank),
+            heard_ms: self.heard_ms(gang, worker.rank),
         });
         GangReport {
             incarnation: state.incarnation,

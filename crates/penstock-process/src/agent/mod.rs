@@ -3,6 +3,7 @@
 mod births;
 mod gangs;
 mod link;
+mod vitals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,6 +17,7 @@ use serde_json::json;
 
 use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
+use crate::agent::vitals::Vitals;
 use crate::cgroup::Cgroup;
 use crate::control::{Ear, StopRequest, listen};
 use crate::coordinator::Journal;
@@ -24,7 +26,7 @@ use crate::error::Result;
 use crate::job::{GangPlan, Job, Room};
 use crate::launch::Wires;
 use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
-use crate::messages::{Orders, Over, Report};
+use crate::messages::{GangReport, Orders, Over, Report};
 use crate::pump::Pump;
 use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
@@ -67,6 +69,7 @@ pub struct Agent {
     /// The zygotes, and which of them each role uses.
     nursery: Nursery,
     wishes: Vec<Option<usize>>,
+    vitals: Vitals,
     /// The report that was sent last.
     told: Option<Report>,
     /// When to report again, even if nothing happened.
@@ -101,7 +104,9 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
         let safety_ms = agent.keep_safe();
         let zygotes_ms = agent.keep_zygotes();
         let link_ms = agent.talk();
-        let next = [look_ms, safety_ms, zygotes_ms, link_ms, agent.look_at_ms].into_iter().flatten().min();
+        let vitals_ms = [agent.keep_collector(), agent.pulses_due_ms()];
+        let next = [look_ms, safety_ms, zygotes_ms, link_ms, agent.look_at_ms].into_iter().chain(vitals_ms);
+        let next = next.flatten().min();
         agent.wait(next)?;
     }
     agent.finish();
@@ -128,6 +133,7 @@ impl Agent {
         let cgroup = if job.cgroup { Cgroup::make(room) } else { None };
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
         let plans = job.gangs();
+        let vitals = Vitals::open(room, &job);
         let agent = Self {
             pump: Pump::start(room, &job, [wires.out, wires.err])?,
             journal: Journal::open(room)?,
@@ -143,6 +149,7 @@ impl Agent {
             link: Link::default(),
             nursery: Nursery::default(),
             wishes: Vec::new(),
+            vitals,
             told: None,
             look_at_ms: None,
             ready: wires.ready,
@@ -161,6 +168,7 @@ impl Agent {
         let mut owned: BTreeSet<i32> = self.running.keys().copied().collect();
         owned.extend([self.link.pid].into_iter().filter(|pid| *pid > 0));
         owned.extend(self.nursery.pids());
+        owned.extend(self.vitals.pid());
         owned
     }
 
@@ -238,11 +246,10 @@ impl Agent {
             return again_ms;
         }
         let due = self.look_at_ms.is_some_and(|due_ms| now_ms >= due_ms);
-        let gangs = (0..self.plans.len()).map(|gang| self.gang_report(gang)).collect();
+        let gangs: Vec<GangReport> = (0..self.plans.len()).map(|gang| self.gang_report(gang)).collect();
         let number = self.told.as_ref().map_or(0, |told| told.number + 1);
         let report = Report { number, machine: 0, now_ms, stop: self.stop.clone(), gangs };
-        let news =
-            self.told.as_ref().is_none_or(|told| told.gangs != report.gangs || told.stop != report.stop);
+        let news = self.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if news {
             self.save();
         }
@@ -281,6 +288,7 @@ impl Agent {
         self.state.ended_at = Some(wall_s());
         self.link.lose();
         self.nursery.close();
+        self.vitals.close();
         (self.state.coordinator, self.state.zygote) = (0, 0);
         self.save();
         self.cgroup.iter().for_each(Cgroup::remove);
