@@ -1,8 +1,9 @@
 """Real jobs that pulse: hangs are seen, witnessed and ended; what only takes long is not; notices come before signals."""
 
 import json
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,52 @@ def test_stacks_and_the_agents_own_python_agree(run: Run, tmp_path: Path) -> Non
 
 def _known(running: Running) -> dict[tuple[str, int], Any]:
     return {worker: pulse for worker, pulse in pulses_of(running.job).items() if pulse.steps > 0}
+
+
+#: Where this is writable, a process can be made to sleep in the kernel for real; nothing else makes one that SIGKILL does not end.
+FREEZER = Path("/sys/fs/cgroup/freezer")
+if os.access(FREEZER, os.W_OK):
+
+    @pytest.fixture
+    def freezer(tmp_path: Path) -> Iterator[Path]:
+        """A control group whose processes can be frozen."""
+        group = FREEZER / f"penstock-test-{os.getpid()}"
+        group.mkdir()
+        yield group
+        (group / "freezer.state").write_text("THAWED")
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), "those that were killed are gone")
+        group.rmdir()
+
+    def test_a_rank_that_sleeps_in_the_kernel_is_declared_and_does_not_hold_the_job(
+        run: Run, tmp_path: Path, freezer: Path
+    ) -> None:
+        """Goal: D-state. Method: a rank is frozen by its control group, where SIGKILL does not reach it."""
+        text = (
+            "steps(30)\nif life == 0 and rank == 1:\n"
+            "    open(f'{os.environ[\"FREEZER\"]}/cgroup.procs', 'w').write(str(os.getpid()))\n"
+            "    open(f'{os.environ[\"FREEZER\"]}/freezer.state', 'w').write('FROZEN')\n"
+            "wait_for_the_others() if life == 0 else None\n"
+        )
+        words = [
+            "--ranks",
+            "2",
+            "--restarts",
+            "1",
+            "--hang",
+            "0.5",
+            "--no-cgroup",
+            "--",
+            script(tmp_path, text),
+        ]
+        running = run(*words, environment={"FREEZER": str(freezer)})
+        assert running.launcher is not None
+        _, err = running.launcher.communicate(timeout=60)
+        assert running.launcher.returncode == 0, err
+        about = incident(running)
+        assert "processes sleep in the kernel and cannot be killed" in about["reason"]
+        (line,) = about["kernel"]
+        assert line.startswith("rank 1 (process ")
+        assert "is in state D" in line
+        (stuck,) = [group for group in about["stacks"]["groups"] if group["kernel"]["state"] == "D"]
+        assert stuck["workers"] == [["rank", 1]]
+        assert stuck["threads"][0]["frames"][-1]["function"] == "<module>"

@@ -57,7 +57,7 @@ pub struct Evidence<'a> {
     pub pulses: BTreeMap<u32, Pulse>,
     /// Stacks of the workers, as the collector gave them.
     pub stacks: Option<Value>,
-    /// What the kernel said about memory.
+    /// What the kernel said about memory, and who cannot be killed.
     pub kernel: Vec<String>,
 }
 

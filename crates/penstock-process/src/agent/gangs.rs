@@ -15,7 +15,7 @@ use crate::policy::Scope;
 use crate::spawn;
 use crate::state::{Phase, WorkerState, wall_s};
 use crate::system::{Reaped, now_ms};
-use crate::verdict::{Action, Stop};
+use crate::verdict::{Action, Stop, UNKILLABLE_MS};
 use crate::zygote::request::Gate;
 
 const DRAIN: Duration = Duration::from_secs(2);
@@ -50,10 +50,10 @@ impl Agent {
         let current = state.incarnation;
         if let Action::Start { incarnation } = order.action {
             let next = current.map_or(0, |number| number + 1);
-            if incarnation == next && self.running_of(gang).is_empty() {
-                return self.start_gang(gang, incarnation, order);
+            if incarnation != next || !self.is_past_hope(gang) {
+                return Ok(());
             }
-            return Ok(());
+            return self.start_gang(gang, incarnation, order);
         }
         if order.incarnation != current {
             return Ok(());
@@ -83,6 +83,7 @@ impl Agent {
         if order.incident {
             self.note_incident(order);
         }
+        self.abandon(gang);
         self.forget_pulses(gang);
         let mut forked = forked.into_iter();
         self.tended[gang] = Tended { memory_kills_before: memory_kills(), ..Tended::default() };
@@ -120,6 +121,36 @@ impl Agent {
         }
         // All are known now, so all may begin.
         gate.map_or(Ok(()), Gate::open)
+    }
+
+    /// Whether nobody of a gang is left, but those who were killed long ago and sleep in the kernel.
+    fn is_past_hope(&self, gang: usize) -> bool {
+        let killed_ms = self.tended[gang].killing_since_ms;
+        let hopeless = killed_ms.is_some_and(|since_ms| now_ms() >= since_ms + UNKILLABLE_MS);
+        hopeless || self.running_of(gang).is_empty()
+    }
+
+    /// Waits no more for workers that cannot be killed.
+    fn abandon(&mut self, gang: usize) {
+        for pid in self.running_of(gang) {
+            self.running.remove(&pid);
+            self.abandoned.insert(pid);
+            self.journal.add_fact("unkillable", serde_json::json!({"pid": pid, "gang": gang}));
+        }
+    }
+
+    /// What there is to say about workers that are still there after SIGKILL.
+    fn unkillable(&self, gang: usize) -> Vec<String> {
+        let left = self.state.gangs[gang].workers.iter().filter(|worker| worker.exit.is_none());
+        let shown = |worker: &WorkerState| {
+            let process = Process::read(worker.pid).filter(|process| process.is_alive())?;
+            let place = std::fs::read_to_string(format!("/proc/{}/wchan", worker.pid)).unwrap_or_default();
+            Some(format!(
+                "rank {} (process {}) is in state {} in {place} and cannot be killed",
+                worker.rank, worker.pid, process.state
+            ))
+        };
+        left.filter_map(shown).collect()
     }
 
     /// Where rank 0 listens: a new port for each life, but one for a role whose workers come and go alone.
@@ -216,7 +247,8 @@ impl Agent {
         let gang = &self.state.gangs[order.gang];
         let role = &self.job.roles[self.plans[order.gang].role];
         let (action, reason) = (&order.action, order.reason.as_str());
-        let evidence = Evidence { gang, action, reason, pulses, stacks, kernel: Vec::new() };
+        let kernel = self.unkillable(order.gang);
+        let evidence = Evidence { gang, action, reason, pulses, stacks, kernel };
         match incident::write(&self.room, role, self.state.incidents.len(), evidence) {
             Ok(name) => self.state.incidents.push(name),
             // A full disk must not keep a gang from being restarted.
@@ -234,6 +266,7 @@ impl Agent {
             self.journal.add_fact("coordinator-lost", serde_json::json!({"pid": reaped.pid}));
             return;
         }
+        self.abandoned.remove(&reaped.pid);
         let Some((gang, rank)) = self.running.remove(&reaped.pid) else { return };
         let role = &self.job.roles[self.plans[gang].role].name;
         // The group knows exactly; else it is only known that the kernel killed somebody meanwhile.

@@ -81,6 +81,8 @@ pub struct Agent {
     cgroup: Option<Cgroup>,
     /// Workers that run, by process: their gang and rank.
     running: BTreeMap<i32, (usize, u32)>,
+    /// Workers of earlier lives that sleep in the kernel and cannot be killed. Nobody waits for them.
+    abandoned: BTreeSet<i32>,
     /// What is known of each gang beside its state.
     tended: Vec<Tended>,
     orphans: Orphans,
@@ -154,6 +156,7 @@ impl Agent {
             look_at_ms: None,
             ready: wires.ready,
             running: BTreeMap::new(),
+            abandoned: BTreeSet::new(),
             orphans: Orphans::default(),
             orphans_left: 0,
             stop: None,
@@ -163,12 +166,13 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Children of ours that are no orphans: workers, and those who help us.
+    /// Children of ours that are no orphans: workers, those who help us, and those whom nobody can end.
     fn owned(&self) -> BTreeSet<i32> {
         let mut owned: BTreeSet<i32> = self.running.keys().copied().collect();
         owned.extend([self.link.pid].into_iter().filter(|pid| *pid > 0));
         owned.extend(self.nursery.pids());
         owned.extend(self.vitals.pid());
+        owned.extend(&self.abandoned);
         owned
     }
 
