@@ -6,6 +6,7 @@
 use std::sync::LazyLock;
 
 use regex_lite::{Captures, Regex};
+use serde_json::Value;
 
 /// Names that say that the value is a secret.
 const SECRET: [&str; 11] = [
@@ -86,6 +87,18 @@ impl Redaction {
             }
         });
         HEX_KEY.replace_all(&text, |found: &Captures<'_>| format!("{}{HIDDEN}", &found[1])).into_owned()
+    }
+
+    /// The same for everything inside a value.
+    pub fn value(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(&text)),
+            Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
+            Value::Object(fields) => {
+                fields.into_iter().map(|(name, item)| (name, self.value(item))).collect()
+            }
+            other => other,
+        }
     }
 
     /// The same command; what follows `--token` and its like is hidden whatever it looks like.

@@ -32,7 +32,21 @@ COMMANDS = (
         "Show the processes of jobs: roles, ranks and their descendants, with step, processor time and memory.",
         "penstock.cli.process.ps:app",
     ),
-    Command("logs", "Print what ranks wrote, lossless, with places.", "penstock.cli.process.logs:app"),
+    Command(
+        "top",
+        "Watch a job: step, speed, phase, processor, memory and GPU of every rank, live.",
+        "penstock.cli.process.top:app",
+    ),
+    Command(
+        "stacks",
+        "Show the stacks of all ranks at once, equal ones together.",
+        "penstock.cli.process.stacks:app",
+    ),
+    Command(
+        "logs",
+        "Print what workers wrote, lossless, with places; during the job and after it.",
+        "penstock.cli.process.logs:app",
+    ),
     Command(
         "stop",
         "End a job: SIGTERM to its ranks, SIGKILL to all of its tree when the grace is over.",

@@ -43,7 +43,9 @@
     │   ├── RankUnknown          a job has no such rank, or it does not run
     │   ├── IncidentUnknown      a job has no such incident
     │   ├── StateUnreadable      a job's state was written by another Penstock, or is damaged
-    │   └── JobSilent            the job's agent does not answer
+    │   ├── JobSilent            the job's agent does not answer
+    │   ├── SpyMissing           the executable that reads stacks is not there
+    │   └── StacksForbidden      the kernel does not let us look into processes
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
@@ -95,6 +97,8 @@ from penstock.errors.process import (
     JobUnknown,
     ProcessError,
     RankUnknown,
+    SpyMissing,
+    StacksForbidden,
     StateUnreadable,
 )
 from penstock.errors.registry import (
@@ -173,6 +177,8 @@ __all__ = [
     "ScanCancelled",
     "SchemaMixed",
     "SourceEmpty",
+    "SpyMissing",
+    "StacksForbidden",
     "StateError",
     "StateUnreadable",
     "StoreDenied",

@@ -73,6 +73,14 @@ class Hang:
     #: Without any output for so long, for workers that report no steps. 0: output is not looked at.
     silence_s: float = 0.0
 
+    @classmethod
+    def of(cls, *, least_s: float, silence_s: float = 0.0, factor: float = 10.0) -> "Hang | None":
+        """What ``--hang`` and ``--silence`` mean: 0 is for never."""
+        if least_s == silence_s == 0:
+            return None
+        # Who watches for silence only is not to be judged by steps.
+        return cls(factor=factor, least_s=least_s or _COUNT_MAX, silence_s=silence_s)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.errors.process import AgentMissing
 from penstock.errors.root import UsageError
 from penstock.process.commands import warmed
-from penstock.process.describing import Budget, JobSpec, Policy, Role
+from penstock.process.describing import Budget, Hang, JobSpec, Policy, Role
 from penstock.process.output import Output
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ class Restarts:
     same_failure_max: int = 2
     stop_grace_s: float = 10.0
     failure_grace_s: float = 3.0
+    #: Without a step for ten times the usual step, and at least this long, a rank hangs. 0: it never does.
+    hang_s: float = 10.0
+    #: Without a step ever reported, a rank that writes nothing for so long hangs. 0: it never does.
+    silence_s: float = 0.0
 
     def policy(self) -> Policy:
         """With a budget for each cause."""
@@ -46,6 +50,7 @@ class Restarts:
             same_failure_max=self.same_failure_max,
             stop_grace_s=self.stop_grace_s,
             failure_grace_s=self.failure_grace_s,
+            hang=Hang.of(least_s=self.hang_s, silence_s=self.silence_s),
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.process.jobs import FINAL, GangState, Job, JobState
 from penstock.process.lineage import Process, descendants, everyone
+from penstock.process.pulsefile import Pulse, pulses_of
 from penstock.process.redacting import Redaction
 
 SUPERVISORS = ("keeper", "agent", "coordinator", "zygote")
@@ -28,7 +29,7 @@ def rows(job: Job, *, supervisors: bool = False, gpu_bytes: Mapping[int, int] | 
     over = job.phase() in FINAL
     all_of_them = {} if over else everyone()
     places = _places(job)
-    pulses = _pulses(job)
+    pulses = pulses_of(job)
     found: list[Row] = []
     if supervisors and not over:
         found += list(_supervisors(job, state, all_of_them, redaction))
@@ -93,16 +94,11 @@ def _ended(worker: Mapping[str, Any], command: list[str], redaction: Redaction) 
     }
 
 
-def _said(pulse: Any, gang: GangState) -> Row:
+def _said(pulse: Pulse | None, gang: GangState) -> Row:
     """Step and phase, if the worker said any in this life."""
     if pulse is None or pulse.incarnation != gang.incarnation:
         return {"step": None, "phase": None}
     return {"step": pulse.step if pulse.steps else None, "phase": pulse.phase or None}
-
-
-def _pulses(job: Job) -> list[Any]:
-    """What workers said, by their place among all of the job."""
-    return []
 
 
 def _places(job: Job) -> dict[str, int]:

@@ -3,6 +3,7 @@
 mod births;
 mod gangs;
 mod link;
+mod vitals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,6 +17,7 @@ use serde_json::json;
 
 use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
+use crate::agent::vitals::Vitals;
 use crate::cgroup::Cgroup;
 use crate::complain;
 use crate::control::{Ear, StopRequest, listen};
@@ -25,7 +27,7 @@ use crate::error::Result;
 use crate::job::{GangPlan, Job, Room};
 use crate::launch::Wires;
 use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
-use crate::messages::{Orders, Over, Report};
+use crate::messages::{GangReport, Orders, Over, Report};
 use crate::pump::{Person, Pump};
 use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
@@ -68,6 +70,7 @@ pub struct Agent {
     /// The zygotes, and which of them each role uses.
     nursery: Nursery,
     wishes: Vec<Option<usize>>,
+    vitals: Vitals,
     /// The report that was sent last.
     told: Option<Report>,
     /// When to report again, even if nothing happened.
@@ -79,6 +82,8 @@ pub struct Agent {
     cgroup: Option<Cgroup>,
     /// Workers that run, by process: their gang and rank.
     running: BTreeMap<i32, (usize, u32)>,
+    /// Workers of earlier lives that sleep in the kernel and cannot be killed. Nobody waits for them.
+    abandoned: BTreeSet<i32>,
     /// What is known of each gang beside its state.
     tended: Vec<Tended>,
     orphans: Orphans,
@@ -102,7 +107,9 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
         let safety_ms = agent.keep_safe();
         let zygotes_ms = agent.keep_zygotes();
         let link_ms = agent.talk();
-        let next = [look_ms, safety_ms, zygotes_ms, link_ms, agent.look_at_ms].into_iter().flatten().min();
+        let vitals_ms = [agent.keep_collector(), agent.pulses_due_ms()];
+        let next = [look_ms, safety_ms, zygotes_ms, link_ms, agent.look_at_ms].into_iter().chain(vitals_ms);
+        let next = next.flatten().min();
         agent.wait(next)?;
     }
     agent.finish();
@@ -131,6 +138,7 @@ impl Agent {
         let plans = job.gangs();
         let person =
             Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
+        let vitals = Vitals::open(room, &job);
         let agent = Self {
             pump: Pump::start(room, &job, person)?,
             journal: Journal::open(room)?,
@@ -146,10 +154,12 @@ impl Agent {
             link: Link::default(),
             nursery: Nursery::default(),
             wishes: Vec::new(),
+            vitals,
             told: None,
             look_at_ms: None,
             ready: wires.ready,
             running: BTreeMap::new(),
+            abandoned: BTreeSet::new(),
             orphans: Orphans::default(),
             orphans_left: 0,
             stop: None,
@@ -159,11 +169,13 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Children of ours that are no orphans: workers, and those who help us.
+    /// Children of ours that are no orphans: workers, those who help us, and those whom nobody can end.
     fn owned(&self) -> BTreeSet<i32> {
         let mut owned: BTreeSet<i32> = self.running.keys().copied().collect();
         owned.extend([self.link.pid].into_iter().filter(|pid| *pid > 0));
         owned.extend(self.nursery.pids());
+        owned.extend(self.vitals.pid());
+        owned.extend(&self.abandoned);
         owned
     }
 
@@ -241,11 +253,10 @@ impl Agent {
             return again_ms;
         }
         let due = self.look_at_ms.is_some_and(|due_ms| now_ms >= due_ms);
-        let gangs = (0..self.plans.len()).map(|gang| self.gang_report(gang)).collect();
+        let gangs: Vec<GangReport> = (0..self.plans.len()).map(|gang| self.gang_report(gang)).collect();
         let number = self.told.as_ref().map_or(0, |told| told.number + 1);
         let report = Report { number, machine: 0, now_ms, stop: self.stop.clone(), gangs };
-        let news =
-            self.told.as_ref().is_none_or(|told| told.gangs != report.gangs || told.stop != report.stop);
+        let news = self.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if news {
             self.save();
         }
@@ -283,6 +294,7 @@ impl Agent {
         self.state.ended_at = Some(wall_s());
         self.link.lose();
         self.nursery.close();
+        self.vitals.close();
         (self.state.coordinator, self.state.zygote) = (0, 0);
         self.save();
         self.cgroup.iter().for_each(Cgroup::remove);

@@ -139,12 +139,12 @@ def _policy(values: Any) -> Policy:
     grace, failure_grace = values["grace"], values["failure_grace"]
     if values["shutdown_timeout"] is not None:
         grace = failure_grace = values["shutdown_timeout"]
-    hang = None
-    if values["hang"] != "off":
-        try:
-            hang = Hang(factor=float(values["hang"]), silence_s=_seconds("--silence", values["silence"]))
-        except ValueError:
-            raise UsageError(f"--hang {values['hang']}: a number, or off") from None
+    try:
+        factor = float(values["hang_factor"])
+    except ValueError:
+        raise UsageError(f"--hang-factor {values['hang_factor']}: a number") from None
+    least_s = 0.0 if values["hang"] == "off" else _seconds("--hang", values["hang"])
+    hang = Hang.of(least_s=least_s, silence_s=_seconds("--silence", values["silence"]), factor=factor)
     return Policy(
         restart=values["restart"],
         budget=_budget(values["restarts"], values["budget"]),

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from penstock.cli.output import Json, command_app, print_json, print_table, say, size
 from penstock.cli.process.home import home
 from penstock.process.incidents import Incident, last_words, numbers, ranges, read
 from penstock.process.jobs import find
+from penstock.process.stacks import Collected, shown
 
 app = command_app(
     "incident",
@@ -108,13 +111,22 @@ def _order(ranks: list[dict[str, Any]]) -> Iterator[str]:
         after = "       ?" if rank.get("exit_ms") is None else f"{(rank['exit_ms'] - begin) / 1000:+8.3f}"
         asked = ", after it was asked to" if rank.get("asked_to_end") else ""
         used = f" ({size(rank['rss_max_bytes'])} at most)" if rank.get("rss_max_bytes") else ""
-        yield f"  {after} s  rank {rank['rank']} {rank.get('ended') or 'did not end'}{asked}{used}"
+        ended = rank.get("ended") or "did not end"
+        yield f"  {after} s  rank {rank['rank']} {ended}{asked}{_progress(rank.get('pulse'))}{used}"
     rest: dict[str, list[int]] = {}
     for rank in ranks:
         if rank not in listed:
             rest.setdefault(rank.get("ended") or "did not end", []).append(rank["rank"])
     for ended, those in rest.items():
         yield f"         later  ranks {ranges(those)} {ended}, after they were asked to"
+
+
+def _progress(pulse: Any) -> str:
+    """How far a rank came, if it said so."""
+    if not isinstance(pulse, dict):
+        return ""
+    phase = f" in phase {pulse['phase']}" if pulse.get("phase") else ""
+    return f", at step {pulse['step']}{phase}" if pulse.get("steps") else phase and f",{phase}"
 
 
 def _kernel(lines: list[str]) -> Iterator[str]:
@@ -138,7 +150,11 @@ def _stacks(stacks: Any) -> Iterator[str]:
         return
     yield ""
     yield "stacks, taken before anything was killed:"
-    text = stacks if isinstance(stacks, str) else json_module.dumps(stacks, indent=1, ensure_ascii=False)
+    try:
+        text = shown(msgspec.convert(stacks, Collected))
+    except msgspec.MsgspecError:
+        # Of another version; still worth reading.
+        text = json_module.dumps(stacks, indent=1, ensure_ascii=False)
     yield from (f"  {line}" for line in text.splitlines())
 
 

@@ -116,11 +116,17 @@ RESTARTS = (
     Option(("--backoff",), "text", "Wait before the second restart in a row, doubled each time.", "1s"),
     Option(("--grace",), "text", "Time from SIGTERM to SIGKILL when the job is stopped.", "10s"),
     Option(("--failure-grace",), "text", "The same for ranks that lost a peer.", "3s"),
-    Option(("--hang",), "text", "A hang is so many times a usual step; off for none.", "10"),
+    Option(
+        ("--hang",),
+        "text",
+        "A rank that pulses hangs after ten times its usual step, but not within so long; 0: it never does.",
+        "10s",
+    ),
+    Option(("--hang-factor",), "text", "How many times its usual step.", "10"),
     Option(
         ("--silence",),
         "text",
-        "Without output for so long is a hang, for ranks that report no steps; 0 never.",
+        "A rank that does not pulse hangs when it writes nothing for so long; 0: it never does.",
         "0",
     ),
 )
