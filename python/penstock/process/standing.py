@@ -28,7 +28,6 @@ def rows(job: Job, *, supervisors: bool = False, gpu_bytes: Mapping[int, int] | 
     commands = {role["name"]: role["command"] for role in job.description()["roles"]}
     over = job.phase() in FINAL
     all_of_them = {} if over else everyone()
-    places = _places(job)
     pulses = pulses_of(job)
     found: list[Row] = []
     if supervisors and not over:
@@ -41,8 +40,7 @@ def rows(job: Job, *, supervisors: bool = False, gpu_bytes: Mapping[int, int] | 
             "worker": f"{gang.role}-{worker['rank']}",
             "incarnation": gang.incarnation,
         }
-        place = places[gang.role] + worker["rank"]
-        pulse = pulses[place] if place < len(pulses) else None
+        pulse = pulses.get((gang.role, worker["rank"]))
         mine = all_of_them.get(worker["pid"])
         if mine is None or mine.start_ticks != worker["start_ticks"] or worker["exit"] is not None:
             found.append({**base, **_ended(worker, commands[gang.role], redaction)})
@@ -99,16 +97,6 @@ def _said(pulse: Pulse | None, gang: GangState) -> Row:
     if pulse is None or pulse.incarnation != gang.incarnation:
         return {"step": None, "phase": None}
     return {"step": pulse.step if pulse.steps else None, "phase": pulse.phase or None}
-
-
-def _places(job: Job) -> dict[str, int]:
-    """Where the workers of each role begin among all of the job."""
-    found: dict[str, int] = {}
-    begin = 0
-    for role in job.description()["roles"]:
-        found[role["name"]] = begin
-        begin += role["ranks"]
-    return found
 
 
 def _environment(job: Job, state: JobState) -> dict[str, str]:
