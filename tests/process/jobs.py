@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.process import Job, JobState, jobs
+from penstock.process import Job, JobState
+from penstock.process.jobs import jobs
 from penstock.process.launching import agent_path
 
 #: A second is the promise (P2); the machine of the tests may be busy with other things.

@@ -47,6 +47,7 @@ impl Mind {
         self.spread_failures(report.now_ms);
         let mut orders = Vec::new();
         let mut look_at_ms: Option<u64> = None;
+        let settled = self.settled();
         for gang in 0..self.plans.len() {
             let nothing = GangReport::default();
             let about = report.gangs.get(gang).unwrap_or(&nothing);
@@ -54,11 +55,20 @@ impl Mind {
             look_at_ms = look_at_ms.into_iter().chain(until_ms).min();
             orders.push(order);
         }
+        // The end of a gang may be what another waits for that was considered before it: services, for one.
+        if self.settled() != settled {
+            look_at_ms = Some(report.now_ms);
+        }
         let over = self.conclude();
         let phase = over.as_ref().map_or_else(|| phase_of(&orders), |over| over.phase);
         let reason = self.memory.reason.clone();
         let answer = Orders { number: report.number, phase, reason, gangs: orders, look_at_ms, over };
         (std::mem::take(&mut self.noted), answer)
+    }
+
+    /// How many gangs are over for good.
+    fn settled(&self) -> usize {
+        self.memory.gangs.iter().filter(|memory| memory.outcome.is_some()).count()
     }
 
     fn note(&mut self, entry: Entry) {
