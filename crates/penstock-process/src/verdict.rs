@@ -10,10 +10,13 @@ use crate::policy::{Cause, LIVES_MAX, Policy};
 
 /// Processes that are still there this long after SIGKILL sleep in the kernel; the job does not wait for them.
 pub const UNKILLABLE_MS: u64 = 5000;
+/// A restart waits longer for them: freeing much memory takes a while, and two lives must not share a machine.
+pub const TEARDOWN_MS: u64 = 60_000;
 /// How long stacks may take that are wanted before a hang is ended.
 pub const WITNESS_MS: u64 = 15_000;
 /// Workers that look for notices get SIGTERM when this share of their time is over.
 const NOTICE_SHARE: f64 = 0.7;
+const ASLEEP: &str = "some processes sleep in the kernel and cannot be killed";
 
 /// Why a life failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -169,13 +172,28 @@ pub fn decide(now_ms: u64, gang: &Gang, policy: &Policy) -> Verdict {
     if let Some(stop) = &gang.stop {
         return Verdict::new(Action::Stopped, format!("stopped by {}", stop.by));
     }
+    let asleep = gang.running + gang.orphans > 0;
     match failure {
-        Some(failure) => after_failure(now_ms, incarnation, &gang.failures, policy, failure),
-        None if given_up => {
-            Verdict::new(Action::Fail, "some processes sleep in the kernel and cannot be killed")
+        Some(failure) => {
+            let verdict = after_failure(now_ms, incarnation, &gang.failures, policy, failure);
+            if asleep { while_asleep(now_ms, gang, verdict) } else { verdict }
         }
+        None if gang.running > 0 => Verdict::new(Action::Fail, ASLEEP),
+        None if asleep => Verdict::new(Action::Succeed, format!("all {} ranks succeeded; {ASLEEP}", gang.succeeded)),
         None => Verdict::new(Action::Succeed, format!("all {} ranks succeeded", gang.succeeded)),
     }
+}
+
+/// A restart waits for processes that cannot be killed, but not for ever.
+fn while_asleep(now_ms: u64, gang: &Gang, verdict: Verdict) -> Verdict {
+    let reason = format!("{}; {ASLEEP}", verdict.reason);
+    let until_ms = gang.killing_since_ms.unwrap_or(0).saturating_add(TEARDOWN_MS);
+    let action = match verdict.action {
+        Action::Fail => Action::Fail,
+        _ if now_ms >= until_ms => Action::Fail,
+        _ => Action::Wait { until_ms: Some(until_ms) },
+    };
+    Verdict { action, reason }
 }
 
 fn before_the_first(gang: &Gang) -> Verdict {
@@ -277,7 +295,9 @@ fn after_failure(
             format!("{what}; the same failure {alike} times in a row, so another try is pointless"),
         );
     }
-    let restart_at_ms = failure.at_ms.saturating_add(backoff_ms(in_a_row.saturating_sub(1), policy));
+    // Whoever failed first waits for everybody.
+    let restarts = if failure.cause == Cause::Peer { 0 } else { in_a_row.saturating_sub(1) };
+    let restart_at_ms = failure.at_ms.saturating_add(backoff_ms(restarts, policy));
     if now_ms < restart_at_ms {
         let reason = format!("{what}; restart in {} ms", restart_at_ms - now_ms);
         return Verdict::new(Action::Wait { until_ms: Some(restart_at_ms) }, reason);
@@ -292,10 +312,10 @@ fn after_failure(
 ///
 /// Progress is a life that came `refill_steps` further than every life before it: only steps that nobody made before count.
 pub fn charged(failures: &[Failure], refill_steps: u64, cause: Cause) -> (u32, u32) {
-    let (mut of_cause, mut all, mut furthest) = (0, 0, 0);
+    let (mut of_cause, mut all, mut furthest) = (0, 0, 0_u64);
     for failure in failures {
         if let Some(step) = failure.step {
-            if refill_steps > 0 && step >= furthest + refill_steps {
+            if refill_steps > 0 && step >= refill_steps.saturating_add(furthest) {
                 (of_cause, all) = (0, 0);
             }
             furthest = furthest.max(step);
