@@ -116,7 +116,7 @@ impl Mind {
     fn order(&mut self, gang: usize, report: &Report) -> (Order, Option<u64>) {
         let about = about(report, gang);
         let verdict = self.verdict(gang, report);
-        let incident = self.write_down(gang, &verdict);
+        self.write_down(gang, &verdict);
         let known = self.gang(gang, about);
         let memory = &self.memory.gangs[gang];
         let begins = matches!(verdict.action, Action::Start { .. });
@@ -132,15 +132,18 @@ impl Mind {
         } else {
             None
         };
+        // A life that was ordered and will never begin cannot be ended; the order is about the one before it.
+        let late = memory.incarnation > about.incarnation && !begins;
+        let incarnation = if late { about.incarnation } else { memory.incarnation };
         let order = Order {
             gang,
-            incarnation: memory.incarnation,
+            incarnation,
+            incident: is_worth_an_incident(memory, incarnation, &verdict.action),
             phase: phase_of_gang(&known, &verdict, memory.outcome),
             action: verdict.action,
             reason: verdict.reason,
             failures: memory.failures.clone(),
             placement: if begins { memory.placement.clone() } else { Vec::new() },
-            incident,
         };
         (order, until_ms.into_iter().chain(watched).min())
     }
@@ -182,45 +185,30 @@ impl Mind {
         }
     }
 
-    /// Puts a verdict into the journal, once; whether the life that ended is worth an incident.
-    fn write_down(&mut self, gang: usize, verdict: &Verdict) -> bool {
+    /// Puts a verdict into the journal, once.
+    fn write_down(&mut self, gang: usize, verdict: &Verdict) {
         let memory = &self.memory.gangs[gang];
         let reason = verdict.reason.clone();
-        match verdict.action {
-            Action::Wait { .. } => false,
-            Action::Start { incarnation } if memory.incarnation == Some(incarnation) => incarnation > 0,
+        let name = match verdict.action {
+            Action::Wait { .. } => return,
             Action::Start { incarnation } => {
-                let placement = self.place(gang);
-                self.note(Entry::Ordered { gang, incarnation, placement, reason });
-                incarnation > 0
-            }
-            Action::Succeed => {
-                self.finish(gang, Outcome::Succeeded, reason);
-                false
-            }
-            Action::Fail => {
-                self.finish(gang, Outcome::Failed, reason);
-                true
-            }
-            Action::Stopped => {
-                self.finish(gang, Outcome::Stopped, reason);
-                // It may have failed before somebody asked.
-                let failure = self.memory.gangs[gang].failure();
-                failure.is_some_and(|failure| failure.cause != Cause::Peer)
-            }
-            Action::Notify { .. } | Action::Witness | Action::End | Action::Kill => {
-                let name = match verdict.action {
-                    Action::Notify { .. } => "notify",
-                    Action::Witness => "witness",
-                    Action::End => "end",
-                    _ => "kill",
-                };
-                if memory.verdict.as_deref() != Some(&format!("{name} {reason}")) {
-                    let (incarnation, action) = (memory.incarnation, name.to_owned());
-                    self.note(Entry::Verdict { gang, incarnation, action, reason });
+                if memory.incarnation != Some(incarnation) {
+                    let placement = self.place(gang);
+                    self.note(Entry::Ordered { gang, incarnation, placement, reason });
                 }
-                false
+                return;
             }
+            Action::Succeed => return self.finish(gang, Outcome::Succeeded, reason),
+            Action::Fail => return self.finish(gang, Outcome::Failed, reason),
+            Action::Stopped => return self.finish(gang, Outcome::Stopped, reason),
+            Action::Notify { .. } => "notify",
+            Action::Witness => "witness",
+            Action::End => "end",
+            Action::Kill => "kill",
+        };
+        if memory.verdict.as_deref() != Some(&format!("{name} {reason}")) {
+            let (incarnation, action) = (memory.incarnation, name.to_owned());
+            self.note(Entry::Verdict { gang, incarnation, action, reason });
         }
     }
 
@@ -270,6 +258,20 @@ fn settled(outcome: Outcome, memory: &GangMemory) -> Verdict {
         Outcome::Stopped => Action::Stopped,
     };
     Verdict { action, reason: memory.reason.clone() }
+}
+
+/// Whether a life ended in a way that people want to read about. Whoever obeys writes one incident for each life.
+fn is_worth_an_incident(memory: &GangMemory, incarnation: Option<u32>, action: &Action) -> bool {
+    let failed = |life: Option<u32>, peers: bool| {
+        let known = memory.failures.iter().find(|failure| Some(failure.incarnation) == life);
+        known.is_some_and(|failure| peers || failure.cause != Cause::Peer)
+    };
+    match action {
+        Action::Start { incarnation } => failed(incarnation.checked_sub(1), true),
+        Action::Fail => true,
+        Action::Stopped => failed(incarnation, false),
+        _ => false,
+    }
 }
 
 /// What is reported about a gang; nothing is, about one that nobody has heard of.

@@ -33,6 +33,8 @@ pub(super) struct Tended {
     pub(super) examined: Option<Option<String>>,
     /// Living descendants of its workers that are gone.
     pub(super) orphans: u32,
+    /// The life has its incident.
+    pub(super) incident: bool,
     /// How often the kernel had killed for want of memory when the life began.
     memory_kills_before: u64,
 }
@@ -46,20 +48,15 @@ impl Agent {
         state.reason.clone_from(&order.reason);
         state.failures.clone_from(&order.failures);
         let current = state.incarnation;
-        if let Action::Start { incarnation } = order.action {
-            let next = current.map_or(0, |number| number + 1);
-            if incarnation == next && self.running_of(gang).is_empty() {
-                if order.incident {
-                    self.note_incident(order);
-                }
-                return self.start_gang(gang, incarnation, &order.placement);
-            }
+        if !order.concerns(current, self.running_of(gang).len(), self.stop.is_some()) {
             return Ok(());
         }
-        if order.incarnation != current {
-            return Ok(());
+        if order.incident && !self.tended[gang].incident {
+            self.tended[gang].incident = true;
+            self.note_incident(order);
         }
         match order.action {
+            Action::Start { incarnation } => self.start_gang(gang, incarnation, &order.placement)?,
             Action::Notify { .. } => self.tended[gang].notified_since_ms = Some(now_ms()),
             Action::Witness => self.tended[gang].witnessed = true,
             Action::End => {
@@ -67,8 +64,7 @@ impl Agent {
                 self.signal_gang(gang, libc::SIGTERM);
             }
             Action::Kill => self.kill_gang(gang),
-            Action::Fail if order.incident => self.note_incident(order),
-            _ => {}
+            Action::Wait { .. } | Action::Succeed | Action::Fail | Action::Stopped => {}
         }
         Ok(())
     }
@@ -80,6 +76,8 @@ impl Agent {
         let state = &mut self.state.gangs[gang];
         (state.incarnation, state.phase, state.master_port) = (Some(incarnation), Phase::Running, port);
         state.workers.clear();
+        // Whoever comes after us, if we are killed now, must not use the number of this life again.
+        self.save();
         for (rank, slot) in plan.ranks.zip(placement) {
             let life = Life {
                 job: &self.job,
