@@ -169,6 +169,7 @@ mod tests {
         let young = Pulse { steps: 2, ..pulse(1, 1000, 10) };
         assert_eq!(hung(1_700_000, &[suspect(0, &saving), suspect(1, &young)], &RULE), None);
         assert_eq!(hung(1_801_000, &[suspect(0, &saving)], &RULE).unwrap().0, 0);
+        assert_eq!(hung(1_801_000, &[suspect(1, &young)], &RULE).unwrap().0, 1);
     }
 
     #[test]

@@ -168,6 +168,13 @@ impl Memory {
         Self { gangs: gangs.collect(), stop: None, over: None, reason: "as asked for".to_owned() }
     }
 
+    /// With what a journal adds. Lines of others, such as the agent's, and lines that were torn are passed over.
+    pub fn read(mut self, journal: &[u8]) -> Self {
+        let lines = journal.split(|byte| *byte == b'\n');
+        lines.filter_map(|line| serde_json::from_slice(line).ok()).for_each(|entry| self.fold(&entry));
+        self
+    }
+
     /// What an entry adds. An entry about a gang that is not there adds nothing.
     pub fn fold(&mut self, entry: &Entry) {
         match entry {
@@ -242,3 +249,6 @@ impl GangMemory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -313,3 +313,6 @@ fn phase_of(orders: &[Order]) -> Phase {
     let order = [Phase::Ending, Phase::Running, Phase::Queued];
     order.into_iter().find(|phase| any(*phase)).unwrap_or(Phase::Waiting)
 }
+
+#[cfg(test)]
+mod tests;

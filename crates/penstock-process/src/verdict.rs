@@ -179,7 +179,9 @@ pub fn decide(now_ms: u64, gang: &Gang, policy: &Policy) -> Verdict {
             if asleep { while_asleep(now_ms, gang, verdict) } else { verdict }
         }
         None if gang.running > 0 => Verdict::new(Action::Fail, ASLEEP),
-        None if asleep => Verdict::new(Action::Succeed, format!("all {} ranks succeeded; {ASLEEP}", gang.succeeded)),
+        None if asleep => {
+            Verdict::new(Action::Succeed, format!("all {} ranks succeeded; {ASLEEP}", gang.succeeded))
+        }
         None => Verdict::new(Action::Succeed, format!("all {} ranks succeeded", gang.succeeded)),
     }
 }

@@ -105,7 +105,8 @@ impl Mind {
             // Whoever failed since then has begun anew because of it, or will.
             let paid = memory.failures.last().is_some_and(|failure| failure.at_ms >= since_ms);
             let workers = &about(report, gang).workers;
-            let done = workers.iter().all(|worker| worker.exit.as_ref().is_some_and(|exit| exit.is_success()));
+            let done =
+                workers.iter().all(|worker| worker.exit.as_ref().is_some_and(|exit| exit.is_success()));
             if memory.outcome.is_none() && memory.failure().is_none() && !paid && !done {
                 let failure = Failure {
                     incarnation,

@@ -32,6 +32,10 @@ impl Mind {
     /// The slots that a gang has, or will have if nothing speaks against them.
     fn placement(&self, gang: usize) -> Vec<u32> {
         let memory = &self.memory.gangs[gang];
-        if memory.placement.is_empty() { self.plans[gang].ranks.clone().collect() } else { memory.placement.clone() }
+        if memory.placement.is_empty() {
+            self.plans[gang].ranks.clone().collect()
+        } else {
+            memory.placement.clone()
+        }
     }
 }

@@ -142,7 +142,8 @@ impl Scene {
         let least_ms = if hangs { 4 * step_ms.unwrap_or(0) } else { 1 };
         let deaf = chance.percent(15);
         let listens = self.cast == Cast::Anything && chance.percent(30);
-        let slow_death: &[u64] = if self.cast == Cast::Anything { &[50, 900, 7000, 90_000] } else { &[50, 900] };
+        let slow_death: &[u64] =
+            if self.cast == Cast::Anything { &[50, 900, 7000, 90_000] } else { &[50, 900] };
         let heirs = if chance.percent(15) { chance.between(1, 2) } else { 0 };
         Fate {
             end,
@@ -159,7 +160,8 @@ impl Scene {
                 .collect(),
             step_ms,
             step_from: u64::from(incarnation) * chance.pick(&[0, 30, 120]),
-            pause: (!hangs && chance.percent(20)).then(|| (chance.between(1, 20), chance.between(2000, 9000))),
+            pause: (!hangs && chance.percent(20))
+                .then(|| (chance.between(1, 20), chance.between(2000, 9000))),
             word_ms,
         }
     }
@@ -181,7 +183,12 @@ fn role(chance: &mut Chance, cast: Cast, number: u64, before: &[Role]) -> Role {
     let after = before.iter().filter(|_| chance.percent(35)).map(|role| role.name.clone()).collect();
     let most = if cast == Cast::Plenty { 99 } else { 4 };
     let mut budget = || if cast == Cast::Plenty { most } else { chance.between(0, most) };
-    let budget = Budget { crash: budget() as u32, memory: budget() as u32, hang: budget() as u32, preemption: budget() as u32 };
+    let budget = Budget {
+        crash: budget() as u32,
+        memory: budget() as u32,
+        hang: budget() as u32,
+        preemption: budget() as u32,
+    };
     let policy = Policy {
         restart,
         budget,
@@ -236,7 +243,11 @@ pub(crate) fn killed() -> Exit {
 
 /// How a process that heeds SIGTERM ends.
 pub(crate) fn left(chance: &mut Chance) -> Exit {
-    chance.pick(&[exit(Some(0), None, false), exit(None, Some(libc::SIGTERM), false), exit(Some(3), None, false)])
+    chance.pick(&[
+        exit(Some(0), None, false),
+        exit(None, Some(libc::SIGTERM), false),
+        exit(Some(3), None, false),
+    ])
 }
 
 impl Fate {

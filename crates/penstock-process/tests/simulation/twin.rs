@@ -103,7 +103,8 @@ impl Twin {
             let workers = std::mem::take(&mut gang.workers);
             let examined = !workers.is_empty();
             let incidents = std::mem::take(&mut gang.incidents);
-            *gang = Tended { incarnation: gang.incarnation, workers, incidents, examined, ..Tended::default() };
+            *gang =
+                Tended { incarnation: gang.incarnation, workers, incidents, examined, ..Tended::default() };
         }
     }
 
@@ -112,7 +113,9 @@ impl Twin {
         for gang in 0..self.gangs.len() {
             let tended = &mut self.gangs[gang];
             for worker in tended.workers.iter_mut().filter(|worker| worker.running) {
-                let Some((at_ms, exit)) = worker.ends.clone().filter(|(at_ms, _)| *at_ms <= now_ms) else { continue };
+                let Some((at_ms, exit)) = worker.ends.clone().filter(|(at_ms, _)| *at_ms <= now_ms) else {
+                    continue;
+                };
                 (worker.running, worker.exit, worker.exit_ms) = (false, Some(exit), Some(at_ms));
                 let heirs = worker.fate.heirs.drain(..);
                 tended.orphans.extend(heirs.map(|heir| {
@@ -121,12 +124,15 @@ impl Twin {
                 }));
             }
             tended.orphans.retain(|orphan| orphan.ends_ms.is_none_or(|ends_ms| ends_ms > now_ms));
-            for orphan in tended.orphans.iter_mut().filter(|orphan| now_ms >= orphan.since_ms + ORPHAN_GRACE_MS) {
+            for orphan in
+                tended.orphans.iter_mut().filter(|orphan| now_ms >= orphan.since_ms + ORPHAN_GRACE_MS)
+            {
                 orphan.ends_ms.get_or_insert(now_ms + orphan.heir.kill_ms);
             }
             tended.orphans.retain(|orphan| orphan.ends_ms.is_none_or(|ends_ms| ends_ms > now_ms));
             tended.witnessed |= tended.witness_ms.is_some_and(|at_ms| at_ms <= now_ms);
-            tended.examined |= tended.orphans.is_empty() && tended.running() == 0 && !tended.workers.is_empty();
+            tended.examined |=
+                tended.orphans.is_empty() && tended.running() == 0 && !tended.workers.is_empty();
             if let Some((placement, _)) = tended.queued.take_if(|(_, until_ms)| *until_ms <= now_ms) {
                 self.begin(gang, &placement, now_ms, scene);
             }
@@ -142,7 +148,10 @@ impl Twin {
         let gangs = self.gangs.iter().flat_map(|tended| {
             let workers = tended.workers.iter().filter(|worker| worker.running);
             let ends = workers.filter_map(|worker| Some(worker.ends.as_ref()?.0));
-            let orphans = tended.orphans.iter().map(|orphan| orphan.ends_ms.unwrap_or(orphan.since_ms + ORPHAN_GRACE_MS));
+            let orphans = tended
+                .orphans
+                .iter()
+                .map(|orphan| orphan.ends_ms.unwrap_or(orphan.since_ms + ORPHAN_GRACE_MS));
             let witness = tended.witness_ms.filter(|_| !tended.witnessed);
             let queued = tended.queued.as_ref().map(|(_, until_ms)| *until_ms);
             ends.chain(orphans).chain(witness).chain(queued)
@@ -152,7 +161,13 @@ impl Twin {
 
     /// Everything that it knows.
     pub(crate) fn report(&self, number: u64, now_ms: u64) -> Report {
-        Report { number, machine: 0, now_ms, stop: self.stop.clone(), gangs: self.gangs.iter().map(|tended| gang_report(tended, now_ms)).collect() }
+        Report {
+            number,
+            machine: 0,
+            now_ms,
+            stop: self.stop.clone(),
+            gangs: self.gangs.iter().map(|tended| gang_report(tended, now_ms)).collect(),
+        }
     }
 
     /// Does what an order says, if it is about the life that there is.
@@ -232,8 +247,13 @@ impl Twin {
         let tended = &mut self.gangs[gang];
         tended.notified_ms = Some(now_ms);
         for worker in tended.workers.iter_mut().filter(|worker| worker.running) {
-            let Some(notice_ms) = worker.fate.notice_ms.filter(|_| worker.fate.end != End::Hangs) else { continue };
-            worker.end_by(now_ms + notice_ms, Exit { code: Some(0), signal: None, core: false, memory_exhausted: false });
+            let Some(notice_ms) = worker.fate.notice_ms.filter(|_| worker.fate.end != End::Hangs) else {
+                continue;
+            };
+            worker.end_by(
+                now_ms + notice_ms,
+                Exit { code: Some(0), signal: None, core: false, memory_exhausted: false },
+            );
         }
     }
 

@@ -21,7 +21,10 @@ const ROUNDS_MAX: u32 = 30_000;
 enum Blow {
     None,
     /// It is killed after so many lines, of which the last is cut after so many bytes.
-    Killed { lines: u64, bytes: usize },
+    Killed {
+        lines: u64,
+        bytes: usize,
+    },
     /// It is killed when all is written and nothing said.
     Silenced,
 }
@@ -71,7 +74,8 @@ impl<'a> World<'a> {
         };
         let agent_deaths = times(25, 2);
         let stops = times(30, 2);
-        let stops = stops.into_iter().map(|at| (at, chance.pick(&[0, 500, 3000]), chance.percent(20))).collect();
+        let stops =
+            stops.into_iter().map(|at| (at, chance.pick(&[0, 500, 3000]), chance.percent(20))).collect();
         Self {
             scene,
             faults,
@@ -126,13 +130,17 @@ impl<'a> World<'a> {
             Some((_, None)) => running.asked_ms + PATIENCE_MS,
             None => u64::MAX,
         });
-        let again = self.started_ms.filter(|_| self.coordinator.is_none()).map(|at_ms| at_ms + BETWEEN_STARTS_MS);
+        let again =
+            self.started_ms.filter(|_| self.coordinator.is_none()).map(|at_ms| at_ms + BETWEEN_STARTS_MS);
         let free = self.coordinator.as_ref().is_some_and(|running| running.asked.is_none());
         let look = self.look_at_ms.filter(|_| free);
-        let befalls = self.agent_deaths.first().copied().into_iter().chain(self.stops.first().map(|stop| stop.0));
+        let befalls =
+            self.agent_deaths.first().copied().into_iter().chain(self.stops.first().map(|stop| stop.0));
         let next = befalls.chain(answer).chain(again).chain(look).chain(self.twin.next_ms()).min();
         let next = next.filter(|next_ms| *next_ms < u64::MAX);
-        let next = next.unwrap_or_else(|| panic!("nothing will ever happen again: {:#?}\n{:#?}", self.folded, self.twin.gangs));
+        let next = next.unwrap_or_else(|| {
+            panic!("nothing will ever happen again: {:#?}\n{:#?}", self.folded, self.twin.gangs)
+        });
         self.now_ms = next.max(self.now_ms + 1);
     }
 
@@ -173,10 +181,11 @@ impl<'a> World<'a> {
     /// Another coordinator when there is none, from what the journal says.
     fn keep_up(&mut self) {
         let stuck = self.coordinator.as_ref().is_some_and(|running| {
-            running.asked.as_ref().is_some_and(|(_, at_ms)| at_ms.is_none()) && self.now_ms >= running.asked_ms + PATIENCE_MS
+            running.asked.as_ref().is_some_and(|(_, at_ms)| at_ms.is_none())
+                && self.now_ms >= running.asked_ms + PATIENCE_MS
         });
         if stuck {
-            self.lose("stands still and is replaced");
+            self.lose("coordinator replaced");
         }
         let early = self.started_ms.is_some_and(|at_ms| self.now_ms < at_ms + BETWEEN_STARTS_MS);
         if self.coordinator.is_some() || early {
@@ -186,23 +195,24 @@ impl<'a> World<'a> {
         if self.journal.last().is_some_and(|last| *last != b'\n') {
             self.journal.push(b'\n');
         }
-        let mut memory = Memory::new(&self.scene.job);
-        let lines = self.journal.split(|byte| *byte == b'\n');
-        lines.filter_map(|line| serde_json::from_slice(line).ok()).for_each(|entry| memory.fold(&entry));
+        let memory = Memory::new(&self.scene.job).read(&self.journal);
         assert_eq!(memory, self.folded, "the fold of the journal is what was remembered");
-        self.coordinator = Some(Coordinator { mind: Mind::new(self.scene.job.clone(), memory), asked: None, asked_ms: 0 });
+        self.coordinator =
+            Some(Coordinator { mind: Mind::new(self.scene.job.clone(), memory), asked: None, asked_ms: 0 });
         (self.started_ms, self.told) = (Some(self.now_ms), None);
     }
 
-    fn lose(&mut self, how: &str) {
-        self.say(|| format!("the coordinator {how}"));
+    fn lose(&mut self, how: &'static str) {
+        self.say(|| how.to_owned());
         self.coordinator = None;
         self.checks.coordinator_died(how);
     }
 
     /// Reports, if there is something to report and somebody to hear it.
     fn tell(&mut self) {
-        let Some(running) = self.coordinator.as_mut().filter(|running| running.asked.is_none()) else { return };
+        let Some(running) = self.coordinator.as_mut().filter(|running| running.asked.is_none()) else {
+            return;
+        };
         let number = self.told.as_ref().map_or(0, |told| told.number + 1);
         let report = self.twin.report(number, self.now_ms);
         let due = self.look_at_ms.is_some_and(|due_ms| self.now_ms >= due_ms);
@@ -224,7 +234,9 @@ impl<'a> World<'a> {
     /// The coordinator considers, writes down and answers, unless something happens to it; whether it did.
     fn answer(&mut self) -> bool {
         let Some(running) = self.coordinator.as_mut() else { return false };
-        let Some((report, _)) = running.asked.take_if(|(_, at_ms)| at_ms.is_some_and(|at_ms| at_ms <= self.now_ms)) else {
+        let Some((report, _)) =
+            running.asked.take_if(|(_, at_ms)| at_ms.is_some_and(|at_ms| at_ms <= self.now_ms))
+        else {
             return false;
         };
         let before = running.mind.memory().clone();
@@ -241,11 +253,11 @@ impl<'a> World<'a> {
         }
         match blow {
             Blow::Killed { .. } => {
-                self.lose("is killed while it writes");
+                self.lose("coordinator killed while it writes");
                 return false;
             }
             Blow::Silenced => {
-                self.lose("is killed before it answers");
+                self.lose("coordinator killed before it answers");
                 return false;
             }
             Blow::None => {
@@ -267,14 +279,23 @@ impl<'a> World<'a> {
         match lines {
             0 => Blow::Silenced,
             _ if self.chance.percent(40) => Blow::Silenced,
-            _ => Blow::Killed { lines: self.chance.between(0, lines - 1), bytes: self.chance.between(0, 60) as usize },
+            _ => Blow::Killed {
+                lines: self.chance.between(0, lines - 1),
+                bytes: self.chance.between(0, 60) as usize,
+            },
         }
     }
 
     /// Puts an entry into the journal, or the beginning of one.
     fn write(&mut self, entry: &Entry, cut: Option<usize>) {
         let text = serde_json::to_vec(entry).expect("an entry is plain values");
-        self.say(|| format!("journal: {}{}", String::from_utf8_lossy(&text), if cut.is_some() { " (cut)" } else { "" }));
+        self.say(|| {
+            format!(
+                "journal: {}{}",
+                String::from_utf8_lossy(&text),
+                if cut.is_some() { " (cut)" } else { "" }
+            )
+        });
         if self.journal.last().is_some_and(|last| *last != b'\n') {
             self.journal.push(b'\n');
         }
@@ -305,7 +326,11 @@ impl<'a> World<'a> {
                     let next = current.map_or(0, |life| life + 1);
                     if !(begins && order.incarnation == Some(next)) {
                         self.twin.obey(order, self.now_ms, self.scene);
-                        assert_eq!(before, format!("{:?}", self.twin.gangs[order.gang]), "an order about another life is not obeyed");
+                        assert_eq!(
+                            before,
+                            format!("{:?}", self.twin.gangs[order.gang]),
+                            "an order about another life is not obeyed"
+                        );
                     }
                 }
             }
@@ -317,7 +342,12 @@ impl<'a> World<'a> {
     fn obey(&mut self, order: &penstock_process::messages::Order) {
         let before = self.twin.gangs[order.gang].clone();
         self.twin.obey(order, self.now_ms, self.scene);
-        self.say(|| format!("gang {} life {:?}: {:?}, because {}", order.gang, order.incarnation, order.action, order.reason));
+        self.say(|| {
+            format!(
+                "gang {} life {:?}: {:?}, because {}",
+                order.gang, order.incarnation, order.action, order.reason
+            )
+        });
         self.checks.obeyed(order, &before, &self.twin, self.now_ms);
     }
 }
