@@ -111,15 +111,7 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
     // SAFETY: the closure only makes calls that are allowed between fork and exec, and allocates nothing.
     unsafe {
         command.pre_exec(move || {
-            if libc::setsid() < 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            // The agent blocks the signals that it collects; a rank has to see its own.
-            let mut none = std::mem::zeroed();
-            libc::sigemptyset(&mut none);
-            libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            system::begin_session()?;
             if let Some(door) = &door {
                 // Zero is whoever writes. Without the group a rank runs as well, so a refusal is no error.
                 libc::write(door.as_raw_fd(), c"0".as_ptr().cast(), 1);

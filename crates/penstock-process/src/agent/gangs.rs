@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::agent::Agent;
+use crate::agent::births::Beginning;
 use crate::error::{ProcessError, Result};
 use crate::exit::{Exit, memory_kills};
 use crate::incident::{self, Evidence};
@@ -11,10 +12,11 @@ use crate::job::Stream;
 use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
 use crate::messages::{GangReport, Order, WorkerReport};
 use crate::policy::Scope;
-use crate::spawn::{self, Life};
+use crate::spawn;
 use crate::state::{Phase, WorkerState, wall_s};
 use crate::system::{Reaped, now_ms};
 use crate::verdict::{Action, Stop};
+use crate::zygote::request::Gate;
 
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -56,7 +58,7 @@ impl Agent {
             self.note_incident(order);
         }
         match order.action {
-            Action::Start { incarnation } => self.start_gang(gang, incarnation, &order.placement)?,
+            Action::Start { incarnation } => self.start_gang(gang, incarnation, order)?,
             Action::Notify { .. } => self.tended[gang].notified_since_ms = Some(now_ms()),
             Action::Witness => self.tended[gang].witnessed = true,
             Action::End => {
@@ -69,26 +71,26 @@ impl Agent {
         Ok(())
     }
 
-    fn start_gang(&mut self, gang: usize, incarnation: u32, placement: &[u32]) -> Result<()> {
+    fn start_gang(&mut self, gang: usize, incarnation: u32, order: &Order) -> Result<()> {
         let plan = self.plans[gang].clone();
-        self.tended[gang] = Tended { memory_kills_before: memory_kills(), ..Tended::default() };
         let port = self.port(gang)?;
+        let (forked, gate) = match self.begin_gang(gang, incarnation, port)? {
+            Beginning::Forked(started, gate) => (started, Some(gate)),
+            Beginning::Executed => (Vec::new(), None),
+            Beginning::Later => return Ok(()),
+        };
+        let mut forked = forked.into_iter();
+        self.tended[gang] = Tended { memory_kills_before: memory_kills(), ..Tended::default() };
         let state = &mut self.state.gangs[gang];
         (state.incarnation, state.phase, state.master_port) = (Some(incarnation), Phase::Running, port);
         state.workers.clear();
         // Whoever comes after us, if we are killed now, must not use the number of this life again.
         self.save();
-        for (rank, slot) in plan.ranks.zip(placement) {
-            let life = Life {
-                job: &self.job,
-                role: &self.job.roles[plan.role],
-                room: &self.room,
-                incarnation,
-                master_port: port,
-                cgroup: self.cgroup.as_ref(),
-                file_limit: self.file_limit,
-            };
-            let started = match spawn::start(&life, rank) {
+        for (rank, slot) in plan.ranks.zip(&order.placement) {
+            let started = forked
+                .next()
+                .map_or_else(|| spawn::start(&self.life(plan.role, incarnation, port), rank), Ok);
+            let started = match started {
                 Ok(started) => started,
                 Err(problem) => {
                     self.give_up(&problem);
@@ -103,7 +105,7 @@ impl Agent {
                 start_ticks: Process::read(started.pid).map_or(0, |process| process.start_ticks),
                 slot: *slot,
                 started_at: wall_s(),
-                how: "exec".to_owned(),
+                how: if gate.is_some() { "zygote" } else { "exec" }.to_owned(),
                 exit: None,
                 exit_ms: None,
                 asked: false,
@@ -113,7 +115,8 @@ impl Agent {
                 stderr_from: self.pump.add(plan.role, rank, Stream::Err, err)?,
             });
         }
-        Ok(())
+        // All are known now, so all may begin.
+        gate.map_or(Ok(()), Gate::open)
     }
 
     /// Where rank 0 listens: a new port for each life, but one for a role whose workers come and go alone.
@@ -217,6 +220,9 @@ impl Agent {
 
     /// A child ended: a worker, a helper of ours, or somebody whom we adopted.
     pub(super) fn note_exit(&mut self, reaped: &Reaped) {
+        if self.was_zygote(reaped) {
+            return;
+        }
         if reaped.pid == self.link.pid {
             self.link.note_reaped();
             self.journal.add_fact("coordinator-lost", serde_json::json!({"pid": reaped.pid}));

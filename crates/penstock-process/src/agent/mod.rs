@@ -1,5 +1,6 @@
 //! The agent: starts the workers of one job, reports what is, and does what it is ordered. Decides nothing but its own safety.
 
+mod births;
 mod gangs;
 mod link;
 
@@ -28,6 +29,7 @@ use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
 use crate::system::{self, Signals, now_ms, signal_name};
 use crate::verdict::Stop;
+use crate::zygote::nursery::Nursery;
 
 /// A foreground job is gone a second after its launcher.
 const LAUNCHER_GONE_GRACE_MS: u64 = 400;
@@ -61,6 +63,9 @@ pub struct Agent {
     pump: Pump,
     watch: Watch,
     link: Link,
+    /// The zygotes, and which of them each role uses.
+    nursery: Nursery,
+    wishes: Vec<Option<usize>>,
     /// The report that was sent last.
     told: Option<Report>,
     /// When to report again, even if nothing happened.
@@ -91,11 +96,13 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
     system::become_subreaper()?;
     system::outlive_full_files();
     let mut agent = Agent::open(room, wires, signals)?;
+    agent.wish_for_zygotes();
     while agent.over.is_none() {
         let look_ms = agent.look();
         let safety_ms = agent.keep_safe();
+        let zygotes_ms = agent.keep_zygotes();
         let link_ms = agent.talk();
-        let next = [look_ms, safety_ms, link_ms, agent.look_at_ms].into_iter().flatten().min();
+        let next = [look_ms, safety_ms, zygotes_ms, link_ms, agent.look_at_ms].into_iter().flatten().min();
         agent.wait(next)?;
     }
     agent.finish();
@@ -135,6 +142,8 @@ impl Agent {
             shown,
             watch,
             link: Link::default(),
+            nursery: Nursery::default(),
+            wishes: Vec::new(),
             told: None,
             look_at_ms: None,
             ready: wires.ready,
@@ -153,6 +162,7 @@ impl Agent {
     fn owned(&self) -> BTreeSet<i32> {
         let mut owned: BTreeSet<i32> = self.running.keys().copied().collect();
         owned.extend([self.link.pid].into_iter().filter(|pid| *pid > 0));
+        owned.extend(self.nursery.pids());
         owned
     }
 
@@ -276,7 +286,8 @@ impl Agent {
         self.state.exit_code = Some(over.code);
         self.state.ended_at = Some(wall_s());
         self.link.lose();
-        self.state.coordinator = 0;
+        self.nursery.close();
+        (self.state.coordinator, self.state.zygote) = (0, 0);
         self.save();
         self.cgroup.iter().for_each(Cgroup::remove);
         let _ = std::fs::remove_file(self.room.file("agent.sock"));
@@ -326,13 +337,14 @@ impl Agent {
     /// Waits until something happens or the moment comes, and takes note of what happened.
     fn wait(&mut self, until_ms: Option<u64>) -> Result<()> {
         let number = |file: &Option<File>| file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let mut interests = [
+        let mut interests = vec![
             system::interest(self.watch.signals.as_raw_fd(), libc::POLLIN),
             system::interest(number(&self.watch.keeper), libc::POLLIN),
             system::interest(number(&self.watch.leash), libc::POLLIN),
             system::interest(self.watch.woken.as_raw_fd(), libc::POLLIN),
             system::interest(self.link.number(), libc::POLLIN),
         ];
+        interests.extend(self.nursery.numbers().map(|number| system::interest(number, libc::POLLIN)));
         let timeout = until_ms.map(|until_ms| Duration::from_millis(until_ms.saturating_sub(now_ms())));
         system::poll(&mut interests, timeout);
         let signals = self.watch.signals.take();
@@ -358,6 +370,7 @@ impl Agent {
                 stop.forced = true;
             }
         }
+        self.hear_zygotes();
         if interests[4].revents != 0 {
             if let Some(orders) = self.link.hear() {
                 self.follow(&orders)?;
