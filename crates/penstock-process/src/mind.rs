@@ -226,22 +226,21 @@ impl Mind {
         }
         let failed = self.memory.gangs.iter().find(|memory| memory.outcome == Some(Outcome::Failed));
         let needed = self.plans.iter().zip(&self.memory.gangs);
-        let mut needed =
-            needed.filter(|(plan, _)| self.job.roles[plan.role].kind != Kind::Service).peekable();
-        let served =
-            needed.peek().is_some() && needed.all(|(_, memory)| memory.outcome == Some(Outcome::Succeeded));
-        let (phase, code, reason) = match (failed, self.memory.stop.as_ref()) {
-            (_, Some(stop)) if stop.failed => (Phase::Failed, stop.code, stop.by.clone()),
-            (Some(memory), _) => {
+        let needed: Vec<&GangMemory> = needed
+            .filter(|(plan, _)| self.job.roles[plan.role].kind != Kind::Service)
+            .map(|(_, memory)| memory)
+            .collect();
+        let served = needed.iter().all(|memory| memory.outcome == Some(Outcome::Succeeded));
+        let last = needed.last().filter(|_| served);
+        let (phase, code, reason) = match (failed, self.memory.stop.as_ref(), last) {
+            (_, Some(stop), _) if stop.failed => (Phase::Failed, stop.code, stop.by.clone()),
+            (Some(memory), _, _) => {
                 let code = memory.failures.last().map_or(1, |failure| failure.code);
-                (Phase::Failed, code, self.memory.reason.clone())
+                (Phase::Failed, code, memory.reason.clone())
             }
-            (None, _) if served => (Phase::Succeeded, 0, self.memory.reason.clone()),
-            (None, stop) => {
-                let by =
-                    stop.map_or_else(|| self.memory.reason.clone(), |stop| format!("stopped by {}", stop.by));
-                (Phase::Stopped, stop.map_or(143, |stop| stop.code), by)
-            }
+            (None, _, Some(last)) => (Phase::Succeeded, 0, last.reason.clone()),
+            (None, Some(stop), None) => (Phase::Stopped, stop.code, format!("stopped by {}", stop.by)),
+            (None, None, None) => (Phase::Stopped, 143, self.memory.reason.clone()),
         };
         if self.memory.over.is_none() {
             self.note(Entry::Over { phase, reason });

@@ -46,7 +46,8 @@ impl<'a> Checks<'a> {
     pub(crate) fn asked_to_stop(&mut self, now_ms: u64, stop: &Stop) {
         self.count("stop");
         let grace_ms = if stop.forced { 0 } else { stop.grace_ms };
-        let by_ms = now_ms + grace_ms + STOP_SLACK_MS + UNKILLABLE_MS + 1000;
+        // A coordinator that stands still is counted when it is replaced, which is later.
+        let by_ms = now_ms + grace_ms + STOP_SLACK_MS + UNKILLABLE_MS + PATIENCE_MS + 1000;
         let (since_ms, known_ms) = self.stop.unwrap_or((now_ms, by_ms));
         self.stop = Some((since_ms, known_ms.min(by_ms)));
     }
