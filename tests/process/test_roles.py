@@ -74,7 +74,9 @@ def test_roles_come_after_each_other_and_a_service_ends_when_nobody_needs_it(run
 
 
 def test_a_service_that_dies_is_started_again_and_those_who_need_it_run_on(run_roles: RunRoles) -> None:
-    running = run_roles(role("data", SERVICE, kind="service"), role("train", PATIENT, after=["data"], ranks=2))
+    running = run_roles(
+        role("data", SERVICE, kind="service"), role("train", PATIENT, after=["data"], ranks=2)
+    )
     running.pids(3)
     before = lives(running)
 
@@ -90,7 +92,7 @@ def test_a_service_that_dies_is_started_again_and_those_who_need_it_run_on(run_r
 def test_a_task_that_fails_ends_the_job_and_who_comes_after_it_never_begins(run_roles: RunRoles) -> None:
     running = run_roles(
         role("other", PATIENT),
-        role("fetch", "until [ -n \"$(ls $MARKS)\" ]; do :; done; exit 9", kind="task", most=0),
+        role("fetch", 'until [ -n "$(ls $MARKS)" ]; do :; done; exit 9', kind="task", most=0),
         role("train", "touch $MARKS/train", after=["fetch"]),
     )
     other = running.pids(1)
