@@ -47,7 +47,7 @@ pub fn run(room: &Room, wires: Wires) -> Result<i32> {
 /// What happened and what was decided, one line each, in order; never rewritten.
 pub struct Journal {
     file: File,
-    /// The last line has no end: it did not fit on the disk.
+    /// The last line may have no end: the disk was full.
     torn: bool,
 }
 
@@ -84,7 +84,7 @@ impl Journal {
 
     fn add_value(&mut self, mut value: Value) {
         value["at"] = wall_s().into();
-        let start = if self.torn { "\n" } else { "" };
-        self.torn = self.file.write_all(format!("{start}{value}\n").as_bytes()).is_err();
+        let begin = if self.torn { "\n" } else { "" };
+        self.torn = self.file.write_all(format!("{begin}{value}\n").as_bytes()).is_err();
     }
 }

@@ -10,13 +10,10 @@ use crate::policy::{Cause, LIVES_MAX, Policy};
 
 /// Processes that are still there this long after SIGKILL sleep in the kernel; the job does not wait for them.
 pub const UNKILLABLE_MS: u64 = 5000;
-/// A restart waits longer for them: freeing much memory takes a while, and two lives must not share a machine.
-pub const TEARDOWN_MS: u64 = 60_000;
 /// How long stacks may take that are wanted before a hang is ended.
 pub const WITNESS_MS: u64 = 15_000;
 /// Workers that look for notices get SIGTERM when this share of their time is over.
 const NOTICE_SHARE: f64 = 0.7;
-const ASLEEP: &str = "some processes sleep in the kernel and cannot be killed";
 
 /// Why a life failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +123,7 @@ pub enum Action {
     },
     /// Tell the workers to save and leave.
     Notify {
-        /// When they get SIGKILL.
+        /// When they get SIGTERM, which ends who does not catch it.
         deadline_ms: u64,
     },
     /// Take the stacks of all workers.
@@ -166,36 +163,20 @@ pub fn decide(now_ms: u64, gang: &Gang, policy: &Policy) -> Verdict {
     }
     let failure = gang.failures.iter().find(|failure| failure.incarnation == incarnation);
     let given_up = gang.killing_since_ms.is_some_and(|since| now_ms >= since.saturating_add(UNKILLABLE_MS));
-    if gang.running + gang.orphans > 0 && !given_up {
+    let alive = gang.running + gang.orphans;
+    if alive > 0 && !given_up {
         return while_alive(now_ms, gang, policy, failure);
     }
-    if let Some(stop) = &gang.stop {
-        return Verdict::new(Action::Stopped, format!("stopped by {}", stop.by));
-    }
-    let asleep = gang.running + gang.orphans > 0;
-    match failure {
-        Some(failure) => {
-            let verdict = after_failure(now_ms, incarnation, &gang.failures, policy, failure);
-            if asleep { while_asleep(now_ms, gang, verdict) } else { verdict }
-        }
-        None if gang.running > 0 => Verdict::new(Action::Fail, ASLEEP),
-        None if asleep => {
-            Verdict::new(Action::Succeed, format!("all {} ranks succeeded; {ASLEEP}", gang.succeeded))
-        }
-        None => Verdict::new(Action::Succeed, format!("all {} ranks succeeded", gang.succeeded)),
-    }
-}
-
-/// A restart waits for processes that cannot be killed, but not for ever.
-fn while_asleep(now_ms: u64, gang: &Gang, verdict: Verdict) -> Verdict {
-    let reason = format!("{}; {ASLEEP}", verdict.reason);
-    let until_ms = gang.killing_since_ms.unwrap_or(0).saturating_add(TEARDOWN_MS);
-    let action = match verdict.action {
-        Action::Fail => Action::Fail,
-        _ if now_ms >= until_ms => Action::Fail,
-        _ => Action::Wait { until_ms: Some(until_ms) },
+    let mut verdict = match (&gang.stop, failure) {
+        (Some(stop), _) => Verdict::new(Action::Stopped, format!("stopped by {}", stop.by)),
+        (None, Some(failure)) => after_failure(now_ms, incarnation, &gang.failures, policy, failure),
+        (None, None) if gang.running > 0 => Verdict::new(Action::Fail, "the end of a gang"),
+        (None, None) => Verdict::new(Action::Succeed, format!("all {} ranks succeeded", gang.succeeded)),
     };
-    Verdict { action, reason }
+    if alive > 0 {
+        verdict.reason += &format!("; {alive} processes sleep in the kernel and cannot be killed");
+    }
+    verdict
 }
 
 fn before_the_first(gang: &Gang) -> Verdict {
@@ -266,10 +247,11 @@ fn before_the_end(
     if !gang.listens || gang.stop.is_none() || gang.running == 0 {
         return None;
     }
+    let notice_ms = (grace_ms as f64 * NOTICE_SHARE) as u64;
     let Some(since) = gang.notified_since_ms else {
-        return Some(Verdict::new(Action::Notify { deadline_ms: now_ms.saturating_add(grace_ms) }, why));
+        return Some(Verdict::new(Action::Notify { deadline_ms: now_ms.saturating_add(notice_ms) }, why));
     };
-    let end_at_ms = since.saturating_add((grace_ms as f64 * NOTICE_SHARE) as u64);
+    let end_at_ms = since.saturating_add(notice_ms);
     (now_ms < end_at_ms).then(|| Verdict::new(Action::Wait { until_ms: Some(end_at_ms) }, why))
 }
 

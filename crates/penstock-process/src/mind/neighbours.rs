@@ -77,12 +77,11 @@ impl Mind {
             }
             let role = &self.job.roles[self.plans[other].role];
             let known = self.gang(other, about(report, other));
-            if known.running + known.orphans > 0 {
-                return Some(format!("waits until {} is gone", role.name));
-            }
             let verdict = decide(report.now_ms, &known, &role.policy);
-            if !by_peer(memory) && !matches!(verdict.action, Action::Start { .. }) {
-                return Some(format!("waits for the restart of {}", role.name));
+            if !matches!(verdict.action, Action::Start { .. }) {
+                let gone = known.running + known.orphans == 0;
+                let what = if gone { "for the restart of" } else { "for the end of" };
+                return Some(format!("waits {what} {}", role.name));
             }
         }
         self.waits_for(gang).map(|what| format!("waits for {what}"))

@@ -1,54 +1,32 @@
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 use crate::exit::Exit;
 use crate::hang::Pulse;
-use crate::job::{Role, Slots};
+use crate::job::Role;
 use crate::policy::{Budget, HangRule, Policy, Scope};
 use crate::verdict::{Failure, Stop};
 
 fn role(name: &str, kind: Kind, restart: Scope, ranks: u32) -> Role {
-    Role {
-        name: name.to_owned(),
-        kind,
-        command: vec!["true".to_owned()],
-        ranks,
-        after: Vec::new(),
-        environment: std::collections::BTreeMap::new(),
-        directory: None,
-        master_port: None,
-        slots: Slots::default(),
-        spares: 0,
-        terminal: false,
-        zygote: None,
-        zygote_why: String::new(),
-        policy: Policy {
-            restart,
-            budget: Budget { crash: 3, memory: 3, hang: 3, preemption: 3 },
-            refill_steps: 0,
-            backoff_ms: 0,
-            backoff_max_ms: 0,
-            same_failure_max: 0,
-            stop_grace_ms: 500,
-            failure_grace_ms: 300,
-            hang: None,
-        },
-    }
+    let policy = Policy {
+        restart,
+        budget: Budget { crash: 3, memory: 3, hang: 3, preemption: 3 },
+        refill_steps: 0,
+        backoff_ms: 0,
+        backoff_max_ms: 0,
+        same_failure_max: 0,
+        stop_grace_ms: 500,
+        failure_grace_ms: 300,
+        hang: None,
+    };
+    let text = json!({"name": name, "kind": kind, "command": ["true"], "ranks": ranks, "policy": policy});
+    serde_json::from_value(text).unwrap()
 }
 
 fn mind(roles: Vec<Role>) -> Mind {
-    let job = Job {
-        id: "test".to_owned(),
-        detached: true,
-        colour: false,
-        cgroup: false,
-        isolate: false,
-        directory: None,
-        python: None,
-        segment_bytes: 0,
-        segments_kept: 0,
-        roles,
-    };
+    let text = json!({"id": "test", "detached": true, "colour": false, "cgroup": false, "roles": roles});
+    let job: Job = serde_json::from_value(text).unwrap();
     let memory = Memory::new(&job);
     Mind::new(job, memory)
 }
@@ -145,7 +123,7 @@ fn everybody_is_gone_before_anybody_restarts_and_then_they_come_in_order() {
     let crashed = vec![life(0, vec![worker(0, Some(1))]), life(0, vec![worker(0, None)])];
     let (_, orders) = mind.consider(&report(60, crashed));
     assert_eq!(actions(&orders), [WAIT, Action::End]);
-    assert_eq!(orders.gangs[0].reason, "waits until data is gone");
+    assert_eq!(orders.gangs[0].reason, "waits for the end of data");
     let asked = WorkerReport { asked: true, ..worker(0, Some(0)) };
     let gone = report(70, vec![life(0, vec![worker(0, Some(1))]), life(0, vec![asked])]);
     let (_, orders) = mind.consider(&gone);

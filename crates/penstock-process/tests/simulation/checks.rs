@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use penstock_process::exit::Exit;
 use penstock_process::job::{GangPlan, Kind};
 use penstock_process::memory::{Entry, Memory, Outcome};
 use penstock_process::messages::{Order, Orders, Over, Report};
@@ -164,7 +165,10 @@ impl<'a> Checks<'a> {
                 assert!(shared.count() > 0, "somebody's failure is everybody's");
             }
             Cause::Crash | Cause::Memory | Cause::Preemption => {
+                let told = tended.notified_ms.is_some();
+                let left = |exit: &Exit| told && (exit.is_success() || exit.is_preempted());
                 let bad = tended.workers.iter().filter(|worker| !worker.running && !worker.asked);
+                let bad = bad.filter(|worker| !worker.exit.as_ref().is_some_and(left));
                 let service = self.kind(gang) == Kind::Service;
                 let bad = bad
                     .filter(|worker| worker.exit.as_ref().is_none_or(|exit| !exit.is_success() || service));
@@ -217,7 +221,7 @@ impl<'a> Checks<'a> {
             }
         }
         let alive = tended.running() + tended.orphans.len() > 0;
-        let given_up = tended.killing_ms.is_some_and(|since_ms| now_ms >= since_ms + UNKILLABLE_MS);
+        let given_up = tended.is_past_hope(now_ms);
         assert!(!alive || given_up, "nobody of a gang that is over runs: {tended:#?}");
     }
 
@@ -232,7 +236,7 @@ impl<'a> Checks<'a> {
         let after = &twin.gangs[order.gang];
         let began = after.incarnation != before.incarnation;
         if began {
-            self.judge_start(order, before, twin);
+            self.judge_start(order, before, twin, now_ms);
             let spare = order
                 .placement
                 .iter()
@@ -241,7 +245,7 @@ impl<'a> Checks<'a> {
             let about = [(spare, "slot of a spare"), (after.queued.is_some(), "queued")];
             about.into_iter().filter(|(so, _)| *so).for_each(|(_, what)| self.count(what));
         }
-        let given_up = before.killing_ms.is_some_and(|since_ms| now_ms >= since_ms + UNKILLABLE_MS);
+        let given_up = before.is_past_hope(now_ms);
         if given_up && before.running() + before.orphans.len() > 0 {
             self.count("unkillable");
         }
@@ -281,17 +285,14 @@ impl<'a> Checks<'a> {
         failed || self.stop.is_some() || self.failed || served || before.running() == 0
     }
 
-    fn judge_start(&self, order: &Order, before: &Tended, twin: &Twin) {
+    fn judge_start(&self, order: &Order, before: &Tended, twin: &Twin, now_ms: u64) {
         assert_eq!(
             order.incarnation,
             Some(before.incarnation.map_or(0, |life| life + 1)),
             "one life after the other"
         );
-        assert_eq!(
-            before.running() + before.orphans.len(),
-            0,
-            "two lives of a gang never overlap: {before:#?}"
-        );
+        let gone = before.running() + before.orphans.len() == 0 || before.is_past_hope(now_ms);
+        assert!(gone, "two lives of a gang never overlap: {before:#?}");
         assert!(self.stop.is_none(), "nobody is started after a stop");
         assert!(!self.failed, "nobody is started after the job's failure");
         assert_eq!(self.gangs[order.gang].outcome, None, "over is over");
@@ -332,7 +333,7 @@ impl<'a> Checks<'a> {
     pub(crate) fn at_the_end(&self, twin: &Twin, memory: &Memory, over: &Over, now_ms: u64) {
         for (gang, tended) in twin.gangs.iter().enumerate() {
             let alive = tended.running() + tended.orphans.len() > 0;
-            let given_up = tended.killing_ms.is_some_and(|since_ms| now_ms >= since_ms + UNKILLABLE_MS);
+            let given_up = tended.is_past_hope(now_ms);
             assert!(!alive || given_up, "gang {gang} runs although the job is over");
             assert!(tended.queued.is_none(), "nobody waits for slots");
             let failed: Vec<u32> = self.gangs[gang]

@@ -3,12 +3,12 @@
 //! What a worker does depends on the seed, its role, rank and life, never on when it is started: so the same seed can be run with and
 //! without faults of those who supervise, and compared.
 
-use std::collections::BTreeMap;
-
 use penstock_process::exit::Exit;
 use penstock_process::hang::Pulse;
-use penstock_process::job::{Job, Kind, Role, Slots};
+use penstock_process::job::{Job, Kind, Role};
 use penstock_process::policy::{Budget, HangRule, Policy, Scope};
+
+use serde_json::json;
 
 use crate::chance::Chance;
 
@@ -104,18 +104,8 @@ impl Scene {
             last.kind = Kind::Gang;
         }
         let troubled = roles.iter().map(|_| chance.between(0, 4)).collect();
-        let job = Job {
-            id: format!("seed-{seed}"),
-            detached: true,
-            colour: false,
-            cgroup: false,
-            isolate: false,
-            directory: None,
-            python: None,
-            segment_bytes: 0,
-            segments_kept: 0,
-            roles,
-        };
+        let about = json!({"id": format!("seed-{seed}"), "detached": true, "colour": false, "cgroup": false, "roles": roles});
+        let job = serde_json::from_value(about).expect("a job");
         Self { seed, cast, job, troubled }
     }
 
@@ -180,7 +170,8 @@ fn role(chance: &mut Chance, cast: Cast, number: u64, before: &[Role]) -> Role {
         Cast::Plenty => chance.pick(&[Scope::One, Scope::Gang]),
         Cast::Anything => chance.pick(&[Scope::One, Scope::Gang, Scope::All]),
     };
-    let after = before.iter().filter(|_| chance.percent(35)).map(|role| role.name.clone()).collect();
+    let after: Vec<String> =
+        before.iter().filter(|_| chance.percent(35)).map(|role| role.name.clone()).collect();
     let most = if cast == Cast::Plenty { 99 } else { 4 };
     let mut budget = || if cast == Cast::Plenty { most } else { chance.between(0, most) };
     let budget = Budget {
@@ -204,22 +195,12 @@ fn role(chance: &mut Chance, cast: Cast, number: u64, before: &[Role]) -> Role {
             silence_ms: chance.pick(&[0, 700]),
         }),
     };
-    Role {
-        name: format!("role{number}"),
-        kind,
-        command: vec!["true".to_owned()],
-        ranks: chance.between(1, 4) as u32,
-        after,
-        environment: BTreeMap::new(),
-        directory: None,
-        master_port: None,
-        slots: Slots { cpus: u32::from(anything && chance.percent(30)), ..Slots::default() },
-        spares: chance.pick(&[0, 0, 1, 2]),
-        terminal: false,
-        zygote: None,
-        zygote_why: String::new(),
-        policy,
-    }
+    let cpus = u32::from(anything && chance.percent(30));
+    let about = json!({
+        "name": format!("role{number}"), "kind": kind, "command": ["true"], "ranks": chance.between(1, 4), "after": after,
+        "slots": {"cpus": cpus}, "spares": chance.pick(&[0, 0, 1, 2]), "policy": policy,
+    });
+    serde_json::from_value(about).expect("a role")
 }
 
 fn exit(code: Option<i32>, signal: Option<i32>, memory_exhausted: bool) -> Exit {

@@ -2,7 +2,7 @@
 
 use penstock_process::exit::Exit;
 use penstock_process::messages::{GangReport, Order, Report, WorkerReport};
-use penstock_process::verdict::{Action, Stop};
+use penstock_process::verdict::{Action, Stop, UNKILLABLE_MS};
 
 use crate::chance::Chance;
 use crate::scene::{End, Fate, Heir, Scene, killed, left};
@@ -73,6 +73,11 @@ pub(crate) struct Tended {
 }
 
 impl Tended {
+    /// Whether those who are left were killed long ago and sleep in the kernel.
+    pub(crate) fn is_past_hope(&self, now_ms: u64) -> bool {
+        self.killing_ms.is_some_and(|since_ms| now_ms >= since_ms + UNKILLABLE_MS)
+    }
+
     pub(crate) fn running(&self) -> usize {
         self.workers.iter().filter(|worker| worker.running).count()
     }
@@ -173,7 +178,8 @@ impl Twin {
     /// Does what an order says, if it is about the life that there is.
     pub(crate) fn obey(&mut self, order: &Order, now_ms: u64, scene: &Scene) {
         let tended = &self.gangs[order.gang];
-        if !order.concerns(tended.incarnation, tended.running(), self.stop.is_some()) {
+        let running = if tended.is_past_hope(now_ms) { 0 } else { tended.running() };
+        if !order.concerns(tended.incarnation, running, self.stop.is_some()) {
             return;
         }
         if order.incident {

@@ -216,7 +216,7 @@ impl<'a> World<'a> {
         let number = self.told.as_ref().map_or(0, |told| told.number + 1);
         let report = self.twin.report(number, self.now_ms);
         let due = self.look_at_ms.is_some_and(|due_ms| self.now_ms >= due_ms);
-        let news = self.told.as_ref().is_none_or(|told| without_pulses(told) != without_pulses(&report));
+        let news = self.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if !news && !due {
             return;
         }
@@ -350,12 +350,4 @@ impl<'a> World<'a> {
         });
         self.checks.obeyed(order, &before, &self.twin, self.now_ms);
     }
-}
-
-fn without_pulses(report: &Report) -> (Option<Stop>, Vec<penstock_process::messages::GangReport>) {
-    let mut gangs = report.gangs.clone();
-    for worker in gangs.iter_mut().flat_map(|gang| &mut gang.workers) {
-        (worker.pulse, worker.heard_ms) = (None, None);
-    }
-    (report.stop.clone(), gangs)
 }
