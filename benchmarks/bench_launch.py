@@ -1,7 +1,7 @@
 """How long it takes to start a gang, to start it again after a kill, and how fast its output flows.
 
 Launching is measured from the start of the launcher to the moment when every rank has said so in a file, against
-`posix_spawn` of the same ranks in the same run. The command's own start-up (Python, options) is a row of its own.
+`posix_spawn` of the same ranks in the same run. Ranks are executed here; `bench_zygote` has those that are forked. The command's own start-up (Python, options) is a row of its own.
 """
 
 import os
@@ -96,7 +96,7 @@ def _end(launcher: "subprocess.Popen[bytes]") -> None:
 def _launch(home: Path, ranks: int) -> float:
     marks = _marks(home)
     begun = time.perf_counter()
-    _, launcher = _start(home, Launch(command=RANK, ranks=ranks), stderr=subprocess.DEVNULL)
+    _, launcher = _start(home, Launch(command=RANK, ranks=ranks, zygote="never"), stderr=subprocess.DEVNULL)
     _wait(lambda: len(os.listdir(marks)) == ranks)
     took = time.perf_counter() - begun
     _end(launcher)
@@ -105,7 +105,7 @@ def _launch(home: Path, ranks: int) -> float:
 
 def _recover(home: Path) -> float:
     marks = _marks(home)
-    launch = Launch(command=RANK, ranks=8, restarts=Restarts(most=ROUNDS, backoff_s=0))
+    launch = Launch(command=RANK, ranks=8, restarts=Restarts(most=ROUNDS, backoff_s=0), zygote="never")
     name, launcher = _start(home, launch, stderr=subprocess.DEVNULL)
     took = []
     for life in range(1, ROUNDS + 1):
