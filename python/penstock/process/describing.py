@@ -98,8 +98,9 @@ class Policy:
     same_failure_max: int = 2
     #: From SIGTERM to SIGKILL when somebody asks the job to stop.
     stop_grace_s: float = 10.0
-    #: From SIGTERM to SIGKILL for ranks that lost a peer.
-    failure_grace_s: float = 3.0
+    #: From SIGTERM to SIGKILL for ranks that lost a peer. Long enough to say something; there is nothing left to save without the peer,
+    #: and taking a torch process apart in order costs more than restarting the gang.
+    failure_grace_s: float = 0.5
     hang: Hang | None = field(default_factory=Hang)
 
     def to_json(self) -> dict[str, Any]:

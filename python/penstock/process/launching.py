@@ -35,7 +35,7 @@ class Restarts:
     backoff_max_s: float = 30.0
     same_failure_max: int = 2
     stop_grace_s: float = 10.0
-    failure_grace_s: float = 3.0
+    failure_grace_s: float = 0.5
     #: Without a step for ten times the usual step, and at least this long, a rank hangs. 0: it never does.
     hang_s: float = 10.0
     #: Without a step ever reported, a rank that writes nothing for so long hangs. 0: it never does.

@@ -115,7 +115,7 @@ RESTARTS = (
     ),
     Option(("--backoff",), "text", "Wait before the second restart in a row, doubled each time.", "1s"),
     Option(("--grace",), "text", "Time from SIGTERM to SIGKILL when the job is stopped.", "10s"),
-    Option(("--failure-grace",), "text", "The same for ranks that lost a peer.", "3s"),
+    Option(("--failure-grace",), "text", "The same for ranks that lost a peer.", "0.5s"),
     Option(
         ("--hang",),
         "text",
