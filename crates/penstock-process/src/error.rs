@@ -39,6 +39,9 @@ pub enum ProcessError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Slots that are wanted cannot be leased.
+    #[error("{0}")]
+    Slots(String),
     /// The command line of the executable makes no sense.
     #[error("{0}")]
     Usage(String),
