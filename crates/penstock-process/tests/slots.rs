@@ -30,8 +30,8 @@ fn gpus(each: u32, places: u32) -> Vec<Want> {
 }
 
 fn ask(desk: &Desk, job: &str, wants: Vec<Want>) -> (Waiting, Answer) {
-    let mut waiting = Waiting::join(desk, &machine(), holder(job), wants).unwrap();
-    let answer = waiting.look(&machine(), now_ms()).unwrap();
+    let mut waiting = Waiting::join(desk, &machine(), holder(job), wants).expect("possible");
+    let answer = waiting.look(&machine(), now_ms()).expect("a look");
     (waiting, answer)
 }
 
@@ -55,7 +55,7 @@ fn wait_granted(waiting: &mut Waiting) -> Vec<Lease> {
     while Instant::now() < until {
         let next_ms = waiting.next_look_ms(now_ms());
         if next_ms <= now_ms() {
-            if let Answer::Granted(grant) = waiting.look(&machine(), now_ms()).unwrap() {
+            if let Answer::Granted(grant) = waiting.look(&machine(), now_ms()).expect("a look") {
                 return grant.into_iter().flatten().collect();
             }
             continue;
@@ -73,11 +73,11 @@ fn user_of(lease: &Lease) -> Child {
     command.arg("600");
     // SAFETY: the call is allowed between fork and exec.
     unsafe { command.pre_exec(move || keep_over_exec(fd)) };
-    command.spawn().unwrap()
+    command.spawn().expect("sleep is there")
 }
 
 fn desk(folder: &Path) -> Desk {
-    Desk::at(&folder.join("slots")).unwrap()
+    Desk::at(&folder.join("slots")).expect("a desk")
 }
 
 #[test]
