@@ -16,6 +16,7 @@ pub mod incident;
 pub mod isolate;
 pub mod job;
 pub mod keeper;
+pub mod kmsg;
 pub mod launch;
 pub mod lineage;
 pub mod memory_limit;

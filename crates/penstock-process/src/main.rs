@@ -1,5 +1,6 @@
 //! `penstock-agent ROLE DIRECTORY`: one executable for the launcher, the keeper and the agent of a job.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -7,6 +8,7 @@ use penstock_process::cgroup::Cgroup;
 use penstock_process::error::{ProcessError, Result};
 use penstock_process::job::Room;
 use penstock_process::launch::{self, Wires};
+use penstock_process::slots::report::report;
 use penstock_process::state::State;
 use penstock_process::{agent, keeper, lineage};
 
@@ -25,6 +27,12 @@ fn main() -> ExitCode {
 }
 
 fn play(words: &[String]) -> Result<i32> {
+    if words == ["slots"] {
+        let text = report()?.to_string();
+        return writeln!(std::io::stdout(), "{text}")
+            .map(|()| 0)
+            .map_err(|source| ProcessError::System { call: "write", source });
+    }
     let [role, directory, rest @ ..] = words else { return Err(ProcessError::Usage(USAGE.to_owned())) };
     let room = Room::new(Path::new(directory))?;
     match role.as_str() {

@@ -38,7 +38,8 @@
     ├── ProcessError             jobs and their processes
     │   ├── AgentMissing         the executable that supervises is not there
     │   ├── JobUnknown           no job has that name
-    │   └── JobSilent            the job's agent does not answer
+    │   ├── JobSilent            the job's agent does not answer
+    │   └── SlotsUnreadable      what is leased on this machine cannot be read
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
@@ -81,7 +82,7 @@ from penstock.errors.events import (
     EventFormatUnknown,
     NotAnEventFile,
 )
-from penstock.errors.process import AgentMissing, JobSilent, JobUnknown, ProcessError
+from penstock.errors.process import AgentMissing, JobSilent, JobUnknown, ProcessError, SlotsUnreadable
 from penstock.errors.registry import (
     AddressInvalid,
     AddressUnknown,
@@ -153,6 +154,7 @@ __all__ = [
     "SaveFailed",
     "ScanCancelled",
     "SchemaMixed",
+    "SlotsUnreadable",
     "SourceEmpty",
     "StateError",
     "StoreDenied",

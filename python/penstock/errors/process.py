@@ -38,3 +38,13 @@ class JobSilent(ProcessError):
     def __init__(self, *, job: str, reason: str) -> None:
         self.job, self.reason = job, reason
         super().__init__(f"the agent of job {job} does not answer: {reason}")
+
+
+class SlotsUnreadable(ProcessError):
+    """What is leased on this machine cannot be read."""
+
+    hint = "the directory of leases is $PENSTOCK_SLOTS, or one of your own in /dev/shm"
+
+    def __init__(self, *, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"what is leased cannot be read: {reason}")

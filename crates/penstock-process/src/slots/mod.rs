@@ -8,6 +8,7 @@ pub mod giving;
 pub mod inventory;
 pub mod placing;
 pub mod queue;
+pub mod report;
 
 use serde::{Deserialize, Serialize};
 
