@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::exit::Exit;
 use crate::job::Job;
 use crate::state::Phase;
-use crate::verdict::Failure;
+use crate::verdict::{Failure, Stop};
 
 /// How a gang ended for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,10 +89,8 @@ pub enum Entry {
     },
     /// Somebody wants the job to end.
     Stop {
-        /// Who.
-        by: String,
-        /// Until SIGKILL.
-        grace_ms: u64,
+        /// Who, and how.
+        stop: Stop,
     },
     /// A gang is over for good.
     Finished {
@@ -149,8 +147,8 @@ impl GangMemory {
 pub struct Memory {
     /// One for each gang of the job.
     pub gangs: Vec<GangMemory>,
-    /// Who first asked the job to end.
-    pub stop: Option<String>,
+    /// Somebody wants the job to end. That is not forgotten with the agent that was asked.
+    pub stop: Option<Stop>,
     /// How the job ended.
     pub over: Option<Phase>,
     /// The reason of the last decision.
@@ -170,9 +168,7 @@ impl Memory {
     /// What an entry adds. An entry about a gang that is not there adds nothing.
     pub fn fold(&mut self, entry: &Entry) {
         match entry {
-            Entry::Stop { by, .. } => {
-                self.stop.get_or_insert_with(|| by.clone());
-            }
+            Entry::Stop { stop } => self.stop = Some(stop.clone()),
             Entry::Over { phase, reason } => {
                 self.over = Some(*phase);
                 self.reason.clone_from(reason);

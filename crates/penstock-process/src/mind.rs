@@ -36,8 +36,8 @@ impl Mind {
 
     /// What to write down, and then to order.
     pub fn consider(&mut self, report: &Report) -> (Vec<Entry>, Orders) {
-        if let Some(stop) = report.stop.as_ref().filter(|_| self.memory.stop.is_none()) {
-            self.note(Entry::Stop { by: stop.by.clone(), grace_ms: stop.grace_ms });
+        if let Some(stop) = report.stop.clone().filter(|stop| Some(stop) != self.memory.stop.as_ref()) {
+            self.note(Entry::Stop { stop });
         }
         for gang in 0..self.plans.len() {
             if let Some(about) = report.gangs.get(gang) {
@@ -54,7 +54,7 @@ impl Mind {
             look_at_ms = look_at_ms.into_iter().chain(until_ms).min();
             orders.push(order);
         }
-        let over = self.conclude(report.stop.as_ref());
+        let over = self.conclude();
         let phase = over.as_ref().map_or_else(|| phase_of(&orders), |over| over.phase);
         let reason = self.memory.reason.clone();
         let answer = Orders { number: report.number, phase, reason, gangs: orders, look_at_ms, over };
@@ -175,7 +175,7 @@ impl Mind {
     /// What to do with a gang, and when to look again.
     fn order(&mut self, gang: usize, about: &GangReport, report: &Report) -> (Order, Option<u64>) {
         let role = &self.job.roles[self.plans[gang].role];
-        let known = self.gang(gang, about, report.stop.as_ref());
+        let known = self.gang(gang, about);
         let policy = role.policy.clone();
         let late = self.memory.gangs[gang].incarnation > about.incarnation;
         let verdict = match self.memory.gangs[gang].outcome {
@@ -222,7 +222,7 @@ impl Mind {
     }
 
     /// The view that `decide` has of a gang: what is, what was, and what its neighbours mean for it.
-    fn gang(&self, gang: usize, about: &GangReport, stop: Option<&Stop>) -> Gang {
+    fn gang(&self, gang: usize, about: &GangReport) -> Gang {
         let memory = &self.memory.gangs[gang];
         let role = &self.job.roles[self.plans[gang].role];
         let count = |wanted: &dyn Fn(&WorkerReport) -> bool| {
@@ -237,7 +237,7 @@ impl Mind {
             succeeded: count(&|worker| worker.exit.as_ref().is_some_and(|exit| exit.is_success())),
             orphans: about.orphans,
             failures: memory.failures.clone(),
-            stop: stop.cloned().or_else(|| self.stop_of(gang)),
+            stop: self.memory.stop.clone().or_else(|| self.stop_of(gang)),
             listens: about
                 .workers
                 .iter()
@@ -364,7 +364,7 @@ impl Mind {
     }
 
     /// Whether nothing is left to do, and how the job ended.
-    fn conclude(&mut self, stop: Option<&Stop>) -> Option<Over> {
+    fn conclude(&mut self) -> Option<Over> {
         if self.memory.gangs.iter().any(|memory| memory.outcome.is_none()) {
             return None;
         }
@@ -374,7 +374,7 @@ impl Mind {
             needed.filter(|(plan, _)| self.job.roles[plan.role].kind != Kind::Service).peekable();
         let served =
             needed.peek().is_some() && needed.all(|(_, memory)| memory.outcome == Some(Outcome::Succeeded));
-        let (phase, code, reason) = match (failed, stop) {
+        let (phase, code, reason) = match (failed, self.memory.stop.as_ref()) {
             (_, Some(stop)) if stop.failed => (Phase::Failed, stop.code, stop.by.clone()),
             (Some(memory), _) => {
                 let code = memory.failures.last().map_or(1, |failure| failure.code);
