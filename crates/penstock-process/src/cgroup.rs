@@ -80,7 +80,7 @@ impl Cgroup {
 }
 
 /// Of all jobs this one's alone: names of jobs are unique in their home only, the inode of their directory everywhere.
-fn name(room: &Room) -> String {
+pub fn name(room: &Room) -> String {
     use std::os::unix::fs::MetadataExt;
     let folder = room.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (device, inode) = fs::metadata(room.path()).map_or((0, 0), |about| (about.dev(), about.ino()));

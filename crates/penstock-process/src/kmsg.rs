@@ -4,14 +4,17 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 
+use crate::system::now_ms;
+
 /// Longest record that the kernel gives.
 const RECORD_BYTES_MAX: usize = 8 << 10;
 /// More than the kernel keeps, so a flood cannot hold us.
 const RECORDS_MAX: usize = 100_000;
 const LINES_MAX: usize = 20;
+const SLACK_MS: u64 = 1000;
 
 /// What an incident needs to know: lines since a moment of [`crate::system::now_ms`] that name a control group or a process of ours.
-pub fn about_memory(since_ms: u64, group: Option<&str>, pids: &[i32]) -> Vec<String> {
+pub fn about_memory(since_ms: u64, group: &str, pids: &[i32]) -> Vec<String> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
     let Ok(mut file) = file else { return Vec::new() };
     let mut records = Vec::new();
@@ -25,11 +28,21 @@ pub fn about_memory(since_ms: u64, group: Option<&str>, pids: &[i32]) -> Vec<Str
             Err(_) => break,
         }
     }
-    chosen(&records, since_ms * 1000, group, pids)
+    // The kernel's clock does not count sleep, and drifts a little.
+    let slept_ms = now_ms().saturating_sub(awake_ms());
+    chosen(&records, since_ms.saturating_sub(slept_ms + SLACK_MS) * 1000, group, pids)
+}
+
+/// Milliseconds since the machine started, without those in which it slept.
+fn awake_ms() -> u64 {
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `at` is a valid place to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut at) };
+    u64::try_from(at.tv_sec).unwrap_or(0) * 1000 + u64::try_from(at.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
 /// A record is `priority,number,microseconds,flags;text` and lines that follow.
-fn chosen(records: &[String], since_us: u64, group: Option<&str>, pids: &[i32]) -> Vec<String> {
+fn chosen(records: &[String], since_us: u64, group: &str, pids: &[i32]) -> Vec<String> {
     let mut ours: Vec<i32> = pids.to_vec();
     let mut found = Vec::new();
     for record in records {
@@ -42,7 +55,7 @@ fn chosen(records: &[String], since_us: u64, group: Option<&str>, pids: &[i32]) 
         let victim = number_after(text, ",pid=").filter(|_| text.starts_with("oom-kill:"));
         let victim = victim.or_else(|| number_after(text, "Killed process "));
         let Some(victim) = victim else { continue };
-        let in_group = group.is_some_and(|group| text.contains(&format!("/{group}/")));
+        let in_group = text.contains(&format!("/{group}/"));
         if in_group && !ours.contains(&victim) {
             // A child of a rank: the line that follows has its number only.
             ours.push(victim);
@@ -76,7 +89,7 @@ mod tests {
         ]
         .map(str::to_owned)
         .to_vec();
-        let found = chosen(&records, 2000, Some("penstock-a"), &[11]);
+        let found = chosen(&records, 2000, "penstock-a", &[11]);
         let begins: Vec<&str> = found.iter().map(|line| &line[..12]).collect();
         assert_eq!(begins, ["oom-kill:con", "Memory cgrou", "Out of memor"]);
         assert!(found[2].contains("process 11 "));

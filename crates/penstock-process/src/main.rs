@@ -4,10 +4,11 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use penstock_process::cgroup::Cgroup;
+use penstock_process::cgroup::{Cgroup, name};
 use penstock_process::error::{ProcessError, Result};
 use penstock_process::job::Room;
 use penstock_process::launch::{self, Wires};
+use penstock_process::memory_limit::MemoryGroups;
 use penstock_process::slots::report::report;
 use penstock_process::state::State;
 use penstock_process::{agent, coordinator, keeper, lineage};
@@ -55,6 +56,7 @@ fn sweep(room: &Room) -> i32 {
         let left = lineage::marked("PENSTOCK_JOB_DIRECTORY", &mark);
         if left.is_empty() {
             group.iter().for_each(Cgroup::remove);
+            MemoryGroups::left(&name(room)).iter().for_each(MemoryGroups::remove);
             return 0;
         }
         for process in &left {

@@ -9,6 +9,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use crate::lineage::Process;
+use crate::state::State;
+
+/// Many lives of many workers; then everybody is looked at anew.
+const KNOWN_MAX: usize = 100_000;
 
 /// The outer /proc, if the job has a namespace of its own.
 #[derive(Debug, Default)]
@@ -25,32 +29,60 @@ impl Outside {
         Self { folder, known: BTreeMap::new() }
     }
 
-    /// The outer number of a process of our namespace; the inner one where there is no other, or it is gone.
+    /// The outer number of a process of our namespace that runs; the inner one where there is no other.
     pub fn pid(&mut self, inner: i32) -> i32 {
         if self.folder.is_none() || inner <= 0 {
             return inner;
         }
-        let Some(start_ticks) = Process::read(inner).map(|process| process.start_ticks) else { return inner };
-        if let Some(outer) = self.known.get(&(inner, start_ticks)) {
-            return *outer;
-        }
-        self.learn();
-        self.known.get(&(inner, start_ticks)).copied().unwrap_or(inner)
+        Process::read(inner).map_or(inner, |process| self.pid_since(inner, process.start_ticks))
     }
 
-    /// Looks at all processes of our namespace, and forgets those that are gone.
+    /// The outer number of a process that started then, also when it is gone; the inner one where it was never seen.
+    pub fn pid_since(&mut self, inner: i32, start_ticks: u64) -> i32 {
+        if self.folder.is_none() || inner <= 0 {
+            return inner;
+        }
+        let key = (inner, start_ticks);
+        if !self.known.contains_key(&key) {
+            self.learn();
+            // One that is gone already is not looked for again.
+            self.known.entry(key).or_insert(inner);
+        }
+        self.known[&key]
+    }
+
+    /// What others see of a state.
+    pub fn shown(&mut self, state: &State) -> State {
+        let mut shown = state.clone();
+        if self.folder.is_none() {
+            return shown;
+        }
+        for pid in [&mut shown.keeper, &mut shown.agent, &mut shown.coordinator, &mut shown.zygote] {
+            *pid = self.pid(*pid);
+        }
+        for worker in shown.gangs.iter_mut().flat_map(|gang| &mut gang.workers) {
+            worker.pid = self.pid_since(worker.pid, worker.start_ticks);
+        }
+        shown
+    }
+
+    /// Looks at all processes of our namespace.
     fn learn(&mut self) {
         let Some(space) = fs::read_link("/proc/self/ns/pid").ok() else { return };
+        if self.known.len() > KNOWN_MAX {
+            self.known.clear();
+        }
         let entries = fs::read_dir(self.path("")).into_iter().flatten().flatten();
         let outer = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         let ours = outer
             .filter(|pid| fs::read_link(self.path(&format!("{pid}/ns/pid"))).is_ok_and(|link| link == space));
-        self.known = ours
+        let found: Vec<_> = ours
             .filter_map(|outer| {
                 let inner = inner_pid(&fs::read_to_string(self.path(&format!("{outer}/status"))).ok()?)?;
                 Some(((inner, Process::read(inner)?.start_ticks), outer))
             })
             .collect();
+        self.known.extend(found);
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -2,14 +2,16 @@
 //!
 //! A parent-death signal fires when the *thread* that forked ends, so ranks are started from the agent's main thread only.
 
+use std::fs::File;
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
 use crate::job::{Job, Role, Room};
+use crate::slots::giving::confine;
 use crate::system;
 
 /// The variable that says which worker a process came from.
@@ -31,6 +33,19 @@ pub struct Life<'a> {
     pub cgroup: Option<&'a Cgroup>,
     /// The limit of open files that workers should see.
     pub file_limit: libc::rlimit,
+}
+
+/// What a worker has of its slot.
+#[derive(Default)]
+pub struct Place {
+    /// Variables that name its devices; they win over all others.
+    pub variables: Vec<(&'static str, String)>,
+    /// Leases: descriptors that it inherits, and that nobody closes before it ends.
+    pub kept: Vec<RawFd>,
+    /// Processors that it may run on.
+    pub mask: Option<libc::cpu_set_t>,
+    /// The control group that limits its memory, as the file to write a process into.
+    pub memory: Option<File>,
 }
 
 /// A rank that was started.
@@ -95,15 +110,16 @@ fn set_unless_there(variables: &mut Vec<(String, String)>, name: &str, value: &s
 }
 
 /// Starts one rank as the leader of a session of its own.
-pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
+pub fn start(life: &Life<'_>, rank: u32, place: Place) -> Result<Started> {
     let (out, out_writer) = system::pipe()?;
     let (err, err_writer) = system::pipe()?;
     let agent = std::process::id() as i32;
     let limit = life.file_limit;
     let words = &life.role.command;
-    let door = life.cgroup.and_then(|group| group.door(&life.role.name, rank));
+    let doors = [life.cgroup.and_then(|group| group.door(&life.role.name, rank)), place.memory];
+    let (kept, mask) = (place.kept, place.mask);
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).envs(environment(life, rank));
+    command.args(&words[1..]).envs(environment(life, rank)).envs(place.variables);
     if let Some(directory) = life.role.directory.as_ref().or(life.job.directory.as_ref()) {
         command.current_dir(directory);
     }
@@ -120,7 +136,7 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
             libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
-            if let Some(door) = &door {
+            for door in doors.iter().flatten() {
                 // Zero is whoever writes. Without the group a rank runs as well, so a refusal is no error.
                 libc::write(door.as_raw_fd(), c"0".as_ptr().cast(), 1);
             }
@@ -128,6 +144,8 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
             // A rank is a subreaper too: while it lives its orphans stay below it, so they are known to be its own.
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
             libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+            mask.iter().for_each(confine);
+            kept.iter().try_for_each(|fd| system::keep_over_exec(*fd))?;
             // The agent may have died before the parent-death signal was set.
             if libc::getppid() != agent {
                 libc::_exit(1);

@@ -85,6 +85,9 @@ pub struct GangState {
     pub incarnation: Option<u32>,
     /// Where rank 0 listens.
     pub master_port: u16,
+    /// What keeps each worker to its memory: a version of control groups, or nothing but the lease.
+    #[serde(default)]
+    pub memory_limit: Option<String>,
     /// The workers of the newest life.
     pub workers: Vec<WorkerState>,
     /// The first failure of every life that failed.
@@ -140,6 +143,7 @@ impl State {
             reason: String::new(),
             incarnation: None,
             master_port: 0,
+            memory_limit: None,
             workers: Vec::new(),
             failures: Vec::new(),
         });

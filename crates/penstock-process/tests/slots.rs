@@ -168,7 +168,7 @@ fn ports_are_leased_once_and_never_one_that_is_bound() {
     let stranger =
         (21_000..21_400).find_map(|port| std::net::TcpListener::bind(("127.0.0.1", port)).ok()).unwrap();
     for _ in 0..20 {
-        let lease = lease_port(&desk, &machine(), holder("first")).unwrap();
+        let lease = lease_port(&desk, &machine(), None, holder("first")).unwrap();
         ports.extend(lease.share().ports.clone());
         leases.push(lease);
     }

@@ -1,16 +1,17 @@
 //! What the agent does with a gang: starts it, tells it, ends it, kills it, and looks at what it left.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::agent::Agent;
+use crate::agent::places::Start;
 use crate::error::{ProcessError, Result};
 use crate::exit::{Exit, memory_kills};
 use crate::incident::{self, Evidence};
 use crate::job::Stream;
+use crate::kmsg::about_memory;
 use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
 use crate::messages::{GangReport, Order, WorkerReport};
-use crate::policy::Scope;
 use crate::spawn::{self, Life};
 use crate::state::{Phase, WorkerState, wall_s};
 use crate::system::{Reaped, now_ms};
@@ -33,8 +34,13 @@ pub(super) struct Tended {
     pub(super) examined: Option<Option<String>>,
     /// Living descendants of its workers that are gone.
     pub(super) orphans: u32,
-    /// How often the kernel had killed for want of memory when the life began.
+    /// A life that was ordered and waits for slots, and for which.
+    pub(super) queued: Option<(u32, String)>,
+    /// When the life began.
+    began_ms: u64,
+    /// How often the kernel had killed for want of memory when the life began: anywhere, and in the group of each rank.
     memory_kills_before: u64,
+    group_kills_before: BTreeMap<u32, u64>,
 }
 
 impl Agent {
@@ -46,13 +52,17 @@ impl Agent {
         state.reason.clone_from(&order.reason);
         state.failures.clone_from(&order.failures);
         let current = state.incarnation;
+        if matches!(order.action, Action::Succeed | Action::Fail | Action::Stopped) {
+            self.places.release(gang);
+            self.tended[gang].queued = None;
+        }
         if let Action::Start { incarnation } = order.action {
             let next = current.map_or(0, |number| number + 1);
             if incarnation == next && self.running_of(gang).is_empty() {
                 if order.incident {
                     self.note_incident(order);
                 }
-                return self.start_gang(gang, incarnation, &order.placement);
+                return self.begin(Start { gang, incarnation, placement: order.placement.clone() });
             }
             return Ok(());
         }
@@ -73,14 +83,29 @@ impl Agent {
         Ok(())
     }
 
-    fn start_gang(&mut self, gang: usize, incarnation: u32, placement: &[u32]) -> Result<()> {
+    pub(super) fn start_gang(&mut self, start: &Start) -> Result<()> {
+        let (gang, incarnation) = (start.gang, start.incarnation);
         let plan = self.plans[gang].clone();
-        self.tended[gang] = Tended { memory_kills_before: memory_kills(), ..Tended::default() };
-        let port = self.port(gang)?;
+        self.tended[gang] = Tended {
+            began_ms: now_ms(),
+            memory_kills_before: memory_kills(),
+            group_kills_before: self.group_kills(gang),
+            ..Tended::default()
+        };
+        let port = match self.meet(gang) {
+            Ok(port) => port,
+            Err(problem) => {
+                self.doom(problem.to_string(), 2);
+                return Ok(());
+            }
+        };
+        let limit = self.memory_limit(gang);
         let state = &mut self.state.gangs[gang];
         (state.incarnation, state.phase, state.master_port) = (Some(incarnation), Phase::Running, port);
+        state.memory_limit = limit;
         state.workers.clear();
-        for (rank, slot) in plan.ranks.zip(placement) {
+        for (rank, slot) in plan.ranks.zip(&start.placement) {
+            let place = self.place(gang, rank, *slot);
             let life = Life {
                 job: &self.job,
                 role: &self.job.roles[plan.role],
@@ -90,7 +115,7 @@ impl Agent {
                 cgroup: self.cgroup.as_ref(),
                 file_limit: self.file_limit,
             };
-            let started = match spawn::start(&life, rank) {
+            let started = match spawn::start(&life, rank, place) {
                 Ok(started) => started,
                 Err(problem) => {
                     self.give_up(&problem);
@@ -115,22 +140,21 @@ impl Agent {
                 stderr_from: self.pump.add(plan.role, rank, Stream::Err, err)?,
             });
         }
+        self.note_places(gang);
         Ok(())
     }
 
-    /// Where rank 0 listens: a new port for each life, but one for a role whose workers come and go alone.
-    fn port(&self, gang: usize) -> Result<u16> {
+    /// How often the kernel killed in the group of each rank for want of memory, where it counts that.
+    fn group_kills(&self, gang: usize) -> BTreeMap<u32, u64> {
         let plan = &self.plans[gang];
-        let role = &self.job.roles[plan.role];
-        let peers = self.plans.iter().zip(&self.state.gangs);
-        let mut known = peers.filter(|(peer, _)| peer.role == plan.role).map(|(_, state)| state.master_port);
-        match role.master_port {
-            Some(port) => Ok(port),
-            None if role.policy.restart == Scope::One => {
-                known.find(|port| *port > 0).map_or_else(spawn::free_port, Ok)
-            }
-            None => spawn::free_port(),
-        }
+        let ranks = plan.ranks.clone();
+        ranks.filter_map(|rank| Some((rank, self.kills_of(plan.role, rank)?))).collect()
+    }
+
+    fn kills_of(&self, role: usize, rank: u32) -> Option<u64> {
+        let name = &self.job.roles[role].name;
+        let limited = self.memory.as_ref().and_then(|groups| groups.kills(&format!("{name}-{rank}")));
+        limited.or_else(|| self.cgroup.as_ref().and_then(|group| group.memory_kills(name, rank)))
     }
 
     /// The command cannot be started; another try would not change that.
@@ -208,13 +232,29 @@ impl Agent {
     pub(super) fn note_incident(&mut self, order: &Order) {
         let gang = &self.state.gangs[order.gang];
         let role = &self.job.roles[self.plans[order.gang].role];
-        let evidence =
-            Evidence { gang, action: &order.action, reason: &order.reason, stacks: None, kernel: Vec::new() };
+        let kernel = self.kernel_words(order.gang);
+        let evidence = Evidence { gang, action: &order.action, reason: &order.reason, stacks: None, kernel };
         match incident::write(&self.room, role, self.state.incidents.len(), evidence) {
             Ok(name) => self.state.incidents.push(name),
             // A full disk must not keep a gang from being restarted.
             Err(problem) => eprintln!("penstock-agent: {problem}"),
         }
+    }
+
+    /// What the kernel said about the memory of a gang that failed for want of it.
+    fn kernel_words(&self, gang: usize) -> Vec<String> {
+        let state = &self.state.gangs[gang];
+        let exhausted = |worker: &WorkerState| worker.exit.as_ref().is_some_and(|exit| exit.memory_exhausted);
+        if !state.workers.iter().any(exhausted) {
+            return Vec::new();
+        }
+        let outer = |worker: &WorkerState| {
+            let known =
+                self.outside.lock().map(|mut outside| outside.pid_since(worker.pid, worker.start_ticks));
+            known.unwrap_or(worker.pid)
+        };
+        let pids: Vec<i32> = state.workers.iter().map(outer).collect();
+        about_memory(self.tended[gang].began_ms, &crate::cgroup::name(&self.room), &pids)
     }
 
     /// A child ended: a worker, a helper of ours, or somebody whom we adopted.
@@ -225,14 +265,16 @@ impl Agent {
             return;
         }
         let Some((gang, rank)) = self.running.remove(&reaped.pid) else { return };
-        let role = &self.job.roles[self.plans[gang].role].name;
         // The group knows exactly; else it is only known that the kernel killed somebody meanwhile.
-        let counted = self.cgroup.as_ref().and_then(|group| group.memory_kills(role, rank));
-        let before = self.tended[gang].memory_kills_before;
-        let exhausted = counted.map_or_else(|| memory_kills() > before, |count| count > 0);
+        let tended = &self.tended[gang];
+        let before = tended.group_kills_before.get(&rank).copied().unwrap_or(0);
+        let exit = match self.kills_of(self.plans[gang].role, rank) {
+            Some(count) => Exit::from_status(reaped.status, false).in_group(count > before),
+            None => Exit::from_status(reaped.status, memory_kills() > tended.memory_kills_before),
+        };
         let workers = &mut self.state.gangs[gang].workers;
         if let Some(worker) = workers.iter_mut().find(|worker| worker.rank == rank) {
-            worker.exit = Some(Exit::from_status(reaped.status, exhausted));
+            worker.exit = Some(exit);
             worker.exit_ms = Some(now_ms());
             worker.cpu_s = Some(reaped.cpu_s);
             worker.rss_max_bytes = Some(reaped.rss_max_bytes);
@@ -242,6 +284,10 @@ impl Agent {
     /// How a gang is, for the coordinator.
     pub(super) fn gang_report(&self, gang: usize) -> GangReport {
         let (state, tended) = (&self.state.gangs[gang], &self.tended[gang]);
+        if let Some((incarnation, why)) = &tended.queued {
+            let (incarnation, queued) = (Some(*incarnation), Some(why.clone()));
+            return GangReport { incarnation, queued, ..GangReport::default() };
+        }
         let workers = state.workers.iter().map(|worker| WorkerReport {
             rank: worker.rank,
             pid: worker.pid,

@@ -2,10 +2,11 @@
 
 mod gangs;
 mod link;
+pub mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -15,6 +16,7 @@ use serde_json::json;
 
 use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
+use crate::agent::places::Places;
 use crate::cgroup::Cgroup;
 use crate::control::{Ear, StopRequest, listen};
 use crate::coordinator::Journal;
@@ -23,7 +25,9 @@ use crate::error::Result;
 use crate::job::{GangPlan, Job, Room};
 use crate::launch::Wires;
 use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
+use crate::memory_limit::MemoryGroups;
 use crate::messages::{Orders, Over, Report};
+use crate::outside::Outside;
 use crate::pump::Pump;
 use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
@@ -71,6 +75,14 @@ pub struct Agent {
     file_limit: libc::rlimit,
     /// The control group of the workers, where we may have one.
     cgroup: Option<Cgroup>,
+    /// Groups that limit memory, where somebody wants a limit and we may set one.
+    memory: Option<MemoryGroups>,
+    /// What is leased, and who waits for it.
+    places: Places,
+    /// Numbers of processes for those who look from outside; shared with the control thread.
+    outside: Arc<Mutex<Outside>>,
+    /// Says something to the person at the terminal, if there is one.
+    words: Option<File>,
     /// Workers that run, by process: their gang and rank.
     running: BTreeMap<i32, (usize, u32)>,
     /// What is known of each gang beside its state.
@@ -93,8 +105,9 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
     while agent.over.is_none() {
         let look_ms = agent.look();
         let safety_ms = agent.keep_safe();
+        let queue_ms = agent.serve_waves()?;
         let link_ms = agent.talk();
-        let next = [look_ms, safety_ms, link_ms, agent.look_at_ms].into_iter().flatten().min();
+        let next = [look_ms, safety_ms, queue_ms, link_ms, agent.look_at_ms].into_iter().flatten().min();
         agent.wait(next)?;
     }
     agent.finish();
@@ -107,26 +120,42 @@ impl Agent {
         // SAFETY: asks for a number.
         let keeper = unsafe { libc::getppid() };
         let mut state = State::load(room)?.unwrap_or_else(|| State::new(&job, keeper));
-        state.agent = std::process::id() as i32;
+        (state.agent, state.keeper) = (std::process::id() as i32, keeper);
         let shown = Arc::new(Mutex::new(state.clone()));
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;
         system::set_nonblocking(&wake)?;
         let (sender, stops) = channel();
-        listen(room, Ear { state: Arc::clone(&shown), stops: sender, wake: wake.into() })?;
+        let outside = Arc::new(Mutex::new(Outside::new(wires.outside)));
+        let ear = Ear {
+            state: Arc::clone(&shown),
+            outside: Arc::clone(&outside),
+            stops: sender,
+            wake: wake.into(),
+        };
+        listen(room, ear)?;
         let leash = wires.leash.map(File::from);
         leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
         let watch =
             Watch { signals, keeper: wires.keeper.map(File::from), leash, woken: woken.into(), stops };
         let cgroup = if job.cgroup { Cgroup::make(room) } else { None };
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
+        let limited = job.roles.iter().any(|role| role.slots.memory_bytes > 0) && job.cgroup;
+        let name = crate::cgroup::name(room);
+        let memory = limited.then(|| MemoryGroups::make(cgroup.as_ref().map(Cgroup::path), &name)).flatten();
+        let pid = outside.lock().map_or(state.agent, |mut outside| outside.pid(state.agent));
+        let words = wires.err.as_ref().and_then(|err| err.try_clone().ok()).map(File::from);
         let plans = job.gangs();
         let agent = Self {
+            places: Places::new(&job, room.path().display().to_string(), pid),
             pump: Pump::start(room, &job, [wires.out, wires.err])?,
             journal: Journal::open(room)?,
             file_limit: system::raise_file_limit(),
             tended: plans.iter().map(|_| Tended::default()).collect(),
             cgroup,
+            memory,
+            outside,
+            words,
             room: room.clone(),
             job,
             plans,
@@ -252,9 +281,13 @@ impl Agent {
         for order in &orders.gangs {
             self.obey(order)?;
         }
+        self.ask_for_places()?;
         self.over.clone_from(&orders.over);
-        self.save();
-        self.ready = None;
+        // The end is shown when it is whole, with its exit code.
+        if self.over.is_none() {
+            self.save();
+            self.ready = None;
+        }
         Ok(())
     }
 
@@ -271,8 +304,10 @@ impl Agent {
         self.state.ended_at = Some(wall_s());
         self.link.lose();
         self.state.coordinator = 0;
+        self.places.release_all();
         self.save();
         self.cgroup.iter().for_each(Cgroup::remove);
+        self.memory.iter().for_each(MemoryGroups::remove);
         let _ = std::fs::remove_file(self.room.file("agent.sock"));
         self.ready = None;
         // The terminal may be slow, and its owner may want to read on; only they end the wait.
@@ -312,21 +347,30 @@ impl Agent {
         if let Ok(mut shown) = self.shown.lock() {
             shown.clone_from(&self.state);
         }
-        if let Err(problem) = self.state.save(&self.room) {
+        let seen = self.outside.lock().map(|mut outside| outside.shown(&self.state));
+        if let Err(problem) = seen.as_ref().unwrap_or(&self.state).save(&self.room) {
             eprintln!("penstock-agent: {problem}");
+        }
+    }
+
+    /// A line for the person at the terminal.
+    fn say(&mut self, words: &str) {
+        if let Some(terminal) = &mut self.words {
+            let _ = writeln!(terminal, "{words}");
         }
     }
 
     /// Waits until something happens or the moment comes, and takes note of what happened.
     fn wait(&mut self, until_ms: Option<u64>) -> Result<()> {
         let number = |file: &Option<File>| file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let mut interests = [
+        let mut interests = vec![
             system::interest(self.watch.signals.as_raw_fd(), libc::POLLIN),
             system::interest(number(&self.watch.keeper), libc::POLLIN),
             system::interest(number(&self.watch.leash), libc::POLLIN),
             system::interest(self.watch.woken.as_raw_fd(), libc::POLLIN),
             system::interest(self.link.number(), libc::POLLIN),
         ];
+        interests.extend(self.places.news().into_iter().map(|fd| system::interest(fd, libc::POLLIN)));
         let timeout = until_ms.map(|until_ms| Duration::from_millis(until_ms.saturating_sub(now_ms())));
         system::poll(&mut interests, timeout);
         let signals = self.watch.signals.take();

@@ -229,14 +229,25 @@ impl Gate {
     }
 }
 
-/// One port that nobody else gets or listens on, for a gang to meet at.
-pub fn lease_port(desk: &Desk, inventory: &Inventory, holder: Holder) -> Result<Lease> {
+/// A port that nobody else gets, for a gang to meet at: a certain one, or any that nobody listens on.
+pub fn lease_port(desk: &Desk, ports: &Inventory, certain: Option<u16>, holder: Holder) -> Result<Lease> {
     let gate = desk.enter()?.ok_or_else(|| busy(desk))?;
-    let need = Need { ports: 1, ..Need::default() };
-    let wants = [Want { role: holder.role.clone(), places: 1, need }];
-    let placed = place(inventory, &gate.held()?, &wants, &can_bind);
-    let mut shares = placed.map_err(|shortage| ProcessError::Slots(shortage.to_string()))?;
-    let share = shares.pop().and_then(|mut places| places.pop()).unwrap_or_default();
+    let held = gate.held()?;
+    let mut share = Share::default();
+    if let Some(port) = certain {
+        if let Some(other) =
+            held.iter().find(|other| other.job != holder.job && other.share.ports.contains(&port))
+        {
+            return Err(ProcessError::Slots(format!("port {port}; it is leased by {}", other.job)));
+        }
+        share.ports.push(port);
+    } else {
+        let need = Need { ports: 1, ..Need::default() };
+        let wants = [Want { role: holder.role.clone(), places: 1, need }];
+        let placed = place(ports, &held, &wants, &can_bind);
+        let placed = placed.map_err(|shortage| ProcessError::Slots(shortage.to_string()))?;
+        share.ports = placed.into_iter().flatten().flat_map(|share| share.ports).collect();
+    }
     gate.lease(holder, share)
 }
 

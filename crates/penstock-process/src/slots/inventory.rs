@@ -11,6 +11,8 @@ use crate::error::{ProcessError, Result};
 
 /// Where ports are leased from, unless the system gives them to whoever asks for any.
 const PORTS: RangeInclusive<u16> = 20_000..=29_999;
+/// What the system gives to whoever asks for any port.
+const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 /// More GPUs than any machine has; a larger number is a mistake.
 const GPUS_MAX: u32 = 4096;
 
@@ -28,6 +30,14 @@ pub struct Inventory {
 }
 
 impl Inventory {
+    /// Only the ports: all that most jobs lease. Where to begin differs, so that one that was just used is not used again at once.
+    pub fn of_ports(begin: u64) -> Self {
+        let mut ports = ports(&fs::read_to_string(EPHEMERAL).unwrap_or_default());
+        let begin = usize::try_from(begin).unwrap_or(0) % ports.len();
+        ports.rotate_left(begin);
+        Self { cpus: Vec::new(), gpus: Vec::new(), memory_bytes: 0, ports }
+    }
+
     /// Looks at the machine, and at the variables that say which part of it is ours.
     pub fn read() -> Result<Self> {
         let variable = |name| std::env::var(name).ok();
@@ -40,7 +50,7 @@ impl Inventory {
                 &identities(Path::new("/proc/driver/nvidia/gpus")),
             )?,
             memory_bytes: memory_bytes(),
-            ports: ports(&fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default()),
+            ports: ports(&fs::read_to_string(EPHEMERAL).unwrap_or_default()),
         })
     }
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// What one worker needs. Zero is: not leased, and not confined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Need {
     /// Processors that no other leaseholder uses.
     pub cpus: u32,
