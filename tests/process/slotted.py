@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.process.launching import agent_path
-from tests.process.jobs import Running, end, wait_until
+from tests.process.jobs import Running, end, is_alive, wait_until
 
 #: What a rank writes down about its place, then it waits for `$MARKS/go`, or for a signal.
 LOOK = """
@@ -59,10 +60,12 @@ def describe(home: Path, *roles: dict[str, Any], **fields: Any) -> Path:
 
 
 @contextmanager
-def machine(folder: Path, **variables: str) -> Iterator[Callable[..., Running]]:
-    """A machine of its own: leases that no other test sees. Gives what starts a job on it."""
+def machine(folder: Path, *, user: int | None = None, **variables: str) -> Iterator[Callable[..., Running]]:
+    """A machine of its own: leases that no other test sees. Gives what starts a job on it, as that user."""
     started: list[Running] = []
     (folder / "slots").mkdir(mode=0o700)
+    agent = shutil.copy(agent_path(), folder)
+    owner: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
 
     def begin(*roles: dict[str, Any], **fields: Any) -> Running:
         home = folder / f"home-{len(started)}"
@@ -73,12 +76,17 @@ def machine(folder: Path, **variables: str) -> Iterator[Callable[..., Running]]:
         environment = {**os.environ, **own, **variables}
         for name in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"):
             environment.pop(name, None)
+        if user is not None:
+            for path in [folder, *folder.rglob("*")]:
+                os.chown(path, user, user)
         launcher = subprocess.Popen(
-            [agent_path(), "launch", directory],
+            [agent, "launch", directory],
             env=environment,
+            cwd=home,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            **owner,
         )
         started.append(Running(home, launcher, marks))
         return started[-1]
@@ -99,3 +107,18 @@ def saw(running: Running, worker: str = "rank-0", life: int = 0) -> dict[str, An
 def let_go(running: Running) -> None:
     """Lets the ranks of a job succeed."""
     (running.marks / "go").touch()
+
+
+def everybody(running: Running) -> list[int]:
+    """All living processes of a job but its launcher, as seen from here: they carry its directory for marks."""
+    mark = b"MARKS=" + os.fsencode(running.marks)
+    launcher = running.launcher.pid if running.launcher is not None else 0
+    found = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [pid for pid in found if pid != launcher and is_alive(pid) and mark in _environment(pid)]
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []

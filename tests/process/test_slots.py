@@ -103,11 +103,17 @@ def test_jobs_beside_each_other_share_no_gpu_core_or_port(begin: Begin, tmp_path
     processors = [cpu for each in seen for cpu in each["cpus"]]
     assert len(processors) == len(set(processors)) == need["cpus"] * len(seen)
     assert {each["OMP_NUM_THREADS"] for each in seen} == {str(need["cpus"])}
-    held = {(lease["job"], lease["rank"], lease["pid"]) for lease in leases(tmp_path)["leases"] if lease["slot"] == 0}
+    held = {
+        (lease["job"], lease["rank"], lease["pid"])
+        for lease in leases(tmp_path)["leases"]
+        if lease["slot"] == 0
+    }
     assert held == {(each.job.id, 0, view["pid"]) for each, view in zip(running, seen, strict=True)}
 
 
-def test_a_stop_touches_its_own_job_only_and_a_queued_job_leaves_at_once(begin: Begin, tmp_path: Path) -> None:
+def test_a_stop_touches_its_own_job_only_and_a_queued_job_leaves_at_once(
+    begin: Begin, tmp_path: Path
+) -> None:
     """Goal: P6 and the queue. Method: stop a queued job, then a third gets what it waited for."""
     first = begin(role(*RANK, slots={"gpus": 2}), name="first")
     pid = saw(first)["pid"]

@@ -27,6 +27,7 @@ class GangState(msgspec.Struct, frozen=True):
     master_port: int
     workers: list[dict[str, Any]]
     failures: list[dict[str, Any]]
+    memory_limit: str | None = None
 
 
 class JobState(msgspec.Struct, frozen=True):
