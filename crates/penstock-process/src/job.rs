@@ -27,9 +27,14 @@ pub enum Kind {
 pub struct Warm {
     /// The Python to keep warm.
     pub interpreter: String,
+    /// Its own options.
+    #[serde(default)]
+    pub flags: Vec<String>,
+    /// The file that it runs while it is kept warm.
+    pub entry: String,
     /// What it imports beforehand.
     pub preload: Vec<String>,
-    /// Script or module, and its arguments.
+    /// Script, module or `-c` with its text, and the arguments.
     pub argv: Vec<String>,
     /// Whether `argv` begins with a module.
     pub module: bool,

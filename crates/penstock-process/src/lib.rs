@@ -34,3 +34,4 @@ pub mod spawn;
 pub mod state;
 pub mod system;
 pub mod verdict;
+pub mod zygote;

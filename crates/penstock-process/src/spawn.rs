@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
 use crate::job::{Job, Role, Room};
-use crate::slots::giving::confine;
+use crate::slots::giving::{confine, mask};
 use crate::system;
 
 /// The variable that says which worker a process came from.
@@ -42,8 +42,8 @@ pub struct Place {
     pub variables: Vec<(&'static str, String)>,
     /// Leases: descriptors that it inherits, and that nobody closes before it ends.
     pub kept: Vec<RawFd>,
-    /// Processors that it may run on.
-    pub mask: Option<libc::cpu_set_t>,
+    /// Processors that it may run on; nothing for all of the job's.
+    pub cpus: Vec<u32>,
     /// The control group that limits its memory, as the file to write a process into.
     pub memory: Option<File>,
 }
@@ -94,9 +94,11 @@ pub fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = known.map(|(name, value)| (name.to_owned(), value)).into();
     // A pipe makes Python keep lines back, and a killed rank would take them along.
     set_unless_there(&mut variables, "PYTHONUNBUFFERED", "1");
-    if role.ranks > 1 {
-        // As torchrun: ranks that each start a thread per core get in each other's way.
-        set_unless_there(&mut variables, "OMP_NUM_THREADS", "1");
+    // As torchrun: ranks that each start a thread per core get in each other's way; those that have cores of their own do not.
+    match (role.slots.cpus, role.ranks) {
+        (0, 0 | 1) => {}
+        (0, _) => set_unless_there(&mut variables, "OMP_NUM_THREADS", "1"),
+        (cpus, _) => set_unless_there(&mut variables, "OMP_NUM_THREADS", &cpus.to_string()),
     }
     // What was asked for comes last, so it wins.
     variables.extend(role.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -117,7 +119,7 @@ pub fn start(life: &Life<'_>, rank: u32, place: Place) -> Result<Started> {
     let limit = life.file_limit;
     let words = &life.role.command;
     let doors = [life.cgroup.and_then(|group| group.door(&life.role.name, rank)), place.memory];
-    let (kept, mask) = (place.kept, place.mask);
+    let (kept, mask) = (place.kept, mask(&place.cpus));
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).envs(environment(life, rank)).envs(place.variables);
     if let Some(directory) = life.role.directory.as_ref().or(life.job.directory.as_ref()) {
@@ -127,15 +129,7 @@ pub fn start(life: &Life<'_>, rank: u32, place: Place) -> Result<Started> {
     // SAFETY: the closure only makes calls that are allowed between fork and exec, and allocates nothing.
     unsafe {
         command.pre_exec(move || {
-            if libc::setsid() < 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            // The agent blocks the signals that it collects; a rank has to see its own.
-            let mut none = std::mem::zeroed();
-            libc::sigemptyset(&mut none);
-            libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            system::begin_session()?;
             for door in doors.iter().flatten() {
                 // Zero is whoever writes. Without the group a rank runs as well, so a refusal is no error.
                 libc::write(door.as_raw_fd(), c"0".as_ptr().cast(), 1);

@@ -88,6 +88,9 @@ pub struct GangState {
     /// What keeps each worker to its memory: a version of control groups, or nothing but the lease.
     #[serde(default)]
     pub memory_limit: Option<String>,
+    /// What its workers are forked from, or why they are not.
+    #[serde(default)]
+    pub zygote: String,
     /// The workers of the newest life.
     pub workers: Vec<WorkerState>,
     /// The first failure of every life that failed.
@@ -144,6 +147,7 @@ impl State {
             incarnation: None,
             master_port: 0,
             memory_limit: None,
+            zygote: String::new(),
             workers: Vec::new(),
             failures: Vec::new(),
         });

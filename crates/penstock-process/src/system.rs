@@ -59,6 +59,23 @@ pub fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
 }
 
+/// The leader of a session of its own, with the signals that a fresh process has: the agent blocks those that it collects. Safe to
+/// call between fork and exec.
+pub fn begin_session() -> io::Result<()> {
+    // SAFETY: the set is initialised before it is used; everything else is plain integers.
+    unsafe {
+        if libc::setsid() < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+    }
+    Ok(())
+}
+
 /// Two ends of a conversation. Both are closed by `exec`.
 pub fn conversation() -> Result<(UnixStream, UnixStream)> {
     UnixStream::pair().map_err(|source| ProcessError::System { call: "socketpair", source })
@@ -92,6 +109,14 @@ pub fn widen_pipe(fd: &impl AsRawFd, bytes: i32) {
 pub fn keep_over_exec(fd: RawFd) -> io::Result<()> {
     // SAFETY: plain integers; a closed descriptor is answered with an error.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Another descriptor of the same open file, which has to be open.
+pub fn duplicate(fd: RawFd) -> Result<OwnedFd> {
+    // SAFETY: plain integers; a closed descriptor is answered with an error.
+    let copy = checked("fcntl", unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) })?;
+    // SAFETY: the kernel just gave it to us.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
 /// Takes over a descriptor that we inherited under a number, and keeps it from our own children.

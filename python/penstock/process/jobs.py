@@ -25,6 +25,7 @@ class GangState(msgspec.Struct, frozen=True):
     reason: str
     incarnation: int | None
     master_port: int
+    zygote: str
     workers: list[dict[str, Any]]
     failures: list[dict[str, Any]]
     memory_limit: str | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from penstock.errors import AgentMissing, UsageError
 from penstock.process.jobs import Job
+from penstock.process.warming import Surroundings, warmth
 
 AGENT = Path(__file__).parent / "bin" / "penstock-agent"
 RANKS_MAX = 4096
@@ -72,6 +73,10 @@ class Launch:
     #: Whether ranks get control groups, where that is allowed.
     cgroup: bool = True
     restarts: Restarts = field(default_factory=Restarts)
+    #: Whether ranks are forked from a warm Python: ``auto``, ``always`` or ``never``.
+    zygote: str = "auto"
+    #: What the warm Python imports; by default what the script seems to need.
+    preload: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not self.command:
@@ -98,6 +103,8 @@ def agent_path() -> Path:
 def prepare(home: Path, launch: Launch) -> Job:
     """Make the directory of a new job; nothing runs yet."""
     agent_path()
+    around = Surroundings(ranks=launch.ranks, restarts=launch.restarts.most > 0)
+    warm = warmth(launch.command, around, mode=launch.zygote, preload=launch.preload)
     folder = home / "jobs"
     folder.mkdir(parents=True, exist_ok=True)
     job = _new(folder, launch)
@@ -109,6 +116,8 @@ def prepare(home: Path, launch: Launch) -> Job:
         "command": list(launch.command),
         "ranks": launch.ranks,
         "master_port": launch.master_port,
+        "zygote": warm.zygote,
+        "zygote_why": warm.why,
         "policy": launch.restarts.to_json(),
     }
     document = {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::agent::Agent;
+use crate::agent::births::Beginning;
 use crate::agent::places::Start;
 use crate::error::{ProcessError, Result};
 use crate::exit::{Exit, memory_kills};
@@ -12,10 +13,11 @@ use crate::job::Stream;
 use crate::kmsg::about_memory;
 use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
 use crate::messages::{GangReport, Order, WorkerReport};
-use crate::spawn::{self, Life};
+use crate::spawn;
 use crate::state::{Phase, WorkerState, wall_s};
 use crate::system::{Reaped, now_ms};
 use crate::verdict::{Action, Stop};
+use crate::zygote::request::Gate;
 
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -36,6 +38,8 @@ pub(super) struct Tended {
     pub(super) orphans: u32,
     /// A life that was ordered and waits for slots, and for which.
     pub(super) queued: Option<(u32, String)>,
+    /// The life before which an incident about the last one was written.
+    noted: Option<u32>,
     /// When the life began.
     began_ms: u64,
     /// How often the kernel had killed for want of memory when the life began: anywhere, and in the group of each rank.
@@ -59,10 +63,7 @@ impl Agent {
         if let Action::Start { incarnation } = order.action {
             let next = current.map_or(0, |number| number + 1);
             if incarnation == next && self.running_of(gang).is_empty() {
-                if order.incident {
-                    self.note_incident(order);
-                }
-                return self.begin(Start { gang, incarnation, placement: order.placement.clone() });
+                return self.begin(Start { gang, incarnation, order: order.clone() });
             }
             return Ok(());
         }
@@ -83,15 +84,10 @@ impl Agent {
         Ok(())
     }
 
+    /// Begins a life whose slots are leased, unless its zygote is not warm yet.
     pub(super) fn start_gang(&mut self, start: &Start) -> Result<()> {
         let (gang, incarnation) = (start.gang, start.incarnation);
         let plan = self.plans[gang].clone();
-        self.tended[gang] = Tended {
-            began_ms: now_ms(),
-            memory_kills_before: memory_kills(),
-            group_kills_before: self.group_kills(gang),
-            ..Tended::default()
-        };
         let port = match self.meet(gang) {
             Ok(port) => port,
             Err(problem) => {
@@ -99,23 +95,30 @@ impl Agent {
                 return Ok(());
             }
         };
+        let (forked, gate) = match self.begin_gang(start, port)? {
+            Beginning::Forked(started, gate) => (started, Some(gate)),
+            Beginning::Executed => (Vec::new(), None),
+            Beginning::Later => return Ok(()),
+        };
+        self.note_last_life(&start.order);
+        let mut forked = forked.into_iter();
+        self.tended[gang] = Tended {
+            began_ms: now_ms(),
+            memory_kills_before: memory_kills(),
+            group_kills_before: self.group_kills(gang),
+            ..Tended::default()
+        };
         let limit = self.memory_limit(gang);
         let state = &mut self.state.gangs[gang];
         (state.incarnation, state.phase, state.master_port) = (Some(incarnation), Phase::Running, port);
         state.memory_limit = limit;
         state.workers.clear();
-        for (rank, slot) in plan.ranks.zip(&start.placement) {
-            let place = self.place(gang, rank, *slot);
-            let life = Life {
-                job: &self.job,
-                role: &self.job.roles[plan.role],
-                room: &self.room,
-                incarnation,
-                master_port: port,
-                cgroup: self.cgroup.as_ref(),
-                file_limit: self.file_limit,
+        for (rank, slot) in plan.ranks.zip(&start.order.placement) {
+            let executed = |agent: &Self| {
+                let place = agent.place(gang, rank, *slot);
+                spawn::start(&agent.life(plan.role, incarnation, port), rank, place)
             };
-            let started = match spawn::start(&life, rank, place) {
+            let started = match forked.next().map_or_else(|| executed(self), Ok) {
                 Ok(started) => started,
                 Err(problem) => {
                     self.give_up(&problem);
@@ -130,7 +133,7 @@ impl Agent {
                 start_ticks: Process::read(started.pid).map_or(0, |process| process.start_ticks),
                 slot: *slot,
                 started_at: wall_s(),
-                how: "exec".to_owned(),
+                how: if gate.is_some() { "zygote" } else { "exec" }.to_owned(),
                 exit: None,
                 exit_ms: None,
                 asked: false,
@@ -141,7 +144,8 @@ impl Agent {
             });
         }
         self.note_places(gang);
-        Ok(())
+        // All are known now, so all may begin.
+        gate.map_or(Ok(()), Gate::open)
     }
 
     /// How often the kernel killed in the group of each rank for want of memory, where it counts that.
@@ -229,6 +233,15 @@ impl Agent {
         self.tended[gang].examined = Some(likeness);
     }
 
+    /// Writes the incident of the last life before another begins, once, however often that is ordered.
+    pub(super) fn note_last_life(&mut self, order: &Order) {
+        let noted = &mut self.tended[order.gang].noted;
+        if order.incident && *noted != order.incarnation {
+            *noted = order.incarnation;
+            self.note_incident(order);
+        }
+    }
+
     pub(super) fn note_incident(&mut self, order: &Order) {
         let gang = &self.state.gangs[order.gang];
         let role = &self.job.roles[self.plans[order.gang].role];
@@ -259,6 +272,9 @@ impl Agent {
 
     /// A child ended: a worker, a helper of ours, or somebody whom we adopted.
     pub(super) fn note_exit(&mut self, reaped: &Reaped) {
+        if self.was_zygote(reaped) {
+            return;
+        }
         if reaped.pid == self.link.pid {
             self.link.note_reaped();
             self.journal.add_fact("coordinator-lost", serde_json::json!({"pid": reaped.pid}));

@@ -1,5 +1,6 @@
 //! The agent: starts the workers of one job, reports what is, and does what it is ordered. Decides nothing but its own safety.
 
+mod births;
 mod gangs;
 mod link;
 pub mod places;
@@ -33,6 +34,7 @@ use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
 use crate::system::{self, Signals, now_ms, signal_name};
 use crate::verdict::Stop;
+use crate::zygote::nursery::Nursery;
 
 /// A foreground job is gone a second after its launcher.
 const LAUNCHER_GONE_GRACE_MS: u64 = 400;
@@ -66,6 +68,9 @@ pub struct Agent {
     pump: Pump,
     watch: Watch,
     link: Link,
+    /// The zygotes, and which of them each role uses.
+    nursery: Nursery,
+    wishes: Vec<Option<usize>>,
     /// The report that was sent last.
     told: Option<Report>,
     /// When to report again, even if nothing happened.
@@ -102,12 +107,15 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
     system::become_subreaper()?;
     system::outlive_full_files();
     let mut agent = Agent::open(room, wires, signals)?;
+    agent.wish_for_zygotes();
     while agent.over.is_none() {
         let look_ms = agent.look();
         let safety_ms = agent.keep_safe();
         let queue_ms = agent.serve_waves()?;
+        let zygotes_ms = agent.keep_zygotes();
         let link_ms = agent.talk();
-        let next = [look_ms, safety_ms, queue_ms, link_ms, agent.look_at_ms].into_iter().flatten().min();
+        let next = [look_ms, safety_ms, queue_ms, zygotes_ms, link_ms, agent.look_at_ms];
+        let next = next.into_iter().flatten().min();
         agent.wait(next)?;
     }
     agent.finish();
@@ -163,6 +171,8 @@ impl Agent {
             shown,
             watch,
             link: Link::default(),
+            nursery: Nursery::default(),
+            wishes: Vec::new(),
             told: None,
             look_at_ms: None,
             ready: wires.ready,
@@ -180,6 +190,7 @@ impl Agent {
     fn owned(&self) -> BTreeSet<i32> {
         let mut owned: BTreeSet<i32> = self.running.keys().copied().collect();
         owned.extend([self.link.pid].into_iter().filter(|pid| *pid > 0));
+        owned.extend(self.nursery.pids());
         owned
     }
 
@@ -303,8 +314,9 @@ impl Agent {
         self.state.exit_code = Some(over.code);
         self.state.ended_at = Some(wall_s());
         self.link.lose();
-        self.state.coordinator = 0;
+        self.nursery.close();
         self.places.release_all();
+        (self.state.coordinator, self.state.zygote) = (0, 0);
         self.save();
         self.cgroup.iter().for_each(Cgroup::remove);
         self.memory.iter().for_each(MemoryGroups::remove);
@@ -371,6 +383,7 @@ impl Agent {
             system::interest(self.link.number(), libc::POLLIN),
         ];
         interests.extend(self.places.news().into_iter().map(|fd| system::interest(fd, libc::POLLIN)));
+        interests.extend(self.nursery.numbers().map(|number| system::interest(number, libc::POLLIN)));
         let timeout = until_ms.map(|until_ms| Duration::from_millis(until_ms.saturating_sub(now_ms())));
         system::poll(&mut interests, timeout);
         let signals = self.watch.signals.take();
@@ -396,6 +409,7 @@ impl Agent {
                 stop.forced = true;
             }
         }
+        self.hear_zygotes();
         if interests[4].revents != 0 {
             if let Some(orders) = self.link.hear() {
                 self.follow(&orders)?;

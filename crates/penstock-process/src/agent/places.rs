@@ -10,9 +10,10 @@ use crate::agent::Agent;
 use crate::error::{ProcessError, Result};
 use crate::job::Job;
 use crate::memory_limit::{MemoryGroups, Version};
+use crate::messages::Order;
 use crate::policy::Scope;
 use crate::slots::desk::{Desk, Gate, Holder, Lease, lease_port};
-use crate::slots::giving::{mask, variables};
+use crate::slots::giving::variables;
 use crate::slots::inventory::Inventory;
 use crate::slots::placing::impossible;
 use crate::slots::queue::{Answer, Waiting};
@@ -27,8 +28,8 @@ pub(super) struct Start {
     pub(super) gang: usize,
     /// Which life.
     pub(super) incarnation: u32,
-    /// Which slot each worker gets.
-    pub(super) placement: Vec<u32>,
+    /// Why, and which slot each worker gets.
+    pub(super) order: Order,
 }
 
 /// Lives that were ordered together, and ask together.
@@ -154,6 +155,7 @@ impl Agent {
         let waits =
             self.places.waves.iter().flat_map(|wave| &wave.starts).any(|known| known.gang == start.gang);
         if !waits {
+            self.note_last_life(&start.order);
             self.places.ordered.push(start);
         }
         Ok(())
@@ -190,6 +192,7 @@ impl Agent {
                     Ok(Answer::Granted(grant)) => {
                         for (start, leases) in wave.starts.iter().zip(grant) {
                             self.places.slots.insert(start.gang, leases);
+                            self.tended[start.gang].queued = None;
                             self.start_gang(start)?;
                         }
                         continue;
@@ -233,10 +236,9 @@ impl Agent {
         let index = slot.checked_sub(plan.ranks.start).map(|index| index as usize);
         let leases = self.places.slots.get(&gang);
         if let Some(lease) = leases.zip(index).and_then(|(leases, index)| leases.get(index)) {
-            let there = |name: &str| std::env::var_os(name).is_some() || role.environment.contains_key(name);
             place.kept.push(lease.fd());
-            place.variables = variables(lease, there);
-            place.mask = mask(lease.share());
+            place.variables = variables(lease);
+            place.cpus.clone_from(&lease.share().cpus);
         }
         if role.slots.memory_bytes > 0 {
             let worker = format!("{}-{rank}", role.name);

@@ -3,18 +3,15 @@
 use super::Share;
 use super::desk::{LEASES, Lease};
 
-/// The variables that make libraries use exactly this share. `there` says which variables the person has set.
+/// The variables that make libraries use exactly this share.
 ///
 /// ROCR_VISIBLE_DEVICES is left alone: HIP counts the devices that it leaves, so the same numbers in both would hide all.
-pub fn variables(lease: &Lease, there: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
-    let Share { cpus, gpus, ports, .. } = lease.share();
+pub fn variables(lease: &Lease) -> Vec<(&'static str, String)> {
+    let Share { gpus, ports, .. } = lease.share();
     let mut found = Vec::new();
     if !gpus.is_empty() {
         found.push(("CUDA_VISIBLE_DEVICES", gpus.join(",")));
         found.push(("HIP_VISIBLE_DEVICES", gpus.join(",")));
-    }
-    if !cpus.is_empty() && !there("OMP_NUM_THREADS") {
-        found.push(("OMP_NUM_THREADS", cpus.len().to_string()));
     }
     if !ports.is_empty() {
         let words: Vec<String> = ports.iter().map(ToString::to_string).collect();
@@ -26,16 +23,15 @@ pub fn variables(lease: &Lease, there: impl Fn(&str) -> bool) -> Vec<(&'static s
     found
 }
 
-/// The processors of a share as the kernel takes them; nothing where none are leased.
-pub fn mask(share: &Share) -> Option<libc::cpu_set_t> {
-    if share.cpus.is_empty() {
+/// Processors as the kernel takes them; nothing where none are leased.
+pub fn mask(cpus: &[u32]) -> Option<libc::cpu_set_t> {
+    if cpus.is_empty() {
         return None;
     }
     // SAFETY: zero is a valid set; numbers beyond its size are left out.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        for cpu in share.cpus.iter().map(|cpu| *cpu as usize).filter(|cpu| *cpu < libc::CPU_SETSIZE as usize)
-        {
+        for cpu in cpus.iter().map(|cpu| *cpu as usize).filter(|cpu| *cpu < libc::CPU_SETSIZE as usize) {
             libc::CPU_SET(cpu, &mut set);
         }
         Some(set)
