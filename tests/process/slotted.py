@@ -5,12 +5,14 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from penstock.process.launching import agent_path
+from penstock.process.warming import ENTRY
 from tests.process.jobs import Running, end, is_alive, wait_until
 
 #: What a rank writes down about its place, then it waits for `$MARKS/go`, or for a signal.
@@ -28,6 +30,15 @@ place.with_suffix(".part").rename(place)
 while not (marks / "go").exists():
     time.sleep(0.01)
 """
+
+
+def python(code: str, *, how: str = "exec") -> dict[str, Any]:
+    """The fields of a role that runs some code: executed, or forked from a warm Python."""
+    command = [sys.executable, "-c", code]
+    if how == "exec":
+        return {"command": command}
+    warm = {"interpreter": sys.executable, "flags": [], "entry": str(ENTRY), "preload": ["json"]}
+    return {"command": command, "zygote": {**warm, "argv": command[1:], "module": False}}
 
 
 def role(*command: str, name: str = "rank", **fields: Any) -> dict[str, Any]:
@@ -102,6 +113,12 @@ def saw(running: Running, worker: str = "rank-0", life: int = 0) -> dict[str, An
     wait_until(path.exists, f"{worker} has written what it sees: {running.job.state()}")
     found: dict[str, Any] = json.loads(path.read_text())
     return found
+
+
+def leased_by(pid: int) -> set[str]:
+    """Leases that a process holds, by the names of their files."""
+    links = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
+    return {os.path.basename(link) for link in links if os.path.basename(link).startswith("lease-")}
 
 
 def let_go(running: Running) -> None:

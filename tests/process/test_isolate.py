@@ -15,7 +15,7 @@ import pytest
 from penstock.process import ask
 from penstock.process.launching import agent_path
 from tests.process.jobs import PATIENCE_S, Running, is_alive, wait_until
-from tests.process.slotted import LOOK, describe, everybody, let_go, machine, role, saw
+from tests.process.slotted import LOOK, describe, everybody, let_go, machine, python, role, saw
 
 Begin = Callable[..., Running]
 RANK = [sys.executable, "-c", LOOK]
@@ -115,9 +115,10 @@ def test_exit_codes_come_out(begin: Begin, script: str, code: int) -> None:
     assert running.launcher.wait(PATIENCE_S) == code
 
 
-def test_numbers_in_the_state_are_those_that_one_sees_from_outside(own: Begin) -> None:
+@pytest.mark.parametrize("how", ["exec", "zygote"])
+def test_numbers_in_the_state_are_those_that_one_sees_from_outside(own: Begin, how: str) -> None:
     """Goal: `ps`, `stacks` and `exec` work from outside. Method: numbers of the state against /proc, also in a second life."""
-    running = own(role(*RANK, ranks=2, budget={"crash": 1}), isolate=True)
+    running = own(role(**python(LOOK, how=how), ranks=2, budget={"crash": 1}), isolate=True)
     for life in (0, 1):
         inner = [saw(running, f"rank-{rank}", life)["pid"] for rank in (0, 1)]
         wait_until(lambda life=life: running.state().gangs[0].incarnation == life, "the life is shown")
@@ -125,7 +126,8 @@ def test_numbers_in_the_state_are_those_that_one_sees_from_outside(own: Begin) -
         outer = [worker["pid"] for _, worker in state.workers]
         assert [last_number(pid) for pid in outer] == inner
         assert last_number(state.keeper) == 1
-        assert set(outer) | {state.keeper, state.agent, state.coordinator} == set(everybody(running))
+        servants = {state.keeper, state.agent, state.coordinator, state.zygote} - {0}
+        assert set(outer) | servants == set(everybody(running))
         shown = ask(running.job, {"ask": "ps"})["processes"]
         assert {process["pid"] for process in shown} == set(outer)
         assert {process["parent"] for process in shown} == {state.agent}

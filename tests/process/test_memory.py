@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.process.jobs import Running
-from tests.process.slotted import LOOK, let_go, machine, role, saw
+from tests.process.slotted import LOOK, let_go, machine, python, role, saw
 
 Begin = Callable[..., Running]
 LIMIT_BYTES = 256 << 20
@@ -38,10 +38,11 @@ def incident(running: Running) -> dict[str, Any]:
     return found
 
 
-def test_a_rank_beyond_its_limit_is_out_of_memory_and_charged_to_memory(begin: Begin) -> None:
+@pytest.mark.parametrize("how", ["exec", "zygote"])
+def test_a_rank_beyond_its_limit_is_out_of_memory_and_charged_to_memory(begin: Begin, how: str) -> None:
     """Goal: a real kill by the kernel is told apart. Method: the budget allows a restart for want of memory and for nothing else."""
-    greedy = role(*RANK, GREEDY, slots={"memory_bytes": LIMIT_BYTES}, budget={"memory": 1})
-    running = begin(greedy)
+    greedy = python(GREEDY, how=how)
+    running = begin(role(**greedy, slots={"memory_bytes": LIMIT_BYTES}, budget={"memory": 1}))
     saw(running, life=1)
     state = running.state()
 

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.process.launching import agent_path
 from tests.process.jobs import PATIENCE_S, Running, is_alive, wait_until
-from tests.process.slotted import LOOK, let_go, machine, role, saw
+from tests.process.slotted import LOOK, leased_by, let_go, machine, python, role, saw
 
 Begin = Callable[..., Running]
 RANK = [sys.executable, "-c", LOOK]
@@ -88,11 +88,12 @@ def test_the_second_waits_and_starts_when_the_first_is_gone_in_any_way(
     assert second.wait_phase("succeeded").exit_code == 0
 
 
-def test_jobs_beside_each_other_share_no_gpu_core_or_port(begin: Begin, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["exec", "zygote"])
+def test_jobs_beside_each_other_share_no_gpu_core_or_port(begin: Begin, tmp_path: Path, how: str) -> None:
     """Goal: leases never overlap. Method: what the ranks of two running jobs see."""
     cores = len(os.sched_getaffinity(0))
     need = {"gpus": 1, "cpus": max(cores // 2, 1), "ports": 2, "memory_bytes": 64 << 20}
-    running = [begin(role(*RANK, slots=need), name=name) for name in ("one", "two")][: 2 if cores > 1 else 1]
+    running = [begin(role(**python(LOOK, how=how), slots=need), name=name) for name in ("one", "two")][: 2 if cores > 1 else 1]
     seen = [saw(each) for each in running]
 
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "PENSTOCK_PORTS", "MASTER_PORT"):
@@ -109,6 +110,24 @@ def test_jobs_beside_each_other_share_no_gpu_core_or_port(begin: Begin, tmp_path
         if lease["slot"] == 0
     }
     assert held == {(each.job.id, 0, view["pid"]) for each, view in zip(running, seen, strict=True)}
+
+
+@pytest.mark.parametrize("how", ["exec", "zygote"])
+def test_a_rank_holds_its_own_leases_and_no_others(begin: Begin, tmp_path: Path, how: str) -> None:
+    """Goal: a lease lasts as long as who uses it, whatever happens to the agent. Method: open files of ranks and of who serves them."""
+    running = begin(role(**python(LOOK, how=how), ranks=2, slots={"gpus": 1}))
+    pids = [saw(running, f"rank-{rank}")["pid"] for rank in (0, 1)]
+    state = running.state()
+    assert {worker["how"] for _, worker in state.workers} == {how}
+    found = leases(tmp_path)["leases"]
+    meeting = {lease["name"] for lease in found if lease["slot"] is None}
+    slots = {lease["pid"]: lease["name"] for lease in found if lease["slot"] is not None}
+
+    assert len(meeting) == 1
+    for pid in pids:
+        assert leased_by(pid) == meeting | {slots[pid]}
+    for pid in filter(None, (state.keeper, state.coordinator, state.zygote)):
+        assert leased_by(pid) == set()
 
 
 def test_a_stop_touches_its_own_job_only_and_a_queued_job_leaves_at_once(
