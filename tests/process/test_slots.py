@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.main import main
 from penstock.process.launching import agent_path
 from tests.process.jobs import PATIENCE_S, Running, is_alive, wait_until
-from tests.process.slotted import LOOK, leased_by, let_go, machine, python, role, saw
+from tests.process.slotted import LOOK, describe, leased_by, let_go, machine, python, role, saw
 
 Begin = Callable[..., Running]
 RANK = [sys.executable, "-c", LOOK]
@@ -93,7 +94,9 @@ def test_jobs_beside_each_other_share_no_gpu_core_or_port(begin: Begin, tmp_path
     """Goal: leases never overlap. Method: what the ranks of two running jobs see."""
     cores = len(os.sched_getaffinity(0))
     need = {"gpus": 1, "cpus": max(cores // 2, 1), "ports": 2, "memory_bytes": 64 << 20}
-    running = [begin(role(**python(LOOK, how=how), slots=need), name=name) for name in ("one", "two")][: 2 if cores > 1 else 1]
+    running = [begin(role(**python(LOOK, how=how), slots=need), name=name) for name in ("one", "two")][
+        : 2 if cores > 1 else 1
+    ]
     seen = [saw(each) for each in running]
 
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "PENSTOCK_PORTS", "MASTER_PORT"):
@@ -245,3 +248,47 @@ def test_a_port_that_was_asked_for_by_number_is_nobody_elses(begin: Begin) -> No
     state = second.wait_phase("failed")
     assert state.reason == f"port 29999; it is leased by {first.job.id}"
     assert first.job.phase() == "running"
+
+
+def test_a_job_inside_a_rank_lives_on_what_the_rank_has(begin: Begin, tmp_path: Path) -> None:
+    """Goal: no job waits for itself. Method: a rank that holds all processors starts a job that wants one of them."""
+    inner = describe(tmp_path / "inner", role(*RANK, slots={"cpus": 1}))
+    cores = len(os.sched_getaffinity(0))
+    outer = begin(role(str(agent_path()), "launch", str(inner), slots={"cpus": cores}))
+    assert len(saw(outer)["cpus"]) == 1
+    let_go(outer)
+    assert outer.wait_phase("succeeded").exit_code == 0
+
+
+def test_the_command_shows_what_there_is_who_holds_it_and_who_waits(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_SLOTS", str(tmp_path / "slots"))
+    monkeypatch.setenv("PENSTOCK_GPUS", "2")
+    first = begin(role(*RANK, spares=1, slots={"gpus": 1, "memory_bytes": 1 << 30}), name="first")
+    pid = saw(first)["pid"]
+    second = begin(role(*RANK, slots={"gpus": 1}), name="second")
+    second.wait_phase("queued")
+
+    assert main(["slots", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert main(["slots"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+
+    rows = [(lease["job"], lease["rank"], lease["pid"]) for lease in shown["leases"] if lease["slot"] == 0]
+    assert rows == [(first.job.id, 0, pid)]
+    assert [(ticket["job"], ticket["for"]) for ticket in shown["waiting"]] == [(second.job.id, "1 GPU")]
+    assert "GPUs 2 2 0" in text
+    assert f"{first.job.id} rank-0 {pid} 0 1.07 GB" in text
+    assert f"{first.job.id} rank-spare" in text
+    assert f"{second.job.id} 1 GPU" in text
+
+
+def test_a_directory_of_leases_that_is_not_ours_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setenv("PENSTOCK_SLOTS", str(tmp_path / "open"))
+    assert main(["slots"]) == 2
+    assert "not a directory that only user" in capsys.readouterr().err

@@ -202,12 +202,18 @@ impl Gate {
         Ok(Lease { file, entry })
     }
 
-    /// What others hold: all leases but those that we live in.
+    /// What is not free for us. Of the leases that we live in only the ports are: whoever leased them may listen there.
     pub fn held(&self) -> Result<Vec<Held>> {
-        let ours = std::env::var(LEASES).unwrap_or_default();
-        let ours: BTreeSet<&str> = ours.split(',').collect();
-        let others = self.leases()?.into_iter().filter(|entry| !ours.contains(entry.name.as_str()));
-        Ok(others.map(|entry| Held { job: entry.holder.job, share: entry.share }).collect())
+        let around = std::env::var(LEASES).unwrap_or_default();
+        let around: BTreeSet<&str> = around.split(',').collect();
+        let held = self.leases()?.into_iter().map(|entry| {
+            let share = match around.contains(entry.name.as_str()) {
+                true => Share { ports: entry.share.ports, ..Share::default() },
+                false => entry.share,
+            };
+            Held { job: entry.holder.job, share }
+        });
+        Ok(held.collect())
     }
 
     /// Removes a document of a kind.
