@@ -185,6 +185,64 @@ def test_an_agent_that_dies_while_its_job_waits_is_replaced_and_the_job_waits_on
     assert second.wait_phase("succeeded").incarnation == 0
 
 
+def test_a_killed_coordinator_costs_nobody_the_place_in_the_queue(begin: Begin, tmp_path: Path) -> None:
+    """Goal: P4. Method: kill the coordinator of a queued job; the ticket stays the same."""
+    first = begin(role(*RANK, slots={"gpus": 2}), name="first")
+    saw(first)
+    second = begin(role(*RANK, slots={"gpus": 2}), name="second")
+    coordinator = second.wait_phase("queued").coordinator
+    tickets = leases(tmp_path)["waiting"]
+
+    os.kill(coordinator, signal.SIGKILL)
+
+    wait_until(lambda: second.state().coordinator not in (0, coordinator), "another coordinator is there")
+    assert second.job.phase() == "queued"
+    assert leases(tmp_path)["waiting"] == tickets
+    let_go(first)
+    saw(second)
+
+
+def test_a_worker_that_comes_back_alone_has_its_own_slot(begin: Begin) -> None:
+    """Goal: slots of a role whose workers live alone. Method: kill one of two; the other does not notice."""
+    running = begin(role(*RANK, ranks=2, restart="one", slots={"gpus": 1}, budget={"crash": 1}))
+    seen = [saw(running, f"rank-{rank}") for rank in (0, 1)]
+    assert {view["CUDA_VISIBLE_DEVICES"] for view in seen} == {"0", "1"}
+
+    os.kill(seen[0]["pid"], signal.SIGKILL)
+
+    assert saw(running, "rank-0", life=1)["CUDA_VISIBLE_DEVICES"] == seen[0]["CUDA_VISIBLE_DEVICES"]
+    assert is_alive(seen[1]["pid"])
+
+
+def test_no_two_ranks_ever_use_a_gpu_at_once_whoever_is_killed(begin: Begin, tmp_path: Path) -> None:
+    """Goal: leases never overlap in time. Method: each rank locks a file that stands for its GPU, and says so if somebody has it."""
+    code = (
+        "import fcntl, os, sys\n"
+        f"gpu = open(os.path.join({str(tmp_path)!r}, 'gpu-' + os.environ['CUDA_VISIBLE_DEVICES']), 'w')\n"
+        "try: fcntl.flock(gpu, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except OSError: sys.exit(99)\n"
+    ) + LOOK
+    crowd = [begin(role(sys.executable, "-c", code, slots={"gpus": 1}), name=f"job{n}") for n in range(6)]
+    ways = [let_go, kill_agent, kill_rank, kill_keeper, kill_keeper_and_agent, stop]
+
+    served: list[Running] = []
+    while len(served) < len(crowd):
+        wait_until(lambda: any(has_started(job) for job in crowd if job not in served), "somebody is served")
+        job = next(job for job in crowd if job not in served and has_started(job))
+        served.append(job)
+        ways[len(served) - 1](job)
+
+    for job in crowd:
+        wait_until(
+            lambda job=job: job.job.phase() in ("succeeded", "failed", "stopped", "lost"), "it is over"
+        )
+        assert job.state().exit_code != 99
+
+
+def has_started(running: Running) -> bool:
+    return (running.marks / "rank-0.0.seen").exists()
+
+
 def test_slots_are_kept_from_life_to_life_and_the_port_is_new(begin: Begin) -> None:
     """Goal: a restart does not queue. Method: kill a rank while another job waits for its GPUs."""
     first = begin(role(*RANK, slots={"gpus": 2}, budget={"crash": 1}), name="first")

@@ -43,7 +43,7 @@ class JobSilent(ProcessError):
 class SlotsUnreadable(ProcessError):
     """What is leased on this machine cannot be read."""
 
-    hint = "the directory of leases is $PENSTOCK_SLOTS, or one of your own in /dev/shm"
+    hint = "the directory of leases is $PENSTOCK_SLOTS, or one of your own in /tmp"
 
     def __init__(self, *, reason: str) -> None:
         self.reason = reason

@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -98,18 +99,20 @@ pub struct Gate {
 
 /// The directory.
 #[derive(Debug, Clone)]
-pub struct Desk(PathBuf);
+pub struct Desk {
+    path: PathBuf,
+    /// Locked with others as long as somebody works here: what cleans up /tmp leaves locked directories alone.
+    _open: Arc<File>,
+}
 
 impl Desk {
     /// That of our user on this machine, or where `PENSTOCK_SLOTS` says.
     pub fn open() -> Result<Self> {
         // SAFETY: asks for a number.
         let user = unsafe { libc::geteuid() };
-        let folder = if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" };
         let stated = std::env::var_os("PENSTOCK_SLOTS").filter(|path| !path.is_empty());
-        Self::at(
-            &stated.map_or_else(|| PathBuf::from(format!("{folder}/penstock-slots-{user}")), PathBuf::from),
-        )
+        // Not in /dev/shm, which some systems empty when a user logs out, whatever still runs.
+        Self::at(&stated.map_or_else(|| PathBuf::from(format!("/tmp/penstock-slots-{user}")), PathBuf::from))
     }
 
     /// A certain one; made when it is not there. One that others may write to is refused.
@@ -128,17 +131,20 @@ impl Desk {
             let problem = format!("it is not a directory that only user {user} can write to");
             return Err(failed("lease slots in", io::Error::other(problem)));
         }
-        Ok(Self(path.to_owned()))
+        let open = File::open(path).map_err(|source| failed("open", source))?;
+        // SAFETY: the descriptor is open while it is borrowed. A refusal means that somebody cleans up right now.
+        unsafe { libc::flock(open.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) };
+        Ok(Self { path: path.to_owned(), _open: Arc::new(open) })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Passes the gate, alone; nothing when somebody stays inside for too long.
     pub fn enter(&self) -> Result<Option<Gate>> {
-        let path = self.0.join("gate");
+        let path = self.path.join("gate");
         let failed = |source| ProcessError::File { verb: "lock", path: path.clone(), source };
         // Made for writing, once; opened for reading, because closing a file that could be written wakes all who wait.
         if !path.exists() {
@@ -147,7 +153,7 @@ impl Desk {
         let file = File::open(&path).map_err(failed)?;
         for _ in 0..GATE_TRIES {
             if try_lock(&file) {
-                return Ok(Some(Gate { _file: file, path: self.0.clone() }));
+                return Ok(Some(Gate { _file: file, path: self.path.clone() }));
             }
             std::thread::sleep(GATE_PAUSE);
         }

@@ -1,3 +1,5 @@
+//! The rules of [`decide`], one by one, and what holds for every gang.
+
 use proptest::prelude::*;
 
 use super::*;
