@@ -63,8 +63,9 @@ def test_keeper_and_agent_killed_in_the_same_instant_leave_nothing(begin: Begin)
     others = everybody(other)
 
     for signum in (signal.SIGSTOP, signal.SIGKILL):
-        os.kill(state.keeper, signum)
+        # The keeper last: with it the kernel ends the others at once.
         os.kill(state.agent, signum)
+        os.kill(state.keeper, signum)
 
     wait_until(lambda: not everybody(running), f"nobody is left: {everybody(running)}")
     assert running.job.phase() == "lost"

@@ -7,6 +7,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use crate::cgroup::passes_memory_on;
+
 /// A number that no machine has: version 1 writes it for "no limit".
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
@@ -109,11 +111,6 @@ impl MemoryGroups {
         }
         let _ = fs::remove_dir(&self.folder);
     }
-}
-
-fn passes_memory_on(group: &Path) -> bool {
-    let passed = fs::read_to_string(group.join("cgroup.subtree_control")).unwrap_or_default();
-    passed.split_ascii_whitespace().any(|controller| controller == "memory")
 }
 
 /// The least limit of the control groups that we are in, if any has one.

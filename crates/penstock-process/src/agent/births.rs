@@ -9,6 +9,7 @@ use crate::agent::Agent;
 use crate::agent::places::Start;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::pump::Outputs;
 use crate::spawn::{self, Life, Place, Started};
 use crate::system::{self, Reaped, now_ms};
 use crate::zygote::nursery::{News, Nursery, Readiness};
@@ -177,11 +178,10 @@ impl Agent {
 fn unborn(
     life: &Life<'_>,
     places: impl Iterator<Item = (u32, Place)>,
-) -> Result<(Vec<Unborn>, Vec<[std::os::fd::OwnedFd; 2]>)> {
+) -> Result<(Vec<Unborn>, Vec<Outputs>)> {
     let (mut workers, mut outputs) = (Vec::new(), Vec::new());
     for (rank, place) in places {
-        let (out, out_writer) = system::pipe()?;
-        let (err, err_writer) = system::pipe()?;
+        let (ours, out_writer, err_writer) = spawn::outputs(life.role.terminal)?;
         let mut files = vec![("out", out_writer), ("err", err_writer)];
         let door = life.cgroup.and_then(|group| group.door(&life.role.name, rank));
         files.extend(door.map(|door| ("door", door.into())));
@@ -192,7 +192,7 @@ fn unborn(
         let mut environment = spawn::environment(life, rank);
         environment.extend(place.variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
         workers.push(Unborn { rank, environment, files, cpus: place.cpus });
-        outputs.push([out, err]);
+        outputs.push(ours);
     }
     Ok((workers, outputs))
 }

@@ -19,6 +19,7 @@ use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
 use crate::agent::places::Places;
 use crate::cgroup::Cgroup;
+use crate::complain;
 use crate::control::{Ear, StopRequest, listen};
 use crate::coordinator::Journal;
 use crate::ending::Orphans;
@@ -29,7 +30,7 @@ use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
 use crate::memory_limit::MemoryGroups;
 use crate::messages::{Orders, Over, Report};
 use crate::outside::Outside;
-use crate::pump::Pump;
+use crate::pump::{Person, Pump};
 use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
 use crate::system::{self, Signals, now_ms, signal_name};
@@ -146,17 +147,16 @@ impl Agent {
         leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
         let watch =
             Watch { signals, keeper: wires.keeper.map(File::from), leash, woken: woken.into(), stops };
-        let cgroup = if job.cgroup { Cgroup::make(room) } else { None };
+        let (cgroup, memory) = places::groups(&job, room);
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
-        let limited = job.roles.iter().any(|role| role.slots.memory_bytes > 0) && job.cgroup;
-        let name = crate::cgroup::name(room);
-        let memory = limited.then(|| MemoryGroups::make(cgroup.as_ref().map(Cgroup::path), &name)).flatten();
         let pid = outside.lock().map_or(state.agent, |mut outside| outside.pid(state.agent));
         let words = wires.err.as_ref().and_then(|err| err.try_clone().ok()).map(File::from);
         let plans = job.gangs();
+        let person =
+            Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
         let agent = Self {
             places: Places::new(&job, room.path().display().to_string(), pid),
-            pump: Pump::start(room, &job, [wires.out, wires.err])?,
+            pump: Pump::start(room, &job, person)?,
             journal: Journal::open(room)?,
             file_limit: system::raise_file_limit(),
             tended: plans.iter().map(|_| Tended::default()).collect(),
@@ -309,7 +309,6 @@ impl Agent {
         if over.phase == Phase::Failed && self.stop.as_ref().is_some_and(|stop| stop.failed) {
             self.note_doom();
         }
-        self.state.log_lost_bytes = self.pump.lost_bytes();
         self.state.phase = over.phase;
         self.state.exit_code = Some(over.code);
         self.state.ended_at = Some(wall_s());
@@ -356,12 +355,14 @@ impl Agent {
 
     /// Lets others see the state. A full disk must not end supervision, so the file may stay behind the socket.
     fn save(&mut self) {
+        self.state.log_lost_bytes = self.pump.lost_bytes();
+        self.state.log_missing = self.pump.missing();
         if let Ok(mut shown) = self.shown.lock() {
             shown.clone_from(&self.state);
         }
         let seen = self.outside.lock().map(|mut outside| outside.shown(&self.state));
         if let Err(problem) = seen.as_ref().unwrap_or(&self.state).save(&self.room) {
-            eprintln!("penstock-agent: {problem}");
+            complain!("penstock-agent: {problem}");
         }
     }
 
@@ -428,6 +429,10 @@ impl Agent {
             }
             Ok(count) => {
                 for signal in &bytes[..count] {
+                    if i32::from(*signal) == libc::SIGWINCH {
+                        self.pump.resize();
+                        continue;
+                    }
                     let again = self.stop.is_some();
                     self.ask_to_stop(
                         &format!("{} to the launcher", signal_name(i32::from(*signal))),

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 
 use crate::agent::Agent;
+use crate::cgroup::{self, Cgroup};
+use crate::complain;
 use crate::error::{ProcessError, Result};
-use crate::job::Job;
+use crate::job::{Job, Room};
 use crate::memory_limit::{MemoryGroups, Version};
 use crate::messages::Order;
 use crate::policy::Scope;
@@ -125,7 +127,7 @@ impl Places {
             Err(problem) if about.master_port.is_some() => Err(problem),
             // Ranks that need no port run as well, and those that do get one that was free a moment ago.
             Err(problem) => {
-                eprintln!("penstock-agent: the port of {} is not leased: {problem}", about.name);
+                complain!("penstock-agent: the port of {} is not leased: {problem}", about.name);
                 spawn::free_port()
             }
         }
@@ -271,6 +273,18 @@ impl Agent {
             .collect();
         self.places.note(&users);
     }
+}
+
+/// The control groups of a job: for its workers, and for limits of their memory; each only where it is wanted and allowed.
+pub(super) fn groups(job: &Job, room: &Room) -> (Option<Cgroup>, Option<MemoryGroups>) {
+    if !job.cgroup {
+        return (None, None);
+    }
+    let limited = job.roles.iter().any(|role| role.slots.memory_bytes > 0);
+    let cgroup = Cgroup::make(room, limited);
+    let folder = cgroup.as_ref().map(Cgroup::path);
+    let memory = limited.then(|| MemoryGroups::make(folder, &cgroup::name(room))).flatten();
+    (cgroup, memory)
 }
 
 /// Why a job can never run on this machine, if so: a role alone, or those that start together.
