@@ -146,6 +146,26 @@ def last_number(pid: int) -> int:
     return int(line.split()[-1])
 
 
+def test_who_looks_from_inside_sees_its_own_numbers_and_takes_nobody_for_dead(own: Begin) -> None:
+    """Goal: `stacks` of a hang are taken inside, and nothing is swept from there. Method: a rank looks at its own job and at another."""
+    other = own(role(*RANK))
+    saw(other)
+    code = (
+        "import json, os, pathlib, time\n"
+        "from penstock.process import Job\n"
+        "from penstock.process.stacks.targets import targets_of\n"
+        "mine = Job(pathlib.Path(os.environ['PENSTOCK_JOB_DIRECTORY']))\n"
+        "while not targets_of(mine): time.sleep(0.01)\n"
+        f"phases = [mine.phase(), Job(pathlib.Path({str(other.job.directory)!r})).phase()]\n"
+        "print(json.dumps([phases, [target.pid for target in targets_of(mine)] == [os.getpid()]]))\n"
+    )
+    running = own(role(sys.executable, "-c", code), isolate=True)
+    assert running.launcher is not None
+    out, words = running.launcher.communicate(timeout=PATIENCE_S)
+    assert running.launcher.returncode == 0, words.decode()
+    assert json.loads(out.decode().partition("] ")[2]) == [["running", "running"], True]
+
+
 def test_another_agent_takes_over_inside(own: Begin) -> None:
     """Goal: a killed agent costs a life, not the job. Method: kill it by the number of the state."""
     running = own(role(*RANK, budget={"crash": 1}), isolate=True)

@@ -43,6 +43,8 @@ pub struct Wires {
     pub ready: Option<OwnedFd>,
     /// The /proc of the launcher, for a job in a namespace of its own.
     pub outside: Option<OwnedFd>,
+    /// The namespace of processes of the launcher, for such a job.
+    pub namespace: Option<OwnedFd>,
     /// To the agent; for coordinators only.
     pub link: Option<OwnedFd>,
 }
@@ -64,6 +66,7 @@ impl Wires {
                 "err_terminal" => &mut wires.err_terminal,
                 "ready" => &mut wires.ready,
                 "outside" => &mut wires.outside,
+                "namespace" => &mut wires.namespace,
                 "link" => &mut wires.link,
                 _ => return Err(ProcessError::Usage(format!("there is no wire `{name}`"))),
             };
@@ -72,7 +75,7 @@ impl Wires {
         Ok(wires)
     }
 
-    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 7] {
+    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 8] {
         [
             ("leash", &self.leash),
             ("out", &self.out),
@@ -81,6 +84,7 @@ impl Wires {
             ("err_terminal", &self.err_terminal),
             ("ready", &self.ready),
             ("outside", &self.outside),
+            ("namespace", &self.namespace),
         ]
     }
 
@@ -228,10 +232,11 @@ fn start_keeper(room: &Room, job: &Job, mut wires: Wires) -> Result<i32> {
     let log = File::options().create(true).append(true).open(&path);
     let log = log.map_err(|source| ProcessError::File { verb: "open", path, source })?;
     if job.isolate {
-        let outer = File::open("/proc");
-        let outer =
-            outer.map_err(|source| ProcessError::File { verb: "open", path: "/proc".into(), source })?;
-        wires.outside = Some(outer.into());
+        let open = |path: &str| {
+            let file = File::open(path).map(OwnedFd::from);
+            file.map_err(|source| ProcessError::File { verb: "open", path: path.into(), source })
+        };
+        (wires.outside, wires.namespace) = (Some(open("/proc")?), Some(open("/proc/self/ns/pid")?));
         let mut words =
             vec!["penstock-agent".to_owned(), "keeper".to_owned(), room.path().display().to_string()];
         words.extend(wires.words());

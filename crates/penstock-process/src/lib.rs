@@ -32,6 +32,7 @@ pub mod messages;
 pub mod mind;
 pub mod outside;
 pub mod policy;
+pub mod pulses;
 pub mod pump;
 pub mod relay;
 pub mod reserve;

@@ -61,6 +61,7 @@ impl Outside {
             *pid = self.pid(*pid);
         }
         for worker in shown.gangs.iter_mut().flat_map(|gang| &mut gang.workers) {
+            worker.inside = worker.pid;
             worker.pid = self.pid_since(worker.pid, worker.start_ticks);
         }
         shown
@@ -89,6 +90,13 @@ impl Outside {
         let fd = self.folder.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         PathBuf::from(format!("/proc/self/fd/{fd}/{name}"))
     }
+}
+
+/// A namespace of processes by its name; empty where the system does not tell. Without a descriptor of one, our own.
+pub fn namespace(other: Option<&OwnedFd>) -> String {
+    let path = other
+        .map_or_else(|| "/proc/self/ns/pid".to_owned(), |fd| format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    fs::read_link(path).map(|name| name.display().to_string()).unwrap_or_default()
 }
 
 /// The number in the innermost namespace, of the text of a `status` file.

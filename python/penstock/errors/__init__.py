@@ -39,7 +39,9 @@
     │   ├── AgentMissing         the executable that supervises is not there
     │   ├── JobUnknown           no job has that name
     │   ├── JobSilent            the job's agent does not answer
-    │   └── SlotsUnreadable      what is leased on this machine cannot be read
+    │   ├── SlotsUnreadable      what is leased on this machine cannot be read
+    │   ├── SpyMissing           the executable that reads stacks is not there
+    │   └── StacksForbidden      the kernel does not let us look into processes
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
@@ -82,7 +84,15 @@ from penstock.errors.events import (
     EventFormatUnknown,
     NotAnEventFile,
 )
-from penstock.errors.process import AgentMissing, JobSilent, JobUnknown, ProcessError, SlotsUnreadable
+from penstock.errors.process import (
+    AgentMissing,
+    JobSilent,
+    JobUnknown,
+    ProcessError,
+    SlotsUnreadable,
+    SpyMissing,
+    StacksForbidden,
+)
 from penstock.errors.registry import (
     AddressInvalid,
     AddressUnknown,
@@ -156,6 +166,8 @@ __all__ = [
     "SchemaMixed",
     "SlotsUnreadable",
     "SourceEmpty",
+    "SpyMissing",
+    "StacksForbidden",
     "StateError",
     "StoreDenied",
     "StoreError",

@@ -48,6 +48,8 @@ class JobState(msgspec.Struct, frozen=True):
     gangs: list[GangState]
     incidents: list[str]
     log_lost_bytes: int
+    namespace: str = ""
+    inside: str = ""
     log_missing: list[dict[str, Any]] = []
 
     @property
@@ -75,9 +77,14 @@ class Job:
     def state(self) -> JobState | None:
         """What is known; nothing when no agent was there yet."""
         try:
-            return msgspec.json.decode((self.directory / "state.json").read_bytes(), type=JobState)
+            state = msgspec.json.decode((self.directory / "state.json").read_bytes(), type=JobState)
         except FileNotFoundError:
             return None
+        if state.inside and state.inside == _namespace():
+            # We are one of the job's own, where processes have other numbers.
+            for _, worker in state.workers:
+                worker["pid"] = worker["inside"]
+        return state
 
     def description(self) -> dict[str, Any]:
         """What was asked for."""
@@ -96,6 +103,9 @@ class Job:
         return again.phase if again is not None and again.phase in FINAL else "lost"
 
     def _supervised(self, state: JobState) -> bool:
+        if state.namespace and state.namespace != _namespace():
+            # Numbers of another namespace mean nothing here: nobody is taken for dead because of them.
+            return True
         return any(self._is_ours(pid) for pid in (state.agent, state.keeper))
 
     def _is_ours(self, pid: int) -> bool:
@@ -105,6 +115,14 @@ class Job:
         except OSError:
             return False
         return words[0] == b"penstock-agent" and words[2:3] == [os.fsencode(self.directory)]
+
+
+def _namespace() -> str:
+    """The namespace whose numbers of processes we see."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
 
 
 def jobs(home: Path) -> list[Job]:

@@ -17,7 +17,7 @@ use crate::pump::Speaker;
 use crate::spawn;
 use crate::state::{Phase, WorkerState, wall_s};
 use crate::system::{Reaped, now_ms};
-use crate::verdict::{Action, Stop};
+use crate::verdict::{Action, Stop, UNKILLABLE_MS};
 use crate::zygote::request::Gate;
 
 const DRAIN: Duration = Duration::from_secs(2);
@@ -63,17 +63,17 @@ impl Agent {
         }
         if let Action::Start { incarnation } = order.action {
             let next = current.map_or(0, |number| number + 1);
-            if incarnation == next && self.running_of(gang).is_empty() {
-                return self.begin(Start { gang, incarnation, order: order.clone() });
+            if incarnation != next || !self.is_past_hope(gang) {
+                return Ok(());
             }
-            return Ok(());
+            return self.begin(Start { gang, incarnation, order: order.clone() });
         }
         if order.incarnation != current {
             return Ok(());
         }
         match order.action {
-            Action::Notify { .. } => self.tended[gang].notified_since_ms = Some(now_ms()),
-            Action::Witness => self.tended[gang].witnessed = true,
+            Action::Notify { deadline_ms } => self.notify_gang(gang, deadline_ms, &order.reason),
+            Action::Witness => self.witness(gang),
             Action::End => {
                 self.tended[gang].ending_since_ms.get_or_insert_with(now_ms);
                 self.signal_gang(gang, libc::SIGTERM);
@@ -89,19 +89,15 @@ impl Agent {
     pub(super) fn start_gang(&mut self, start: &Start) -> Result<()> {
         let (gang, incarnation) = (start.gang, start.incarnation);
         let plan = self.plans[gang].clone();
-        let port = match self.meet(gang) {
-            Ok(port) => port,
-            Err(problem) => {
-                self.doom(problem.to_string(), 2);
-                return Ok(());
-            }
-        };
+        let Some(port) = self.meet(gang) else { return Ok(()) };
         let (forked, gate) = match self.begin_gang(start, port)? {
             Beginning::Forked(started, gate) => (started, Some(gate)),
             Beginning::Executed => (Vec::new(), None),
             Beginning::Later => return Ok(()),
         };
         self.note_last_life(&start.order);
+        self.abandon(gang);
+        self.forget_pulses(gang);
         let mut forked = forked.into_iter();
         self.tended[gang] = Tended {
             began_ms: now_ms(),
@@ -133,6 +129,7 @@ impl Agent {
                 rank,
                 pid: started.pid,
                 start_ticks: Process::read(started.pid).map_or(0, |process| process.start_ticks),
+                inside: 0,
                 slot: *slot,
                 started_at: wall_s(),
                 how: if gate.is_some() { "zygote" } else { "exec" }.to_owned(),
@@ -148,6 +145,36 @@ impl Agent {
         self.note_places(gang);
         // All are known now, so all may begin.
         gate.map_or(Ok(()), Gate::open)
+    }
+
+    /// Whether nobody of a gang is left, but those who were killed long ago and sleep in the kernel.
+    fn is_past_hope(&self, gang: usize) -> bool {
+        let killed_ms = self.tended[gang].killing_since_ms;
+        let hopeless = killed_ms.is_some_and(|since_ms| now_ms() >= since_ms + UNKILLABLE_MS);
+        hopeless || self.running_of(gang).is_empty()
+    }
+
+    /// Waits no more for workers that cannot be killed.
+    fn abandon(&mut self, gang: usize) {
+        for pid in self.running_of(gang) {
+            self.running.remove(&pid);
+            self.abandoned.insert(pid);
+            self.journal.add_fact("unkillable", serde_json::json!({"pid": pid, "gang": gang}));
+        }
+    }
+
+    /// What there is to say about workers that are still there after SIGKILL.
+    fn unkillable(&self, gang: usize) -> Vec<String> {
+        let left = self.state.gangs[gang].workers.iter().filter(|worker| worker.exit.is_none());
+        let shown = |worker: &WorkerState| {
+            let process = Process::read(worker.pid).filter(|process| process.is_alive())?;
+            let place = std::fs::read_to_string(format!("/proc/{}/wchan", worker.pid)).unwrap_or_default();
+            Some(format!(
+                "rank {} (process {}) is in state {} in {place} and cannot be killed",
+                worker.rank, worker.pid, process.state
+            ))
+        };
+        left.filter_map(shown).collect()
     }
 
     /// How often the kernel killed in the group of each rank for want of memory, where it counts that.
@@ -244,10 +271,15 @@ impl Agent {
     }
 
     pub(super) fn note_incident(&mut self, order: &Order) {
+        let stacks = self.take_stacks(order.gang);
+        let ranks = self.plans[order.gang].ranks.clone();
+        let pulses = ranks.filter_map(|rank| Some((rank, self.pulse_of(order.gang, rank)?))).collect();
         let gang = &self.state.gangs[order.gang];
         let role = &self.job.roles[self.plans[order.gang].role];
-        let kernel = self.kernel_words(order.gang);
-        let evidence = Evidence { gang, action: &order.action, reason: &order.reason, stacks: None, kernel };
+        let (action, reason) = (&order.action, order.reason.as_str());
+        let mut kernel = self.unkillable(order.gang);
+        kernel.extend(self.kernel_words(order.gang));
+        let evidence = Evidence { gang, action, reason, pulses, stacks, kernel };
         match incident::write(&self.room, role, self.state.incidents.len(), evidence) {
             Ok(name) => self.state.incidents.push(name),
             // A full disk must not keep a gang from being restarted.
@@ -273,7 +305,7 @@ impl Agent {
 
     /// A child ended: a worker, a helper of ours, or somebody whom we adopted.
     pub(super) fn note_exit(&mut self, reaped: &Reaped) {
-        if self.was_zygote(reaped) {
+        if self.was_zygote(reaped) || self.was_collector(reaped.pid) {
             return;
         }
         if reaped.pid == self.link.pid {
@@ -281,6 +313,7 @@ impl Agent {
             self.journal.add_fact("coordinator-lost", serde_json::json!({"pid": reaped.pid}));
             return;
         }
+        self.abandoned.remove(&reaped.pid);
         let Some((gang, rank)) = self.running.remove(&reaped.pid) else { return };
         // The group knows exactly; else it is only known that the kernel killed somebody meanwhile.
         let tended = &self.tended[gang];
@@ -312,8 +345,8 @@ impl Agent {
             exit: worker.exit.clone(),
             exit_ms: worker.exit_ms,
             asked: worker.asked,
-            pulse: None,
-            heard_ms: None,
+            pulse: self.pulse_of(gang, worker.rank),
+            heard_ms: self.heard_ms(gang, worker.rank),
         });
         GangReport {
             incarnation: state.incarnation,

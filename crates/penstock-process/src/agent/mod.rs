@@ -4,6 +4,7 @@ mod births;
 mod gangs;
 mod link;
 pub mod places;
+mod vitals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -18,6 +19,7 @@ use serde_json::json;
 use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
 use crate::agent::places::Places;
+use crate::agent::vitals::Vitals;
 use crate::cgroup::Cgroup;
 use crate::complain;
 use crate::control::{Ear, StopRequest, listen};
@@ -28,8 +30,8 @@ use crate::job::{GangPlan, Job, Room};
 use crate::launch::Wires;
 use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
 use crate::memory_limit::MemoryGroups;
-use crate::messages::{Orders, Over, Report};
-use crate::outside::Outside;
+use crate::messages::{GangReport, Orders, Over, Report};
+use crate::outside::{Outside, namespace};
 use crate::pump::{Person, Pump};
 use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
@@ -72,6 +74,7 @@ pub struct Agent {
     /// The zygotes, and which of them each role uses.
     nursery: Nursery,
     wishes: Vec<Option<usize>>,
+    vitals: Vitals,
     /// The report that was sent last.
     told: Option<Report>,
     /// When to report again, even if nothing happened.
@@ -91,6 +94,8 @@ pub struct Agent {
     words: Option<File>,
     /// Workers that run, by process: their gang and rank.
     running: BTreeMap<i32, (usize, u32)>,
+    /// Workers of earlier lives that sleep in the kernel and cannot be killed. Nobody waits for them.
+    abandoned: BTreeSet<i32>,
     /// What is known of each gang beside its state.
     tended: Vec<Tended>,
     orphans: Orphans,
@@ -115,8 +120,9 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
         let queue_ms = agent.serve_waves()?;
         let zygotes_ms = agent.keep_zygotes();
         let link_ms = agent.talk();
+        let vitals_ms = [agent.keep_collector(), agent.pulses_due_ms()];
         let next = [look_ms, safety_ms, queue_ms, zygotes_ms, link_ms, agent.look_at_ms];
-        let next = next.into_iter().flatten().min();
+        let next = next.into_iter().chain(vitals_ms).flatten().min();
         agent.wait(next)?;
     }
     agent.finish();
@@ -130,6 +136,8 @@ impl Agent {
         let keeper = unsafe { libc::getppid() };
         let mut state = State::load(room)?.unwrap_or_else(|| State::new(&job, keeper));
         (state.agent, state.keeper) = (std::process::id() as i32, keeper);
+        state.namespace = namespace(wires.namespace.as_ref());
+        state.inside = wires.namespace.as_ref().map(|_| namespace(None)).unwrap_or_default();
         let shown = Arc::new(Mutex::new(state.clone()));
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;
@@ -154,6 +162,7 @@ impl Agent {
         let plans = job.gangs();
         let person =
             Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
+        let vitals = Vitals::open(room, &job);
         let agent = Self {
             places: Places::new(&job, room.path().display().to_string(), pid),
             pump: Pump::start(room, &job, person)?,
@@ -173,10 +182,12 @@ impl Agent {
             link: Link::default(),
             nursery: Nursery::default(),
             wishes: Vec::new(),
+            vitals,
             told: None,
             look_at_ms: None,
             ready: wires.ready,
             running: BTreeMap::new(),
+            abandoned: BTreeSet::new(),
             orphans: Orphans::default(),
             orphans_left: 0,
             stop: None,
@@ -186,11 +197,13 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Children of ours that are no orphans: workers, and those who help us.
+    /// Children of ours that are no orphans: workers, those who help us, and those whom nobody can end.
     fn owned(&self) -> BTreeSet<i32> {
         let mut owned: BTreeSet<i32> = self.running.keys().copied().collect();
         owned.extend([self.link.pid].into_iter().filter(|pid| *pid > 0));
         owned.extend(self.nursery.pids());
+        owned.extend(self.vitals.pid());
+        owned.extend(&self.abandoned);
         owned
     }
 
@@ -268,11 +281,10 @@ impl Agent {
             return again_ms;
         }
         let due = self.look_at_ms.is_some_and(|due_ms| now_ms >= due_ms);
-        let gangs = (0..self.plans.len()).map(|gang| self.gang_report(gang)).collect();
+        let gangs: Vec<GangReport> = (0..self.plans.len()).map(|gang| self.gang_report(gang)).collect();
         let number = self.told.as_ref().map_or(0, |told| told.number + 1);
         let report = Report { number, machine: 0, now_ms, stop: self.stop.clone(), gangs };
-        let news =
-            self.told.as_ref().is_none_or(|told| told.gangs != report.gangs || told.stop != report.stop);
+        let news = self.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if news {
             self.save();
         }
@@ -314,6 +326,7 @@ impl Agent {
         self.state.ended_at = Some(wall_s());
         self.link.lose();
         self.nursery.close();
+        self.vitals.close();
         self.places.release_all();
         (self.state.coordinator, self.state.zygote) = (0, 0);
         self.save();

@@ -224,9 +224,10 @@ impl Agent {
         }
     }
 
-    /// Where the ranks of a gang meet in the life to begin.
-    pub(super) fn meet(&mut self, gang: usize) -> Result<u16> {
-        self.places.meet(&self.job, self.plans[gang].role)
+    /// Where the ranks of a gang meet in the life to begin. Without a place there is no life.
+    pub(super) fn meet(&mut self, gang: usize) -> Option<u16> {
+        let met = self.places.meet(&self.job, self.plans[gang].role);
+        met.inspect_err(|problem| self.doom(problem.to_string(), 2)).ok()
     }
 
     /// What a worker gets of its slot.
