@@ -1,8 +1,11 @@
 //! What is known about a failure, in one file: the first cause, how every rank ended, its last lines, and what was decided.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::error::Result;
+use crate::hang::Pulse;
 use crate::job::{Role, Room, Stream};
 use crate::pump::{Listing, log_name};
 use crate::state::{GangState, WorkerState, wall_s, write_whole};
@@ -43,9 +46,11 @@ pub struct Evidence<'a> {
     pub action: &'a Action,
     /// Why.
     pub reason: &'a str,
+    /// What workers last said about their progress, by rank.
+    pub pulses: BTreeMap<u32, Pulse>,
     /// Stacks of the workers, as the collector gave them.
     pub stacks: Option<Value>,
-    /// What the kernel said about memory.
+    /// What the kernel said about memory, and who cannot be killed.
     pub kernel: Vec<String>,
 }
 
@@ -65,7 +70,7 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
             json!({
                 "rank": worker.rank, "pid": worker.pid, "exit": worker.exit, "asked_to_end": worker.asked,
                 "ended": worker.exit.as_ref().map(ToString::to_string), "exit_ms": worker.exit_ms,
-                "cpu_s": worker.cpu_s, "rss_max_bytes": worker.rss_max_bytes,
+                "pulse": evidence.pulses.get(&worker.rank), "cpu_s": worker.cpu_s, "rss_max_bytes": worker.rss_max_bytes,
                 "stdout": shown(last_lines(&there, &role.name, worker, Stream::Out)),
                 "stderr": shown(last_lines(&there, &role.name, worker, Stream::Err)),
             })
@@ -78,7 +83,7 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
         "first_cause": cause.map(|cause| redacted(&cause.what, &secrets)), "cause": cause.map(|cause| cause.cause),
         "rank": cause.map(|cause| cause.rank), "step": cause.map(|cause| cause.step),
         "verdict": evidence.action, "reason": redacted(evidence.reason, &secrets),
-        "ranks": ranks, "stacks": evidence.stacks, "kernel": evidence.kernel,
+        "ranks": ranks, "stacks": evidence.stacks.map(|stacks| redacted_value(stacks, &secrets)), "kernel": evidence.kernel,
     });
     let name = format!("incidents/{number}.json");
     write_whole(&room.file(&name), &serde_json::to_vec_pretty(&document).expect("plain values"))?;
@@ -100,6 +105,18 @@ fn redacted(text: &str, secrets: &[(String, String)]) -> String {
     secrets.iter().fold(text.to_owned(), |text, (name, value)| {
         if text.contains(value) { text.replace(value, &format!("[{name}]")) } else { text }
     })
+}
+
+/// The same for everything inside a value.
+fn redacted_value(value: Value, secrets: &[(String, String)]) -> Value {
+    match value {
+        Value::String(text) => Value::String(redacted(&text, secrets)),
+        Value::Array(items) => items.into_iter().map(|item| redacted_value(item, secrets)).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, item)| (name, redacted_value(item, secrets))).collect()
+        }
+        other => other,
+    }
 }
 
 #[cfg(test)]

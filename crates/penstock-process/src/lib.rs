@@ -28,6 +28,7 @@ pub mod memory;
 pub mod messages;
 pub mod mind;
 pub mod policy;
+pub mod pulses;
 pub mod pump;
 pub mod relay;
 pub mod reserve;

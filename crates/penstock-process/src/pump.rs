@@ -131,7 +131,7 @@ impl Shared {
 #[derive(Clone)]
 struct Kept {
     log: Arc<Mutex<WorkerLog>>,
-    /// When it last wrote something, on the clock of [`system::now_ms`]; 0 before. Read without waiting for the disk.
+    /// When it last wrote something or began, on the clock of [`system::now_ms`]. Read without waiting for the disk.
     heard_ms: Arc<AtomicU64>,
 }
 
@@ -186,6 +186,8 @@ impl Pump {
     pub fn add(&self, speaker: Speaker, outputs: Outputs) -> Result<[u64; 2]> {
         let kept = self.kept_of(speaker);
         let from = kept.log.lock().map_or([0, 0], |mut log| log.begin(speaker.incarnation));
+        // Silence counts from the beginning of a life.
+        kept.heard_ms.store(system::now_ms(), Ordering::Relaxed);
         let (pipes, is_terminal) = match outputs {
             Outputs::Pipes([out, err]) => (vec![(Stream::Out, out), (Stream::Err, err)], false),
             Outputs::Terminal(terminal) => (vec![(Stream::Out, terminal)], true),
@@ -230,11 +232,10 @@ impl Pump {
         entry.clone()
     }
 
-    /// When a worker last wrote something.
+    /// When a worker last wrote something, or began.
     pub fn heard_ms(&self, role: usize, rank: u32) -> Option<u64> {
         let kept = self.kept.lock().expect("nobody panics while holding this");
-        let heard_ms = kept.get(&(role, rank))?.heard_ms.load(Ordering::Relaxed);
-        Some(heard_ms).filter(|heard_ms| *heard_ms > 0)
+        Some(kept.get(&(role, rank))?.heard_ms.load(Ordering::Relaxed))
     }
 
     /// The person's terminal has another size.

@@ -17,6 +17,9 @@ use crate::terminal::{self, Size};
 /// The variable that says which worker a process came from.
 pub const WORKER_MARK: &str = "PENSTOCK_WORKER";
 
+/// Of Yama, which restricts ptrace where it is there; elsewhere the call is refused and changes nothing.
+const PR_SET_PTRACER: libc::c_int = 0x5961_6d61;
+
 /// What every worker of one life of a gang has in common.
 pub struct Life<'a> {
     /// The job.
@@ -53,6 +56,8 @@ pub fn free_port() -> Result<u16> {
 pub fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, String)> {
     let role = life.role;
     let worker = format!("{}-{rank}", role.name);
+    let number = life.job.roles.iter().position(|known| known.name == role.name).unwrap_or(0);
+    let place = life.job.place(number, rank);
     let (rank, ranks) = (rank.to_string(), role.ranks.to_string());
     // What torchrun calls a role without a name.
     let called = if role.name == "rank" { "default" } else { &role.name };
@@ -76,6 +81,7 @@ pub fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, String)> {
         ("PENSTOCK_JOB", life.job.id.clone()),
         ("PENSTOCK_JOB_DIRECTORY", life.room.path().display().to_string()),
         ("PENSTOCK_ROLE", role.name.clone()),
+        ("PENSTOCK_PULSES", format!("{}:{place}", life.room.file(crate::pulses::FILE).display())),
         (WORKER_MARK, worker),
     ];
     let mut variables: Vec<(String, String)> = known.map(|(name, value)| (name.to_owned(), value)).into();
@@ -123,6 +129,8 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
             // A rank is a subreaper too: while it lives its orphans stay below it, so they are known to be its own.
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+            // Where only ancestors may look into a process, the agent's children may as well: they take stacks.
+            libc::prctl(PR_SET_PTRACER, agent as libc::c_ulong, 0, 0, 0);
             libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
             // The agent may have died before the parent-death signal was set.
             if libc::getppid() != agent {

@@ -38,7 +38,9 @@
     ├── ProcessError             jobs and their processes
     │   ├── AgentMissing         the executable that supervises is not there
     │   ├── JobUnknown           no job has that name
-    │   └── JobSilent            the job's agent does not answer
+    │   ├── JobSilent            the job's agent does not answer
+    │   ├── SpyMissing           the executable that reads stacks is not there
+    │   └── StacksForbidden      the kernel does not let us look into processes
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
@@ -81,7 +83,14 @@ from penstock.errors.events import (
     EventFormatUnknown,
     NotAnEventFile,
 )
-from penstock.errors.process import AgentMissing, JobSilent, JobUnknown, ProcessError
+from penstock.errors.process import (
+    AgentMissing,
+    JobSilent,
+    JobUnknown,
+    ProcessError,
+    SpyMissing,
+    StacksForbidden,
+)
 from penstock.errors.registry import (
     AddressInvalid,
     AddressUnknown,
@@ -154,6 +163,8 @@ __all__ = [
     "ScanCancelled",
     "SchemaMixed",
     "SourceEmpty",
+    "SpyMissing",
+    "StacksForbidden",
     "StateError",
     "StoreDenied",
     "StoreError",

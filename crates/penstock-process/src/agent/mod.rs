@@ -3,11 +3,13 @@
 mod births;
 mod gangs;
 mod link;
+mod vitals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,6 +18,7 @@ use serde_json::json;
 
 use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
+use crate::agent::vitals::Vitals;
 use crate::cgroup::Cgroup;
 use crate::complain;
 use crate::control::{Ear, StopRequest, listen};
@@ -25,7 +28,7 @@ use crate::error::Result;
 use crate::job::{GangPlan, Job, Room};
 use crate::launch::Wires;
 use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
-use crate::messages::{Orders, Over, Report};
+use crate::messages::{GangReport, Orders, Over, Report};
 use crate::pump::{Person, Pump};
 use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
@@ -51,6 +54,8 @@ struct Watch {
     /// The control thread has put something into `stops`.
     woken: File,
     stops: Receiver<StopRequest>,
+    /// Somebody wants to see stacks.
+    stacks: Arc<AtomicBool>,
 }
 
 /// The agent of one job.
@@ -68,6 +73,7 @@ pub struct Agent {
     /// The zygotes, and which of them each role uses.
     nursery: Nursery,
     wishes: Vec<Option<usize>>,
+    vitals: Vitals,
     /// The report that was sent last.
     told: Option<Report>,
     /// When to report again, even if nothing happened.
@@ -79,6 +85,8 @@ pub struct Agent {
     cgroup: Option<Cgroup>,
     /// Workers that run, by process: their gang and rank.
     running: BTreeMap<i32, (usize, u32)>,
+    /// Workers of earlier lives that sleep in the kernel and cannot be killed. Nobody waits for them.
+    abandoned: BTreeSet<i32>,
     /// What is known of each gang beside its state.
     tended: Vec<Tended>,
     orphans: Orphans,
@@ -102,7 +110,9 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
         let safety_ms = agent.keep_safe();
         let zygotes_ms = agent.keep_zygotes();
         let link_ms = agent.talk();
-        let next = [look_ms, safety_ms, zygotes_ms, link_ms, agent.look_at_ms].into_iter().flatten().min();
+        let vitals_ms = [agent.keep_collector(), agent.pulses_due_ms()];
+        let next = [look_ms, safety_ms, zygotes_ms, link_ms, agent.look_at_ms].into_iter().chain(vitals_ms);
+        let next = next.flatten().min();
         agent.wait(next)?;
     }
     agent.finish();
@@ -121,16 +131,26 @@ impl Agent {
         system::set_nonblocking(&woken)?;
         system::set_nonblocking(&wake)?;
         let (sender, stops) = channel();
-        listen(room, Ear { state: Arc::clone(&shown), stops: sender, wake: wake.into() })?;
+        let stacks = Arc::new(AtomicBool::new(false));
+        let ear =
+            Ear { state: Arc::clone(&shown), stops: sender, stacks: Arc::clone(&stacks), wake: wake.into() };
+        listen(room, ear)?;
         let leash = wires.leash.map(File::from);
         leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
-        let watch =
-            Watch { signals, keeper: wires.keeper.map(File::from), leash, woken: woken.into(), stops };
+        let watch = Watch {
+            signals,
+            keeper: wires.keeper.map(File::from),
+            leash,
+            woken: woken.into(),
+            stops,
+            stacks,
+        };
         let cgroup = if job.cgroup { Cgroup::make(room) } else { None };
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
         let plans = job.gangs();
         let person =
             Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
+        let vitals = Vitals::open(room, &job);
         let agent = Self {
             pump: Pump::start(room, &job, person)?,
             journal: Journal::open(room)?,
@@ -146,10 +166,12 @@ impl Agent {
             link: Link::default(),
             nursery: Nursery::default(),
             wishes: Vec::new(),
+            vitals,
             told: None,
             look_at_ms: None,
             ready: wires.ready,
             running: BTreeMap::new(),
+            abandoned: BTreeSet::new(),
             orphans: Orphans::default(),
             orphans_left: 0,
             stop: None,
@@ -159,11 +181,13 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Children of ours that are no orphans: workers, and those who help us.
+    /// Children of ours that are no orphans: workers, those who help us, and those whom nobody can end.
     fn owned(&self) -> BTreeSet<i32> {
         let mut owned: BTreeSet<i32> = self.running.keys().copied().collect();
         owned.extend([self.link.pid].into_iter().filter(|pid| *pid > 0));
         owned.extend(self.nursery.pids());
+        owned.extend(self.vitals.pid());
+        owned.extend(&self.abandoned);
         owned
     }
 
@@ -241,11 +265,10 @@ impl Agent {
             return again_ms;
         }
         let due = self.look_at_ms.is_some_and(|due_ms| now_ms >= due_ms);
-        let gangs = (0..self.plans.len()).map(|gang| self.gang_report(gang)).collect();
+        let gangs: Vec<GangReport> = (0..self.plans.len()).map(|gang| self.gang_report(gang)).collect();
         let number = self.told.as_ref().map_or(0, |told| told.number + 1);
         let report = Report { number, machine: 0, now_ms, stop: self.stop.clone(), gangs };
-        let news =
-            self.told.as_ref().is_none_or(|told| told.gangs != report.gangs || told.stop != report.stop);
+        let news = self.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if news {
             self.save();
         }
@@ -283,6 +306,7 @@ impl Agent {
         self.state.ended_at = Some(wall_s());
         self.link.lose();
         self.nursery.close();
+        self.vitals.close();
         (self.state.coordinator, self.state.zygote) = (0, 0);
         self.save();
         self.cgroup.iter().for_each(Cgroup::remove);
@@ -362,6 +386,9 @@ impl Agent {
             self.read_leash();
         }
         empty(&self.watch.woken);
+        if self.watch.stacks.swap(false, Ordering::Acquire) {
+            self.collect(None);
+        }
         while let Ok(request) = self.watch.stops.try_recv() {
             self.ask_to_stop("`penstock stop`", libc::SIGTERM, request.grace_ms);
             if let Some(stop) = self.stop.as_mut().filter(|_| request.force) {
