@@ -258,7 +258,8 @@ impl Agent {
             .iter()
             .filter(|worker| !worker.asked && worker.exit.as_ref().is_some_and(|exit| !exit.is_success()));
         let first = failed.min_by_key(|worker| worker.exit_ms);
-        let likeness = first.and_then(|worker| incident::likeness(&self.room, &state.role, worker));
+        let likeness =
+            first.and_then(|worker| incident::likeness(&self.room, &self.job.roles[plan.role], worker));
         self.tended[gang].examined = Some(likeness);
     }
 
