@@ -62,7 +62,7 @@ impl Agent {
         match order.action {
             Action::Start { incarnation } => self.start_gang(gang, incarnation, order)?,
             Action::Notify { deadline_ms } => self.notify_gang(gang, deadline_ms, &order.reason),
-            Action::Witness => self.witness(gang),
+            Action::Witness => self.collect(Some(gang)),
             Action::End => {
                 self.tended[gang].ending_since_ms.get_or_insert_with(now_ms);
                 self.signal_gang(gang, libc::SIGTERM);

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -52,6 +53,8 @@ struct Watch {
     /// The control thread has put something into `stops`.
     woken: File,
     stops: Receiver<StopRequest>,
+    /// Somebody wants to see stacks.
+    stacks: Arc<AtomicBool>,
 }
 
 /// The agent of one job.
@@ -129,11 +132,20 @@ impl Agent {
         system::set_nonblocking(&woken)?;
         system::set_nonblocking(&wake)?;
         let (sender, stops) = channel();
-        listen(room, Ear { state: Arc::clone(&shown), stops: sender, wake: wake.into() })?;
+        let stacks = Arc::new(AtomicBool::new(false));
+        let ear =
+            Ear { state: Arc::clone(&shown), stops: sender, stacks: Arc::clone(&stacks), wake: wake.into() };
+        listen(room, ear)?;
         let leash = wires.leash.map(File::from);
         leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
-        let watch =
-            Watch { signals, keeper: wires.keeper.map(File::from), leash, woken: woken.into(), stops };
+        let watch = Watch {
+            signals,
+            keeper: wires.keeper.map(File::from),
+            leash,
+            woken: woken.into(),
+            stops,
+            stacks,
+        };
         let cgroup = if job.cgroup { Cgroup::make(room) } else { None };
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
         let plans = job.gangs();
@@ -380,6 +392,9 @@ impl Agent {
             self.read_leash();
         }
         empty(&self.watch.woken);
+        if self.watch.stacks.swap(false, Ordering::Acquire) {
+            self.collect(None);
+        }
         while let Ok(request) = self.watch.stops.try_recv() {
             self.ask_to_stop("`penstock stop`", libc::SIGTERM, request.grace_ms);
             if let Some(stop) = self.stop.as_mut().filter(|_| request.force) {

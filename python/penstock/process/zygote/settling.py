@@ -23,6 +23,8 @@ from .title import WORKER_MARK, show
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+#: Of Yama, which restricts ptrace where it is there; elsewhere the call is refused and changes nothing.
+PR_SET_PTRACER = 0x59616D61
 SIGKILL = 9
 CANNOT_START = 126
 
@@ -107,6 +109,8 @@ def _wait_at_the_gate(birth: Birth) -> None:
     libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     # A rank is a subreaper too: while it lives its orphans stay below it, so they are known to be its own.
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # Where only ancestors may look into a process, the agent's children may as well: they take stacks.
+    libc.prctl(PR_SET_PTRACER, ctypes.c_ulong(birth.first["agent"]), 0, 0, 0)
     # The agent may have died before the parent-death signal was set.
     if os.getppid() != birth.first["agent"]:
         os._exit(1)
