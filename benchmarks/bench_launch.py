@@ -2,7 +2,7 @@
 
 Launching is measured from the start of the launcher to the moment when every rank has said so in a file, against
 `posix_spawn` and torchrun with the same ranks in the same run. The command's own start-up (Python, options) is a row of its own;
-torchrun has no launcher without it.
+torchrun has no launcher without it. Ranks are executed here; `bench_zygote` has those that are forked.
 """
 
 import os

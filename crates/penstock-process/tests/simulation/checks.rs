@@ -15,6 +15,9 @@ use crate::scene::Scene;
 use crate::twin::{STOP_SLACK_MS, Tended, Twin};
 use crate::world::{LATENCY_MS, PATIENCE_MS};
 
+/// Of a gang: lives, how it ended, and its failures.
+pub(crate) type Essence = (u32, Option<Outcome>, Vec<(u32, String, Cause)>);
+
 /// What was seen of one gang.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
@@ -383,7 +386,7 @@ impl<'a> Checks<'a> {
 
     /// What can be compared between two runs of a seed: lives, failures and ends of every gang. How often a service fails depends on
     /// how long it is needed.
-    pub(crate) fn essence(&self) -> Vec<(u32, Option<Outcome>, Vec<(u32, String, Cause)>)> {
+    pub(crate) fn essence(&self) -> Vec<Essence> {
         let failures = |seen: &Seen| {
             seen.failures
                 .iter()
