@@ -178,3 +178,26 @@ def test_a_process_in_namespaces_of_its_own_is_met_there(running: Running) -> No
     finally:
         keeper.kill()
         keeper.wait()
+
+
+def test_beside_a_rank_of_an_isolated_job(tmp_path: Path) -> None:
+    found = jobs.start(
+        tmp_path, "--isolate", "--detach", "--", "bash", "-c", "touch $MARKS/begun; sleep 1000 & wait"
+    )
+    try:
+        wait_until((found.marks / "begun").exists, "the rank has begun")
+        done = penstock(
+            tmp_path,
+            "exec",
+            found.job.id,
+            "--",
+            "bash",
+            "-c",
+            "echo $RANK $(readlink /proc/self/ns/pid); exit 4",
+        )
+        (_, worker) = found.state().workers[0]
+        assert done.stdout.split() == ["0", os.readlink(f"/proc/{worker['pid']}/ns/pid")]
+        assert done.returncode == 4
+    finally:
+        penstock(tmp_path, "stop", found.job.id, "--force")
+        jobs.end(found)
