@@ -204,19 +204,23 @@ def _looked_through(python: _Python, around: Surroundings) -> _Seen:
 
 
 def _installed(module: str, interpreter: str) -> list[Path]:
-    """The file of a module of our own interpreter, and of the package that it begins. Found without importing it."""
+    """The files of a module of our own interpreter, and of the packages that it is in. Found without importing it."""
     if interpreter != sys.executable:
         return []
     name, *rest = module.split(".")
     spec = importlib.util.find_spec(name)
     folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec is not None else []
     files = [folder.joinpath(*rest) for folder in folders]
-    found = [
+    last = [
         path
         for file in files
         for path in (file.with_suffix(".py"), file / "__main__.py", file / "__init__.py")
     ]
-    return [path for path in found if path.is_file()]
+    # Packages around it are imported before it.
+    around = [
+        folder.joinpath(*rest[:depth], "__init__.py") for folder in folders for depth in range(len(rest))
+    ]
+    return [path for path in last + around if path.is_file()]
 
 
 def _read_all(starts: Sequence[Path], folder: Path) -> _Seen:
