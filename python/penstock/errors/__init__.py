@@ -39,6 +39,12 @@
     │   ├── AgentMissing         the executable that supervises is not there
     │   ├── JobUnknown           no job has that name
     │   └── JobSilent            the job's agent does not answer
+    ├── RunError                 training runs
+    │   ├── RunUnknown           no run is in that directory
+    │   ├── RunDamaged           a journal or records that cannot be read
+    │   ├── RunStopped           a policy decided to stop
+    │   ├── SilentCorruption     a step that was executed again gave other bits
+    │   └── RollbackImpossible   no checkpoint is left from before the steps to leave out
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
@@ -94,6 +100,14 @@ from penstock.errors.root import (
     PenstockError,
     UsageError,
 )
+from penstock.errors.run import (
+    RollbackImpossible,
+    RunDamaged,
+    RunError,
+    RunStopped,
+    RunUnknown,
+    SilentCorruption,
+)
 from penstock.errors.state import (
     CheckpointDamaged,
     CheckpointUnknown,
@@ -148,11 +162,17 @@ __all__ = [
     "RecipeInvalid",
     "RegistryError",
     "ResumeFailed",
+    "RollbackImpossible",
     "RowOutOfRange",
+    "RunDamaged",
+    "RunError",
+    "RunStopped",
+    "RunUnknown",
     "SampleUndecodable",
     "SaveFailed",
     "ScanCancelled",
     "SchemaMixed",
+    "SilentCorruption",
     "SourceEmpty",
     "StateError",
     "StoreDenied",
