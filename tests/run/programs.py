@@ -4,10 +4,12 @@ Run as ``python -m tests.run.programs NAME STREAM OUT``; each program writes wha
 """
 
 import json
+import math
 import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from torch import distributed, nn
 import penstock as ps
 import penstock.torch
 from penstock.events import points
-from penstock.run import Leave, Policy
+from penstock.run import EXIT_LEFT, Leave, Policy
 from tests.torch.processes import forked, statuses
 from tests.torch.stream import Stream
 
@@ -48,7 +50,28 @@ def loss_of(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
 
-def train(stream: Stream, out: Path, policy: Policy, *, wrap: Any = None, early: bool = True) -> None:
+@dataclass(frozen=True)
+class Faults:
+    """What goes wrong on which rank: a loss that is no number, or a request to leave, at a step."""
+
+    nan: tuple[int, int] | None = None
+    term: tuple[int, int] | None = None
+
+    def act(self, run: ps.Run, step: int, loss: torch.Tensor) -> torch.Tensor:
+        if self.term == (run.rank, step):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return loss * math.nan if self.nan == (run.rank, step) else loss
+
+
+def train(
+    stream: Stream,
+    out: Path,
+    policy: Policy,
+    *,
+    wrap: Any = None,
+    early: bool = True,
+    faults: Faults | None = None,
+) -> None:
     """A run as a user would write it."""
     penstock.torch.join("gloo")
     torch.set_num_threads(1)
@@ -58,11 +81,12 @@ def train(stream: Stream, out: Path, policy: Policy, *, wrap: Any = None, early:
     model = Model()
     wrapped = model if wrap is None else wrap(model)
     optimizer = torch.optim.AdamW(wrapped.parameters(), lr=1e-2)
-    for _, batch in run.steps(penstock.torch.state(wrapped, optimizer)):
+    for step, batch in run.steps(penstock.torch.state(wrapped, optimizer)):
         optimizer.zero_grad()
         loss = loss_of(wrapped, batch["tokens"])
         loss.backward()
         norm = nn.utils.clip_grad_norm_(wrapped.parameters(), 1.0)
+        loss = (faults or Faults()).act(run, step, loss.detach())
         if early:
             if run.accept(loss, norm, tokens=batch["tokens"].numel()):
                 optimizer.step()
@@ -128,9 +152,42 @@ def resumes(stream: Stream, out: Path, kind: str, ranks: int, places: str) -> No
     assert life(work, ranks, number + 1, out / "killed") == [0] * ranks
 
 
+def elastic(stream: Stream, out: Path) -> None:
+    """FSDP2 on four ranks all the way; on four and then on two, once as it should and once with a kill."""
+
+    def go(
+        name: str, number: int, ranks: int, stop: int, accident: dict[int, str] | None = None
+    ) -> list[int]:
+        policy = Policy(save_every=SAVE_EVERY, stop_at=stop, digest_every=1)
+        return life(
+            partial(train, stream, out / name, policy, wrap=sharded), ranks, number, out / name, accident
+        )
+
+    assert go("four", 0, 4, 14) == [0] * 4
+    for name in ("changed", "killed"):
+        assert go(name, 0, 4, 8) == [0] * 4
+    assert go("killed", 1, 2, 14, {1: "run.step=kill@3"})[0] == -signal.SIGKILL
+    for number, name in ((1, "changed"), (2, "killed")):
+        assert go(name, number, 2, 14) == [0] * 2
+
+
+def together(stream: Stream, out: Path) -> None:
+    """What one rank meets with is decided by all: a loss that is no number, late and early, and a request to leave."""
+
+    def go(name: str, number: int, expected: int, **more: Any) -> None:
+        policy = Policy(save_every=SAVE_EVERY, stop_at=14, digest_every=1, non_finite="skip")
+        work = partial(train, stream, out / name, policy, wrap=penstock.torch.ddp, **more)
+        assert life(work, 4, number, out / name) == [expected] * 4, name
+
+    go("early", 0, 0, faults=Faults(nan=(2, 7)))
+    go("late", 0, 0, faults=Faults(nan=(2, 7)), early=False)
+    go("left", 0, EXIT_LEFT, faults=Faults(term=(1, 6)))
+    go("left", 1, 0)
+
+
 if __name__ == "__main__":
     name, stream_folder, out_folder, *more = sys.argv[1:]
-    programs: dict[str, Any] = {"resumes": resumes}
+    programs: dict[str, Any] = {"resumes": resumes, "elastic": elastic, "together": together}
     words = [int(word) if word.isdecimal() else word for word in more]
     programs[name](Stream(Path(stream_folder)), Path(out_folder), *words)
     print(json.dumps({"done": name}))
