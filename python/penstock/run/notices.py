@@ -6,11 +6,11 @@ on. A signal only sets a flag; the loop looks at it between steps, where a state
 """
 
 import importlib
+import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
@@ -47,11 +47,13 @@ class Notices:
         self._grace_s = grace_s
         self._heard: Notice | None = None
         self._before: dict[int, Any] = {}
-        self._pulse, self._phase = _supervised()
+        self._process = _supervised()
+        #: The agent's notices are numbered, and stand until the next one.
+        self._number = 0
 
     def open(self) -> None:
         """Begin to listen. Where the agent gives notices, SIGTERM stays what it is: an end at once."""
-        if self._pulse is not None or threading.current_thread() is not threading.main_thread():
+        if self._process is not None or threading.current_thread() is not threading.main_thread():
             return
         for number in (signal.SIGTERM, signal.SIGUSR1):
             self._before[number] = signal.signal(number, self._on_signal)
@@ -64,17 +66,28 @@ class Notices:
 
     def pulse(self, step: int) -> None:
         """Tell the agent that a step begins; hear what it has to say."""
-        if self._pulse is not None and (found := self._pulse(step)) is not None:
-            self._heard = _translated(found)
+        if self._process is not None:
+            self._listen(self._process.pulse(step))
 
     def phase(self, name: str) -> AbstractContextManager[Any]:
         """Something that takes longer than a step, and is no hang."""
-        return nullcontext() if self._phase is None else self._phase(name)
+        made: AbstractContextManager[Any] = nullcontext()
+        return made if self._process is None else self._process.phase(name)
 
     def take(self) -> Notice | None:
         """What was heard since the last time."""
+        if self._process is not None:
+            self._listen(self._process.notice())
         heard, self._heard = self._heard, None
         return heard
+
+    def _listen(self, found: Any) -> None:
+        """A notice of the agent in our words, once."""
+        if found is None or found.number == self._number:
+            return
+        self._number = found.number
+        leave_by = found.leave_by if math.isfinite(found.leave_by) else 0.0
+        self._heard = Notice(found.reason or found.kind, leave=found.kind != "save", leave_by=leave_by)
 
     def hear(self, notice: Notice | None) -> None:
         """Put back what could not be heeded yet."""
@@ -88,19 +101,9 @@ class Notices:
             self._heard = Notice(name, leave=True, leave_by=time.time() + self._grace_s)
 
 
-def _supervised() -> "tuple[Callable[[int], Any] | None, Callable[[str], Any] | None]":
-    """The pulse of ``penstock run``, if this process has one."""
+def _supervised() -> Any:
+    """What speaks with the agent of ``penstock run``, if this process has one; None elsewhere."""
     if "PENSTOCK_PULSES" not in os.environ:
-        return None, None
+        return None
     process = importlib.import_module("penstock.process")
-    return getattr(process, "pulse", None), getattr(process, "phase", None)
-
-
-def _translated(found: Any) -> Notice:
-    """A notice of the agent in our words, whatever else it carries."""
-    leave_by = getattr(found, "leave_by", None)
-    return Notice(
-        str(getattr(found, "reason", "a notice of the agent")),
-        leave=bool(getattr(found, "leave", leave_by is not None)),
-        leave_by=float(leave_by or 0.0),
-    )
+    return process if all(hasattr(process, name) for name in ("pulse", "notice", "phase")) else None
