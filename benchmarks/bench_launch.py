@@ -113,7 +113,7 @@ def _recover(home: Path) -> float:
         state = find(home, name).state()
         assert state is not None
         begun = time.perf_counter()
-        os.kill(state.ranks[3]["pid"], signal.SIGKILL)
+        os.kill(state.gangs[0].workers[3]["pid"], signal.SIGKILL)
         _wait(lambda life=life: len(os.listdir(marks)) == 8 * (life + 1))  # type: ignore[misc]
         took.append(time.perf_counter() - begun)
     _end(launcher)

@@ -56,7 +56,7 @@ def test_whoever_is_killed_takes_the_tree_along(running: Running, victim: str) -
         "launcher": running.launcher.pid,
         "keeper": state.keeper,
         "agent": state.agent,
-        "rank": state.ranks[1]["pid"],
+        "rank": state.gangs[0].workers[1]["pid"],
     }
 
     os.kill(numbers[victim], signal.SIGKILL)

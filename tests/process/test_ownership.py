@@ -45,7 +45,7 @@ def test_whoever_is_killed_takes_the_tree_along_and_no_other_job(run: Run, victi
         "launcher": running.launcher.pid,
         "keeper": state.keeper,
         "agent": state.agent,
-        "rank": state.ranks[1]["pid"],
+        "rank": state.gangs[0].workers[1]["pid"],
     }
 
     os.kill(numbers[victim], signal.SIGKILL)
@@ -61,7 +61,7 @@ def test_whoever_is_killed_takes_the_tree_along_and_no_other_job(run: Run, victi
 def test_a_killed_grandchild_is_its_ranks_business(run: Run) -> None:
     """Goal: P2, exactly those that must go. Method: kill one descendant; its rank, its sisters and the job live on."""
     running, pids = begin(run)
-    ranks = {rank["pid"] for rank in running.state().ranks}
+    ranks = {rank["pid"] for rank in running.state().gangs[0].workers}
     victim = next(pid for pid in pids if pid not in ranks)
 
     os.kill(victim, signal.SIGKILL)
@@ -87,7 +87,7 @@ def test_what_a_rank_leaves_when_it_succeeds_is_ended_and_its_peers_run_on(run: 
     )
     running = run("--ranks", "2", "--", sys.executable, str(script))
     pids = running.pids(2)
-    peer = running.state().ranks[1]["pid"]
+    peer = running.state().gangs[0].workers[1]["pid"]
     orphan = next(pid for pid in pids if pid != peer)
 
     wait_gone([orphan])

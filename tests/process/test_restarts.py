@@ -24,7 +24,7 @@ def test_a_killed_rank_or_agent_means_a_new_life_for_all(run: Run, victim: str) 
     before = running.pids(10)
     state = running.state()
 
-    os.kill(state.agent if victim == "agent" else state.ranks[1]["pid"], signal.SIGKILL)
+    os.kill(state.agent if victim == "agent" else state.gangs[0].workers[1]["pid"], signal.SIGKILL)
 
     after = [pid for pid in running.pids(20) if pid not in before]
     assert not any(map(is_alive, before))
@@ -32,21 +32,21 @@ def test_a_killed_rank_or_agent_means_a_new_life_for_all(run: Run, victim: str) 
     newest = running.state()
     assert (newest.phase, newest.incarnation, newest.keeper) == ("running", 1, state.keeper)
     assert (newest.agent == state.agent) is (victim == "rank")
-    assert len(newest.failures) == 1
+    assert len(newest.gangs[0].failures) == 1
 
 
 def test_ranks_know_their_life_and_its_port(run: Run) -> None:
     running = run("--ranks", "2", "--restarts", "1", "--", "bash", "-c", PATIENT)
     running.pids(2)
-    os.kill(running.state().ranks[0]["pid"], signal.SIGKILL)
+    os.kill(running.state().gangs[0].workers[0]["pid"], signal.SIGKILL)
     running.pids(4)
     wait_until(lambda: len(_log(running, 1).splitlines()) == 2, "rank 1 said twice what it knows")
     first, second = (line.split() for line in _log(running, 1).splitlines())
     assert (first[:3], second[:3]) == (["1", "0", "0"], ["1", "1", "1"])
     newest = running.state()
-    assert second[3] == str(newest.master_port)
+    assert second[3] == str(newest.gangs[0].master_port)
     # Where the new life begins in the log is written down.
-    assert newest.ranks[1]["stdout_from"] == len(" ".join(first)) + 1
+    assert newest.gangs[0].workers[1]["stdout_from"] == len(" ".join(first)) + 1
 
 
 def test_the_budget_is_kept_and_the_exit_code_is_the_first_failures(run: Run) -> None:
@@ -57,7 +57,9 @@ def test_the_budget_is_kept_and_the_exit_code_is_the_first_failures(run: Run) ->
     _, err = running.launcher.communicate(timeout=PATIENCE_S)
     assert running.launcher.returncode == 7
     assert b"rank 1 exited with code 7; all 1 restarts are spent" in err
-    assert [failure["what"] for failure in running.state().failures] == ["rank 1 exited with code 7"] * 2
+    assert [failure["what"] for failure in running.state().gangs[0].failures] == [
+        "rank 1 exited with code 7"
+    ] * 2
 
 
 def test_the_same_traceback_twice_is_not_tried_a_third_time(run: Run) -> None:
@@ -78,7 +80,7 @@ def test_an_incident_names_the_first_cause_and_has_last_lines_without_secrets(ru
     text = (running.job.directory / "incidents/0.json").read_text()
     incident = json.loads(text)
     assert incident["first_cause"].startswith("rank 1 was killed by SIGSEGV")
-    assert incident["verdict"] == "Fail"
+    assert incident["verdict"] == {"do": "fail"}
     assert "no restarts were asked for" in incident["reason"]
     first, second = incident["ranks"]
     assert (first["rank"], first["asked_to_end"], first["stderr"][0]) == (1, False, "token [MY_TOKEN]")
@@ -93,15 +95,19 @@ def test_the_journal_has_every_decision_in_order(run: Run) -> None:
     assert running.launcher is not None
     running.launcher.wait(PATIENCE_S)
     lines = (running.job.directory / "journal.jsonl").read_text().splitlines()
-    found = [(line["event"], line["incarnation"]) for line in map(json.loads, lines)]
-    assert found == [
-        ("started", 0),
-        ("exited", 0),
-        ("verdict", 0),
-        ("started", 1),
-        ("exited", 1),
-        ("verdict", 1),
-        ("over", 1),
+    assert [line["event"] for line in map(json.loads, lines)] == [
+        "ordered",
+        "started",
+        "exited",
+        "failed",
+        "examined",
+        "ordered",
+        "started",
+        "exited",
+        "failed",
+        "examined",
+        "finished",
+        "over",
     ]
 
 

@@ -40,8 +40,8 @@ impl Cgroup {
     }
 
     /// The group of a rank, as the file to write a process into.
-    pub fn door(&self, rank: u32) -> Option<File> {
-        let path = self.rank(rank);
+    pub fn door(&self, role: &str, rank: u32) -> Option<File> {
+        let path = self.worker(role, rank);
         if !path.is_dir() {
             fs::create_dir(&path).ok()?;
         }
@@ -49,14 +49,19 @@ impl Cgroup {
     }
 
     /// How often the kernel killed in the group of a rank for want of memory; nothing where it does not count.
-    pub fn memory_kills(&self, rank: u32) -> Option<u64> {
-        let text = fs::read_to_string(self.rank(rank).join("memory.events")).ok()?;
+    pub fn memory_kills(&self, role: &str, rank: u32) -> Option<u64> {
+        let text = fs::read_to_string(self.worker(role, rank).join("memory.events")).ok()?;
         text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
     }
 
     /// Kills everybody in it, at once.
     pub fn kill(&self) {
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
+    }
+
+    /// Kills everybody in the group of a worker, at once.
+    pub fn kill_worker(&self, role: &str, rank: u32) {
+        let _ = fs::write(self.worker(role, rank).join("cgroup.kill"), "1");
     }
 
     /// Removes it, if nobody is in it any more.
@@ -69,8 +74,8 @@ impl Cgroup {
         let _ = fs::remove_dir(&self.0);
     }
 
-    fn rank(&self, rank: u32) -> PathBuf {
-        self.0.join(format!("rank-{rank}"))
+    fn worker(&self, role: &str, rank: u32) -> PathBuf {
+        self.0.join(format!("{role}-{rank}"))
     }
 }
 

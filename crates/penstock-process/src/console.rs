@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use memchr::memchr;
 
+use crate::job::{Job, Role};
+
 /// A line that is longer is shown in pieces of this many bytes; the log file has it whole.
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// So much may wait for the terminal before ranks have to wait as well.
@@ -21,12 +23,28 @@ pub struct Prefixer {
 }
 
 impl Prefixer {
-    /// For a rank of a gang of `ranks`; numbers are aligned.
-    pub fn new(rank: u32, ranks: u32, colour: bool) -> Self {
-        let width = ranks.saturating_sub(1).to_string().len();
-        let plain = format!("[{rank:>width$}] ");
-        let hue = COLOURS[rank as usize % COLOURS.len()];
-        let prefix = if colour { format!("\x1b[{hue}m{plain}\x1b[0m") } else { plain };
+    /// For a worker of a job: its rank, after its role where the job has several.
+    pub fn new(job: &Job, role: usize, rank: u32) -> Self {
+        let widest = |role: &Role| role.ranks.saturating_sub(1).to_string().len();
+        let plain = match &job.roles[..] {
+            [only] => format!("[{rank:>width$}] ", width = widest(only)),
+            roles => {
+                let named = format!("{}-{rank}", roles[role].name);
+                let width = roles.iter().map(|role| role.name.len() + 1 + widest(role)).max().unwrap_or(0);
+                format!("[{named:>width$}] ")
+            }
+        };
+        Self::with(&plain, job.colour.then_some(job.place(role, rank)))
+    }
+
+    fn with(plain: &str, hue: Option<u32>) -> Self {
+        let prefix = match hue {
+            Some(place) => {
+                let hue = COLOURS[place as usize % COLOURS.len()];
+                format!("\x1b[{hue}m{plain}\x1b[0m")
+            }
+            None => plain.to_owned(),
+        };
         Self { prefix: prefix.into_bytes(), partial: Vec::new() }
     }
 
@@ -118,7 +136,7 @@ mod tests {
 
     #[test]
     fn lines_are_whole_and_a_torn_last_one_is_shown() {
-        let mut prefixer = Prefixer::new(3, 12, false);
+        let mut prefixer = Prefixer::with("[ 3] ", None);
         let mut out = Vec::new();
         prefixer.feed(b"one\ntw", &mut out);
         prefixer.feed(b"o\nthree", &mut out);
@@ -132,7 +150,7 @@ mod tests {
         fn how_the_bytes_are_cut_does_not_matter(text in "[a\n]{0,80}", cuts in proptest::collection::vec(0..80usize, 0..6)) {
             let text = text.into_bytes();
             let (mut whole, mut pieces) = (Vec::new(), Vec::new());
-            let mut prefixer = Prefixer::new(0, 1, true);
+            let mut prefixer = Prefixer::with("[0] ", Some(0));
             prefixer.feed(&text, &mut whole);
             prefixer.finish(&mut whole);
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();

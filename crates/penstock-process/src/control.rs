@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
 use crate::lineage::{Process, descendants, everyone};
-use crate::state::{RankState, State};
+use crate::state::{GangState, State, WorkerState};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 const QUESTION_BYTES_MAX: u64 = 64 << 10;
@@ -87,7 +87,7 @@ fn answer(stream: &UnixStream, ear: &Ear) -> std::io::Result<()> {
         Err(problem) => json!({"ok": false, "problem": format!("not a question: {problem}")}),
     };
     let mut whole = reply;
-    whole["incarnation"] = state.incarnation.into();
+    whole["incarnation"] = incarnation(&state).into();
     let mut text = whole.to_string();
     text.push('\n');
     (&*stream).write_all(text.as_bytes())
@@ -97,8 +97,8 @@ fn reply(question: Question, state: &State, ear: &Ear) -> Value {
     match question {
         Question::State {} => json!({"ok": true, "state": state}),
         Question::Ps {} => json!({"ok": true, "state": state, "processes": processes(state)}),
-        Question::Stop { incarnation: Some(named), .. } if named != state.incarnation => {
-            let problem = format!("incarnation {named} is over, this is {}", state.incarnation);
+        Question::Stop { incarnation: Some(named), .. } if Some(named) != incarnation(state) => {
+            let problem = format!("incarnation {named} is over");
             json!({"ok": false, "problem": problem})
         }
         Question::Stop { grace_ms, force, .. } => {
@@ -109,14 +109,20 @@ fn reply(question: Question, state: &State, ear: &Ear) -> Value {
     }
 }
 
-/// Every rank that runs, with its descendants, as /proc shows them now.
-fn processes(state: &State) -> Vec<Value> {
-    let all = everyone();
-    let running = state.ranks.iter().filter(|rank| rank.exit.is_none());
-    running.flat_map(|rank| tree(&all, rank)).collect()
+/// Of the first gang: the one that a job of one command has.
+fn incarnation(state: &State) -> Option<u32> {
+    state.gangs.first().and_then(|gang| gang.incarnation)
 }
 
-fn tree(all: &[Process], rank: &RankState) -> Vec<Value> {
+/// Every worker that runs, with its descendants, as /proc shows them now.
+fn processes(state: &State) -> Vec<Value> {
+    let all = everyone();
+    let workers = state.gangs.iter().flat_map(|gang| gang.workers.iter().map(move |worker| (gang, worker)));
+    let running = workers.filter(|(_, worker)| worker.exit.is_none());
+    running.flat_map(|(gang, worker)| tree(&all, gang, worker)).collect()
+}
+
+fn tree(all: &[Process], gang: &GangState, rank: &WorkerState) -> Vec<Value> {
     // SAFETY: plain integers.
     let (tick, page) = unsafe { (libc::sysconf(libc::_SC_CLK_TCK), libc::sysconf(libc::_SC_PAGESIZE)) };
     let own = all.iter().filter(|process| process.pid == rank.pid).cloned();
@@ -124,7 +130,7 @@ fn tree(all: &[Process], rank: &RankState) -> Vec<Value> {
     let shown = |process: Process| {
         let words = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
         json!({
-            "rank": rank.rank, "pid": process.pid, "parent": process.parent, "state": process.state.to_string(),
+            "role": gang.role, "rank": rank.rank, "pid": process.pid, "parent": process.parent, "state": process.state.to_string(),
             "cpu_s": process.cpu_ticks as f64 / tick as f64,
             "rss_bytes": process.rss_pages * page.unsigned_abs(),
             "command": String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " "),

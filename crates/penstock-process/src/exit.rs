@@ -30,6 +30,11 @@ impl Exit {
         }
     }
 
+    /// It says by itself that it left because it had to, and wants to go on: BSD's "try again later".
+    pub fn is_preempted(&self) -> bool {
+        self.code == Some(75) || self.signal == Some(libc::SIGTERM)
+    }
+
     /// It did what it should.
     pub fn is_success(&self) -> bool {
         self.code == Some(0)

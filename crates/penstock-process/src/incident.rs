@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::job::{Job, Room, Stream};
-use crate::state::{RankState, State, wall_s, write_whole};
-use crate::verdict::Verdict;
+use crate::job::{Role, Room, Stream};
+use crate::state::{GangState, WorkerState, wall_s, write_whole};
+use crate::verdict::Action;
 
 const LINES: usize = 20;
 const TAIL_BYTES: u64 = 16 << 10;
@@ -18,16 +18,16 @@ const SECRET: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "
 const SECRET_BYTES_MIN: usize = 8;
 
 /// The last lines of a rank's output in this incarnation.
-pub fn last_lines(room: &Room, rank: &RankState, stream: Stream) -> Vec<String> {
-    let from = if stream == Stream::Out { rank.stdout_from } else { rank.stderr_from };
-    let text = tail(room, rank.rank, stream, from).unwrap_or_default();
+pub fn last_lines(room: &Room, role: &str, worker: &WorkerState, stream: Stream) -> Vec<String> {
+    let from = if stream == Stream::Out { worker.stdout_from } else { worker.stderr_from };
+    let text = tail(&room.log(role, worker.rank, stream), from).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LINES)..].iter().map(|line| (*line).to_owned()).collect()
 }
 
-fn tail(room: &Room, rank: u32, stream: Stream, from: u64) -> std::io::Result<Vec<u8>> {
-    let mut file = File::open(room.log(rank, stream))?;
+fn tail(path: &std::path::Path, from: u64) -> std::io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
     let len = file.metadata()?.len();
     file.seek(SeekFrom::Start(from.max(len.saturating_sub(TAIL_BYTES))))?;
     let mut text = Vec::new();
@@ -36,49 +36,71 @@ fn tail(room: &Room, rank: u32, stream: Stream, from: u64) -> std::io::Result<Ve
 }
 
 /// What a failure has in common with the same one at another time: how the rank ended, and its last words.
-pub fn likeness(room: &Room, rank: &RankState) -> Option<String> {
-    let exit = rank.exit.as_ref()?;
-    let lines = last_lines(room, rank, Stream::Err);
+pub fn likeness(room: &Room, role: &str, worker: &WorkerState) -> Option<String> {
+    let exit = worker.exit.as_ref()?;
+    let lines = last_lines(room, role, worker, Stream::Err);
     let last = lines.iter().rev().find(|line| !line.trim().is_empty())?;
-    exit.code.map(|code| format!("rank {} code {code}: {last}", rank.rank))
+    exit.code.map(|code| format!("rank {} code {code}: {last}", worker.rank))
 }
 
-/// Writes the incident of the incarnation that just failed; its name in the room.
-pub fn write(room: &Room, job: &Job, state: &State, verdict: &Verdict) -> Result<String> {
-    let secrets: Vec<(String, String)> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, value)| {
-            value.len() >= SECRET_BYTES_MIN && SECRET.iter().any(|word| name.to_uppercase().contains(word))
-        })
-        .collect();
+/// What is written about a failure beside what the state says.
+pub struct Evidence<'a> {
+    /// The gang that failed.
+    pub gang: &'a GangState,
+    /// What was decided.
+    pub action: &'a Action,
+    /// Why.
+    pub reason: &'a str,
+    /// Stacks of the workers, as the collector gave them.
+    pub stacks: Option<Value>,
+    /// What the kernel said about memory.
+    pub kernel: Vec<String>,
+}
+
+/// Writes the incident of the life that just failed; its name in the room.
+pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) -> Result<String> {
+    let secrets = secrets(role);
     let shown =
         |lines: Vec<String>| -> Vec<String> { lines.iter().map(|line| redacted(line, &secrets)).collect() };
-    // Causal order: as noticed. Ranks that ended only because we asked come after those that ended by themselves.
-    let mut order: Vec<&RankState> = state.ranks.iter().collect();
-    order.sort_by_key(|rank| (rank.asked, rank.exit_ms.unwrap_or(u64::MAX)));
+    let gang = evidence.gang;
+    // Causal order: as noticed. Workers that ended only because we asked come after those that ended by themselves.
+    let mut order: Vec<&WorkerState> = gang.workers.iter().collect();
+    order.sort_by_key(|worker| (worker.asked, worker.exit_ms.unwrap_or(u64::MAX)));
     let ranks: Vec<_> = order
         .iter()
-        .map(|rank| {
+        .map(|worker| {
             json!({
-                "rank": rank.rank, "pid": rank.pid, "exit": rank.exit, "asked_to_end": rank.asked,
-                "ended": rank.exit.as_ref().map(ToString::to_string), "exit_ms": rank.exit_ms,
-                "cpu_s": rank.cpu_s, "rss_max_bytes": rank.rss_max_bytes,
-                "stdout": shown(last_lines(room, rank, Stream::Out)),
-                "stderr": shown(last_lines(room, rank, Stream::Err)),
+                "rank": worker.rank, "pid": worker.pid, "exit": worker.exit, "asked_to_end": worker.asked,
+                "ended": worker.exit.as_ref().map(ToString::to_string), "exit_ms": worker.exit_ms,
+                "cpu_s": worker.cpu_s, "rss_max_bytes": worker.rss_max_bytes,
+                "stdout": shown(last_lines(room, &role.name, worker, Stream::Out)),
+                "stderr": shown(last_lines(room, &role.name, worker, Stream::Err)),
             })
         })
         .collect();
-    let cause = state.failures.iter().find(|failure| failure.incarnation == state.incarnation);
-    let command: Vec<String> = job.command.iter().map(|word| redacted(word, &secrets)).collect();
+    let cause = gang.failures.iter().find(|failure| Some(failure.incarnation) == gang.incarnation);
+    let command: Vec<String> = role.command.iter().map(|word| redacted(word, &secrets)).collect();
     let document = json!({
-        "job": job.id, "incarnation": state.incarnation, "at": wall_s(), "command": command,
-        "first_cause": cause.map(|cause| redacted(&cause.what, &secrets)),
-        "verdict": format!("{:?}", verdict.action), "reason": redacted(&verdict.reason, &secrets),
-        "ranks": ranks,
+        "number": number, "role": role.name, "incarnation": gang.incarnation, "at": wall_s(), "command": command,
+        "first_cause": cause.map(|cause| redacted(&cause.what, &secrets)), "cause": cause.map(|cause| cause.cause),
+        "rank": cause.map(|cause| cause.rank), "step": cause.map(|cause| cause.step),
+        "verdict": evidence.action, "reason": redacted(evidence.reason, &secrets),
+        "ranks": ranks, "stacks": evidence.stacks, "kernel": evidence.kernel,
     });
-    let path = room.incident(state.incarnation);
-    write_whole(&path, &serde_json::to_vec_pretty(&document).expect("plain values"))?;
-    Ok(format!("incidents/{}.json", state.incarnation))
+    let name = format!("incidents/{number}.json");
+    write_whole(&room.file(&name), &serde_json::to_vec_pretty(&document).expect("plain values"))?;
+    Ok(name)
+}
+
+/// Values that never go into an incident, with the names that stand for them.
+fn secrets(role: &Role) -> Vec<(String, String)> {
+    let inherited = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let own = role.environment.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let told = |(name, value): &(String, String)| {
+        value.len() >= SECRET_BYTES_MIN && SECRET.iter().any(|word| name.to_uppercase().contains(word))
+    };
+    inherited.chain(own).filter(told).collect()
 }
 
 fn redacted(text: &str, secrets: &[(String, String)]) -> String {

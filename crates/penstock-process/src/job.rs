@@ -1,34 +1,169 @@
 //! What a job is, and its room: the directory that holds everything about it.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ProcessError, Result};
-use crate::verdict::Policy;
+use crate::policy::{Policy, Scope};
 
-/// What was asked for; written once by the launcher's command, never changed. Holds no environment, which may hold secrets.
+/// What a role is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Workers that live and die together.
+    Gang,
+    /// Runs as long as somebody may need it.
+    Service,
+    /// Runs once; others may wait for it.
+    Task,
+}
+
+/// What a worker leases of the machine. Nothing by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slots {
+    /// Processors of its own.
+    #[serde(default)]
+    pub cpus: u32,
+    /// Accelerators of its own.
+    #[serde(default)]
+    pub gpus: u32,
+    /// Memory that it may use.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// Ports of its own.
+    #[serde(default)]
+    pub ports: u32,
+}
+
+/// How workers of a role are forked from a warm interpreter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warm {
+    /// The Python to keep warm.
+    pub interpreter: String,
+    /// Its own options.
+    #[serde(default)]
+    pub flags: Vec<String>,
+    /// The file that it runs while it is kept warm.
+    pub entry: String,
+    /// What it imports beforehand.
+    pub preload: Vec<String>,
+    /// Script, module or `-c` with its text, and the arguments.
+    pub argv: Vec<String>,
+    /// Whether `argv` begins with a module.
+    pub module: bool,
+}
+
+/// Workers that run the same command.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Role {
+    /// Unique in its job.
+    pub name: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// Program and arguments, the same for every rank.
+    pub command: Vec<String>,
+    /// How many workers.
+    pub ranks: u32,
+    /// Roles that come first.
+    #[serde(default)]
+    pub after: Vec<String>,
+    /// Variables beside those that the job was started with.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// Where its workers start; by default where the job was started.
+    #[serde(default)]
+    pub directory: Option<String>,
+    /// The port that rank 0 will listen on; without one, each life gets a free one.
+    #[serde(default)]
+    pub master_port: Option<u16>,
+    /// What each worker leases.
+    #[serde(default)]
+    pub slots: Slots,
+    /// Further slots, for ranks whose own became doubtful.
+    #[serde(default)]
+    pub spares: u32,
+    /// Whether workers get a terminal instead of pipes.
+    #[serde(default)]
+    pub terminal: bool,
+    /// How to fork from a warm interpreter, where that is possible.
+    #[serde(default)]
+    pub zygote: Option<Warm>,
+    /// Why not, or what is preloaded.
+    #[serde(default)]
+    pub zygote_why: String,
+    /// When a gang is given another life.
+    pub policy: Policy,
+}
+
+/// What was asked for; written once by the launcher's command, never changed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     /// Unique in its home.
     pub id: String,
-    /// Program and arguments, the same for every rank.
-    pub command: Vec<String>,
-    /// How many ranks make the gang.
-    pub ranks: u32,
     /// Whether the job belongs to nobody's terminal.
     pub detached: bool,
     /// Whether prefixes are coloured.
     pub colour: bool,
-    /// Whether ranks get control groups, where that is allowed.
+    /// Whether workers get control groups, where that is allowed.
     pub cgroup: bool,
-    /// The port that rank 0 will listen on; without one, each incarnation gets a free one.
-    pub master_port: Option<u16>,
-    /// When the gang is given another life.
-    pub policy: Policy,
+    /// Whether the job gets a namespace of processes.
+    #[serde(default)]
+    pub isolate: bool,
+    /// Where it was started.
+    #[serde(default)]
+    pub directory: Option<String>,
+    /// The Python that knows Penstock, for what needs one.
+    #[serde(default)]
+    pub python: Option<String>,
+    /// When a log is continued in another file; 0 never.
+    #[serde(default)]
+    pub segment_bytes: u64,
+    /// How many such files are kept; 0 all.
+    #[serde(default)]
+    pub segments_kept: u32,
+    /// What is run.
+    pub roles: Vec<Role>,
 }
 
-/// Which of a rank's outputs.
+/// Workers that are started, ended and counted together: all of a role, or one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GangPlan {
+    /// Which role.
+    pub role: usize,
+    /// Which of its ranks.
+    pub ranks: Range<u32>,
+}
+
+impl Job {
+    /// The gangs of the job, in order of roles and ranks. Their places in this list are their numbers.
+    pub fn gangs(&self) -> Vec<GangPlan> {
+        let mut found = Vec::new();
+        for (role, about) in self.roles.iter().enumerate() {
+            match about.policy.restart {
+                Scope::One => {
+                    found.extend((0..about.ranks).map(|rank| GangPlan { role, ranks: rank..rank + 1 }))
+                }
+                Scope::Gang | Scope::All => found.push(GangPlan { role, ranks: 0..about.ranks }),
+            }
+        }
+        found
+    }
+
+    /// The number of a worker among all of the job.
+    pub fn place(&self, role: usize, rank: u32) -> u32 {
+        self.roles[..role].iter().map(|role| role.ranks).sum::<u32>() + rank
+    }
+
+    /// How many workers it has.
+    pub fn workers(&self) -> u32 {
+        self.roles.iter().map(|role| role.ranks).sum()
+    }
+}
+
+/// Which of a worker's outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stream {
     /// Standard output.
@@ -77,14 +212,9 @@ impl Room {
         serde_json::from_slice(&text).map_err(|source| ProcessError::Format { path, source })
     }
 
-    /// What a rank wrote, all incarnations one after the other.
-    pub fn log(&self, rank: u32, stream: Stream) -> PathBuf {
-        self.0.join("logs").join(format!("rank-{rank}.{}", stream.name()))
-    }
-
-    /// What is known about the failure of an incarnation.
-    pub fn incident(&self, incarnation: u32) -> PathBuf {
-        self.0.join("incidents").join(format!("{incarnation}.json"))
+    /// What a worker wrote, all lives one after the other.
+    pub fn log(&self, role: &str, rank: u32, stream: Stream) -> PathBuf {
+        self.0.join("logs").join(format!("{role}-{rank}.{}", stream.name()))
     }
 
     /// A file of the room by its name.

@@ -11,6 +11,7 @@ use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
 use crate::launch::Wires;
+use crate::policy::LIVES_MAX;
 use crate::state::{Phase, State, wall_s};
 use crate::system::{self, Signals};
 use crate::{lineage, system::interest};
@@ -22,7 +23,9 @@ const KILL_ROUNDS_MAX: u32 = 250;
 pub fn run(room: &Room, mut wires: Wires) -> Result<i32> {
     let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     system::become_subreaper()?;
-    let lives_max = room.job()?.policy.restarts_max.saturating_add(2);
+    let job = room.job()?;
+    let most = job.roles.iter().map(|role| role.policy.budget.crash).max().unwrap_or(0);
+    let lives_max = most.min(LIVES_MAX).saturating_add(2);
     for _ in 0..lives_max {
         let (pid, ours) = start_agent(room, &wires)?;
         // The launcher waits for its other end to close; the agent has its own copy.
@@ -41,7 +44,7 @@ pub fn run(room: &Room, mut wires: Wires) -> Result<i32> {
             return Ok(state.and_then(|state| state.exit_code).unwrap_or(1));
         }
     }
-    let mut state = State::load(room)?.unwrap_or_else(|| State::new(String::new(), 0));
+    let mut state = State::load(room)?.unwrap_or_else(|| State::new(&job, 0));
     state.phase = Phase::Failed;
     state.reason = format!("the agent died {lives_max} times");
     (state.exit_code, state.ended_at) = (Some(1), Some(wall_s()));

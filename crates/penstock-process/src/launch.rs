@@ -33,6 +33,8 @@ pub struct Wires {
     pub err: Option<OwnedFd>,
     /// Closed when the ranks are started.
     pub ready: Option<OwnedFd>,
+    /// To the agent; for coordinators only.
+    pub link: Option<OwnedFd>,
 }
 
 impl Wires {
@@ -49,6 +51,7 @@ impl Wires {
                 "out" => &mut wires.out,
                 "err" => &mut wires.err,
                 "ready" => &mut wires.ready,
+                "link" => &mut wires.link,
                 _ => return Err(ProcessError::Usage(format!("there is no wire `{name}`"))),
             };
             *wire = Some(inherited(number)?);
@@ -82,7 +85,9 @@ fn detach(room: &Room) -> Result<i32> {
     start_keeper(room, Wires { ready: Some(theirs), ..Wires::default() })?;
     system::poll(&mut [interest(ready.as_raw_fd(), libc::POLLIN)], Some(START_PATIENCE));
     match State::load(room)? {
-        Some(state) if state.phase == Phase::Failed && state.ranks.is_empty() => {
+        Some(state)
+            if state.phase == Phase::Failed && state.gangs.iter().all(|gang| gang.workers.is_empty()) =>
+        {
             eprintln!("error: {}", state.reason);
             Ok(state.exit_code.unwrap_or(1))
         }
@@ -158,7 +163,7 @@ fn conclude(room: &Room) -> i32 {
     match state.phase {
         Phase::Succeeded => {}
         Phase::Stopped => eprintln!("{}", state.reason),
-        Phase::Failed | Phase::Running | Phase::Ending | Phase::Waiting => {
+        Phase::Failed | Phase::Queued | Phase::Running | Phase::Ending | Phase::Waiting => {
             let reason =
                 if state.phase == Phase::Failed { &state.reason } else { "keeper and agent were killed" };
             eprintln!("error: {reason}");

@@ -1,24 +1,32 @@
 //! Processes of a job: started together, watched, restarted, and gone with their owner. Knows nothing of Python.
 //!
-//! One executable plays three roles. The *launcher* stands at the terminal. The *keeper* starts the agent and
-//! watches it. The *agent* starts the ranks, pumps their logs and asks [`verdict::decide`] what to do. Agent and keeper
-//! are each other's watch: whichever dies, the other ends the tree. Every process has one owner:
-//! descendants belong to their rank, ranks to the agent, a foreground job to its launcher.
+//! One executable plays four roles. The *launcher* stands at the terminal. The *keeper* starts the agent and
+//! watches it. The *agent* starts the workers, pumps their logs and reports what is to the *coordinator*, which decides
+//! with a pure function ([`verdict::decide`]) and answers with orders. Agent and keeper are each other's watch: whichever dies, the
+//! other ends the tree. Every process has one owner: descendants belong to their worker, workers to the agent, a foreground
+//! job to its launcher. The coordinator owns nothing.
 
 pub mod agent;
 pub mod cgroup;
 pub mod console;
 pub mod control;
+pub mod coordinator;
 pub mod ending;
 pub mod error;
 pub mod exit;
+pub mod hang;
 pub mod incident;
 pub mod job;
 pub mod keeper;
 pub mod launch;
 pub mod lineage;
+pub mod memory;
+pub mod messages;
+pub mod mind;
+pub mod policy;
 pub mod pump;
 pub mod spawn;
 pub mod state;
 pub mod system;
 pub mod verdict;
+pub mod zygote;

@@ -150,6 +150,14 @@ pub fn kill_all(rounds_max: u32) -> usize {
     left
 }
 
+/// What a variable was when a process was started; nothing when it is gone or not ours to look at.
+pub fn variable_of(pid: i32, name: &str) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let start = format!("{name}=").into_bytes();
+    let entry = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(&start[..]))?;
+    String::from_utf8(entry.to_vec()).ok()
+}
+
 /// Those of our user that carry a mark in their environment; of jobs whose keeper and agent both are gone.
 pub fn marked(variable: &str, value: &str) -> Vec<Process> {
     let mark = format!("{variable}={value}").into_bytes();

@@ -1,4 +1,4 @@
-//! `penstock-agent ROLE DIRECTORY`: one executable for the launcher, the keeper and the agent of a job.
+//! `penstock-agent ROLE DIRECTORY`: one executable for the launcher, the keeper, the agent and the coordinator of a job.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use penstock_process::error::{ProcessError, Result};
 use penstock_process::job::Room;
 use penstock_process::launch::{self, Wires};
 use penstock_process::state::State;
-use penstock_process::{agent, keeper, lineage};
+use penstock_process::{agent, coordinator, keeper, lineage};
 
 const USAGE: &str =
     "usage: penstock-agent launch|sweep DIRECTORY (`penstock run` calls it; so do keeper and agent)";
@@ -30,6 +30,7 @@ fn play(words: &[String]) -> Result<i32> {
     match role.as_str() {
         "launch" => launch::run(&room),
         "keeper" => keeper::run(&room, Wires::from_words(rest)?),
+        "coordinator" => coordinator::run(&room, Wires::from_words(rest)?),
         "agent" => agent::run(&room, Wires::from_words(rest)?).map(|()| 0),
         "sweep" => Ok(sweep(&room)),
         _ => Err(ProcessError::Usage(USAGE.to_owned())),

@@ -4,6 +4,7 @@
 //! When the terminal is slow, ranks wait; nothing is thrown away. One thread does it, so that a slow terminal never
 //! holds up supervision.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -22,6 +23,8 @@ const PIPE_BYTES: i32 = 1 << 20;
 
 /// One output of one rank.
 struct Source {
+    /// The worker's number among all of the job.
+    place: u32,
     pipe: File,
     log: File,
     stream: Stream,
@@ -31,8 +34,8 @@ struct Source {
 /// What the agent and the pump's thread both see.
 #[derive(Default)]
 struct Shared {
-    /// How many pipes are open; the condition says when that changed.
-    open: Mutex<usize>,
+    /// How many pipes of each worker are open; the condition says when that changed.
+    open: Mutex<BTreeMap<u32, usize>>,
     changed: Condvar,
     /// Read on, even when the terminal is full: the writers are gone, and what is left in pipes is little.
     hurry: AtomicBool,
@@ -78,30 +81,38 @@ impl Pump {
         Ok(Self { room: room.clone(), job: job.clone(), sources, wake: wake.into(), shared })
     }
 
-    /// Takes over the reading end of a rank's output. Where in its log it begins.
-    pub fn add(&self, rank: u32, stream: Stream, pipe: OwnedFd) -> Result<u64> {
-        let path = self.room.log(rank, stream);
+    /// Takes over the reading end of a worker's output. Where in its log it begins.
+    pub fn add(&self, role: usize, rank: u32, stream: Stream, pipe: OwnedFd) -> Result<u64> {
+        let path = self.room.log(&self.job.roles[role].name, rank, stream);
+        let place = self.job.place(role, rank);
         let opened = File::options().create(true).append(true).open(&path);
         let logged = opened.and_then(|log| Ok((log.metadata()?.len(), log)));
         let (from, log) =
             logged.map_err(|source| ProcessError::File { verb: "open", path: path.clone(), source })?;
         system::widen_pipe(&pipe, PIPE_BYTES);
         system::set_nonblocking(&pipe)?;
-        *self.shared.open.lock().expect("the pump never panics while it holds this") += 1;
-        let prefixer = Prefixer::new(rank, self.job.ranks, self.job.colour);
-        let _ = self.sources.send(Source { pipe: pipe.into(), log, stream, prefixer });
+        *self
+            .shared
+            .open
+            .lock()
+            .expect("the pump never panics while it holds this")
+            .entry(place)
+            .or_default() += 1;
+        let prefixer = Prefixer::new(&self.job, role, rank);
+        let _ = self.sources.send(Source { place, pipe: pipe.into(), log, stream, prefixer });
         self.nudge();
         Ok(from)
     }
 
-    /// Waits until every pipe was read to its end, at most so long. For ranks that are gone.
-    pub fn drain(&self, timeout: Duration) -> bool {
+    /// Waits until the pipes of these workers were read to their ends, at most so long. For workers that are gone.
+    pub fn drain(&self, places: &[u32], timeout: Duration) -> bool {
         self.shared.hurry.store(true, Ordering::SeqCst);
         self.nudge();
         let open = self.shared.open.lock().expect("the pump never panics while it holds this");
-        let waited = self.shared.changed.wait_timeout_while(open, timeout, |open| *open > 0);
+        let any = |open: &mut BTreeMap<u32, usize>| places.iter().any(|place| open.contains_key(place));
+        let waited = self.shared.changed.wait_timeout_while(open, timeout, any);
         self.shared.hurry.store(false, Ordering::SeqCst);
-        waited.is_ok_and(|(open, _)| *open == 0)
+        waited.is_ok_and(|(_, timeout)| !timeout.timed_out())
     }
 
     /// Says that nothing more comes, and waits until the terminal has everything; false when time is over.
@@ -162,9 +173,8 @@ impl Work {
             self.sinks.iter_mut().for_each(Sink::flush);
             let ended: Vec<usize> = ready.into_iter().filter(|at| self.move_some(*at)).collect();
             for at in ended.into_iter().rev() {
-                self.sources.swap_remove(at);
-                *self.shared.open.lock().expect("nobody panics while holding this") -= 1;
-                self.shared.changed.notify_all();
+                let source = self.sources.swap_remove(at);
+                self.forget(source.place);
             }
         }
     }
@@ -178,8 +188,18 @@ impl Work {
                     break;
                 }
             }
-            self.sources.pop();
-            *self.shared.open.lock().expect("nobody panics while holding this") -= 1;
+            self.sources.pop().into_iter().for_each(|source| self.forget(source.place));
+        }
+    }
+
+    /// One pipe of a worker is closed.
+    fn forget(&self, place: u32) {
+        let mut open = self.shared.open.lock().expect("nobody panics while holding this");
+        let left = open.get(&place).map_or(0, |count| count.saturating_sub(1));
+        if left == 0 {
+            open.remove(&place);
+        } else {
+            open.insert(place, left);
         }
         self.shared.changed.notify_all();
     }

@@ -9,14 +9,19 @@ use std::process::{Command, Stdio};
 
 use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
-use crate::job::{Job, Room};
+use crate::job::{Job, Role, Room};
 use crate::system;
 
-/// What every rank of an incarnation has in common.
+/// The variable that says which worker a process came from.
+pub const WORKER_MARK: &str = "PENSTOCK_WORKER";
+
+/// What every worker of one life of a gang has in common.
 pub struct Life<'a> {
     /// The job.
     pub job: &'a Job,
-    /// Its directory, which marks its processes.
+    /// The role that the workers play.
+    pub role: &'a Role,
+    /// The job's directory, which marks its processes.
     pub room: &'a Room,
     /// Which life.
     pub incarnation: u32,
@@ -24,7 +29,7 @@ pub struct Life<'a> {
     pub master_port: u16,
     /// The control group of the job, where there is one.
     pub cgroup: Option<&'a Cgroup>,
-    /// The limit of open files that ranks should see.
+    /// The limit of open files that workers should see.
     pub file_limit: libc::rlimit,
 }
 
@@ -42,10 +47,14 @@ pub fn free_port() -> Result<u16> {
     bound.map(|address| address.port()).map_err(|source| ProcessError::System { call: "bind", source })
 }
 
-/// The variables of a rank; the names are those of torchrun, so programs made for it run unchanged.
-pub fn environment(life: &Life<'_>, rank: u32) -> Vec<(&'static str, String)> {
-    let (rank, ranks) = (rank.to_string(), life.job.ranks.to_string());
-    let mut variables = vec![
+/// The variables of a worker; the names are those of torchrun, so programs made for it run unchanged.
+pub fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, String)> {
+    let role = life.role;
+    let worker = format!("{}-{rank}", role.name);
+    let (rank, ranks) = (rank.to_string(), role.ranks.to_string());
+    // What torchrun calls a role without a name.
+    let called = if role.name == "rank" { "default" } else { &role.name };
+    let known = [
         ("RANK", rank.clone()),
         ("LOCAL_RANK", rank.clone()),
         ("ROLE_RANK", rank),
@@ -54,29 +63,34 @@ pub fn environment(life: &Life<'_>, rank: u32) -> Vec<(&'static str, String)> {
         ("ROLE_WORLD_SIZE", ranks),
         ("GROUP_RANK", "0".to_owned()),
         ("GROUP_WORLD_SIZE", "1".to_owned()),
-        ("ROLE_NAME", "default".to_owned()),
+        ("ROLE_NAME", called.to_owned()),
         ("MASTER_ADDR", "127.0.0.1".to_owned()),
         ("MASTER_PORT", life.master_port.to_string()),
         ("TORCHELASTIC_RUN_ID", life.job.id.clone()),
         ("TORCHELASTIC_RESTART_COUNT", life.incarnation.to_string()),
-        ("TORCHELASTIC_MAX_RESTARTS", life.job.policy.restarts_max.to_string()),
+        ("TORCHELASTIC_MAX_RESTARTS", role.policy.budget.crash.to_string()),
         ("TORCHELASTIC_USE_AGENT_STORE", "False".to_owned()),
         ("PENSTOCK_INCARNATION", life.incarnation.to_string()),
         ("PENSTOCK_JOB", life.job.id.clone()),
         ("PENSTOCK_JOB_DIRECTORY", life.room.path().display().to_string()),
+        ("PENSTOCK_ROLE", role.name.clone()),
+        (WORKER_MARK, worker),
     ];
+    let mut variables: Vec<(String, String)> = known.map(|(name, value)| (name.to_owned(), value)).into();
     // A pipe makes Python keep lines back, and a killed rank would take them along.
     set_unless_there(&mut variables, "PYTHONUNBUFFERED", "1");
-    if life.job.ranks > 1 {
+    if role.ranks > 1 {
         // As torchrun: ranks that each start a thread per core get in each other's way.
         set_unless_there(&mut variables, "OMP_NUM_THREADS", "1");
     }
+    // What was asked for comes last, so it wins.
+    variables.extend(role.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
     variables
 }
 
-fn set_unless_there(variables: &mut Vec<(&'static str, String)>, name: &'static str, value: &str) {
+fn set_unless_there(variables: &mut Vec<(String, String)>, name: &str, value: &str) {
     if std::env::var_os(name).is_none() {
-        variables.push((name, value.to_owned()));
+        variables.push((name.to_owned(), value.to_owned()));
     }
 }
 
@@ -86,22 +100,18 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
     let (err, err_writer) = system::pipe()?;
     let agent = std::process::id() as i32;
     let limit = life.file_limit;
-    let door = life.cgroup.and_then(|group| group.door(rank));
-    let mut command = Command::new(&life.job.command[0]);
-    command.args(&life.job.command[1..]).envs(environment(life, rank));
+    let words = &life.role.command;
+    let door = life.cgroup.and_then(|group| group.door(&life.role.name, rank));
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).envs(environment(life, rank));
+    if let Some(directory) = life.role.directory.as_ref().or(life.job.directory.as_ref()) {
+        command.current_dir(directory);
+    }
     command.stdin(Stdio::null()).stdout(out_writer).stderr(err_writer);
     // SAFETY: the closure only makes calls that are allowed between fork and exec, and allocates nothing.
     unsafe {
         command.pre_exec(move || {
-            if libc::setsid() < 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            // The agent blocks the signals that it collects; a rank has to see its own.
-            let mut none = std::mem::zeroed();
-            libc::sigemptyset(&mut none);
-            libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            system::begin_session()?;
             if let Some(door) = &door {
                 // Zero is whoever writes. Without the group a rank runs as well, so a refusal is no error.
                 libc::write(door.as_raw_fd(), c"0".as_ptr().cast(), 1);
@@ -117,8 +127,7 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
             Ok(())
         });
     }
-    let started = command
-        .spawn()
-        .map_err(|source| ProcessError::Start { command: life.job.command[0].clone(), source })?;
+    let started =
+        command.spawn().map_err(|source| ProcessError::Start { command: words[0].clone(), source })?;
     Ok(Started { pid: started.id() as i32, outputs: [out, err] })
 }

@@ -1,28 +1,28 @@
-//! What is known about a job, as files: `state.json` for readers, `journal.jsonl` for what happened in order.
+//! What is known about a job, as a file for readers: `state.json`.
 //!
 //! `state.json` is replaced whole, so a reader sees one moment or another and never half of one. A new agent
 //! continues from it after the old one was killed.
 
-use std::fs::File;
-use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ProcessError, Result};
 use crate::exit::Exit;
-use crate::job::Room;
+use crate::job::{Job, Kind, Room};
 use crate::verdict::Failure;
 
-/// Where a job is in its life.
+/// Where a job or a gang is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// Ranks are being started or run.
+    /// Waits for slots that others have.
+    Queued,
+    /// Workers are being started or run.
     Running,
-    /// Ranks were asked to end.
+    /// Workers were asked to end.
     Ending,
-    /// Between two lives.
+    /// Between two lives, or before the first.
     Waiting,
     /// Over: every rank succeeded.
     Succeeded,
@@ -39,15 +39,21 @@ impl Phase {
     }
 }
 
-/// What is known about a rank of the newest incarnation.
+/// What is known about a worker of the newest life of its gang.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RankState {
-    /// Its place in the gang.
+pub struct WorkerState {
+    /// Its place in the role.
     pub rank: u32,
     /// Its process.
     pub pid: i32,
+    /// When the process started, in ticks since the machine did; with the number, its identity.
+    pub start_ticks: u64,
+    /// Which slot of its role it has.
+    pub slot: u32,
     /// When it was started, in seconds since 1970.
     pub started_at: f64,
+    /// `exec` or `zygote`.
+    pub how: String,
     /// How it ended, if it has.
     pub exit: Option<Exit>,
     /// When that was noticed, on the clock of [`crate::system::now_ms`].
@@ -58,10 +64,34 @@ pub struct RankState {
     pub cpu_s: Option<f64>,
     /// The most memory that it held at once, once it ended.
     pub rss_max_bytes: Option<u64>,
-    /// Where in its log of standard output this incarnation begins.
+    /// Where in its log of standard output this life begins.
     pub stdout_from: u64,
-    /// Where in its log of standard error this incarnation begins.
+    /// Where in its log of standard error this life begins.
     pub stderr_from: u64,
+}
+
+/// What is known about a gang.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GangState {
+    /// The role.
+    pub role: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// The reason of the last verdict.
+    pub reason: String,
+    /// Which life of the gang this is, from 0; nothing before the first.
+    pub incarnation: Option<u32>,
+    /// Where rank 0 listens.
+    pub master_port: u16,
+    /// What its workers are forked from, or why they are not.
+    #[serde(default)]
+    pub zygote: String,
+    /// The workers of the newest life.
+    pub workers: Vec<WorkerState>,
+    /// The first failure of every life that failed.
+    pub failures: Vec<Failure>,
 }
 
 /// What is known about a job.
@@ -75,8 +105,6 @@ pub struct State {
     pub reason: String,
     /// What the launcher exits with; known when the job is over.
     pub exit_code: Option<i32>,
-    /// Which life of the gang this is, from 0.
-    pub incarnation: u32,
     /// When the job began, in seconds since 1970.
     pub started_at: f64,
     /// When the job was over.
@@ -85,14 +113,14 @@ pub struct State {
     pub keeper: i32,
     /// The agent's process.
     pub agent: i32,
-    /// The control group of the ranks, where there is one.
+    /// The coordinator's process; 0 while there is none.
+    pub coordinator: i32,
+    /// The zygote's process; 0 while there is none.
+    pub zygote: i32,
+    /// The control group of the workers, where there is one.
     pub cgroup: Option<String>,
-    /// Where rank 0 listens.
-    pub master_port: u16,
-    /// The ranks of the newest incarnation.
-    pub ranks: Vec<RankState>,
-    /// The first failure of every life that failed.
-    pub failures: Vec<Failure>,
+    /// The gangs, in the order of [`crate::job::Job::gangs`].
+    pub gangs: Vec<GangState>,
     /// Files about failures, relative to the job's directory.
     pub incidents: Vec<String>,
     /// Bytes of output that could not be written to log files, for want of space for one.
@@ -106,21 +134,32 @@ pub fn wall_s() -> f64 {
 
 impl State {
     /// A job that is about to begin.
-    pub fn new(job: String, keeper: i32) -> Self {
+    pub fn new(job: &Job, keeper: i32) -> Self {
+        let gangs = job.gangs();
+        let gangs = gangs.iter().map(|plan| &job.roles[plan.role]).map(|role| GangState {
+            role: role.name.clone(),
+            kind: role.kind,
+            phase: Phase::Waiting,
+            reason: String::new(),
+            incarnation: None,
+            master_port: 0,
+            zygote: String::new(),
+            workers: Vec::new(),
+            failures: Vec::new(),
+        });
         Self {
-            job,
-            phase: Phase::Running,
+            job: job.id.clone(),
+            phase: Phase::Waiting,
             reason: "starting".to_owned(),
             exit_code: None,
-            incarnation: 0,
             started_at: wall_s(),
             ended_at: None,
             keeper,
             agent: std::process::id() as i32,
+            coordinator: 0,
+            zygote: 0,
             cgroup: None,
-            master_port: 0,
-            ranks: Vec::new(),
-            failures: Vec::new(),
+            gangs: gangs.collect(),
             incidents: Vec::new(),
             log_lost_bytes: 0,
         }
@@ -151,25 +190,4 @@ pub fn write_whole(path: &std::path::Path, content: &[u8]) -> Result<()> {
     std::fs::write(&beside, content)
         .and_then(|()| std::fs::rename(&beside, path))
         .map_err(|source| ProcessError::File { verb: "write", path: path.to_owned(), source })
-}
-
-/// What happened, one line each, in order; never rewritten.
-pub struct Journal(File);
-
-impl Journal {
-    /// Continues the journal of a room.
-    pub fn open(room: &Room) -> Result<Self> {
-        let path = room.file("journal.jsonl");
-        let file = File::options().create(true).append(true).open(&path);
-        file.map(Self).map_err(|source| ProcessError::File { verb: "open", path, source })
-    }
-
-    /// Adds a line. A full disk must not stop supervision, so a line that does not fit is left out.
-    pub fn add(&mut self, event: &str, incarnation: u32, about: serde_json::Value) {
-        let mut line =
-            serde_json::json!({"at": wall_s(), "event": event, "incarnation": incarnation, "about": about})
-                .to_string();
-        line.push('\n');
-        let _ = self.0.write_all(line.as_bytes());
-    }
 }

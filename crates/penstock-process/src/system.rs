@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use crate::error::{ProcessError, Result};
@@ -50,6 +51,34 @@ pub fn now_ms() -> u64 {
 pub fn become_subreaper() -> Result<()> {
     // SAFETY: plain integers.
     checked("prctl", unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
+}
+
+/// SIGKILL for us when whoever started us ends; to be called early, and it may be too late.
+pub fn die_with_parent() {
+    // SAFETY: plain integers.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+}
+
+/// The leader of a session of its own, with the signals that a fresh process has: the agent blocks those that it collects. Safe to
+/// call between fork and exec.
+pub fn begin_session() -> io::Result<()> {
+    // SAFETY: the set is initialised before it is used; everything else is plain integers.
+    unsafe {
+        if libc::setsid() < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+    }
+    Ok(())
+}
+
+/// Two ends of a conversation. Both are closed by `exec`.
+pub fn conversation() -> Result<(UnixStream, UnixStream)> {
+    UnixStream::pair().map_err(|source| ProcessError::System { call: "socketpair", source })
 }
 
 /// A pipe, reading end first. Both ends are closed by `exec`.

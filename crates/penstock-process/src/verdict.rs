@@ -1,45 +1,43 @@
 //! What to do with a gang, decided purely (P1): from the time, the gang's state and its policy, with a reason.
 //!
-//! The agent asks after everything that happens and does what it is told. Nothing here reads a clock or a process, so every
-//! rule is tested without starting one.
+//! The coordinator asks after everything that happens, and the agent does what it is told. Nothing here reads a clock or a
+//! process, so every rule is tested without starting one.
 
 use serde::{Deserialize, Serialize};
 
+use crate::job::Kind;
+use crate::policy::{Cause, LIVES_MAX, Policy};
+
 /// Processes that are still there this long after SIGKILL sleep in the kernel; the job does not wait for them.
 pub const UNKILLABLE_MS: u64 = 5000;
+/// How long stacks may take that are wanted before a hang is ended.
+pub const WITNESS_MS: u64 = 15_000;
+/// Workers that look for notices get SIGTERM when this share of their time is over.
+const NOTICE_SHARE: f64 = 0.7;
 
-/// When a gang is given another life, and how long an end may take.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Policy {
-    /// How many lives a gang gets after its first.
-    pub restarts_max: u32,
-    /// The wait before the second restart in a row; doubled for each further one. The first comes at once.
-    pub backoff_ms: u64,
-    /// The longest such wait.
-    pub backoff_max_ms: u64,
-    /// How often in a row the same failure may happen before restarting is pointless. 0: as often as it likes.
-    pub same_failure_max: u32,
-    /// From SIGTERM to SIGKILL when somebody asks the job to stop.
-    pub stop_grace_ms: u64,
-    /// From SIGTERM to SIGKILL for ranks that lost a peer.
-    pub failure_grace_ms: u64,
-}
-
-/// Why an incarnation failed.
+/// Why a life failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Which life it ended.
     pub incarnation: u32,
     /// What happened, in words: `rank 3 was killed by SIGKILL`.
     pub what: String,
+    /// What it is charged to.
+    pub cause: Cause,
+    /// Who failed first, where that is known.
+    pub rank: Option<u32>,
+    /// What a shell would show of it.
+    pub code: i32,
     /// What it has in common with the same failure at another time: the last line of a traceback, for one. Without
     /// such evidence two failures are never the same.
     pub likeness: Option<String>,
+    /// How far this life came.
+    pub step: Option<u64>,
     /// When it was noticed.
     pub at_ms: u64,
 }
 
-/// Somebody wants the job to end.
+/// Somebody wants a gang to end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
     /// Who, in words: `SIGINT from the terminal`.
@@ -48,52 +46,98 @@ pub struct Stop {
     pub grace_ms: u64,
     /// Not even that long.
     pub forced: bool,
+    /// What the job exits with.
+    pub code: i32,
+    /// The stop is a failure: the keeper is gone, or the command cannot be started.
+    pub failed: bool,
 }
 
 /// What is known about a gang at one moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gang {
-    /// Which life this is, from 0.
-    pub incarnation: u32,
-    /// Ranks that run.
+    /// What it is for.
+    pub kind: Kind,
+    /// Which life this is, from 0. Nothing before the first.
+    pub incarnation: Option<u32>,
+    /// The life was ordered, but is not begun: it waits for a place.
+    pub queued: bool,
+    /// What it has to wait for before its first life.
+    pub waits_for: Option<String>,
+    /// Workers that run.
     pub running: u32,
-    /// Ranks that ended with success.
+    /// Workers that ended with success.
     pub succeeded: u32,
-    /// Living descendants of ranks that are gone.
+    /// Living descendants of workers that are gone.
     pub orphans: u32,
     /// The first failure of every life that failed, in order.
     pub failures: Vec<Failure>,
     /// Somebody wants it to end.
     pub stop: Option<Stop>,
-    /// When the ranks were sent SIGTERM.
+    /// Whether any worker looks for notices.
+    pub listens: bool,
+    /// Stacks were taken in this life.
+    pub witnessed: bool,
+    /// When workers were told that they have to leave.
+    pub notified_since_ms: Option<u64>,
+    /// When the workers were sent SIGTERM.
     pub ending_since_ms: Option<u64>,
     /// When everybody was first sent SIGKILL.
     pub killing_since_ms: Option<u64>,
 }
 
+impl Gang {
+    /// Before its first life.
+    pub fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            incarnation: None,
+            queued: false,
+            waits_for: None,
+            running: 0,
+            succeeded: 0,
+            orphans: 0,
+            failures: Vec::new(),
+            stop: None,
+            listens: false,
+            witnessed: false,
+            notified_since_ms: None,
+            ending_since_ms: None,
+            killing_since_ms: None,
+        }
+    }
+}
+
 /// What the agent is to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase")]
 pub enum Action {
     /// Nothing, until something happens or this moment.
     Wait {
         /// When to ask again at the latest.
         until_ms: Option<u64>,
     },
-    /// Send SIGTERM to the ranks.
-    End,
-    /// Send SIGKILL to the whole tree.
-    Kill,
-    /// Start every rank again.
-    Restart {
+    /// Start every worker of the gang.
+    Start {
         /// The number of the new life.
         incarnation: u32,
     },
-    /// The job did what it should.
+    /// Tell the workers to save and leave.
+    Notify {
+        /// When they get SIGKILL.
+        deadline_ms: u64,
+    },
+    /// Take the stacks of all workers.
+    Witness,
+    /// Send SIGTERM to the workers.
+    End,
+    /// Send SIGKILL to the whole tree of the gang.
+    Kill,
+    /// The gang did what it should.
     Succeed,
-    /// The job is over without success.
+    /// The gang is over without success.
     Fail,
-    /// The job is over because somebody asked.
-    FinishStopped,
+    /// The gang is over because somebody asked.
+    Stopped,
 }
 
 /// What to do, and why.
@@ -113,20 +157,40 @@ impl Verdict {
 
 /// What to do with the gang now.
 pub fn decide(now_ms: u64, gang: &Gang, policy: &Policy) -> Verdict {
-    let failure = gang.failures.iter().find(|failure| failure.incarnation == gang.incarnation);
+    let Some(incarnation) = gang.incarnation else { return before_the_first(gang) };
+    if gang.queued {
+        return while_queued(gang);
+    }
+    let failure = gang.failures.iter().find(|failure| failure.incarnation == incarnation);
     let given_up = gang.killing_since_ms.is_some_and(|since| now_ms >= since.saturating_add(UNKILLABLE_MS));
     if gang.running + gang.orphans > 0 && !given_up {
         return while_alive(now_ms, gang, policy, failure);
     }
     if let Some(stop) = &gang.stop {
-        return Verdict::new(Action::FinishStopped, format!("stopped by {}", stop.by));
+        return Verdict::new(Action::Stopped, format!("stopped by {}", stop.by));
     }
     match failure {
-        Some(failure) => after_failure(now_ms, gang, policy, failure),
+        Some(failure) => after_failure(now_ms, incarnation, &gang.failures, policy, failure),
         None if given_up => {
             Verdict::new(Action::Fail, "some processes sleep in the kernel and cannot be killed")
         }
         None => Verdict::new(Action::Succeed, format!("all {} ranks succeeded", gang.succeeded)),
+    }
+}
+
+fn before_the_first(gang: &Gang) -> Verdict {
+    match (&gang.stop, &gang.waits_for) {
+        (Some(stop), _) => Verdict::new(Action::Stopped, format!("stopped by {}", stop.by)),
+        (None, Some(what)) => Verdict::new(Action::Wait { until_ms: None }, format!("waits for {what}")),
+        (None, None) => Verdict::new(Action::Start { incarnation: 0 }, "as asked for"),
+    }
+}
+
+/// A life that is queued has no processes, so a stop is immediate.
+fn while_queued(gang: &Gang) -> Verdict {
+    match &gang.stop {
+        Some(stop) => Verdict::new(Action::Stopped, format!("stopped by {}", stop.by)),
+        None => Verdict::new(Action::Wait { until_ms: None }, "waits for slots"),
     }
 }
 
@@ -143,49 +207,110 @@ fn while_alive(now_ms: u64, gang: &Gang, policy: &Policy, failure: Option<&Failu
             return Verdict::new(Action::Wait { until_ms: None }, reason);
         }
     };
-    let Some(since) = gang.ending_since_ms else { return Verdict::new(Action::End, why) };
+    if let Some(verdict) = before_the_end(now_ms, gang, failure, grace_ms, &why) {
+        return verdict;
+    }
+    // The time runs from the first that the workers were told.
+    let told = gang.notified_since_ms.filter(|_| gang.stop.is_some());
+    let Some(since) = told.or(gang.ending_since_ms) else { return Verdict::new(Action::End, why) };
     let kill_at_ms = since.saturating_add(grace_ms);
     if now_ms >= kill_at_ms {
         return Verdict::new(
             Action::Kill,
-            format!("{why}; {grace_ms} ms after SIGTERM some are still there"),
+            format!("{why}; {grace_ms} ms after they were asked to leave, some are still there"),
         );
+    }
+    if gang.ending_since_ms.is_none() {
+        return Verdict::new(Action::End, why);
     }
     Verdict::new(Action::Wait { until_ms: Some(kill_at_ms) }, why)
 }
 
-fn after_failure(now_ms: u64, gang: &Gang, policy: &Policy, failure: &Failure) -> Verdict {
+/// What has to happen before SIGTERM: stacks of a hang, and the time to leave for those who look for notices.
+fn before_the_end(
+    now_ms: u64,
+    gang: &Gang,
+    failure: Option<&Failure>,
+    grace_ms: u64,
+    why: &str,
+) -> Option<Verdict> {
+    if gang.ending_since_ms.is_some() || gang.killing_since_ms.is_some() {
+        return None;
+    }
+    if let Some(hang) = failure.filter(|failure| failure.cause == Cause::Hang) {
+        let until_ms = hang.at_ms.saturating_add(WITNESS_MS);
+        if !gang.witnessed && now_ms < until_ms {
+            return Some(Verdict::new(Action::Witness, why));
+        }
+    }
+    if !gang.listens || gang.stop.is_none() || gang.running == 0 {
+        return None;
+    }
+    let Some(since) = gang.notified_since_ms else {
+        return Some(Verdict::new(Action::Notify { deadline_ms: now_ms.saturating_add(grace_ms) }, why));
+    };
+    let end_at_ms = since.saturating_add((grace_ms as f64 * NOTICE_SHARE) as u64);
+    (now_ms < end_at_ms).then(|| Verdict::new(Action::Wait { until_ms: Some(end_at_ms) }, why))
+}
+
+fn after_failure(
+    now_ms: u64,
+    incarnation: u32,
+    failures: &[Failure],
+    policy: &Policy,
+    failure: &Failure,
+) -> Verdict {
     let what = &failure.what;
-    if gang.incarnation >= policy.restarts_max {
-        let spent = match policy.restarts_max {
+    let (spent, in_a_row) = charged(failures, policy.refill_steps, failure.cause);
+    let allowed = policy.budget.of(failure.cause);
+    if spent > allowed || incarnation + 1 >= LIVES_MAX {
+        let spent = match allowed {
             0 => "no restarts were asked for".to_owned(),
             max => format!("all {max} restarts are spent"),
         };
         return Verdict::new(Action::Fail, format!("{what}; {spent}"));
     }
-    let alike = repeats(&gang.failures);
+    let alike = repeats(failures);
     if policy.same_failure_max > 0 && alike >= policy.same_failure_max {
         return Verdict::new(
             Action::Fail,
             format!("{what}; the same failure {alike} times in a row, so another try is pointless"),
         );
     }
-    let restart_at_ms = failure.at_ms.saturating_add(backoff_ms(gang.incarnation, policy));
+    let restart_at_ms = failure.at_ms.saturating_add(backoff_ms(in_a_row.saturating_sub(1), policy));
     if now_ms < restart_at_ms {
         let reason = format!("{what}; restart in {} ms", restart_at_ms - now_ms);
         return Verdict::new(Action::Wait { until_ms: Some(restart_at_ms) }, reason);
     }
-    let next = gang.incarnation + 1;
     Verdict::new(
-        Action::Restart { incarnation: next },
-        format!("{what}; restart {next} of {}", policy.restarts_max),
+        Action::Start { incarnation: incarnation + 1 },
+        format!("{what}; restart {spent} of {allowed}"),
     )
 }
 
-/// How many of the last failures are the same.
+/// How many failures of this cause, and of all causes, came since the last progress.
+///
+/// Progress is a life that came `refill_steps` further than every life before it: only steps that nobody made before count.
+pub fn charged(failures: &[Failure], refill_steps: u64, cause: Cause) -> (u32, u32) {
+    let (mut of_cause, mut all, mut furthest) = (0, 0, 0);
+    for failure in failures {
+        if let Some(step) = failure.step {
+            if refill_steps > 0 && step >= furthest + refill_steps {
+                (of_cause, all) = (0, 0);
+            }
+            furthest = furthest.max(step);
+        }
+        all += 1;
+        of_cause += u32::from(failure.cause == cause);
+    }
+    (of_cause, all)
+}
+
+/// How many of the last failures are the same, at the same step.
 fn repeats(failures: &[Failure]) -> u32 {
-    let Some(likeness) = failures.last().and_then(|last| last.likeness.as_ref()) else { return 0 };
-    let same = failures.iter().rev().take_while(|failure| failure.likeness.as_ref() == Some(likeness));
+    let Some(last) = failures.last().filter(|last| last.likeness.is_some()) else { return 0 };
+    let same =
+        failures.iter().rev().take_while(|other| other.likeness == last.likeness && other.step == last.step);
     u32::try_from(same.count()).unwrap_or(u32::MAX)
 }
 
@@ -198,140 +323,4 @@ fn backoff_ms(restarts: u32, policy: &Policy) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn policy(restarts_max: u32) -> Policy {
-        Policy {
-            restarts_max,
-            backoff_ms: 100,
-            backoff_max_ms: 1000,
-            same_failure_max: 2,
-            stop_grace_ms: 500,
-            failure_grace_ms: 300,
-        }
-    }
-
-    fn failure(incarnation: u32, likeness: Option<&str>, at_ms: u64) -> Failure {
-        let what = "rank 3 was killed by SIGKILL".to_owned();
-        Failure { incarnation, what, likeness: likeness.map(str::to_owned), at_ms }
-    }
-
-    #[test]
-    fn a_healthy_gang_is_left_alone() {
-        let gang = Gang { running: 7, succeeded: 1, ..Gang::default() };
-        let verdict = decide(0, &gang, &policy(3));
-        assert_eq!(verdict.action, Action::Wait { until_ms: None });
-        assert_eq!(verdict.reason, "7 ranks run, 1 succeeded");
-    }
-
-    #[test]
-    fn a_failure_ends_the_others_then_kills_them_then_restarts_all() {
-        let mut gang = Gang { running: 7, failures: vec![failure(0, None, 10)], ..Gang::default() };
-        assert_eq!(decide(10, &gang, &policy(3)).action, Action::End);
-        gang.ending_since_ms = Some(10);
-        assert_eq!(decide(309, &gang, &policy(3)).action, Action::Wait { until_ms: Some(310) });
-        assert_eq!(decide(310, &gang, &policy(3)).action, Action::Kill);
-        gang.running = 0;
-        let verdict = decide(311, &gang, &policy(3));
-        assert_eq!(verdict.action, Action::Restart { incarnation: 1 });
-        assert_eq!(verdict.reason, "rank 3 was killed by SIGKILL; restart 1 of 3");
-    }
-
-    #[test]
-    fn restarts_in_a_row_wait_longer_and_longer_up_to_a_limit() {
-        let waits: Vec<u64> = (0..7).map(|n| backoff_ms(n, &policy(9))).collect();
-        assert_eq!(waits, [0, 100, 200, 400, 800, 1000, 1000]);
-    }
-
-    #[test]
-    fn the_same_failure_twice_stops_but_different_ones_and_ones_without_evidence_do_not() {
-        let twice = |first, second| {
-            let failures = vec![failure(0, first, 0), failure(1, second, 0)];
-            decide(9999, &Gang { incarnation: 1, failures, ..Gang::default() }, &policy(5)).action
-        };
-        assert_eq!(twice(Some("KeyError: 3"), Some("KeyError: 3")), Action::Fail);
-        assert_eq!(twice(Some("KeyError: 3"), Some("KeyError: 4")), Action::Restart { incarnation: 2 });
-        assert_eq!(twice(None, None), Action::Restart { incarnation: 2 });
-    }
-
-    #[test]
-    fn what_cannot_be_killed_does_not_hold_the_job_for_ever() {
-        let gang = Gang {
-            running: 1,
-            failures: vec![failure(0, None, 0)],
-            ending_since_ms: Some(0),
-            killing_since_ms: Some(300),
-            ..Gang::default()
-        };
-        assert_eq!(decide(5299, &gang, &policy(0)).action, Action::Kill);
-        assert_eq!(decide(5300, &gang, &policy(0)).action, Action::Fail);
-    }
-
-    fn gangs() -> impl Strategy<Value = Gang> {
-        let stop = proptest::option::of((0..1000u64, any::<bool>()));
-        let likes = proptest::collection::vec((proptest::option::of(0..2u8), 0..2000u64), 0..6);
-        let moments = (proptest::option::of(0..2000u64), proptest::option::of(0..2000u64));
-        (0..4u32, 0..4u32, 0..3u32, stop, likes, moments, any::<bool>()).prop_map(
-            |(running, succeeded, orphans, stop, likes, (ending_since_ms, killing_since_ms), fresh)| Gang {
-                incarnation: u32::try_from(likes.len()).unwrap() - u32::from(!fresh && !likes.is_empty()),
-                running,
-                succeeded,
-                orphans,
-                failures: (0..)
-                    .zip(likes)
-                    .map(|(n, (like, at_ms))| failure(n, like.map(|l| if l == 0 { "a" } else { "b" }), at_ms))
-                    .collect(),
-                stop: stop.map(|(grace_ms, forced)| Stop { by: "a test".to_owned(), grace_ms, forced }),
-                ending_since_ms,
-                killing_since_ms,
-            },
-        )
-    }
-
-    proptest! {
-        #[test]
-        fn every_verdict_keeps_the_promises(now_ms in 0..10_000u64, gang in gangs(), max in 0..6u32) {
-            let policy = policy(max);
-            let verdict = decide(now_ms, &gang, &policy);
-            prop_assert_eq!(&verdict, &decide(now_ms, &gang, &policy), "the same question has the same answer");
-            prop_assert!(!verdict.reason.is_empty());
-            let alive = gang.running + gang.orphans > 0;
-            let given_up = gang.killing_since_ms.is_some_and(|since| now_ms >= since + UNKILLABLE_MS);
-            match verdict.action {
-                Action::Restart { incarnation } => {
-                    prop_assert!(incarnation <= max, "the budget is kept");
-                    prop_assert_eq!(incarnation, gang.incarnation + 1, "lives are counted one by one");
-                    prop_assert!(gang.stop.is_none(), "who was asked to stop is not restarted");
-                    prop_assert!(!alive || given_up, "two lives never overlap");
-                }
-                Action::Succeed | Action::Fail | Action::FinishStopped => prop_assert!(!alive || given_up),
-                Action::Wait { until_ms: Some(until_ms) } => prop_assert!(until_ms > now_ms, "a wait ends later"),
-                Action::Wait { until_ms: None } => prop_assert!(gang.running > 0 && gang.stop.is_none()),
-                Action::End => prop_assert!(alive && gang.ending_since_ms.is_none()),
-                Action::Kill => prop_assert!(alive),
-            }
-        }
-
-        #[test]
-        fn a_gang_that_always_fails_ends_after_its_budget(max in 0..6u32) {
-            let policy = policy(max);
-            let mut gang = Gang::default();
-            let mut now_ms = 0;
-            for _ in 0..100 {
-                if gang.failures.len() == gang.incarnation as usize {
-                    gang.failures.push(failure(gang.incarnation, None, now_ms));
-                }
-                match decide(now_ms, &gang, &policy).action {
-                    Action::Restart { incarnation } => gang.incarnation = incarnation,
-                    Action::Wait { until_ms: Some(until_ms) } => now_ms = until_ms,
-                    Action::Fail => break,
-                    other => prop_assert!(false, "{other:?}"),
-                }
-            }
-            prop_assert_eq!(gang.incarnation, max);
-        }
-    }
-}
+mod tests;

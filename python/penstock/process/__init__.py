@@ -6,11 +6,12 @@ and reads and asks afterwards.
 
 from penstock.errors import AgentMissing, JobSilent, JobUnknown, ProcessError
 from penstock.process.asking import ask, stop
-from penstock.process.jobs import Job, JobState, find, jobs
+from penstock.process.jobs import GangState, Job, JobState, find, jobs
 from penstock.process.launching import Launch, Restarts, prepare
 
 __all__ = [
     "AgentMissing",
+    "GangState",
     "Job",
     "JobSilent",
     "JobState",

@@ -16,6 +16,20 @@ from penstock.errors import JobUnknown
 FINAL = frozenset({"succeeded", "failed", "stopped"})
 
 
+class GangState(msgspec.Struct, frozen=True):
+    """What is known about a gang; the fields are described in ``crates/penstock-process/src/state.rs``."""
+
+    role: str
+    kind: str
+    phase: str
+    reason: str
+    incarnation: int | None
+    master_port: int
+    zygote: str
+    workers: list[dict[str, Any]]
+    failures: list[dict[str, Any]]
+
+
 class JobState(msgspec.Struct, frozen=True):
     """What is known about a job; the fields are described in ``crates/penstock-process/src/state.rs``."""
 
@@ -23,17 +37,26 @@ class JobState(msgspec.Struct, frozen=True):
     phase: str
     reason: str
     exit_code: int | None
-    incarnation: int
     started_at: float
     ended_at: float | None
     keeper: int
     agent: int
+    coordinator: int
+    zygote: int
     cgroup: str | None
-    master_port: int
-    ranks: list[dict[str, Any]]
-    failures: list[dict[str, Any]]
+    gangs: list[GangState]
     incidents: list[str]
     log_lost_bytes: int
+
+    @property
+    def incarnation(self) -> int:
+        """The life of the gang that has seen most."""
+        return max((gang.incarnation or 0 for gang in self.gangs), default=0)
+
+    @property
+    def workers(self) -> list[tuple[GangState, dict[str, Any]]]:
+        """Every worker of the newest lives, with its gang."""
+        return [(gang, worker) for gang in self.gangs for worker in gang.workers]
 
 
 @dataclass(frozen=True)

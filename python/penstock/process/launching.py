@@ -4,12 +4,14 @@ import json
 import os
 import re
 import secrets
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.errors import AgentMissing, UsageError
 from penstock.process.jobs import Job
+from penstock.process.warming import Surroundings, warmth
 
 AGENT = Path(__file__).parent / "bin" / "penstock-agent"
 RANKS_MAX = 4096
@@ -43,15 +45,18 @@ class Restarts:
             if not 0 <= getattr(self, name) < 2**31:
                 raise UsageError(f"{name} of restarts must be 0 or more, got {getattr(self, name)}")
 
-    def to_json(self) -> dict[str, int]:
-        """As the agent reads it."""
+    def to_json(self) -> dict[str, object]:
+        """As the coordinator reads it."""
         return {
-            "restarts_max": self.most,
+            "restart": "gang",
+            "budget": {"crash": self.most, "memory": self.most, "hang": self.most, "preemption": 1000},
+            "refill_steps": 100,
             "backoff_ms": round(self.backoff_s * 1000),
             "backoff_max_ms": round(self.backoff_max_s * 1000),
             "same_failure_max": self.same_failure_max,
             "stop_grace_ms": round(self.stop_grace_s * 1000),
             "failure_grace_ms": round(self.failure_grace_s * 1000),
+            "hang": {"factor": 10.0, "least_ms": 10_000, "silence_ms": 0},
         }
 
 
@@ -68,6 +73,10 @@ class Launch:
     #: Whether ranks get control groups, where that is allowed.
     cgroup: bool = True
     restarts: Restarts = field(default_factory=Restarts)
+    #: Whether ranks are forked from a warm Python: ``auto``, ``always`` or ``never``.
+    zygote: str = "auto"
+    #: What the warm Python imports; by default what the script seems to need.
+    preload: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not self.command:
@@ -94,20 +103,31 @@ def agent_path() -> Path:
 def prepare(home: Path, launch: Launch) -> Job:
     """Make the directory of a new job; nothing runs yet."""
     agent_path()
+    around = Surroundings(ranks=launch.ranks, restarts=launch.restarts.most > 0)
+    warm = warmth(launch.command, around, mode=launch.zygote, preload=launch.preload)
     folder = home / "jobs"
     folder.mkdir(parents=True, exist_ok=True)
     job = _new(folder, launch)
     for name in ("logs", "incidents"):
         (job.directory / name).mkdir()
-    document = {
-        "id": job.id,
+    role = {
+        "name": "rank",
+        "kind": "gang",
         "command": list(launch.command),
         "ranks": launch.ranks,
+        "master_port": launch.master_port,
+        "zygote": warm.zygote,
+        "zygote_why": warm.why,
+        "policy": launch.restarts.to_json(),
+    }
+    document = {
+        "id": job.id,
         "detached": launch.detached,
         "colour": launch.colour,
-        "master_port": launch.master_port,
         "cgroup": launch.cgroup,
-        "policy": launch.restarts.to_json(),
+        "directory": os.getcwd(),
+        "python": sys.executable,
+        "roles": [role],
     }
     # Renamed into place, because a job is listed as soon as it has this file.
     beside = job.directory / "job.json.new"

@@ -38,11 +38,11 @@ def _about(job: Job) -> dict[str, object]:
     return {
         "job": job.id,
         "phase": phase,
-        "ranks": asked["ranks"],
+        "ranks": sum(role["ranks"] for role in asked["roles"]),
         "restarts": state.incarnation if state else 0,
         "age_s": round(((state.ended_at if state else None) or time.time()) - begun, 3),
         "exit_code": state.exit_code if state else None,
         "reason": state.reason if state else "",
-        "command": asked["command"],
+        "command": asked["roles"][0]["command"],
         "directory": str(job.directory),
     }

@@ -47,7 +47,7 @@ def logs(
         Name of the job, or how it begins.
     """
     found = find(home(), job)
-    ranks = found.description()["ranks"]
+    ranks = found.description()["roles"][0]["ranks"]
     if rank is not None and not 0 <= rank < ranks:
         raise UsageError(f"job {found.id} has ranks 0 to {ranks - 1}, not {rank}")
     if start < 0:

@@ -24,7 +24,14 @@ def ps(job: str, *, json: Json = False) -> int:
     found = find(home(), job)
     if found.phase() in FINAL:
         state = found.state()
-        rows = [] if state is None else [{**rank, "incarnation": state.incarnation} for rank in state.ranks]
+        rows = (
+            []
+            if state is None
+            else [
+                {**worker, "role": gang.role, "incarnation": gang.incarnation}
+                for gang, worker in state.workers
+            ]
+        )
     else:
         answer = ask(found, {"ask": "ps"})
         rows = [{**process, "incarnation": answer["incarnation"]} for process in answer["processes"]]

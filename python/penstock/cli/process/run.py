@@ -44,6 +44,12 @@ class Gang:
         None
     )
     cgroup: Annotated[bool, Parameter(help="A control group for each rank, where that is allowed.")] = True
+    zygote: Annotated[str, Parameter(help="Fork ranks from a warm Python: `auto`, `always` or `never`.")] = (
+        "auto"
+    )
+    preload: Annotated[
+        str, Parameter(help="Modules that the warm Python imports (default: what the script seems to need).")
+    ] = ""
     nnodes: Annotated[str, Parameter(help="Machines; only 1 is known yet.")] = "1"
     standalone: Annotated[bool, Parameter(negative=(), help="As in torchrun; always so.")] = False
 
@@ -83,6 +89,8 @@ def run(
         master_port=gang.master_port,
         cgroup=gang.cgroup,
         restarts=Restarts(most=gang.restarts, same_failure_max=gang.same_failure, stop_grace_s=gang.grace),
+        zygote=gang.zygote,
+        preload=[name.strip() for name in gang.preload.split(",") if name.strip()],
     )
     job = prepare(home(), launch)
     words = [str(agent_path()), "launch", str(job.directory)]

@@ -41,7 +41,7 @@ def stop(
         raise UsageError(f"--grace {grace}: seconds from 0 to a day")
     found = find(home(), job)
     ask_to_stop(found, grace_s=grace, force=force)
-    own_s = found.description()["policy"]["stop_grace_ms"] / 1000
+    own_s = max(role["policy"]["stop_grace_ms"] for role in found.description()["roles"]) / 1000
     until = time.monotonic() + (own_s if grace is None else grace) + SLACK_S
     while (phase := found.phase()) not in (*FINAL, "lost"):
         if time.monotonic() > until:

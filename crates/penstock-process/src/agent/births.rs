@@ -1,0 +1,200 @@
+//! How the workers of a gang come to be: forked from a zygote where that is possible, else executed; and the zygotes themselves.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+
+use serde_json::json;
+
+use crate::agent::Agent;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::spawn::{self, Life, Started};
+use crate::system::{self, Reaped, now_ms};
+use crate::zygote::nursery::{News, Nursery, Readiness};
+use crate::zygote::request::{Birth, Gate, Program, Unborn};
+use crate::zygote::{Wish, variables};
+
+/// How a gang begins.
+pub(super) enum Beginning {
+    /// Its workers wait at the gate.
+    Forked(Vec<Started>, Gate),
+    /// Each has to be executed.
+    Executed,
+    /// Not now; the coordinator will order it again.
+    Later,
+}
+
+impl Agent {
+    /// Wishes for the zygotes of all roles that can use one.
+    pub(super) fn wish_for_zygotes(&mut self) {
+        let mut nursery = Nursery::default();
+        let mut wishes = Vec::new();
+        for (index, role) in self.job.roles.iter().enumerate() {
+            let wish = role.zygote.as_ref().map(|warm| {
+                let early = |(name, _): &(String, String)| {
+                    variables::is_read_early(name)
+                        || role.environment.contains_key(name)
+                        || name.starts_with("PENSTOCK_JOB")
+                };
+                let life = self.life(index, 0, 0);
+                Wish {
+                    interpreter: warm.interpreter.clone(),
+                    flags: warm.flags.clone(),
+                    entry: warm.entry.clone(),
+                    preload: warm.preload.clone(),
+                    environment: spawn::environment(&life, 0).into_iter().filter(early).collect(),
+                    directory: directory(&life),
+                }
+            });
+            wishes.push(wish.and_then(|wish| nursery.wish(wish)));
+        }
+        (self.nursery, self.wishes) = (nursery, wishes);
+    }
+
+    /// What the workers of one life have in common.
+    pub(super) fn life(&self, role: usize, incarnation: u32, master_port: u16) -> Life<'_> {
+        Life {
+            job: &self.job,
+            role: &self.job.roles[role],
+            room: &self.room,
+            incarnation,
+            master_port,
+            cgroup: self.cgroup.as_ref(),
+            file_limit: self.file_limit,
+        }
+    }
+
+    /// Starts zygotes that are missing; when to look again.
+    pub(super) fn keep_zygotes(&mut self) -> Option<u64> {
+        let (news, again_ms) = self.nursery.keep_up(&self.room.file("zygote.log"), self.file_limit, now_ms());
+        self.note_zygotes(news);
+        self.state.zygote = self.nursery.pids().next().unwrap_or(0);
+        again_ms
+    }
+
+    /// Hears what zygotes say.
+    pub(super) fn hear_zygotes(&mut self) {
+        let news = self.nursery.hear();
+        self.note_zygotes(news);
+    }
+
+    /// Whether a child that ended was a zygote. Its forks are ours, and go on.
+    pub(super) fn was_zygote(&mut self, reaped: &Reaped) -> bool {
+        let exit = Exit::from_status(reaped.status, false);
+        let news = self.nursery.note_reaped(reaped.pid, &exit);
+        let was = news.is_some();
+        self.note_zygotes(news.into_iter().collect());
+        was
+    }
+
+    /// Lives may wait for what a zygote says, so the coordinator is told again how things are.
+    fn note_zygotes(&mut self, news: Vec<News>) {
+        for News { pid, readiness } in news {
+            let about = match readiness {
+                Readiness::Warm(warmth) => json!({"pid": pid, "ready": warmth}),
+                Readiness::Warming => json!({"pid": pid, "warming": true}),
+                Readiness::Cold(why) => json!({"pid": pid, "unusable": why}),
+            };
+            self.journal.add_fact("zygote", about);
+            self.told = None;
+        }
+    }
+
+    /// Forks the workers of a gang, if their role has a warm zygote; what to do otherwise.
+    pub(super) fn begin_gang(&mut self, gang: usize, incarnation: u32, port: u16) -> Result<Beginning> {
+        let plan = self.plans[gang].clone();
+        let role = &self.job.roles[plan.role];
+        let (Some(number), Some(warm)) = (self.wishes[plan.role], role.zygote.as_ref()) else {
+            self.state.gangs[gang].zygote.clone_from(&role.zygote_why);
+            return Ok(Beginning::Executed);
+        };
+        let about = match self.nursery.readiness(number) {
+            Readiness::Warming => {
+                self.state.gangs[gang].reason = format!("waits for {}", described(&warm.preload));
+                return Ok(Beginning::Later);
+            }
+            Readiness::Cold(why) => {
+                self.state.gangs[gang].zygote = format!("executed: {why}");
+                return Ok(Beginning::Executed);
+            }
+            Readiness::Warm(warmth) => {
+                format!("forked from {}, made in {} s", described(&warm.preload), warmth.took_s)
+            }
+        };
+        let life = self.life(plan.role, incarnation, port);
+        let limit = self.file_limit;
+        let program = Program {
+            command: role.command.clone(),
+            argv: warm.argv.clone(),
+            module: warm.module,
+            directory: directory(&life),
+            files_max: (limit.rlim_cur, limit.rlim_max),
+        };
+        let (unborn, outputs) = unborn(&life, plan.ranks.clone())?;
+        let different = unborn
+            .iter()
+            .find_map(|worker| variables::different(self.nursery.wished(number), &worker.environment));
+        if let Some(name) = different {
+            self.state.gangs[gang].zygote =
+                format!("executed: {name} is read when Python starts, and is not the zygote's");
+            return Ok(Beginning::Executed);
+        }
+        let urgent = self.urgent();
+        let Some(zygote) = self.nursery.warm(number) else { return Ok(Beginning::Executed) };
+        match zygote.bear(&program, &unborn, &urgent) {
+            Birth::Born { pids, gate } => {
+                let born = pids.into_iter().zip(outputs);
+                let started = born.map(|(pid, outputs)| Started { pid, outputs }).collect();
+                self.state.gangs[gang].zygote = about;
+                Ok(Beginning::Forked(started, gate))
+            }
+            Birth::Refused(why) => {
+                self.state.gangs[gang].zygote = format!("executed: {why}");
+                Ok(Beginning::Executed)
+            }
+            Birth::Interrupted => {
+                self.told = None;
+                Ok(Beginning::Later)
+            }
+        }
+    }
+
+    /// What a birth may not keep us from hearing: the keeper's end, the launcher, and `penstock stop`.
+    fn urgent(&self) -> Vec<RawFd> {
+        let watch = &self.watch;
+        let files = [watch.keeper.as_ref(), watch.leash.as_ref(), Some(&watch.woken)];
+        files.into_iter().flatten().map(File::as_raw_fd).collect()
+    }
+}
+
+/// The workers of a gang before they are born, and our ends of their outputs.
+fn unborn(
+    life: &Life<'_>,
+    ranks: std::ops::Range<u32>,
+) -> Result<(Vec<Unborn>, Vec<[std::os::fd::OwnedFd; 2]>)> {
+    let (mut workers, mut outputs) = (Vec::new(), Vec::new());
+    for rank in ranks {
+        let (out, out_writer) = system::pipe()?;
+        let (err, err_writer) = system::pipe()?;
+        let mut files = vec![("out", out_writer), ("err", err_writer)];
+        let door = life.cgroup.and_then(|group| group.door(&life.role.name, rank));
+        files.extend(door.map(|door| ("door", door.into())));
+        workers.push(Unborn { rank, environment: spawn::environment(life, rank), files });
+        outputs.push([out, err]);
+    }
+    Ok((workers, outputs))
+}
+
+fn directory(life: &Life<'_>) -> String {
+    let asked = life.role.directory.as_ref().or(life.job.directory.as_ref());
+    asked.cloned().unwrap_or_else(|| {
+        std::env::current_dir().map_or_else(|_| "/".to_owned(), |path| path.display().to_string())
+    })
+}
+
+fn described(preload: &[String]) -> String {
+    match preload {
+        [] => "a warm Python".to_owned(),
+        names => format!("a warm Python with {}", names.join(", ")),
+    }
+}

@@ -1,0 +1,274 @@
+//! What the agent does with a gang: starts it, tells it, ends it, kills it, and looks at what it left.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::agent::Agent;
+use crate::agent::births::Beginning;
+use crate::error::{ProcessError, Result};
+use crate::exit::{Exit, memory_kills};
+use crate::incident::{self, Evidence};
+use crate::job::Stream;
+use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
+use crate::messages::{GangReport, Order, WorkerReport};
+use crate::policy::Scope;
+use crate::spawn;
+use crate::state::{Phase, WorkerState, wall_s};
+use crate::system::{Reaped, now_ms};
+use crate::verdict::{Action, Stop};
+use crate::zygote::request::Gate;
+
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// What the agent knows of a gang beside its state.
+#[derive(Default)]
+pub(super) struct Tended {
+    /// When workers were told to leave.
+    pub(super) notified_since_ms: Option<u64>,
+    /// When they were sent SIGTERM.
+    pub(super) ending_since_ms: Option<u64>,
+    /// When they were sent SIGKILL.
+    pub(super) killing_since_ms: Option<u64>,
+    /// Stacks were taken.
+    pub(super) witnessed: bool,
+    /// All of the life is gone and was looked at; what its failure looks like.
+    pub(super) examined: Option<Option<String>>,
+    /// Living descendants of its workers that are gone.
+    pub(super) orphans: u32,
+    /// How often the kernel had killed for want of memory when the life began.
+    memory_kills_before: u64,
+}
+
+impl Agent {
+    /// Does what an order says, if it is about the life that there is.
+    pub(super) fn obey(&mut self, order: &Order) -> Result<()> {
+        let gang = order.gang;
+        let Some(state) = self.state.gangs.get_mut(gang) else { return Ok(()) };
+        state.phase = order.phase;
+        state.reason.clone_from(&order.reason);
+        state.failures.clone_from(&order.failures);
+        let current = state.incarnation;
+        if let Action::Start { incarnation } = order.action {
+            let next = current.map_or(0, |number| number + 1);
+            if incarnation == next && self.running_of(gang).is_empty() {
+                return self.start_gang(gang, incarnation, order);
+            }
+            return Ok(());
+        }
+        if order.incarnation != current {
+            return Ok(());
+        }
+        match order.action {
+            Action::Notify { .. } => self.tended[gang].notified_since_ms = Some(now_ms()),
+            Action::Witness => self.tended[gang].witnessed = true,
+            Action::End => {
+                self.tended[gang].ending_since_ms.get_or_insert_with(now_ms);
+                self.signal_gang(gang, libc::SIGTERM);
+            }
+            Action::Kill => self.kill_gang(gang),
+            Action::Fail if order.incident => self.note_incident(order),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn start_gang(&mut self, gang: usize, incarnation: u32, order: &Order) -> Result<()> {
+        let plan = self.plans[gang].clone();
+        let port = self.port(gang)?;
+        let (forked, gate) = match self.begin_gang(gang, incarnation, port)? {
+            Beginning::Forked(started, gate) => (started, Some(gate)),
+            Beginning::Executed => (Vec::new(), None),
+            Beginning::Later => return Ok(()),
+        };
+        if order.incident {
+            self.note_incident(order);
+        }
+        let mut forked = forked.into_iter();
+        self.tended[gang] = Tended { memory_kills_before: memory_kills(), ..Tended::default() };
+        let state = &mut self.state.gangs[gang];
+        (state.incarnation, state.phase, state.master_port) = (Some(incarnation), Phase::Running, port);
+        state.workers.clear();
+        for (rank, slot) in plan.ranks.zip(&order.placement) {
+            let started = forked
+                .next()
+                .map_or_else(|| spawn::start(&self.life(plan.role, incarnation, port), rank), Ok);
+            let started = match started {
+                Ok(started) => started,
+                Err(problem) => {
+                    self.give_up(&problem);
+                    break;
+                }
+            };
+            self.running.insert(started.pid, (gang, rank));
+            let [out, err] = started.outputs;
+            self.state.gangs[gang].workers.push(WorkerState {
+                rank,
+                pid: started.pid,
+                start_ticks: Process::read(started.pid).map_or(0, |process| process.start_ticks),
+                slot: *slot,
+                started_at: wall_s(),
+                how: if gate.is_some() { "zygote" } else { "exec" }.to_owned(),
+                exit: None,
+                exit_ms: None,
+                asked: false,
+                cpu_s: None,
+                rss_max_bytes: None,
+                stdout_from: self.pump.add(plan.role, rank, Stream::Out, out)?,
+                stderr_from: self.pump.add(plan.role, rank, Stream::Err, err)?,
+            });
+        }
+        // All are known now, so all may begin.
+        gate.map_or(Ok(()), Gate::open)
+    }
+
+    /// Where rank 0 listens: a new port for each life, but one for a role whose workers come and go alone.
+    fn port(&self, gang: usize) -> Result<u16> {
+        let plan = &self.plans[gang];
+        let role = &self.job.roles[plan.role];
+        let peers = self.plans.iter().zip(&self.state.gangs);
+        let mut known = peers.filter(|(peer, _)| peer.role == plan.role).map(|(_, state)| state.master_port);
+        match role.master_port {
+            Some(port) => Ok(port),
+            None if role.policy.restart == Scope::One => {
+                known.find(|port| *port > 0).map_or_else(spawn::free_port, Ok)
+            }
+            None => spawn::free_port(),
+        }
+    }
+
+    /// The command cannot be started; another try would not change that.
+    fn give_up(&mut self, problem: &ProcessError) {
+        let missing = matches!(problem, ProcessError::Start { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
+        self.doom(problem.to_string(), if missing { 127 } else { 126 });
+    }
+
+    /// The job cannot go on, whatever anybody decides.
+    pub(super) fn doom(&mut self, by: String, code: i32) {
+        self.stop = Some(Stop { by, grace_ms: 0, forced: true, code, failed: true });
+    }
+
+    pub(super) fn running_of(&self, gang: usize) -> Vec<i32> {
+        let own = self.running.iter().filter(|(_, (of, _))| *of == gang);
+        own.map(|(pid, _)| *pid).collect()
+    }
+
+    fn signal_gang(&mut self, gang: usize, signal: i32) {
+        for pid in self.running_of(gang) {
+            // The number is still the worker's: only we reap it, and we have not.
+            if let Some(process) = Process::read(pid) {
+                process.signal(signal);
+                if signal == libc::SIGTERM {
+                    process.signal(libc::SIGCONT);
+                }
+            }
+        }
+        self.note_asked(gang);
+    }
+
+    /// Who runs now and ends later did so because it was asked.
+    fn note_asked(&mut self, gang: usize) {
+        let running = self.state.gangs[gang].workers.iter_mut().filter(|worker| worker.exit.is_none());
+        running.for_each(|worker| worker.asked = true);
+    }
+
+    /// SIGKILL to the workers of a gang, to all below them, and to what dead workers of it left.
+    pub(super) fn kill_gang(&mut self, gang: usize) {
+        let now = now_ms();
+        self.tended[gang].killing_since_ms.get_or_insert(now);
+        self.tended[gang].ending_since_ms.get_or_insert(now);
+        self.signal_gang(gang, libc::SIGKILL);
+        let role = &self.job.roles[self.plans[gang].role].name;
+        for rank in self.plans[gang].ranks.clone() {
+            self.cgroup.iter().for_each(|group| group.kill_worker(role, rank));
+        }
+        let own: BTreeSet<i32> = self.running_of(gang).into_iter().collect();
+        let others: BTreeSet<i32> = self.owned().difference(&own).copied().collect();
+        kill_children(&others, CHILDREN_ROUNDS);
+        for process in descendants(&everyone(), self.state.agent, &others) {
+            process.signal(libc::SIGKILL);
+        }
+    }
+
+    /// Reads the logs of a life that is gone to their end and notes what its failure looked like.
+    pub(super) fn examine(&mut self, gang: usize) {
+        if self.tended[gang].examined.is_some() || self.state.gangs[gang].workers.is_empty() {
+            return;
+        }
+        let plan = &self.plans[gang];
+        let places: Vec<u32> = plan.ranks.clone().map(|rank| self.job.place(plan.role, rank)).collect();
+        self.pump.drain(&places, DRAIN);
+        self.state.log_lost_bytes = self.pump.lost_bytes();
+        let state = &self.state.gangs[gang];
+        let failed = state
+            .workers
+            .iter()
+            .filter(|worker| !worker.asked && worker.exit.as_ref().is_some_and(|exit| !exit.is_success()));
+        let first = failed.min_by_key(|worker| worker.exit_ms);
+        let likeness = first.and_then(|worker| incident::likeness(&self.room, &state.role, worker));
+        self.tended[gang].examined = Some(likeness);
+    }
+
+    pub(super) fn note_incident(&mut self, order: &Order) {
+        let gang = &self.state.gangs[order.gang];
+        let role = &self.job.roles[self.plans[order.gang].role];
+        let evidence =
+            Evidence { gang, action: &order.action, reason: &order.reason, stacks: None, kernel: Vec::new() };
+        match incident::write(&self.room, role, self.state.incidents.len(), evidence) {
+            Ok(name) => self.state.incidents.push(name),
+            // A full disk must not keep a gang from being restarted.
+            Err(problem) => eprintln!("penstock-agent: {problem}"),
+        }
+    }
+
+    /// A child ended: a worker, a helper of ours, or somebody whom we adopted.
+    pub(super) fn note_exit(&mut self, reaped: &Reaped) {
+        if self.was_zygote(reaped) {
+            return;
+        }
+        if reaped.pid == self.link.pid {
+            self.link.note_reaped();
+            self.journal.add_fact("coordinator-lost", serde_json::json!({"pid": reaped.pid}));
+            return;
+        }
+        let Some((gang, rank)) = self.running.remove(&reaped.pid) else { return };
+        let role = &self.job.roles[self.plans[gang].role].name;
+        // The group knows exactly; else it is only known that the kernel killed somebody meanwhile.
+        let counted = self.cgroup.as_ref().and_then(|group| group.memory_kills(role, rank));
+        let before = self.tended[gang].memory_kills_before;
+        let exhausted = counted.map_or_else(|| memory_kills() > before, |count| count > 0);
+        let workers = &mut self.state.gangs[gang].workers;
+        if let Some(worker) = workers.iter_mut().find(|worker| worker.rank == rank) {
+            worker.exit = Some(Exit::from_status(reaped.status, exhausted));
+            worker.exit_ms = Some(now_ms());
+            worker.cpu_s = Some(reaped.cpu_s);
+            worker.rss_max_bytes = Some(reaped.rss_max_bytes);
+        }
+    }
+
+    /// How a gang is, for the coordinator.
+    pub(super) fn gang_report(&self, gang: usize) -> GangReport {
+        let (state, tended) = (&self.state.gangs[gang], &self.tended[gang]);
+        let workers = state.workers.iter().map(|worker| WorkerReport {
+            rank: worker.rank,
+            pid: worker.pid,
+            running: self.running.contains_key(&worker.pid),
+            exit: worker.exit.clone(),
+            exit_ms: worker.exit_ms,
+            asked: worker.asked,
+            pulse: None,
+            heard_ms: None,
+        });
+        GangReport {
+            incarnation: state.incarnation,
+            queued: None,
+            workers: workers.collect(),
+            orphans: tended.orphans,
+            likeness: tended.examined.clone().flatten(),
+            examined: tended.examined.is_some(),
+            witnessed: tended.witnessed,
+            notified_since_ms: tended.notified_since_ms,
+            ending_since_ms: tended.ending_since_ms,
+            killing_since_ms: tended.killing_since_ms,
+        }
+    }
+}

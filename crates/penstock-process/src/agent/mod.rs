@@ -1,0 +1,416 @@
+//! The agent: starts the workers of one job, reports what is, and does what it is ordered. Decides nothing but its own safety.
+
+mod births;
+mod gangs;
+mod link;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::agent::gangs::Tended;
+use crate::agent::link::{Link, empty};
+use crate::cgroup::Cgroup;
+use crate::control::{Ear, StopRequest, listen};
+use crate::coordinator::Journal;
+use crate::ending::Orphans;
+use crate::error::Result;
+use crate::job::{GangPlan, Job, Room};
+use crate::launch::Wires;
+use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
+use crate::messages::{Orders, Over, Report};
+use crate::pump::Pump;
+use crate::spawn::WORKER_MARK;
+use crate::state::{Phase, State, wall_s};
+use crate::system::{self, Signals, now_ms, signal_name};
+use crate::verdict::Stop;
+use crate::zygote::nursery::Nursery;
+
+/// A foreground job is gone a second after its launcher.
+const LAUNCHER_GONE_GRACE_MS: u64 = 400;
+/// How often the tree is looked at while it ends: the death of a grandchild wakes nobody.
+const LOOK_MS: u64 = 20;
+/// Beyond the grace of a stop; then the agent kills without being told.
+const STOP_SLACK_MS: u64 = 3000;
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// What wakes the agent.
+struct Watch {
+    signals: Signals,
+    /// Ends when the keeper does.
+    keeper: Option<File>,
+    /// Says what the person at the terminal wants; ends when the launcher does. Nothing for a detached job.
+    leash: Option<File>,
+    /// The control thread has put something into `stops`.
+    woken: File,
+    stops: Receiver<StopRequest>,
+}
+
+/// The agent of one job.
+pub struct Agent {
+    room: Room,
+    job: Job,
+    plans: Vec<GangPlan>,
+    state: State,
+    /// The copy that the control thread shows.
+    shown: Arc<Mutex<State>>,
+    journal: Journal,
+    pump: Pump,
+    watch: Watch,
+    link: Link,
+    /// The zygotes, and which of them each role uses.
+    nursery: Nursery,
+    wishes: Vec<Option<usize>>,
+    /// The report that was sent last.
+    told: Option<Report>,
+    /// When to report again, even if nothing happened.
+    look_at_ms: Option<u64>,
+    /// Told once that workers run, for a launcher that does not stay.
+    ready: Option<OwnedFd>,
+    file_limit: libc::rlimit,
+    /// The control group of the workers, where we may have one.
+    cgroup: Option<Cgroup>,
+    /// Workers that run, by process: their gang and rank.
+    running: BTreeMap<i32, (usize, u32)>,
+    /// What is known of each gang beside its state.
+    tended: Vec<Tended>,
+    orphans: Orphans,
+    orphans_left: u32,
+    stop: Option<Stop>,
+    /// When a stop that nobody carries out is carried out by us.
+    stop_by_ms: Option<u64>,
+    over: Option<Over>,
+}
+
+/// Plays the role until the job is over. Success says to the keeper that it is, however the job itself ended.
+pub fn run(room: &Room, wires: Wires) -> Result<()> {
+    // Before any thread starts, so that all of them block these.
+    let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
+    system::become_subreaper()?;
+    system::outlive_full_files();
+    let mut agent = Agent::open(room, wires, signals)?;
+    agent.wish_for_zygotes();
+    while agent.over.is_none() {
+        let look_ms = agent.look();
+        let safety_ms = agent.keep_safe();
+        let zygotes_ms = agent.keep_zygotes();
+        let link_ms = agent.talk();
+        let next = [look_ms, safety_ms, zygotes_ms, link_ms, agent.look_at_ms].into_iter().flatten().min();
+        agent.wait(next)?;
+    }
+    agent.finish();
+    Ok(())
+}
+
+impl Agent {
+    fn open(room: &Room, wires: Wires, signals: Signals) -> Result<Self> {
+        let job = room.job()?;
+        // SAFETY: asks for a number.
+        let keeper = unsafe { libc::getppid() };
+        let mut state = State::load(room)?.unwrap_or_else(|| State::new(&job, keeper));
+        state.agent = std::process::id() as i32;
+        let shown = Arc::new(Mutex::new(state.clone()));
+        let (woken, wake) = system::pipe()?;
+        system::set_nonblocking(&woken)?;
+        system::set_nonblocking(&wake)?;
+        let (sender, stops) = channel();
+        listen(room, Ear { state: Arc::clone(&shown), stops: sender, wake: wake.into() })?;
+        let leash = wires.leash.map(File::from);
+        leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
+        let watch =
+            Watch { signals, keeper: wires.keeper.map(File::from), leash, woken: woken.into(), stops };
+        let cgroup = if job.cgroup { Cgroup::make(room) } else { None };
+        state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
+        let plans = job.gangs();
+        let agent = Self {
+            pump: Pump::start(room, &job, [wires.out, wires.err])?,
+            journal: Journal::open(room)?,
+            file_limit: system::raise_file_limit(),
+            tended: plans.iter().map(|_| Tended::default()).collect(),
+            cgroup,
+            room: room.clone(),
+            job,
+            plans,
+            state,
+            shown,
+            watch,
+            link: Link::default(),
+            nursery: Nursery::default(),
+            wishes: Vec::new(),
+            told: None,
+            look_at_ms: None,
+            ready: wires.ready,
+            running: BTreeMap::new(),
+            orphans: Orphans::default(),
+            orphans_left: 0,
+            stop: None,
+            stop_by_ms: None,
+            over: None,
+        };
+        Ok(agent)
+    }
+
+    /// Children of ours that are no orphans: workers, and those who help us.
+    fn owned(&self) -> BTreeSet<i32> {
+        let mut owned: BTreeSet<i32> = self.running.keys().copied().collect();
+        owned.extend([self.link.pid].into_iter().filter(|pid| *pid > 0));
+        owned.extend(self.nursery.pids());
+        owned
+    }
+
+    /// Looks for orphans when there may be any; when to look again.
+    fn look(&mut self) -> Option<u64> {
+        let expected: usize = self.state.gangs.iter().map(|gang| gang.workers.len()).sum();
+        let ending = self.tended.iter().any(|tended| tended.ending_since_ms.is_some());
+        if self.running.len() == expected && !ending && self.orphans_left == 0 {
+            return None;
+        }
+        let owned = self.owned();
+        let found = descendants(&everyone(), self.state.agent, &owned);
+        // Who forks and ends all the time is missed by a look at /proc, but not among our children.
+        let unseen = !strangers(&owned).is_empty() || (owned.is_empty() && system::has_children());
+        self.orphans_left = u32::try_from(found.len()).unwrap_or(u32::MAX).max(u32::from(unseen));
+        self.attribute(&found, unseen);
+        let again = self.orphans.tick(now_ms(), &found, &owned, unseen);
+        for gang in 0..self.plans.len() {
+            if self.tended[gang].orphans == 0 && self.running_of(gang).is_empty() {
+                self.examine(gang);
+            }
+        }
+        let busy = ending && !self.running.is_empty();
+        again.or_else(|| busy.then(|| now_ms() + LOOK_MS))
+    }
+
+    /// Says of every orphan whose it is. One that does not tell is everybody's who has lost a worker.
+    fn attribute(&mut self, found: &[Process], unseen: bool) {
+        let mut counts = vec![0; self.plans.len()];
+        let mut unknown = u32::from(unseen && found.is_empty());
+        for process in found {
+            let mark = if self.plans.len() > 1 { variable_of(process.pid, WORKER_MARK) } else { None };
+            match mark.and_then(|mark| self.gang_of(&mark)) {
+                Some(gang) => counts[gang] += 1,
+                None => unknown += 1,
+            }
+        }
+        for (gang, count) in counts.into_iter().enumerate() {
+            let workers = &self.state.gangs[gang].workers;
+            let bereft = workers.iter().any(|worker| !self.running.contains_key(&worker.pid));
+            self.tended[gang].orphans = count + if bereft { unknown } else { 0 };
+        }
+    }
+
+    fn gang_of(&self, mark: &str) -> Option<usize> {
+        let (role, rank) = mark.rsplit_once('-')?;
+        let rank: u32 = rank.parse().ok()?;
+        self.plans
+            .iter()
+            .position(|plan| self.job.roles[plan.role].name == role && plan.ranks.contains(&rank))
+    }
+
+    /// Ends by itself what has to end, when nobody says so in time; when to look again.
+    fn keep_safe(&mut self) -> Option<u64> {
+        let due_ms = self.stop_by_ms?;
+        if now_ms() < due_ms {
+            return Some(due_ms);
+        }
+        for gang in 0..self.plans.len() {
+            self.kill_gang(gang);
+        }
+        self.stop_by_ms = Some(now_ms() + STOP_SLACK_MS);
+        self.stop_by_ms
+    }
+
+    /// Reports, if there is something to report and somebody to hear it; when to try again.
+    fn talk(&mut self) -> Option<u64> {
+        let now_ms = now_ms();
+        let again_ms = self.link.keep_up(&self.room, now_ms);
+        if self.state.coordinator != self.link.pid {
+            self.state.coordinator = self.link.pid;
+            self.told = None;
+        }
+        if !self.link.is_free() {
+            return again_ms;
+        }
+        let due = self.look_at_ms.is_some_and(|due_ms| now_ms >= due_ms);
+        let gangs = (0..self.plans.len()).map(|gang| self.gang_report(gang)).collect();
+        let number = self.told.as_ref().map_or(0, |told| told.number + 1);
+        let report = Report { number, machine: 0, now_ms, stop: self.stop.clone(), gangs };
+        let news =
+            self.told.as_ref().is_none_or(|told| told.gangs != report.gangs || told.stop != report.stop);
+        if news {
+            self.save();
+        }
+        if news || due {
+            self.look_at_ms = None;
+            self.link.tell(&report);
+            self.told = Some(report);
+        }
+        self.link.keep_up(&self.room, now_ms)
+    }
+
+    /// Does what the coordinator says.
+    fn follow(&mut self, orders: &Orders) -> Result<()> {
+        self.state.phase = orders.phase;
+        self.state.reason.clone_from(&orders.reason);
+        self.look_at_ms = orders.look_at_ms;
+        for order in &orders.gangs {
+            self.obey(order)?;
+        }
+        self.over.clone_from(&orders.over);
+        self.save();
+        self.ready = None;
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        let everybody: Vec<u32> = (0..self.job.workers()).collect();
+        self.pump.drain(&everybody, DRAIN);
+        let over = self.over.clone().unwrap_or(Over { phase: Phase::Failed, code: 1 });
+        if over.phase == Phase::Failed && self.stop.as_ref().is_some_and(|stop| stop.failed) {
+            self.note_doom();
+        }
+        self.state.log_lost_bytes = self.pump.lost_bytes();
+        self.state.phase = over.phase;
+        self.state.exit_code = Some(over.code);
+        self.state.ended_at = Some(wall_s());
+        self.link.lose();
+        self.nursery.close();
+        (self.state.coordinator, self.state.zygote) = (0, 0);
+        self.save();
+        self.cgroup.iter().for_each(Cgroup::remove);
+        let _ = std::fs::remove_file(self.room.file("agent.sock"));
+        self.ready = None;
+        // The terminal may be slow, and its owner may want to read on; only they end the wait.
+        while !self.pump.close(Duration::from_millis(50)) && self.watch.leash.is_some() && !self.is_forced() {
+            if self.wait(Some(0)).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// What doomed the job is an incident of each gang that had begun.
+    fn note_doom(&mut self) {
+        for gang in 0..self.plans.len() {
+            let state = &self.state.gangs[gang];
+            let order = crate::messages::Order {
+                gang,
+                incarnation: state.incarnation,
+                action: crate::verdict::Action::Fail,
+                reason: self.state.reason.clone(),
+                phase: Phase::Failed,
+                failures: state.failures.clone(),
+                placement: Vec::new(),
+                incident: true,
+            };
+            if state.incarnation.is_some() {
+                self.note_incident(&order);
+            }
+        }
+    }
+
+    fn is_forced(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.forced)
+    }
+
+    /// Lets others see the state. A full disk must not end supervision, so the file may stay behind the socket.
+    fn save(&mut self) {
+        if let Ok(mut shown) = self.shown.lock() {
+            shown.clone_from(&self.state);
+        }
+        if let Err(problem) = self.state.save(&self.room) {
+            eprintln!("penstock-agent: {problem}");
+        }
+    }
+
+    /// Waits until something happens or the moment comes, and takes note of what happened.
+    fn wait(&mut self, until_ms: Option<u64>) -> Result<()> {
+        let number = |file: &Option<File>| file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        let mut interests = vec![
+            system::interest(self.watch.signals.as_raw_fd(), libc::POLLIN),
+            system::interest(number(&self.watch.keeper), libc::POLLIN),
+            system::interest(number(&self.watch.leash), libc::POLLIN),
+            system::interest(self.watch.woken.as_raw_fd(), libc::POLLIN),
+            system::interest(self.link.number(), libc::POLLIN),
+        ];
+        interests.extend(self.nursery.numbers().map(|number| system::interest(number, libc::POLLIN)));
+        let timeout = until_ms.map(|until_ms| Duration::from_millis(until_ms.saturating_sub(now_ms())));
+        system::poll(&mut interests, timeout);
+        let signals = self.watch.signals.take();
+        for signal in signals.into_iter().filter(|signal| *signal != libc::SIGCHLD) {
+            self.ask_to_stop(&format!("{} to the agent", signal_name(signal)), signal, None);
+        }
+        while let Some(reaped) = system::reap() {
+            self.note_exit(&reaped);
+        }
+        if interests[1].revents != 0 {
+            self.watch.keeper = None;
+            self.doom("the keeper was killed".to_owned(), 1);
+            // Nobody may outlive the keeper by more than a second, whoever has to decide what.
+            (0..self.plans.len()).for_each(|gang| self.kill_gang(gang));
+        }
+        if interests[2].revents != 0 {
+            self.read_leash();
+        }
+        empty(&self.watch.woken);
+        while let Ok(request) = self.watch.stops.try_recv() {
+            self.ask_to_stop("`penstock stop`", libc::SIGTERM, request.grace_ms);
+            if let Some(stop) = self.stop.as_mut().filter(|_| request.force) {
+                stop.forced = true;
+            }
+        }
+        self.hear_zygotes();
+        if interests[4].revents != 0 {
+            if let Some(orders) = self.link.hear() {
+                self.follow(&orders)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_leash(&mut self) {
+        let mut bytes = [0; 16];
+        let count = self.watch.leash.as_ref().map_or(Ok(0), |mut leash| leash.read(&mut bytes));
+        match count {
+            Ok(0) => {
+                self.watch.leash = None;
+                self.ask_to_stop("the launcher's death", libc::SIGKILL, Some(LAUNCHER_GONE_GRACE_MS));
+            }
+            Ok(count) => {
+                for signal in &bytes[..count] {
+                    let again = self.stop.is_some();
+                    self.ask_to_stop(
+                        &format!("{} to the launcher", signal_name(i32::from(*signal))),
+                        i32::from(*signal),
+                        None,
+                    );
+                    if let Some(stop) = self.stop.as_mut().filter(|_| again) {
+                        stop.forced = true;
+                    }
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// The first who asks is named; a later one can only shorten the time.
+    fn ask_to_stop(&mut self, by: &str, signal: i32, grace_ms: Option<u64>) {
+        let own_ms = self.job.roles.iter().map(|role| role.policy.stop_grace_ms).max().unwrap_or(0);
+        let grace_ms = grace_ms.unwrap_or(own_ms);
+        match &mut self.stop {
+            Some(stop) => stop.grace_ms = stop.grace_ms.min(grace_ms),
+            None => {
+                let code = 128 + signal;
+                self.stop = Some(Stop { by: by.to_owned(), grace_ms, forced: false, code, failed: false });
+            }
+        }
+        let due_ms = now_ms() + grace_ms + STOP_SLACK_MS;
+        self.stop_by_ms = Some(self.stop_by_ms.map_or(due_ms, |known| known.min(due_ms)));
+        self.journal.add_fact("asked-to-stop", json!({"by": by, "grace_ms": grace_ms}));
+    }
+}

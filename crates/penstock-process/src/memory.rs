@@ -1,0 +1,233 @@
+//! What the coordinator remembers: nothing but what its journal says, folded line by line.
+//!
+//! So a coordinator that comes back knows what the old one knew (P4), and a person who reads the journal knows it too.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::exit::Exit;
+use crate::job::Job;
+use crate::state::Phase;
+use crate::verdict::{Failure, Stop};
+
+/// How a gang ended for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It did what it should.
+    Succeeded,
+    /// It did not, and has no life left.
+    Failed,
+    /// Somebody asked.
+    Stopped,
+}
+
+/// One line of the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Entry {
+    /// A life was ordered.
+    Ordered {
+        /// Which gang.
+        gang: usize,
+        /// Its number.
+        incarnation: u32,
+        /// Which slot each worker gets.
+        placement: Vec<u32>,
+        /// Why.
+        reason: String,
+    },
+    /// A life has begun.
+    Started {
+        /// Which gang.
+        gang: usize,
+        /// Which life.
+        incarnation: u32,
+        /// Its processes, in order of ranks.
+        pids: Vec<i32>,
+    },
+    /// A worker ended.
+    Exited {
+        /// Which gang.
+        gang: usize,
+        /// Which life.
+        incarnation: u32,
+        /// Which worker.
+        rank: u32,
+        /// Its process.
+        pid: i32,
+        /// How; nothing when it was lost with its agent.
+        exit: Option<Exit>,
+    },
+    /// A life failed.
+    Failed {
+        /// Which gang.
+        gang: usize,
+        /// Which life, why, and what it is charged to.
+        failure: Failure,
+    },
+    /// All of a failed life is gone, and this is what its failure looked like.
+    Examined {
+        /// Which gang.
+        gang: usize,
+        /// Which life.
+        incarnation: u32,
+        /// Equal for equal failures.
+        likeness: Option<String>,
+    },
+    /// What was decided, for people. Starts and ends for good have entries of their own.
+    Verdict {
+        /// Which gang.
+        gang: usize,
+        /// Which life.
+        incarnation: Option<u32>,
+        /// What to do.
+        action: String,
+        /// Why.
+        reason: String,
+    },
+    /// Somebody wants the job to end.
+    Stop {
+        /// Who, and how.
+        stop: Stop,
+    },
+    /// A gang is over for good.
+    Finished {
+        /// Which gang.
+        gang: usize,
+        /// How.
+        outcome: Outcome,
+        /// Why.
+        reason: String,
+    },
+    /// The job is over.
+    Over {
+        /// How.
+        phase: Phase,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What is remembered about one gang.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GangMemory {
+    /// Its first rank.
+    pub first: u32,
+    /// The newest life that was ordered.
+    pub incarnation: Option<u32>,
+    /// Whether it was seen to have begun.
+    pub started: bool,
+    /// Which slot each worker has.
+    pub placement: Vec<u32>,
+    /// The first failure of every life that failed.
+    pub failures: Vec<Failure>,
+    /// The life whose failure was examined.
+    pub examined: Option<u32>,
+    /// Workers of the newest life that ended.
+    pub exited: BTreeSet<u32>,
+    /// How it ended for good.
+    pub outcome: Option<Outcome>,
+    /// The last verdict, so that one is written down once.
+    pub verdict: Option<String>,
+    /// How often each slot was that of a worker that failed.
+    pub charges: Vec<u32>,
+}
+
+impl GangMemory {
+    /// The failure of the newest life.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failures.iter().find(|failure| Some(failure.incarnation) == self.incarnation)
+    }
+}
+
+/// What is remembered about a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Memory {
+    /// One for each gang of the job.
+    pub gangs: Vec<GangMemory>,
+    /// Somebody wants the job to end. That is not forgotten with the agent that was asked.
+    pub stop: Option<Stop>,
+    /// How the job ended.
+    pub over: Option<Phase>,
+    /// The reason of the last decision.
+    pub reason: String,
+}
+
+impl Memory {
+    /// Of a job that has not begun.
+    pub fn new(job: &Job) -> Self {
+        let gangs = job.gangs().into_iter().map(|plan| {
+            let slots = plan.ranks.len() + job.roles[plan.role].spares as usize;
+            GangMemory { first: plan.ranks.start, charges: vec![0; slots], ..GangMemory::default() }
+        });
+        Self { gangs: gangs.collect(), stop: None, over: None, reason: "as asked for".to_owned() }
+    }
+
+    /// What an entry adds. An entry about a gang that is not there adds nothing.
+    pub fn fold(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Stop { stop } => self.stop = Some(stop.clone()),
+            Entry::Over { phase, reason } => {
+                self.over = Some(*phase);
+                self.reason.clone_from(reason);
+            }
+            Entry::Verdict { gang, action, reason, .. } => {
+                self.reason.clone_from(reason);
+                let said = format!("{action} {reason}");
+                self.with(*gang, |memory| memory.verdict = Some(said));
+            }
+            Entry::Ordered { gang, incarnation, placement, reason } => {
+                self.reason.clone_from(reason);
+                self.with(*gang, |memory| {
+                    memory.incarnation = Some(*incarnation);
+                    memory.started = false;
+                    memory.placement.clone_from(placement);
+                    memory.exited.clear();
+                });
+            }
+            Entry::Started { gang, incarnation, .. } => self.with(*gang, |memory| {
+                memory.incarnation = memory.incarnation.max(Some(*incarnation));
+                memory.started = true;
+            }),
+            Entry::Exited { gang, rank, .. } => self.with(*gang, |memory| {
+                memory.exited.insert(*rank);
+            }),
+            Entry::Failed { gang, failure } => {
+                self.reason.clone_from(&failure.what);
+                self.with(*gang, |memory| memory.note_failure(failure));
+            }
+            Entry::Examined { gang, incarnation, likeness } => self.with(*gang, |memory| {
+                memory.examined = Some(*incarnation);
+                let found = memory.failures.iter_mut().find(|failure| failure.incarnation == *incarnation);
+                found.into_iter().for_each(|failure| failure.likeness.clone_from(likeness));
+            }),
+            Entry::Finished { gang, outcome, reason } => {
+                self.reason.clone_from(reason);
+                self.with(*gang, |memory| memory.outcome = Some(*outcome));
+            }
+        }
+    }
+
+    fn with(&mut self, gang: usize, change: impl FnOnce(&mut GangMemory)) {
+        if let Some(memory) = self.gangs.get_mut(gang) {
+            change(memory);
+        }
+    }
+}
+
+impl GangMemory {
+    fn note_failure(&mut self, failure: &Failure) {
+        if self.failures.iter().any(|known| known.incarnation == failure.incarnation) {
+            return;
+        }
+        let first = self.failures.partition_point(|known| known.incarnation < failure.incarnation);
+        self.failures.insert(first, failure.clone());
+        let place = failure.rank.and_then(|rank| rank.checked_sub(self.first));
+        let slot = place.and_then(|place| self.placement.get(place as usize)).copied();
+        if let Some(charge) = slot.and_then(|slot| self.charges.get_mut((slot - self.first) as usize)) {
+            *charge += 1;
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What agent and coordinator say to each other: the agent reports everything that is, the coordinator answers with orders.
+//!
+//! A report is whole, not a change: whoever hears one knows as much as whoever heard all. So a coordinator that was killed needs
+//! its journal and one report, and a lost message loses nothing. Every order names the life that it is about (P3); an agent does
+//! not obey an order about another one, nor one that answers an older report.
+
+use serde::{Deserialize, Serialize};
+
+use crate::exit::Exit;
+use crate::hang::Pulse;
+use crate::state::Phase;
+use crate::verdict::{Action, Failure, Stop};
+
+/// What is with one worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerReport {
+    /// Its place in the role.
+    pub rank: u32,
+    /// Its process.
+    pub pid: i32,
+    /// Whether it runs.
+    pub running: bool,
+    /// How it ended; nothing for one that was lost with its agent.
+    pub exit: Option<Exit>,
+    /// When that was noticed.
+    pub exit_ms: Option<u64>,
+    /// Whether it ended after it was asked to.
+    pub asked: bool,
+    /// What it last reported about itself.
+    pub pulse: Option<Pulse>,
+    /// When it last wrote anything.
+    pub heard_ms: Option<u64>,
+}
+
+/// What is with one gang.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GangReport {
+    /// The newest life that was begun, or waits for slots.
+    pub incarnation: Option<u32>,
+    /// Whether it waits for slots, and for which.
+    pub queued: Option<String>,
+    /// Its workers.
+    pub workers: Vec<WorkerReport>,
+    /// Living descendants of workers that are gone.
+    pub orphans: u32,
+    /// What its failure looks like, once all of it is gone and its logs were read to the end.
+    pub likeness: Option<String>,
+    /// Everything of the life is gone and was looked at.
+    pub examined: bool,
+    /// Stacks were taken.
+    pub witnessed: bool,
+    /// When workers were told to leave.
+    pub notified_since_ms: Option<u64>,
+    /// When they were sent SIGTERM.
+    pub ending_since_ms: Option<u64>,
+    /// When they were sent SIGKILL.
+    pub killing_since_ms: Option<u64>,
+}
+
+/// Everything that an agent knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Counts reports of this agent; the answer names it.
+    pub number: u64,
+    /// Which of the job's machines.
+    pub machine: u32,
+    /// When.
+    pub now_ms: u64,
+    /// Somebody wants the job to end.
+    pub stop: Option<Stop>,
+    /// In the order of [`crate::job::Job::gangs`].
+    pub gangs: Vec<GangReport>,
+}
+
+/// What to do with one gang.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Its number.
+    pub gang: usize,
+    /// The life that the order is about; the one to begin, for a start.
+    pub incarnation: Option<u32>,
+    /// What to do.
+    pub action: Action,
+    /// Why.
+    pub reason: String,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// The first failure of every life that failed.
+    pub failures: Vec<Failure>,
+    /// Which slot each worker gets in the life to begin; the ranks in order.
+    pub placement: Vec<u32>,
+    /// The life that ended is worth an incident.
+    pub incident: bool,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Over {
+    /// Success, failure or stop.
+    pub phase: Phase,
+    /// What the launcher exits with.
+    pub code: i32,
+}
+
+/// The answer to a report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Orders {
+    /// Of the report.
+    pub number: u64,
+    /// Where the job is in its life.
+    pub phase: Phase,
+    /// The reason of what was decided last.
+    pub reason: String,
+    /// What to do with each gang.
+    pub gangs: Vec<Order>,
+    /// When to report again, even if nothing happened.
+    pub look_at_ms: Option<u64>,
+    /// Nothing is left to do.
+    pub over: Option<Over>,
+}

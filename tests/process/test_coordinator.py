@@ -1,0 +1,78 @@
+"""P4: the coordinator owns nothing. Killed, it comes back from its journal, and no worker notices."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.process.jobs import PATIENCE_S, PENSTOCK, Running, is_alive, penstock, wait_until
+
+Run = Callable[..., Running]
+DEAF = "trap '' TERM; touch $MARKS/$$.pid; while :; do sleep 1000; done"
+FAMILY = [sys.executable, str(Path(__file__).with_name("family.py"))]
+
+
+def replaced(running: Running, old: int) -> int:
+    """The coordinator that follows."""
+    wait_until(lambda: running.state().coordinator not in (0, old), "there is another coordinator")
+    return running.state().coordinator
+
+
+def test_killed_again_and_again_it_comes_back_and_nobody_is_touched(run: Run) -> None:
+    """Goal: P4. Method: five kills in a row; every process of the job is the same afterwards, and then a rank's death still counts."""
+    running = run("--ranks", "2", "--restarts", "1", "--", *FAMILY)
+    pids = running.pids(10)
+    before = running.state()
+    coordinator = before.coordinator
+    for _ in range(5):
+        os.kill(coordinator, signal.SIGKILL)
+        coordinator = replaced(running, coordinator)
+    state = running.state()
+    assert all(map(is_alive, pids))
+    assert (state.agent, state.keeper, state.incarnation) == (before.agent, before.keeper, 0)
+
+    os.kill(state.gangs[0].workers[0]["pid"], signal.SIGKILL)
+    running.pids(20)
+    assert running.state().incarnation == 1
+    os.kill(replaced(running, 0), signal.SIGKILL)
+    wait_until(lambda: running.state().coordinator not in (0, coordinator), "another one again")
+    os.kill(running.state().gangs[0].workers[1]["pid"], signal.SIGKILL)
+
+    # What the first one decided is remembered by the last: the budget is spent.
+    assert running.launcher is not None
+    _, err = running.launcher.communicate(timeout=PATIENCE_S)
+    assert b"all 1 restarts are spent" in err
+    lines = [json.loads(line) for line in (running.job.directory / "journal.jsonl").read_text().splitlines()]
+    assert [line["incarnation"] for line in lines if line["event"] == "ordered"] == [0, 1]
+
+
+def test_one_that_is_stuck_is_replaced(run: Run) -> None:
+    """Goal: no wait without a limit. Method: it is stopped, so it answers nothing, and then the job is asked to stop."""
+    running = run("--detach", "--", "bash", "-c", "touch $MARKS/$$.pid; sleep 1000 & wait")
+    running.pids(1)
+    state = running.state()
+    os.kill(state.coordinator, signal.SIGSTOP)
+
+    done = penstock(running.home, "stop", running.job.id, "--grace", "1")
+
+    assert done.returncode == 0, done.stderr
+    assert running.job.phase() == "stopped"
+    assert not is_alive(state.coordinator)
+
+
+def test_a_stop_is_not_forgotten_with_the_agent_that_was_asked(run: Run) -> None:
+    """Goal: who was asked to stop is not restarted. Method: the agent is killed while its deaf rank has time to leave."""
+    running = run("--detach", "--restarts", "3", "--", "bash", "-c", DEAF)
+    running.pids(1)
+    variables = {**os.environ, "PENSTOCK_HOME": str(running.home)}
+    asking = subprocess.Popen([*PENSTOCK, "stop", running.job.id, "--grace", "30"], env=variables)
+    wait_until(lambda: running.state().phase == "ending", "the stop is under way")
+
+    os.kill(running.state().agent, signal.SIGKILL)
+
+    assert asking.wait(PATIENCE_S) == 0
+    assert running.job.phase() == "stopped"
+    assert running.state().incarnation == 0
