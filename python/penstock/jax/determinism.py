@@ -5,10 +5,10 @@ JAX has no global generators. Its compiler reads its flags once, when the first 
 
 import os
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import jax
-import jaxlib
 from jax._src import xla_bridge
 
 #: Without it, kernels of a GPU may add in another order every time.
@@ -29,12 +29,14 @@ def pin(*, deterministic: bool, threads: int | None = None) -> Pinned:
     read = bool(xla_bridge.backends_are_initialized())
     if deterministic and FLAG not in flags and not read:
         os.environ["XLA_FLAGS"] = flags = f"{flags} {FLAG}".strip()
+    # Its attributes are made when JAX is imported, so type checkers do not know them.
+    settings: Any = jax.config
     facts = {
         "version": jax.__version__,
-        "jaxlib": jaxlib.__version__,
+        "jaxlib": version("jaxlib"),
         "flags": flags,
-        "x64": bool(jax.config.read("jax_enable_x64")),
-        "matmul": str(jax.config.read("jax_default_matmul_precision")),
+        "x64": bool(settings.jax_enable_x64),
+        "matmul": str(settings.jax_default_matmul_precision),
     }
     late = deterministic and FLAG not in flags and read and jax.default_backend() == "gpu"
     return Pinned(facts, (f"{FLAG} was not set before the device was used",) if late else ())
