@@ -63,10 +63,8 @@ class Life:
         #: Reports whose values are not looked at yet, because the device may still be at work on them.
         self._unjudged: deque[Report] = deque()
         self._last_loss = math.nan
-        self._checkpoints = settings.checkpoints or Checkpoints(
-            settings.directory.checkpoints, keep=settings.policy.keep, rank=state.rank, ranks=state.ranks
-        )
-        self.incarnation = self._checkpoints.begin(state)
+        self._checkpoints = self._opened()
+        self.incarnation = self._fenced()
         self._journal = journal.Journal(settings.directory.path, self.incarnation, state.rank)
         self._records = Records(
             settings.directory.path,
@@ -75,6 +73,20 @@ class Life:
             (self.lane.number, self.lane.of),
         )
         self._saving = Saving(self._checkpoints, state, settings.policy, self._journal)
+
+    def _opened(self) -> Checkpoints:
+        settings, state = self.settings, self.state
+        return settings.checkpoints or Checkpoints(
+            settings.directory.checkpoints, keep=settings.policy.keep, rank=state.rank, ranks=state.ranks
+        )
+
+    def _fenced(self) -> int:
+        """The number of this life; from here on no earlier one can commit."""
+        return self._checkpoints.begin(self.state)
+
+    def _resumed(self, refused: list[Checkpoint]) -> Checkpoint | None:
+        """The checkpoint that every rank has loaded, if there is one; those that did not fit are put into ``refused``."""
+        return self._checkpoints.resume(self.state, fits=lambda each: self._fits(each, refused))
 
     @property
     def is_first(self) -> bool:
@@ -271,7 +283,7 @@ class Life:
         refused: list[Checkpoint] = []
         with self._notices.phase("restore"), events.span("run.restore"):
             reach("run.restore")
-            found = self._checkpoints.resume(self.state, fits=lambda each: self._fits(each, refused))
+            found = self._resumed(refused)
         if found is None and (refused or why != "start"):
             known = [each.step for each in refused]
             place = self._checkpoints.store.url
@@ -367,13 +379,13 @@ class Life:
     def _shared_decisions(self) -> Decisions:
         mine = b""
         if self.is_first:
-            mine = msgspec.json.encode(decisions_of(journal.read(self.settings.directory.path)))
+            mine = msgspec.json.encode(decisions_of(journal.read(self.settings.source.path)))
         return msgspec.json.decode(self.state.share(mine), type=Decisions)
 
     def _shared_skips(self) -> Skips:
         mine = b""
         if self.is_first:
-            mine = msgspec.json.encode(SkipJournal(self.settings.directory.skips).read().to_json())
+            mine = msgspec.json.encode(SkipJournal(self.settings.source.skips).read().to_json())
         return Skips(**msgspec.json.decode(self.state.share(mine)))
 
     def end(self, problem: BaseException | None = None, **facts: Any) -> None:
@@ -381,6 +393,7 @@ class Life:
         if self._ended:
             return
         self._ended = True
+        self._saving.note()
         how = "done"
         if isinstance(problem, Leave):
             how = "left"

@@ -26,6 +26,7 @@ from penstock.run.notices import Leave
 from penstock.run.plain import as_trainable
 from penstock.run.policies import Policy
 from penstock.run.randomness import derive, numpy_generator, python_generator, seed_globals
+from penstock.run.rehearsal import RehearsedLife, rehearsal_of, rehearsed
 from penstock.run.settings import Settings
 from penstock.state import Checkpoints
 
@@ -59,6 +60,7 @@ class Run:
         pins = pinning.pin(deterministic=deterministic, threads=self._threads)
         self.settings = Settings(
             place,
+            place,
             recipe,
             registry or Registry(),
             checkpoints,
@@ -68,6 +70,10 @@ class Run:
             around,
             pins,
         )
+        #: Whether this process only executes steps of the run again, beside it.
+        self._rehearsal = rehearsal_of()
+        if self._rehearsal is not None:
+            self.settings = rehearsed(self.settings, self._rehearsal)
         self._life: Life | None = None
         #: Of the last life, for whoever asks after it.
         self._number = -1
@@ -87,7 +93,8 @@ class Run:
         # Again, for frameworks that were loaded and threads that were set since.
         pins = pinning.pin(deterministic=self.settings.deterministic, threads=self._threads)
         self.settings = replace(self.settings, pins=pins)
-        return Steps(self, Life(self.settings, trainable, feeding))
+        kind = Life if self._rehearsal is None else RehearsedLife
+        return Steps(self, kind(self.settings, trainable, feeding))
 
     def accept(self, loss: Any = None, grad_norm: Any = None, tokens: Any = None) -> bool:
         """Whether the optimizer may step: call it between backward and ``optimizer.step()``, on every rank.
@@ -137,7 +144,7 @@ class Run:
     @property
     def skips(self) -> Skips:
         """What is left out of the data."""
-        return SkipJournal(self.settings.directory.skips).read()
+        return SkipJournal(self.settings.source.skips).read()
 
     @property
     def unpinned(self) -> tuple[str, ...]:

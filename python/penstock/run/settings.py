@@ -15,7 +15,9 @@ from penstock.state import Checkpoints
 class Settings:
     """The arguments of ``Run``, and what was found around it."""
 
+    #: Where this life writes, and where decisions and skips come from; the same, unless steps are rehearsed.
     directory: RunDirectory
+    source: RunDirectory
     recipe: Recipe
     registry: Registry
     #: None: the run opens its own, in its directory.
@@ -25,3 +27,5 @@ class Settings:
     deterministic: bool
     gang: Gang
     pins: Pins
+    #: The first step that is wanted, in a rehearsal.
+    rehearsal_first: int | None = None
