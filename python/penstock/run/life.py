@@ -7,6 +7,7 @@ the journal before anything follows from it.
 
 import math
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -63,6 +64,8 @@ class Life:
         #: Reports whose values are not looked at yet, because the device may still be at work on them.
         self._unjudged: deque[Report] = deque()
         self._last_loss = math.nan
+        #: The same on all ranks, and in no other life; launchers do not always have one.
+        self._token = state.share(uuid.uuid4().hex.encode()).decode()
         self._checkpoints = self._opened()
         self.incarnation = self._fenced()
         self._journal = journal.Journal(settings.directory.path, self.incarnation, state.rank)
@@ -77,12 +80,16 @@ class Life:
     def _opened(self) -> Checkpoints:
         settings, state = self.settings, self.state
         return settings.checkpoints or Checkpoints(
-            settings.directory.checkpoints, keep=settings.policy.keep, rank=state.rank, ranks=state.ranks
+            settings.directory.checkpoints,
+            keep=settings.policy.keep,
+            rank=state.rank,
+            ranks=state.ranks,
+            token=self._token,
         )
 
     def _fenced(self) -> int:
         """The number of this life; from here on no earlier one can commit."""
-        return self._checkpoints.begin(self.state)
+        return self._checkpoints.begin(self.state, token=self._token)
 
     def _resumed(self, refused: list[Checkpoint]) -> Checkpoint | None:
         """The checkpoint that every rank has loaded, if there is one; those that did not fit are put into ``refused``."""
