@@ -79,6 +79,7 @@ def test_a_skipped_step_changes_nothing_and_stays_skipped(stream: Stream, tmp_pa
         train(make(stream, tmp_path, skip), bad={6: math.nan}, at=lambda step: _fail_at(step, 7))
     state, executed = train(make(stream, tmp_path, skip))
     assert executed == list(range(4, STEPS))
+    assert [e.facts["again"] for e in journal.read(tmp_path) if e.kind == "restore"] == [0, 3]
     assert state["taken"] == STEPS - 1
     assert verdicts(tmp_path) == [(6, "skip")]
     clean, _ = train(make(stream, tmp_path.with_name("clean"), skip), bad={6: math.nan})

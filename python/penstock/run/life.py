@@ -34,7 +34,7 @@ from penstock.run.judging import Answer, Judge, Report, number
 from penstock.run.notices import Leave, Notice, Notices
 from penstock.run.policies import Verdict
 from penstock.run.randomness import derive, seed_globals
-from penstock.run.records import Records, StepRecord, bits
+from penstock.run.records import Records, StepRecord, bits, read_rank
 from penstock.run.saving import Saving
 from penstock.run.settings import Settings
 from penstock.state import Checkpoint, Checkpoints
@@ -105,9 +105,7 @@ class Life:
         self._notices.open()
         directory = self.settings.directory
         if events.statistics() is None:
-            path = directory.events(self.incarnation, self.state.rank)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            events.start(path)
+            events.start(directory.events(self.incarnation, self.state.rank))
             self._own_events = True
         before = self._shared_decisions()
         self.judge = Judge(self.state, self.settings.policy, before)
@@ -307,12 +305,15 @@ class Life:
         self.next_step = 0 if cursor is None else cursor.step
         self.judge.restored(window, self.next_step)
         self._open(cursor)
+        # Counted before the mark makes an end of them.
+        executed = 1 + max(read_rank(self.settings.source.path, 0), default=-1) if self.is_first else 0
         self._records.mark(self.next_step)
         if self.is_first:
             facts: dict[str, Any] = (
                 {} if found is None else {"checkpoint": found.digest, "saved_in": found.incarnation}
             )
-            self._journal.write("restore", self.next_step, why=why, **facts)
+            again = max(0, executed - self.next_step)
+            self._journal.write("restore", self.next_step, why=why, again=again, **facts)
         if found is None:
             # From here on every step can be gone back to, and that saving works is known before an hour is spent.
             self._save("beginning")

@@ -4,7 +4,10 @@ import os
 import socket
 import sys
 import time
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from penstock.data import Lane
 from penstock.run.contract import Trainable
@@ -51,12 +54,31 @@ def begin(journal: Journal, settings: Settings, state: Trainable, lane: Lane, be
     earlier = before.start
     if not earlier:
         return
+    if before.ended in ("", "failed"):
+        journal.write(
+            "incident", life=before.incarnation, ended=before.ended or "killed", cause=_cause(settings)
+        )
     if earlier.get("ranks") != state.ranks or earlier.get("lanes") != lane.of:
         journal.write(
             "topology", before=[earlier.get("ranks"), earlier.get("lanes")], now=[state.ranks, lane.of]
         )
     if earlier.get("recipe") != settings.recipe.digest:
         journal.write("recipe", before=earlier.get("recipe"), now=settings.recipe.digest)
+
+
+def _cause(settings: Settings) -> str:
+    """What the supervisor wrote about the end of the life before; nothing where there is none."""
+    folder, life = os.environ.get("PENSTOCK_JOB_DIRECTORY"), settings.gang.life
+    if not folder or not life:
+        return ""
+    for path in sorted(Path(folder, "incidents").glob("*.json")):
+        try:
+            found: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            continue
+        if found.get("incarnation") == life - 1:
+            return str(found.get("first_cause", ""))
+    return ""
 
 
 class Weights:
