@@ -34,7 +34,7 @@ from penstock.run.judging import Answer, Judge, Report, number
 from penstock.run.notices import Leave, Notice, Notices
 from penstock.run.policies import Verdict
 from penstock.run.randomness import derive, seed_globals
-from penstock.run.records import Records, StepRecord, bits, read_rank
+from penstock.run.records import Records, StepRecord, bits, last_step
 from penstock.run.saving import Saving
 from penstock.run.settings import Settings
 from penstock.state import Checkpoint, Checkpoints
@@ -306,7 +306,7 @@ class Life:
         self.judge.restored(window, self.next_step)
         self._open(cursor)
         # Counted before the mark makes an end of them.
-        executed = 1 + max(read_rank(self.settings.source.path, 0), default=-1) if self.is_first else 0
+        executed = 1 + last_step(self.settings.source.path) if self.is_first else 0
         self._records.mark(self.next_step)
         if self.is_first:
             facts: dict[str, Any] = (
@@ -380,7 +380,7 @@ class Life:
             return
         limit_s = max(1.0, notice.leave_by - time.time()) if notice.leave_by else None
         committed = self._saving.settle(limit_s)
-        leave = Leave(notice, self.next_step)
+        leave = Leave(notice, self.next_step, committed=committed)
         self.end(leave, committed=committed)
         raise leave
 

@@ -35,8 +35,9 @@ class Notice:
 class Leave(SystemExit):
     """Ends the process after it has saved, with the exit code that says so. It is no error."""
 
-    def __init__(self, notice: Notice, step: int) -> None:
-        self.notice, self.step = notice, step
+    def __init__(self, notice: Notice, step: int, *, committed: bool = True) -> None:
+        #: Whether the checkpoint of the step exists, or time was over before.
+        self.notice, self.step, self.committed = notice, step, committed
         super().__init__(EXIT_LEFT)
 
 

@@ -112,10 +112,24 @@ class Records:
             self._file = -1
 
 
+def last_step(directory: str | os.PathLike[str]) -> int:
+    """The step that the first rank recorded last, in the newest life; -1 before any. Reads one record, however many there are."""
+    paths = sorted((Path(directory) / FOLDER).glob("*-0000.rec"))
+    for path in reversed(paths):
+        with path.open("rb") as file:
+            records = (os.fstat(file.fileno()).st_size - _HEADER_BYTES) // _RECORD.size
+            if records < 1:
+                continue
+            file.seek(_HEADER_BYTES + (records - 1) * _RECORD.size)
+            kind, _, step, *_ = _RECORD.unpack(file.read(_RECORD.size))
+            return int(step) if kind == _STEP else int(step) - 1
+    return -1
+
+
 def read_rank(directory: str | os.PathLike[str], rank: int) -> dict[int, StepRecord]:
-    """The steps of a rank that count, over all lives."""
+    """The steps of a rank that count, over all lives. A life on fewer ranks is told by its first one."""
     found: dict[int, StepRecord] = {}
-    for file in _files(directory):
+    for file in _files(directory, {0, rank}):
         found = {step: each for step, each in found.items() if step < file.start}
         if file.rank == rank:
             found |= file.steps
@@ -145,12 +159,15 @@ def bits(value: float) -> str:
     return value.hex()
 
 
-def _files(directory: str | os.PathLike[str]) -> Iterator[_File]:
+def _files(directory: str | os.PathLike[str], ranks: set[int] | None = None) -> Iterator[_File]:
+    """Files in the order of lives and ranks; of some ranks, or of all."""
     folder = Path(directory) / FOLDER
-    if folder.is_dir():
-        for path in sorted(folder.iterdir()):
-            if _NAME.fullmatch(path.name) and (found := _read_file(path)) is not None:
-                yield found
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        name = _NAME.fullmatch(path.name)
+        if name is None or (ranks is not None and int(name[2]) not in ranks):
+            continue
+        if (found := _read_file(path)) is not None:
+            yield found
 
 
 def _read_file(path: Path) -> _File | None:
