@@ -306,7 +306,7 @@ class Life:
         self.judge.restored(window, self.next_step)
         self._open(cursor)
         # Counted before the mark makes an end of them.
-        executed = 1 + last_step(self.settings.source.path) if self.is_first else 0
+        executed = 1 + last_step(self.settings.directory.path) if self.is_first else 0
         self._records.mark(self.next_step)
         if self.is_first:
             facts: dict[str, Any] = (

@@ -112,18 +112,24 @@ class Records:
             self._file = -1
 
 
-def last_step(directory: str | os.PathLike[str]) -> int:
-    """The step that the first rank recorded last, in the newest life; -1 before any. Reads one record, however many there are."""
-    paths = sorted((Path(directory) / FOLDER).glob("*-0000.rec"))
-    for path in reversed(paths):
+def last(directory: str | os.PathLike[str]) -> StepRecord | None:
+    """What the first rank recorded last, in the newest life that recorded anything. Reads one record, however many there are."""
+    for path in sorted((Path(directory) / FOLDER).glob("*-0000.rec"), reverse=True):
         with path.open("rb") as file:
-            records = (os.fstat(file.fileno()).st_size - _HEADER_BYTES) // _RECORD.size
-            if records < 1:
+            count = (os.fstat(file.fileno()).st_size - _HEADER_BYTES) // _RECORD.size
+            if count < 1:
                 continue
-            file.seek(_HEADER_BYTES + (records - 1) * _RECORD.size)
-            kind, _, step, *_ = _RECORD.unpack(file.read(_RECORD.size))
-            return int(step) if kind == _STEP else int(step) - 1
-    return -1
+            file.seek(_HEADER_BYTES + (count - 1) * _RECORD.size)
+            kind, _, record = _unpacked(file.read(_RECORD.size))
+            # A life that has only begun: what was executed before it is what counts.
+            return record if kind == _STEP else StepRecord(record.step - 1, "")
+    return None
+
+
+def last_step(directory: str | os.PathLike[str]) -> int:
+    """The step that was executed last; -1 before any."""
+    found = last(directory)
+    return -1 if found is None else found.step
 
 
 def read_rank(directory: str | os.PathLike[str], rank: int) -> dict[int, StepRecord]:
@@ -181,16 +187,22 @@ def _read_file(path: Path) -> _File | None:
     file: _File | None = None
     for place in range(_HEADER_BYTES, len(data) - _RECORD.size + 1, _RECORD.size):
         raw = data[place : place + _RECORD.size]
-        kind, check, step, batch, loss, whole, norm, tokens, parameters = _RECORD.unpack(raw)
+        kind, check, record = _unpacked(raw)
         if zlib.crc32(raw[:4] + bytes(4) + raw[8:]) != check:
             if data[place + _RECORD.size :].strip(b"\0"):
                 raise RunDamaged(file=str(path), place=place, reason="its check does not match")
             break
         if kind == _MARK:
-            file = file or _File(incarnation, rank, ranks, lane, lanes, step)
-            file.start = min(file.start, step)
-            file.steps = {at: each for at, each in file.steps.items() if at < step}
+            file = file or _File(incarnation, rank, ranks, lane, lanes, record.step)
+            file.start = min(file.start, record.step)
+            file.steps = {at: each for at, each in file.steps.items() if at < record.step}
         elif file is not None:
-            written = "" if parameters == _NOTHING else parameters.hex()
-            file.steps[step] = StepRecord(step, batch.hex(), loss, whole, norm, tokens, written)
+            file.steps[record.step] = record
     return file
+
+
+def _unpacked(raw: bytes) -> tuple[int, int, StepRecord]:
+    """Kind, check and contents."""
+    kind, check, step, batch, loss, whole, norm, tokens, parameters = _RECORD.unpack(raw)
+    written = "" if parameters == _NOTHING else parameters.hex()
+    return kind, check, StepRecord(step, batch.hex(), loss, whole, norm, tokens, written)
