@@ -300,6 +300,9 @@ def test_misuse_is_told(stream: Stream, tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(errors.UsageError, match="under way"):
             run.steps(state)
         break
+    other = ps.Run(tmp_path, recipe=stream.recipe(), registry=stream.registry, seed=4)
+    with pytest.raises(errors.UsageError, match="begun with seed 3, not 4"):
+        next(other.steps(state))
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "4")
     with pytest.raises(errors.UsageError, match="plain tree"):

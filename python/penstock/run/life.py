@@ -110,6 +110,7 @@ class Life:
         before = self._shared_decisions()
         self.judge = Judge(self.state, self.settings.policy, before)
         self._skips = self._shared_skips()
+        self._refuse_seed(before)
         if self.is_first:
             directory.describe(telling.about(self.settings, self._checkpoints))
             telling.begin(self._journal, self.settings, self.state, self.lane, before)
@@ -243,6 +244,13 @@ class Life:
         self._decide("verdict", step, action="stop", reason=reason, rules=rules, skips=skips)
         self.end(problem)
         raise problem
+
+    def _refuse_seed(self, before: Decisions) -> None:
+        """Another seed would be another run from here on, and nobody would notice."""
+        seed = before.start.get("seed", self.settings.seed)
+        if seed != self.settings.seed:
+            hint = f"give seed={seed}, or begin another run in another directory"
+            raise UsageError(f"this run was begun with seed {seed}, not {self.settings.seed}", hint=hint)
 
     def _refuse_stopped(self, before: Decisions) -> None:
         stop = before.stop
