@@ -44,6 +44,7 @@
     │   ├── IncidentUnknown      a job has no such incident
     │   ├── StateUnreadable      a job's state was written by another Penstock, or is damaged
     │   ├── JobSilent            the job's agent does not answer
+    │   ├── SlotsUnreadable      what is leased on this machine cannot be read
     │   ├── SpyMissing           the executable that reads stacks is not there
     │   └── StacksForbidden      the kernel does not let us look into processes
     ├── RunError                 training runs
@@ -103,6 +104,7 @@ from penstock.errors.process import (
     JobUnknown,
     ProcessError,
     RankUnknown,
+    SlotsUnreadable,
     SpyMissing,
     StacksForbidden,
     StateUnreadable,
@@ -196,6 +198,7 @@ __all__ = [
     "ScanCancelled",
     "SchemaMixed",
     "SilentCorruption",
+    "SlotsUnreadable",
     "SourceEmpty",
     "SpyMissing",
     "StacksForbidden",
