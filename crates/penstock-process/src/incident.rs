@@ -1,14 +1,13 @@
 //! What is known about a failure, in one file: the first cause, how every rank ended, its last lines, and what was decided.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 
 use serde_json::{Value, json};
 
 use crate::error::Result;
 use crate::hang::Pulse;
 use crate::job::{Role, Room, Stream};
+use crate::pump::tail;
 use crate::state::{GangState, WorkerState, wall_s, write_whole};
 use crate::verdict::Action;
 
@@ -22,19 +21,10 @@ const SECRET_BYTES_MIN: usize = 8;
 /// The last lines of a rank's output in this incarnation.
 pub fn last_lines(room: &Room, role: &str, worker: &WorkerState, stream: Stream) -> Vec<String> {
     let from = if stream == Stream::Out { worker.stdout_from } else { worker.stderr_from };
-    let text = tail(&room.log(role, worker.rank, stream), from).unwrap_or_default();
+    let text = tail(&room.log(role, worker.rank, stream), from, TAIL_BYTES).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LINES)..].iter().map(|line| (*line).to_owned()).collect()
-}
-
-fn tail(path: &std::path::Path, from: u64) -> std::io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let len = file.metadata()?.len();
-    file.seek(SeekFrom::Start(from.max(len.saturating_sub(TAIL_BYTES))))?;
-    let mut text = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut text)?;
-    Ok(text)
 }
 
 /// What a failure has in common with the same one at another time: how the rank ended, and its last words.

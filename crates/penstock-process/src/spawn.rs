@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
 use crate::job::{Job, Role, Room};
+use crate::pump::Outputs;
 use crate::system;
+use crate::terminal::{self, Size};
 
 /// The variable that says which worker a process came from.
 pub const WORKER_MARK: &str = "PENSTOCK_WORKER";
@@ -40,8 +42,8 @@ pub struct Life<'a> {
 pub struct Started {
     /// Its process.
     pub pid: i32,
-    /// Reading ends of its standard output and error.
-    pub outputs: [OwnedFd; 2],
+    /// Our ends of what it writes to.
+    pub outputs: Outputs,
 }
 
 /// A port that nobody listens on right now.
@@ -102,10 +104,9 @@ fn set_unless_there(variables: &mut Vec<(String, String)>, name: &str, value: &s
 
 /// Starts one rank as the leader of a session of its own.
 pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
-    let (out, out_writer) = system::pipe()?;
-    let (err, err_writer) = system::pipe()?;
+    let (outputs, out_writer, err_writer) = outputs(life.role.terminal)?;
     let agent = std::process::id() as i32;
-    let limit = life.file_limit;
+    let (limit, has_terminal) = (life.file_limit, life.role.terminal);
     let words = &life.role.command;
     let door = life.cgroup.and_then(|group| group.door(&life.role.name, rank));
     let mut command = Command::new(&words[0]);
@@ -118,6 +119,9 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
     unsafe {
         command.pre_exec(move || {
             system::begin_session()?;
+            if has_terminal {
+                terminal::control(libc::STDOUT_FILENO)?;
+            }
             if let Some(door) = &door {
                 // Zero is whoever writes. Without the group a rank runs as well, so a refusal is no error.
                 libc::write(door.as_raw_fd(), c"0".as_ptr().cast(), 1);
@@ -137,5 +141,17 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
     }
     let started =
         command.spawn().map_err(|source| ProcessError::Start { command: words[0].clone(), source })?;
-    Ok(Started { pid: started.id() as i32, outputs: [out, err] })
+    Ok(Started { pid: started.id() as i32, outputs })
+}
+
+/// Our ends, and the rank's standard output and error.
+pub fn outputs(is_terminal: bool) -> Result<(Outputs, OwnedFd, OwnedFd)> {
+    if is_terminal {
+        let (ours, theirs) = terminal::open(Size::UNSEEN)?;
+        let twice = theirs.try_clone().map_err(|source| ProcessError::System { call: "dup", source })?;
+        return Ok((Outputs::Terminal(ours), theirs, twice));
+    }
+    let (out, out_writer) = system::pipe()?;
+    let (err, err_writer) = system::pipe()?;
+    Ok((Outputs::Pipes([out, err]), out_writer, err_writer))
 }

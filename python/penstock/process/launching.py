@@ -11,6 +11,7 @@ from pathlib import Path
 
 from penstock.errors import AgentMissing, UsageError
 from penstock.process.jobs import Job
+from penstock.process.output import Output
 from penstock.process.warming import Surroundings, warmth
 
 AGENT = Path(__file__).parent / "bin" / "penstock-agent"
@@ -92,6 +93,7 @@ class Launch:
     #: Whether ranks get control groups, where that is allowed.
     cgroup: bool = True
     restarts: Restarts = field(default_factory=Restarts)
+    output: Output = field(default_factory=Output)
     #: Whether ranks are forked from a warm Python: ``auto``, ``always`` or ``never``.
     zygote: str = "auto"
     #: What the warm Python imports; by default what the script seems to need.
@@ -138,6 +140,7 @@ def prepare(home: Path, launch: Launch) -> Job:
         "zygote": warm.zygote,
         "zygote_why": warm.why,
         "policy": launch.restarts.to_json(),
+        "terminal": launch.output.terminal,
     }
     document = {
         "id": job.id,
@@ -146,6 +149,7 @@ def prepare(home: Path, launch: Launch) -> Job:
         "cgroup": launch.cgroup,
         "directory": os.getcwd(),
         "python": sys.executable,
+        **launch.output.of_job(),
         "roles": [role],
     }
     # Renamed into place, because a job is listed as soon as it has this file.

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use crate::agent::Agent;
 use crate::agent::births::Beginning;
+use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::exit::{Exit, memory_kills};
 use crate::incident::{self, Evidence};
-use crate::job::Stream;
 use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
 use crate::messages::{GangReport, Order, WorkerReport};
 use crate::policy::Scope;
+use crate::pump::Speaker;
 use crate::spawn;
 use crate::state::{Phase, WorkerState, wall_s};
 use crate::system::{Reaped, now_ms};
@@ -102,7 +103,8 @@ impl Agent {
                 }
             };
             self.running.insert(started.pid, (gang, rank));
-            let [out, err] = started.outputs;
+            let speaker = Speaker { role: plan.role, rank, incarnation };
+            let [stdout_from, stderr_from] = self.pump.add(speaker, started.outputs)?;
             self.state.gangs[gang].workers.push(WorkerState {
                 rank,
                 pid: started.pid,
@@ -115,8 +117,8 @@ impl Agent {
                 asked: false,
                 cpu_s: None,
                 rss_max_bytes: None,
-                stdout_from: self.pump.add(plan.role, rank, Stream::Out, out)?,
-                stderr_from: self.pump.add(plan.role, rank, Stream::Err, err)?,
+                stdout_from,
+                stderr_from,
             });
         }
         // All are known now, so all may begin.
@@ -229,7 +231,6 @@ impl Agent {
         let plan = &self.plans[gang];
         let places: Vec<u32> = plan.ranks.clone().map(|rank| self.job.place(plan.role, rank)).collect();
         self.pump.drain(&places, DRAIN);
-        self.state.log_lost_bytes = self.pump.lost_bytes();
         let state = &self.state.gangs[gang];
         let failed = state
             .workers
@@ -252,7 +253,7 @@ impl Agent {
         match incident::write(&self.room, role, self.state.incidents.len(), evidence) {
             Ok(name) => self.state.incidents.push(name),
             // A full disk must not keep a gang from being restarted.
-            Err(problem) => eprintln!("penstock-agent: {problem}"),
+            Err(problem) => complain!("penstock-agent: {problem}"),
         }
     }
 

@@ -20,6 +20,7 @@ use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
 use crate::agent::vitals::Vitals;
 use crate::cgroup::Cgroup;
+use crate::complain;
 use crate::control::{Ear, StopRequest, listen};
 use crate::coordinator::Journal;
 use crate::ending::Orphans;
@@ -28,7 +29,7 @@ use crate::job::{GangPlan, Job, Room};
 use crate::launch::Wires;
 use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
 use crate::messages::{GangReport, Orders, Over, Report};
-use crate::pump::Pump;
+use crate::pump::{Person, Pump};
 use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
 use crate::system::{self, Signals, now_ms, signal_name};
@@ -147,9 +148,11 @@ impl Agent {
         let cgroup = if job.cgroup { Cgroup::make(room) } else { None };
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
         let plans = job.gangs();
+        let person =
+            Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
         let vitals = Vitals::open(room, &job);
         let agent = Self {
-            pump: Pump::start(room, &job, [wires.out, wires.err])?,
+            pump: Pump::start(room, &job, person)?,
             journal: Journal::open(room)?,
             file_limit: system::raise_file_limit(),
             tended: plans.iter().map(|_| Tended::default()).collect(),
@@ -298,7 +301,6 @@ impl Agent {
         if over.phase == Phase::Failed && self.stop.as_ref().is_some_and(|stop| stop.failed) {
             self.note_doom();
         }
-        self.state.log_lost_bytes = self.pump.lost_bytes();
         self.state.phase = over.phase;
         self.state.exit_code = Some(over.code);
         self.state.ended_at = Some(wall_s());
@@ -344,11 +346,13 @@ impl Agent {
 
     /// Lets others see the state. A full disk must not end supervision, so the file may stay behind the socket.
     fn save(&mut self) {
+        self.state.log_lost_bytes = self.pump.lost_bytes();
+        self.state.log_missing = self.pump.missing();
         if let Ok(mut shown) = self.shown.lock() {
             shown.clone_from(&self.state);
         }
         if let Err(problem) = self.state.save(&self.room) {
-            eprintln!("penstock-agent: {problem}");
+            complain!("penstock-agent: {problem}");
         }
     }
 
@@ -410,6 +414,10 @@ impl Agent {
             }
             Ok(count) => {
                 for signal in &bytes[..count] {
+                    if i32::from(*signal) == libc::SIGWINCH {
+                        self.pump.resize();
+                        continue;
+                    }
                     let again = self.stop.is_some();
                     self.ask_to_stop(
                         &format!("{} to the launcher", signal_name(i32::from(*signal))),

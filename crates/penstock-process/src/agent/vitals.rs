@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
+use crate::complain;
 use crate::hang;
 use crate::job::{Job, Room, Stream};
 use crate::pulses::{Notice, NoticeKind, Pulses};
@@ -51,7 +52,7 @@ impl Vitals {
     /// With a file for every worker of the job.
     pub(super) fn open(room: &Room, job: &Job) -> Self {
         let pulses = Pulses::create(room, job.workers());
-        let pulses = pulses.inspect_err(|problem| eprintln!("penstock-agent: {problem}"));
+        let pulses = pulses.inspect_err(|problem| complain!("penstock-agent: {problem}"));
         Self { pulses: pulses.ok(), ..Self::default() }
     }
 
@@ -176,7 +177,7 @@ impl Agent {
         match command.spawn() {
             Ok(child) => Some(child.id() as i32),
             Err(problem) => {
-                eprintln!("penstock-agent: cannot take stacks with `{python}`: {problem}");
+                complain!("penstock-agent: cannot take stacks with `{python}`: {problem}");
                 None
             }
         }

@@ -1,3 +1,5 @@
+//! What the verdict is in cases that people can imagine, and what it never is in any case.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.cli.process.home import home
+from penstock.cli.process.log_options import LogOptions
 from penstock.errors import UsageError
 from penstock.process.launching import Launch, Restarts, agent_path, prepare
 
@@ -72,6 +73,7 @@ def run(
         str, Parameter(help="Program and arguments, after `--`. A .py file is run by this Python.")
     ],
     gang: Annotated[Gang | None, Parameter(name="*")] = None,
+    logs: Annotated[LogOptions | None, Parameter(name="*")] = None,
     module: Annotated[
         bool, Parameter(name=["--module", "-m"], negative=(), help="The command is a Python module.")
     ] = False,
@@ -100,6 +102,7 @@ def run(
         colour=not detach and sys.stdout.isatty() and "NO_COLOR" not in os.environ,
         master_port=gang.master_port,
         cgroup=gang.cgroup,
+        output=(logs or LogOptions()).to_output(),
         restarts=Restarts(
             most=gang.restarts,
             same_failure_max=gang.same_failure,
