@@ -96,6 +96,16 @@ pub struct Role {
     pub zygote_why: String,
     /// When a gang is given another life.
     pub policy: Policy,
+    /// Ranks whose output is kept from the person's terminal, by stream; logs have it.
+    #[serde(default)]
+    pub hidden: BTreeMap<String, Vec<u32>>,
+}
+
+impl Role {
+    /// Whether the person is not shown what a rank writes.
+    pub fn hides(&self, rank: u32, stream: Stream) -> bool {
+        self.hidden.get(stream.name()).is_some_and(|ranks| ranks.contains(&rank))
+    }
 }
 
 /// What was asked for; written once by the launcher's command, never changed.

@@ -30,6 +30,7 @@ pub mod mind;
 pub mod policy;
 pub mod pulses;
 pub mod pump;
+pub mod redact;
 pub mod relay;
 pub mod reserve;
 pub mod spawn;

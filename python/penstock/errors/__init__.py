@@ -38,6 +38,11 @@
     ├── ProcessError             jobs and their processes
     │   ├── AgentMissing         the executable that supervises is not there
     │   ├── JobUnknown           no job has that name
+    │   ├── JobInvalid           a job that makes no sense, with the role and the field
+    │   ├── JobFileInvalid       a job file that makes no sense, with the place in it
+    │   ├── RankUnknown          a job has no such rank, or it does not run
+    │   ├── IncidentUnknown      a job has no such incident
+    │   ├── StateUnreadable      a job's state was written by another Penstock, or is damaged
     │   ├── JobSilent            the job's agent does not answer
     │   ├── SpyMissing           the executable that reads stacks is not there
     │   └── StacksForbidden      the kernel does not let us look into processes
@@ -85,11 +90,16 @@ from penstock.errors.events import (
 )
 from penstock.errors.process import (
     AgentMissing,
+    IncidentUnknown,
+    JobFileInvalid,
+    JobInvalid,
     JobSilent,
     JobUnknown,
     ProcessError,
+    RankUnknown,
     SpyMissing,
     StacksForbidden,
+    StateUnreadable,
 )
 from penstock.errors.registry import (
     AddressInvalid,
@@ -142,7 +152,10 @@ __all__ = [
     "Fenced",
     "FileUnusable",
     "ForeignUnusable",
+    "IncidentUnknown",
     "IndexDamaged",
+    "JobFileInvalid",
+    "JobInvalid",
     "JobSilent",
     "JobUnknown",
     "ManifestDamaged",
@@ -153,6 +166,7 @@ __all__ = [
     "ObjectMissing",
     "PenstockError",
     "ProcessError",
+    "RankUnknown",
     "RanksMissing",
     "RecipeInvalid",
     "RegistryError",
@@ -166,6 +180,7 @@ __all__ = [
     "SpyMissing",
     "StacksForbidden",
     "StateError",
+    "StateUnreadable",
     "StoreDenied",
     "StoreError",
     "StoreFailed",

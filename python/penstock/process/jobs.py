@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import JobUnknown
+from penstock.errors import JobUnknown, StateUnreadable
 
 FINAL = frozenset({"succeeded", "failed", "stopped"})
 
@@ -77,6 +77,10 @@ class Job:
             return msgspec.json.decode((self.directory / "state.json").read_bytes(), type=JobState)
         except FileNotFoundError:
             return None
+        except msgspec.MsgspecError as problem:
+            raise StateUnreadable(
+                job=self.id, path=self.directory / "state.json", reason=str(problem)
+            ) from problem
 
     def description(self) -> dict[str, Any]:
         """What was asked for."""
@@ -85,7 +89,11 @@ class Job:
 
     def phase(self) -> str:
         """Where it is in its life; ``lost`` when keeper and agent are gone before it was over."""
-        state = self.state()
+        try:
+            state = self.state()
+        except StateUnreadable:
+            # One directory of another time must not hide all other jobs.
+            return "unreadable"
         if state is None:
             return "starting"
         if state.phase in FINAL or self._supervised(state):

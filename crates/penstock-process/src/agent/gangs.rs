@@ -36,6 +36,8 @@ pub(super) struct Tended {
     pub(super) examined: Option<Option<String>>,
     /// Living descendants of its workers that are gone.
     pub(super) orphans: u32,
+    /// The life has its incident.
+    pub(super) incident: bool,
     /// How often the kernel had killed for want of memory when the life began.
     memory_kills_before: u64,
 }
@@ -49,17 +51,16 @@ impl Agent {
         state.reason.clone_from(&order.reason);
         state.failures.clone_from(&order.failures);
         let current = state.incarnation;
-        if let Action::Start { incarnation } = order.action {
-            let next = current.map_or(0, |number| number + 1);
-            if incarnation != next || !self.is_past_hope(gang) {
-                return Ok(());
-            }
-            return self.start_gang(gang, incarnation, order);
-        }
-        if order.incarnation != current {
+        let running = if self.is_past_hope(gang) { 0 } else { self.running_of(gang).len() };
+        if !order.concerns(current, running, self.stop.is_some()) {
             return Ok(());
         }
+        if order.incident && !self.tended[gang].incident {
+            self.tended[gang].incident = true;
+            self.note_incident(order);
+        }
         match order.action {
+            Action::Start { incarnation } => self.start_gang(gang, incarnation, order)?,
             Action::Notify { deadline_ms } => self.notify_gang(gang, deadline_ms, &order.reason),
             Action::Witness => self.collect(Some(gang)),
             Action::End => {
@@ -67,8 +68,7 @@ impl Agent {
                 self.signal_gang(gang, libc::SIGTERM);
             }
             Action::Kill => self.kill_gang(gang),
-            Action::Fail if order.incident => self.note_incident(order),
-            _ => {}
+            Action::Wait { .. } | Action::Succeed | Action::Fail | Action::Stopped => {}
         }
         Ok(())
     }
@@ -81,9 +81,6 @@ impl Agent {
             Beginning::Executed => (Vec::new(), None),
             Beginning::Later => return Ok(()),
         };
-        if order.incident {
-            self.note_incident(order);
-        }
         self.abandon(gang);
         self.forget_pulses(gang);
         let mut forked = forked.into_iter();
@@ -91,6 +88,8 @@ impl Agent {
         let state = &mut self.state.gangs[gang];
         (state.incarnation, state.phase, state.master_port) = (Some(incarnation), Phase::Running, port);
         state.workers.clear();
+        // Whoever comes after us, if we are killed now, must not use the number of this life again.
+        self.save();
         for (rank, slot) in plan.ranks.zip(&order.placement) {
             let started = forked
                 .next()

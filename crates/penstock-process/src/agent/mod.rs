@@ -14,8 +14,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::json;
-
 use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
 use crate::agent::vitals::Vitals;
@@ -28,6 +26,7 @@ use crate::error::Result;
 use crate::job::{GangPlan, Job, Room};
 use crate::launch::Wires;
 use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
+use crate::memory::Entry;
 use crate::messages::{GangReport, Orders, Over, Report};
 use crate::pump::{Person, Pump};
 use crate::spawn::WORKER_MARK;
@@ -64,6 +63,8 @@ pub struct Agent {
     job: Job,
     plans: Vec<GangPlan>,
     state: State,
+    /// What `state.json` says.
+    saved: Vec<u8>,
     /// The copy that the control thread shows.
     shown: Arc<Mutex<State>>,
     journal: Journal,
@@ -92,6 +93,8 @@ pub struct Agent {
     orphans: Orphans,
     orphans_left: u32,
     stop: Option<Stop>,
+    /// As the journal has it: whoever comes after us, if we are killed, must not forget it.
+    stop_noted: Option<Stop>,
     /// When a stop that nobody carries out is carried out by us.
     stop_by_ms: Option<u64>,
     over: Option<Over>,
@@ -161,6 +164,7 @@ impl Agent {
             job,
             plans,
             state,
+            saved: Vec::new(),
             shown,
             watch,
             link: Link::default(),
@@ -175,6 +179,7 @@ impl Agent {
             orphans: Orphans::default(),
             orphans_left: 0,
             stop: None,
+            stop_noted: None,
             stop_by_ms: None,
             over: None,
         };
@@ -256,6 +261,10 @@ impl Agent {
     /// Reports, if there is something to report and somebody to hear it; when to try again.
     fn talk(&mut self) -> Option<u64> {
         let now_ms = now_ms();
+        if let Some(stop) = self.stop.clone().filter(|stop| Some(stop) != self.stop_noted.as_ref()) {
+            self.journal.add(&Entry::Stop { stop: stop.clone() });
+            self.stop_noted = Some(stop);
+        }
         let again_ms = self.link.keep_up(&self.room, now_ms);
         if self.state.coordinator != self.link.pid {
             self.state.coordinator = self.link.pid;
@@ -351,7 +360,7 @@ impl Agent {
         if let Ok(mut shown) = self.shown.lock() {
             shown.clone_from(&self.state);
         }
-        if let Err(problem) = self.state.save(&self.room) {
+        if let Err(problem) = self.state.save(&self.room, &mut self.saved) {
             complain!("penstock-agent: {problem}");
         }
     }
@@ -446,6 +455,5 @@ impl Agent {
         }
         let due_ms = now_ms() + grace_ms + STOP_SLACK_MS;
         self.stop_by_ms = Some(self.stop_by_ms.map_or(due_ms, |known| known.min(due_ms)));
-        self.journal.add_fact("asked-to-stop", json!({"by": by, "grace_ms": grace_ms}));
     }
 }
