@@ -49,7 +49,7 @@ pub fn run(room: &Room, mut wires: Wires) -> Result<i32> {
     state.phase = Phase::Failed;
     state.reason = format!("the agent died {lives_max} times");
     (state.exit_code, state.ended_at) = (Some(1), Some(wall_s()));
-    state.save(room)?;
+    state.save(room, &mut Vec::new())?;
     Ok(1)
 }
 
