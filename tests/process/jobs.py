@@ -103,7 +103,7 @@ def start(home: Path, *words: str, environment: dict[str, str] | None = None, **
 def role(name: str, script: str, *, ranks: int = 1, **changes: object) -> dict[str, object]:
     """A role that runs a script of bash; changes of the policy are `restart`, `most` and so on."""
     restart, most = changes.pop("restart", "gang"), changes.pop("most", 3)
-    policy = {**Restarts(most=int(str(most)), backoff_s=0).to_json(), "restart": restart}
+    policy = {**Restarts(most=int(str(most)), backoff_s=0).policy().to_json(), "restart": restart}
     words = ["bash", "-c", script]
     return {"name": name, "kind": "gang", "command": words, "ranks": ranks, "policy": policy, **changes}
 
