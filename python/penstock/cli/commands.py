@@ -63,6 +63,11 @@ COMMANDS = (
         "penstock.cli.process.exec:app",
     ),
     Command(
+        "slots",
+        "Show what this machine has for jobs, who holds it, and who waits.",
+        "penstock.cli.process.slots:app",
+    ),
+    Command(
         "data",
         "Register raw files as datasets, look at them, verify, measure and export them.",
         "penstock.cli.data:app",

@@ -44,6 +44,7 @@
     │   ├── IncidentUnknown      a job has no such incident
     │   ├── StateUnreadable      a job's state was written by another Penstock, or is damaged
     │   ├── JobSilent            the job's agent does not answer
+    │   ├── SlotsUnreadable      what is leased on this machine cannot be read
     │   ├── SpyMissing           the executable that reads stacks is not there
     │   └── StacksForbidden      the kernel does not let us look into processes
     └── StateError               checkpoints
@@ -97,6 +98,7 @@ from penstock.errors.process import (
     JobUnknown,
     ProcessError,
     RankUnknown,
+    SlotsUnreadable,
     SpyMissing,
     StacksForbidden,
     StateUnreadable,
@@ -176,6 +178,7 @@ __all__ = [
     "SaveFailed",
     "ScanCancelled",
     "SchemaMixed",
+    "SlotsUnreadable",
     "SourceEmpty",
     "SpyMissing",
     "StacksForbidden",

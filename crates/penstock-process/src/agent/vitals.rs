@@ -15,7 +15,7 @@ use crate::complain;
 use crate::hang;
 use crate::job::{Job, Room};
 use crate::pulses::{Notice, NoticeKind, Pulses};
-use crate::state::wall_s;
+use crate::state::{wall_s, write_whole};
 use crate::system::{self, now_ms};
 
 /// How often pulses are looked at while nobody has said when to.
@@ -160,8 +160,16 @@ impl Agent {
         let python = self.job.python.as_ref()?;
         let log = File::options().create(true).append(true).open(self.room.file("agent.log")).ok()?;
         let answer = File::create(self.room.file("stacks.new")).ok()?;
+        // In a namespace of its own the collector sees the numbers that we see, which `state.json` does not show.
+        let seen = self.room.file("stacks.state");
+        write_whole(&seen, &serde_json::to_vec(&self.state).ok()?).ok()?;
         let mut command = Command::new(python);
-        command.args(["-m", "penstock.process.stacks"]).arg(self.room.path()).arg("--json");
+        command
+            .args(["-m", "penstock.process.stacks"])
+            .arg(self.room.path())
+            .arg("--json")
+            .arg("--state")
+            .arg(&seen);
         command.stdin(Stdio::null()).stdout(answer).stderr(log);
         // SAFETY: only calls that are allowed between fork and exec.
         unsafe {
@@ -209,6 +217,7 @@ impl Agent {
         } else {
             let _ = std::fs::remove_file(&path);
         }
+        let _ = std::fs::remove_file(self.room.file("stacks.state"));
         self.note_stacks(collector.gangs, found);
         true
     }
