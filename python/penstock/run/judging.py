@@ -25,6 +25,8 @@ class Report:
     loss: Any = None
     grad_norm: Any = None
     tokens: Any = None
+    #: Digest of the parameters after the step, if it was asked for.
+    parameters: str = ""
 
     def numbers(self) -> tuple[float | None, float | None, float]:
         """The values, once they are looked at."""
