@@ -120,6 +120,8 @@ def requirements(purpose: str) -> list[str]:
     chosen = [
         *project["dependencies"],
         *extras["view"],
+        # The main job of the demo is a model on several ranks.
+        *extras["torch"],
         *(r for r in extras["dev"] if r.startswith("maturin")),
     ]
     return [*chosen, *extras["dev"], *extras["peers"]] if purpose == "test" else chosen

@@ -1,5 +1,6 @@
 """The main job: a small GPT on four supervised ranks, one of them killed, then on two; bit-equal to a run that nobody disturbed."""
 
+import importlib.util
 import os
 import random
 import signal
@@ -30,12 +31,16 @@ length = 128
 _ON_FOUR, _ON_TWO = 20, 30
 #: Between two saves, so that steps are lost and made again.
 _KILLED_FROM, _KILLED_TO = 6, 16
+_PENSTOCK = [sys.executable, "-m", "penstock.cli.main"]
 _LOOK_S = 0.005
 _TIMEOUT_S = 180.0
 
 
 def play(place: Path) -> Iterator[str]:
     """Write text, train twice on four and then two ranks (once through a kill), compare everything."""
+    if importlib.util.find_spec("torch") is None:
+        yield "left out, because PyTorch is not installed: pip install 'penstock[torch]'"
+        return
     documents = corpus.write(place / "raw")
     corpus.make_tokenizer(place / "tokenizer.json")
     (place / "recipe.toml").write_text(_RECIPE)
@@ -58,8 +63,10 @@ def play(place: Path) -> Iterator[str]:
     first, last = whole[0].ranks[0].whole_loss, whole[_ON_TWO - 1].ranks[0].whole_loss
     insist("the loss falls", holds=last < first - 1)
     yield f"loss {first:.3f} → {last:.3f}; a run that nobody disturbed has the same batches, losses and parameters, bit for bit"
-    peek = f"penstock data peek {place / 'recipe.toml'} --step {step} --registry {place / 'registry'}"
-    yield f"what the model saw at the fault: {peek}"
+    words = ["data", "peek", str(place / "recipe.toml"), "--step", str(step), "--registry", registry.url]
+    shown = subprocess.run([*_PENSTOCK, *words], capture_output=True, check=False, timeout=_TIMEOUT_S)
+    insist("a batch can be looked at", holds=shown.returncode == 0)
+    yield f"what the model saw at the fault: penstock {' '.join(words)}"
 
 
 def _compare(
@@ -115,7 +122,7 @@ def _start(place: Path, name: str, ranks: int, stop_at: int) -> "subprocess.Pope
     variables = {**os.environ, "PENSTOCK_HOME": str(place / f"home-{name}-{ranks}")}
     with (place / f"{name}-{ranks}.log").open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "penstock.cli.main", *words, str(place), name, str(stop_at)],
+            [*_PENSTOCK, *words, str(place), name, str(stop_at)],
             env=variables,
             stdin=subprocess.DEVNULL,
             stdout=log,
