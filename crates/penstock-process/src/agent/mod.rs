@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -53,8 +52,6 @@ struct Watch {
     /// The control thread has put something into `stops`.
     woken: File,
     stops: Receiver<StopRequest>,
-    /// Somebody wants to see stacks.
-    stacks: Arc<AtomicBool>,
 }
 
 /// The agent of one job.
@@ -152,25 +149,19 @@ impl Agent {
         system::set_nonblocking(&wake)?;
         let (sender, stops) = channel();
         let outside = Arc::new(Mutex::new(Outside::new(wires.outside)));
-        let stacks = Arc::new(AtomicBool::new(false));
+        let vitals = Vitals::open(room, &job);
         let ear = Ear {
             state: Arc::clone(&shown),
             outside: Arc::clone(&outside),
             stops: sender,
-            stacks: Arc::clone(&stacks),
+            stacks: vitals.wanted(),
             wake: wake.into(),
         };
         listen(room, ear)?;
         let leash = wires.leash.map(File::from);
         leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
-        let watch = Watch {
-            signals,
-            keeper: wires.keeper.map(File::from),
-            leash,
-            woken: woken.into(),
-            stops,
-            stacks,
-        };
+        let watch =
+            Watch { signals, keeper: wires.keeper.map(File::from), leash, woken: woken.into(), stops };
         let (cgroup, memory) = places::groups(&job, room);
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
         let pid = outside.lock().map_or(state.agent, |mut outside| outside.pid(state.agent));
@@ -178,7 +169,6 @@ impl Agent {
         let plans = job.gangs();
         let person =
             Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
-        let vitals = Vitals::open(room, &job);
         let agent = Self {
             places: Places::new(&job, room.path().display().to_string(), pid),
             pump: Pump::start(room, &job, person)?,
@@ -374,9 +364,7 @@ impl Agent {
             self.read_leash();
         }
         empty(&self.watch.woken);
-        if self.watch.stacks.swap(false, Ordering::Acquire) {
-            self.collect(None);
-        }
+        self.collect_if_wanted();
         while let Ok(request) = self.watch.stops.try_recv() {
             self.ask_to_stop("`penstock stop`", libc::SIGTERM, request.grace_ms);
             if let Some(stop) = self.stop.as_mut().filter(|_| request.force) {

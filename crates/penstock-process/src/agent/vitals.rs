@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
@@ -42,6 +44,8 @@ pub(super) struct Vitals {
     /// Nothing where the file cannot be made; then nobody pulses.
     pulses: Option<Pulses>,
     collector: Option<Collector>,
+    /// Set by the control thread: somebody wants to see stacks.
+    wanted: Arc<AtomicBool>,
     /// Of each gang that hangs, until its incident is written.
     stacks: BTreeMap<usize, Value>,
     /// How many notices were given.
@@ -54,6 +58,11 @@ impl Vitals {
         let pulses = Pulses::create(room, job.workers());
         let pulses = pulses.inspect_err(|problem| complain!("penstock-agent: {problem}"));
         Self { pulses: pulses.ok(), ..Self::default() }
+    }
+
+    /// Where to say that somebody wants to see stacks.
+    pub(super) fn wanted(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.wanted)
     }
 
     /// The collector, while there is one.
@@ -153,6 +162,13 @@ impl Agent {
             (Some(collector), None) => collector.wanted = true,
             (None, Some(gang)) => self.tended[gang].witnessed = true,
             (None, None) => {}
+        }
+    }
+
+    /// Does so for a person who asked.
+    pub(super) fn collect_if_wanted(&mut self) {
+        if self.vitals.wanted.swap(false, Ordering::Acquire) {
+            self.collect(None);
         }
     }
 
