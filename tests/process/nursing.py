@@ -18,17 +18,20 @@ import penstock.process
 ENTRY = Path(penstock.process.__file__).parent / "zygote" / "__main__.py"
 PATIENCE_S = 60.0
 PR_SET_CHILD_SUBREAPER = 36
+PR_GET_CHILD_SUBREAPER = 37
 
 
 @contextmanager
 def adopting() -> Iterator[None]:
     """Orphans of our children become our children, as they become the agent's."""
     libc = ctypes.CDLL(None)
+    before = ctypes.c_int()
+    assert libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0) == 0
     assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     try:
         yield
     finally:
-        libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        libc.prctl(PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
 @dataclass

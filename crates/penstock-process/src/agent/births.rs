@@ -81,10 +81,9 @@ impl Agent {
     /// Whether a child that ended was a zygote. Its forks are ours, and go on.
     pub(super) fn was_zygote(&mut self, reaped: &Reaped) -> bool {
         let exit = Exit::from_status(reaped.status, false);
-        let news = self.nursery.note_reaped(reaped.pid, &exit);
-        let was = news.is_some();
-        self.note_zygotes(news.into_iter().collect());
-        was
+        let Some(news) = self.nursery.note_reaped(reaped.pid, &exit) else { return false };
+        self.note_zygotes(news);
+        true
     }
 
     /// Lives may wait for what a zygote says, so the coordinator is told again how things are.

@@ -115,19 +115,20 @@ impl Nursery {
         self.kept.iter_mut().filter_map(Kept::hear).collect()
     }
 
-    /// Whether a child that ended was a zygote, and what that means.
-    pub fn note_reaped(&mut self, pid: i32, exit: &Exit) -> Option<News> {
+    /// What the end of a child means, if it was a zygote.
+    pub fn note_reaped(&mut self, pid: i32, exit: &Exit) -> Option<Vec<News>> {
         let is_it = |kept: &&mut Kept| kept.zygote.as_ref().is_some_and(|zygote| zygote.pid == pid);
         let kept = self.kept.iter_mut().find(is_it)?;
         // It may have said why it leaves.
-        kept.hear();
+        let mut news: Vec<News> = kept.hear().into_iter().collect();
         kept.zygote = None;
         // One that ends by itself while it gets warm would do so again.
         kept.given_up |= kept.readiness == Readiness::Warming && exit.signal.is_none();
         if !matches!(kept.readiness, Readiness::Cold(_)) {
             kept.readiness = Readiness::Cold(format!("the zygote {exit}; zygote.log may say why"));
+            news.push(News { pid, readiness: kept.readiness.clone() });
         }
-        Some(News { pid, readiness: kept.readiness.clone() })
+        Some(news)
     }
 
     /// Ends all of them.

@@ -11,7 +11,7 @@ import builtins
 import os
 import runpy
 import sys
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
@@ -42,9 +42,9 @@ def begin(birth: Birth) -> list[Any]:
     if sys.version_info < (3, 14):
         main.__annotations__ = {}
     main.__dict__["__builtins__"] = builtins
+    main.__loader__ = BuiltinImporter
     sys.modules["__main__"] = main
     if request["module"]:
-        main.__loader__ = None
         sys.argv = ["-m", *argv[1:]]
         return [runpy._run_module_as_main, argv[0]]  # type: ignore[attr-defined]
     if argv[0] == "-c":
@@ -55,11 +55,7 @@ def begin(birth: Birth) -> list[Any]:
 
 
 def _script(main: ModuleType, path: str) -> Any:
-    whole = (
-        path
-        if os.path.isabs(path)
-        else os.path.join(os.getcwd(), path[2:] if path.startswith("./") else path)
-    )
+    whole = os.path.join(os.getcwd(), path)
     try:
         with open(whole, "rb") as file:
             text = file.read()

@@ -18,7 +18,8 @@ PLACES = slice(45, 49)
 
 def show(command: list[str], worker: str | None) -> None:
     """Put the words and the mark there, as far as they fit."""
-    sys.orig_argv = list(command)
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv = list(command)
     with open("/proc/self/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     start, end, first, last = map(int, fields[PLACES])

@@ -1,0 +1,125 @@
+"""What ranks are forked from, decided from the command and its text alone; or why they are executed."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import UsageError
+from penstock.process.warming import TORCH, Surroundings, Warmth, warmth
+
+
+@pytest.fixture
+def around(tmp_path: Path) -> Surroundings:
+    """A folder of programs, and two ranks."""
+    files = {
+        "plain.py": "import json\n",
+        "direct.py": "import json, torch\n",
+        "far.py": "from project.trainer import train\n",
+        "near.py": "import steps, project_without\n",
+        "steps.py": "from transformers import AutoModel\n",
+        "project/__init__.py": "",
+        "project/trainer.py": "from project.model import Model\n",
+        "project/model.py": "import torch.nn as nn\n",
+        "project_without/__init__.py": "torchlight = 1\n",
+        "compiled.pyc": "",
+        "archive.zip": "PK\x03\x04",
+        "shell.sh": "#!/bin/sh\n",
+        "tool": f"#!{sys.executable} -O\nimport torch\n",
+        "by-env": "#!/usr/bin/env python3\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    return Surroundings(directory=tmp_path, ranks=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "argv", "flags", "torch"),
+    [
+        (["plain.py", "--x", "1"], ["plain.py", "--x", "1"], [], False),
+        (["direct.py"], ["direct.py"], [], True),
+        (["far.py"], ["far.py"], [], True),
+        (["near.py"], ["near.py"], [], True),
+        (
+            ["-uO", "-X", "dev", "-Werror", "plain.py", "-m"],
+            ["plain.py", "-m"],
+            ["-uO", "-X", "dev", "-Werror"],
+            False,
+        ),
+        (["-m", "project.trainer", "-v"], ["project.trainer", "-v"], [], True),
+        (["-m", "json.tool"], ["json.tool"], [], False),
+        (["-m", "torchvision.datasets"], ["torchvision.datasets"], [], True),
+        (["-m", "cyclopts"], ["cyclopts"], [], False),
+        (["-c", "import torch", "y"], ["-c", "import torch", "y"], [], True),
+        (["-c", "print(1)"], ["-c", "print(1)"], [], False),
+    ],
+)
+def test_commands_of_python_are_taken_apart(
+    around: Surroundings, words: list[str], argv: list[str], flags: list[str], torch: bool
+) -> None:
+    found = warmth([sys.executable, *words], around)
+    assert found.zygote is not None, found.why
+    assert (found.zygote["argv"], found.zygote["flags"]) == (argv, flags)
+    assert found.zygote["interpreter"] == sys.executable
+    assert found.zygote["module"] is ("-m" in words[:1])
+    assert found.zygote["preload"] == (list(TORCH) if torch else [])
+    assert ("torch._dynamo" in found.why) is torch
+
+
+def test_a_script_names_its_interpreter_in_its_first_line(around: Surroundings) -> None:
+    tool = warmth([str(around.directory / "tool"), "a"], around).zygote
+    by_env = warmth([str(around.directory / "by-env")], around).zygote
+    assert tool is not None
+    assert by_env is not None
+    assert (tool["interpreter"], tool["flags"]) == (sys.executable, ["-O"])
+    assert (tool["argv"], tool["preload"]) == ([str(around.directory / "tool"), "a"], list(TORCH))
+    assert Path(by_env["interpreter"]).name == "python3"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (["bash", "-c", "true"], "bash is not Python"),
+        (["{}/shell.sh"], "shell.sh is not Python"),
+        (["no-such-program"], "there is no program no-such-program"),
+        ([sys.executable], "Python without a script"),
+        ([sys.executable, "-i", "plain.py"], "Python's option -i"),
+        ([sys.executable, "-"], "Python's option -"),
+        ([sys.executable, "--version"], "Python's option --version"),
+        ([sys.executable, "missing.py"], "missing.py is no script: No such file or directory"),
+        ([sys.executable, "project"], "project is no script: Is a directory"),
+        ([sys.executable, "archive.zip"], "archive.zip is no text"),
+        ([sys.executable, "compiled.pyc"], "compiled.pyc is no text"),
+    ],
+)
+def test_other_commands_are_executed_for_a_reason(
+    around: Surroundings, command: list[str], reason: str
+) -> None:
+    command = [word.format(around.directory) for word in command]
+    assert warmth(command, around) == Warmth(None, f"executed: {reason}")
+    with pytest.raises(UsageError, match="--zygote always: "):
+        warmth(command, around, mode="always")
+
+
+def test_a_wish_is_respected(around: Surroundings) -> None:
+    command = [sys.executable, "direct.py"]
+    alone = Surroundings(directory=around.directory)
+    assert warmth(command, around, mode="never") == Warmth(None, "executed, as asked for")
+    assert "gains nothing" in warmth(command, alone).why
+    assert warmth(command, alone, mode="always").zygote is not None
+    again = Surroundings(directory=around.directory, restarts=True)
+    assert warmth(command, again).zygote is not None
+    chosen = warmth(command, around, preload=["numpy", "json"]).zygote
+    assert chosen is not None
+    assert chosen["preload"] == ["numpy", "json"]
+    with pytest.raises(UsageError, match="one of auto, always, never"):
+        warmth(command, around, mode="perhaps")
+
+
+def test_what_has_to_see_a_process_from_its_start_is_not_kept_from_it(around: Surroundings) -> None:
+    measured = Surroundings(
+        directory=around.directory, ranks=2, environment={"COVERAGE_PROCESS_START": "settings"}
+    )
+    assert "COVERAGE_PROCESS_START" in warmth([sys.executable, "plain.py"], measured).why
