@@ -36,6 +36,7 @@ from penstock.run.randomness import derive, seed_globals
 from penstock.run.records import Records, StepRecord, bits
 from penstock.run.saving import Saving
 from penstock.run.settings import Settings
+from penstock.run.standing import Standing
 from penstock.state import Checkpoint, Checkpoints
 from penstock.state.committing import quarantine
 
@@ -51,6 +52,7 @@ class Life:
         self._feeding = feeding
         self.lane = state.lane_of(**feeding)
         self.timer = state.timer()
+        self.standing = Standing(state)
         self._ended = False
         self._closed = False
         self._own_events = False
@@ -124,6 +126,7 @@ class Life:
         with self._notices.phase("checkpoint"):
             self._saving.settle()
         self._checkpoints.wait()
+        self._records.end(self.next_step)
 
     def accept(self, loss: Any, grad_norm: Any, tokens: Any) -> bool:
         """Judge the step before the optimizer does."""
@@ -151,6 +154,7 @@ class Life:
         if self.is_first:
             self._weights.tell(self._journal, step)
         self._report, self._answer = Report(step, batch.digest), None
+        self.standing.begin()
         self.next_step = step + 1
         self.seed(step)
 
@@ -162,6 +166,7 @@ class Life:
 
     def _end_step(self, step: int) -> bool:
         """Judge, record, save, leave. Whether training went back to another step."""
+        self._report.stands, self._report.ended = self.standing.now(), time.time()
         report: Report | None = self._report
         answer = self._answer
         if answer is None:
@@ -243,9 +248,8 @@ class Life:
         whole = math.nan if seen.loss is None else seen.loss
         norm = math.nan if seen.grad_norm is None else seen.grad_norm
         tokens = int(number(report.tokens) or 0)
-        self._records.write(
-            StepRecord(report.step, report.digest, answer.own_loss, whole, norm, tokens, parameters)
-        )
+        values = (answer.own_loss, whole, norm, tokens, parameters)
+        self._records.write(StepRecord(report.step, report.digest, *values, report.stands, report.ended))
         self._last_loss = whole
         events.record("run.report", step=report.step, loss=whole, grad_norm=norm, tokens=tokens)
         if self.timer is not None:

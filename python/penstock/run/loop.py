@@ -126,8 +126,12 @@ class Run:
         """A fresh generator for a domain at this step: of NumPy, of Python, or of the state's framework (``native``)."""
         number = self.seed_of(domain)
         if kind == "native":
-            return self._now().state.generator(number)
-        return python_generator(number) if kind == "python" else numpy_generator(number)
+            made = self._now().state.generator(number)
+        else:
+            made = python_generator(number) if kind == "python" else numpy_generator(number)
+        if self._life is not None:
+            self._life.standing.gave(domain, made)
+        return made
 
     @property
     def incarnation(self) -> int:

@@ -5,6 +5,7 @@ algorithms and a fixed cuBLAS workspace make them equal.
 """
 
 import os
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,14 @@ def pin(*, deterministic: bool, threads: int | None = None) -> Pinned:
 def seed(number: int) -> None:
     """Set PyTorch's global generators, on the CPU and on this rank's device (later, where that is not used yet)."""
     torch.manual_seed(number & ((1 << 63) - 1))
+
+
+def standing(device: torch.device) -> dict[str, int]:
+    """Where the global generators stand, in four bytes each, and how many threads there are."""
+    found = {"torch": zlib.crc32(torch.get_rng_state().numpy()), "threads": torch.get_num_threads()}
+    if device.type == "cuda":
+        found["cuda"] = zlib.crc32(torch.cuda.get_rng_state(device).numpy())
+    return found
 
 
 def generator(number: int, device: torch.device) -> torch.Generator:
