@@ -28,6 +28,8 @@ class Report:
     #: Where generators stood when it ended, and when that was.
     stands: dict[str, int] = field(default_factory=dict)
     ended: float = 0.0
+    #: Digest of the parameters after the step, if it was asked for.
+    parameters: str = ""
 
     def numbers(self) -> tuple[float | None, float | None, float]:
         """The values, once they are looked at."""

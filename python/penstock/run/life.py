@@ -169,6 +169,9 @@ class Life:
         self._report.stands, self._report.ended = self.standing.now(), time.time()
         report: Report | None = self._report
         answer = self._answer
+        every = self.settings.policy.digest_every
+        if every is not None and self.next_step % every == 0:
+            self._report.parameters = self.state.digest().hex()
         if answer is None:
             self._unjudged.append(self._report)
             report = self._unjudged.popleft() if len(self._unjudged) > self.state.deferred else None
@@ -240,15 +243,11 @@ class Life:
     def _record(self, report: Report | None, answer: Answer) -> None:
         if report is None or answer.seen is None:
             return
-        seen, every = answer.seen, self.settings.policy.digest_every
-        parameters = ""
-        # With values that are looked at late, parameters are already those of a later step.
-        if every is not None and (report.step + 1) % every == 0 and report.step + 1 == self.next_step:
-            parameters = self.state.digest().hex()
+        seen = answer.seen
         whole = math.nan if seen.loss is None else seen.loss
         norm = math.nan if seen.grad_norm is None else seen.grad_norm
         tokens = int(number(report.tokens) or 0)
-        values = (answer.own_loss, whole, norm, tokens, parameters)
+        values = (answer.own_loss, whole, norm, tokens, report.parameters)
         self._records.write(StepRecord(report.step, report.digest, *values, report.stands, report.ended))
         self._last_loss = whole
         events.record("run.report", step=report.step, loss=whole, grad_norm=norm, tokens=tokens)

@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
@@ -105,5 +106,6 @@ def _is_group() -> bool:
 
 
 def _leave() -> None:
-    if distributed.is_initialized():
+    # After an error a peer may be gone, and nobody waits for it.
+    if distributed.is_initialized() and not hasattr(sys, "last_value"):
         distributed.destroy_process_group()
