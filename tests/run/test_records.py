@@ -99,7 +99,9 @@ def test_loss_bits_are_the_bits(loss: float) -> None:
     assert packed == struct.pack("<d", loss) or loss != loss
 
 
-@given(st.dictionaries(st.text("abcdefg", min_size=1, max_size=7), st.integers(0, (1 << 32) - 1), max_size=12))
+@given(
+    st.dictionaries(st.text("abcdefg", min_size=1, max_size=7), st.integers(0, (1 << 32) - 1), max_size=12)
+)
 def test_any_number_of_generators_comes_back(
     tmp_path_factory: pytest.TempPathFactory, stands: dict[str, int]
 ) -> None:

@@ -97,6 +97,7 @@ class Life:
         self._skips = self._shared_skips()
         if self.is_first:
             directory.describe(telling.about(self.settings, self._checkpoints))
+            directory.keep_recipe(self.settings.recipe)
             telling.begin(self._journal, self.settings, self.state, self.lane, before)
         self._refuse_stopped(before)
         self._restore("start")

@@ -18,7 +18,7 @@ from penstock import events
 from penstock.data import Recipe, SkipJournal, Skips
 from penstock.errors import UsageError
 from penstock.registry import Registry
-from penstock.run import gang, journal, pinning
+from penstock.run import gang, journal, pinning, repeating
 from penstock.run.decisions import decisions_of
 from penstock.run.directory import RunDirectory
 from penstock.run.life import Life
@@ -51,7 +51,8 @@ class Run:
     ) -> None:
         if type(seed) is not int:
             raise UsageError(f"the seed is {seed!r}, not a whole number")
-        place = RunDirectory(directory)
+        repeat = repeating.given()
+        place = RunDirectory(directory if repeat is None else repeat.place_of(directory))
         around = gang.gang_of()
         before = decisions_of(journal.read(place.path))
         #: Of an earlier life on as many ranks.
@@ -61,12 +62,13 @@ class Run:
             place,
             recipe,
             registry or Registry(),
-            checkpoints,
-            policy or Policy(),
+            checkpoints if repeat is None else None,
+            (policy or Policy()) if repeat is None else repeat.policy_of(policy or Policy()),
             seed,
             deterministic,
             around,
             pins,
+            repeat,
         )
         self._life: Life | None = None
         #: Of the last life, for whoever asks after it.
@@ -149,6 +151,11 @@ class Run:
         return self.settings.pins.unpinned
 
     @property
+    def is_repeating(self) -> bool:
+        """Whether steps of a run are executed again to be compared (``penstock runs prove``), so that nothing else should be written."""
+        return self.settings.repeat is not None
+
+    @property
     def rank(self) -> int:
         """Of this process."""
         return self.settings.gang.rank
@@ -194,6 +201,9 @@ class Steps:
             return next(self._steps)
         except StopIteration:
             self._finish(None)
+            if self._run.is_repeating:
+                # What a program does after its loop is no part of the steps, and was done already.
+                raise SystemExit(0) from None
             raise
         except BaseException as problem:
             self._finish(problem)

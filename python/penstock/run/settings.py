@@ -8,6 +8,7 @@ from penstock.run.directory import RunDirectory
 from penstock.run.gang import Gang
 from penstock.run.pinning import Pins
 from penstock.run.policies import Policy
+from penstock.run.repeating import Repeat
 from penstock.state import Checkpoints
 
 
@@ -25,3 +26,5 @@ class Settings:
     deterministic: bool
     gang: Gang
     pins: Pins
+    #: Steps of another run's directory are executed again here.
+    repeat: Repeat | None = None

@@ -63,9 +63,9 @@ def seed(number: int) -> None:
 
 def standing(device: torch.device) -> dict[str, int]:
     """Where the global generators stand, in four bytes each, and how many threads there are."""
-    found = {"torch": zlib.crc32(torch.get_rng_state().numpy()), "threads": torch.get_num_threads()}
+    found = {"torch": zlib.crc32(torch.get_rng_state().numpy().tobytes()), "threads": torch.get_num_threads()}
     if device.type == "cuda":
-        found["cuda"] = zlib.crc32(torch.cuda.get_rng_state(device).numpy())
+        found["cuda"] = zlib.crc32(torch.cuda.get_rng_state(device).numpy().tobytes())
     return found
 
 
