@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,11 @@ def planted(name: str, step: int | None = None) -> bool:
     return what == name and (step is None or step == int(when))
 
 
+def other_weights(recipe: ps.Recipe) -> ps.Recipe:
+    """The same up to step 4."""
+    return replace(recipe, weights=((0, {"web": 0.7, "code": 0.3}), (4, {"web": 0.3, "code": 0.7})))
+
+
 def make(stream: Stream, out: Path) -> Run:
     """A run over the stream."""
     if planted("variable"):
@@ -37,7 +43,7 @@ def make(stream: Stream, out: Path) -> Run:
         raise RuntimeError("the file of weights is gone")
     return ps.Run(
         out if not planted("elsewhere") else out / "elsewhere",
-        recipe=stream.recipe(seed=18 if planted("recipe") else 17),
+        recipe=other_weights(stream.recipe()) if planted("weights") else stream.recipe(),
         registry=stream.registry,
         policy=Policy(save_every=4, stop_at=STEPS, digest_every=1),
         seed=4 if planted("seed") else 3,

@@ -31,6 +31,9 @@ def written(recipe: Recipe) -> dict[str, Any] | None:
 
 def _stage(stage: Stage) -> dict[str, Any]:
     found = {"kind": stage.kind, **_plain(stage)}
+    if "lengths" in found:
+        # What a stage makes of its length; it is given as this.
+        found["length"] = found.pop("lengths")
     for name in _PATHS:
         given = found.get(name)
         if isinstance(given, str) and given and not is_template(given):

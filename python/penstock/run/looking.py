@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.data import Lane, Recipe, SkipJournal, Skips, batch_at
+from penstock.data import Recipe, SkipJournal, batch_at
 from penstock.errors import PenstockError
 from penstock.registry import Registry
 from penstock.run.differing import Difference
@@ -21,10 +21,7 @@ _ORIGINS_SHOWN = 3
 def row(
     places: tuple[RunDirectory, RunDirectory], recipes: tuple[str, str], wholes: tuple[Whole, Whole]
 ) -> dict[str, Any]:
-    """The first row of a batch that differs, with where it came from in both; what cannot be rebuilt is said instead.
-
-    A lane of one row has that row's digest, so rows are compared as lanes are.
-    """
+    """The first row of a batch that differs, with where it came from in both; what cannot be rebuilt is said instead."""
     sides = []
     for which, place, recipe, whole in zip(("recorded", "repeated"), places, recipes, wholes, strict=True):
         try:
@@ -35,38 +32,33 @@ def row(
     if one.rows != other.rows:
         return {"rows": f"{one.rows} recorded, {other.rows} now"}
     for number in range(one.rows):
-        if one.digest(number) != other.digest(number):
+        if one.row(number) != other.row(number):
             return {"row": number, "recorded from": one.origin(number), "now from": other.origin(number)}
-    return {"rows": "all equal when rebuilt, so the recorded batch was another one"}
+    return {"rows": "tokens and origins are the same, so what differs is in between: boundaries or masks"}
 
 
 class _Rebuilt:
     """A batch, made again from the recipe and the skips it was made with."""
 
     def __init__(self, place: RunDirectory, recipe: str, whole: Whole) -> None:
-        self._recipe = Recipe.load(place.recipe(recipe))
-        self._registry = Registry(place.about().registry)
-        self._step = whole.step
-        now = SkipJournal(place.skips).read()
-        # Skips of samples may have been added since; that is then what differs.
-        for skips in (now, Skips(steps=now.steps)):
-            self._skips = skips
-            batch = self._batch(Lane())
-            if batch.digest == whole.batch:
-                break
-        else:
-            raise _NoLonger(f"recipe and skips now give {batch.digest}, not {whole.batch}")
-        self.rows = len(batch["tokens"])
+        loaded, skips = Recipe.load(place.recipe(recipe)), SkipJournal(place.skips).read()
+        registry = Registry(place.about().registry)
+        self._batch = batch_at(loaded, step=whole.step, registry=registry, skips=skips)
+        if self._batch.digest != whole.batch:
+            raise _NoLonger(f"recipe and skips now give {self._batch.digest}, not {whole.batch}")
+        self.rows = len(next(iter(self._batch.values())))
 
-    def _batch(self, lane: Lane) -> Any:
-        return batch_at(self._recipe, step=self._step, lane=lane, registry=self._registry, skips=self._skips)
-
-    def digest(self, number: int) -> str:
-        return str(self._batch(Lane(number, of=self.rows)).digest)
+    def row(self, number: int) -> tuple[list[bytes], list[dict[str, Any]]]:
+        """What tells it from others: its content, and where it came from."""
+        names = [name for name in ("tokens",) if name in self._batch]
+        return [self._batch[name][number].tobytes() for name in names], self._origins(number)
 
     def origin(self, number: int) -> list[dict[str, Any]]:
-        found = self._batch(Lane(number, of=self.rows)).origin(0)
-        return [each.to_json() for each in found[:_ORIGINS_SHOWN]]
+        """The beginning of it."""
+        return self._origins(number)[:_ORIGINS_SHOWN]
+
+    def _origins(self, number: int) -> list[dict[str, Any]]:
+        return [each.to_json() for each in self._batch.origin(number)]
 
 
 class _NoLonger(PenstockError):
