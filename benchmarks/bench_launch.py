@@ -5,6 +5,7 @@ Launching is measured from the start of the launcher to the moment when every ra
 """
 
 import os
+import resource
 import shutil
 import signal
 import statistics
@@ -42,11 +43,12 @@ def run() -> Table:
             table.add(f"penstock, {ranks} ranks", statistics.median(launched), f"{ratio:.2f} × posix_spawn")
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         table.add("kill -9 of a rank → 8 ranks ready again", _recover(Path(folder)))
-        speed, lost = _flow(Path(folder))
+        speed, lost, cpu_s = _flow(Path(folder))
         table.add(
             "4 ranks write 200 MB",
             FLOOD_BYTES / 1e6 / speed,
-            f"{speed:.0f} MB/s with prefix, {lost} bytes lost",
+            f"{speed:.0f} MB/s with prefix, {lost} bytes lost, "
+            f"{cpu_s * 1e8 / FLOOD_BYTES:.3f} s of processor for supervision per 100 MB",
         )
         table.add("penstock run -- true, whole command", _command(Path(folder)))
     return table
@@ -120,11 +122,12 @@ def _recover(home: Path) -> float:
     return statistics.median(took)
 
 
-def _flow(home: Path) -> tuple[float, int]:
-    """MB/s of four ranks that write lines of 120 bytes, read by a reader that only counts."""
+def _flow(home: Path) -> tuple[float, int, float]:
+    """MB/s of four ranks that write lines of 120 bytes, read by a reader that only counts; and what the supervision costs."""
     each = FLOOD_BYTES // 4
     program = f"import os\nblock = (b'x' * 119 + b'\\n') * 546\nfor _ in range({each} // len(block)): os.write(1, block)"
     launch = Launch(command=[sys.executable, "-S", "-c", program], ranks=4)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.perf_counter()
     name, launcher = _start(home, launch, stdout=subprocess.PIPE)
     assert launcher.stdout is not None
@@ -133,10 +136,16 @@ def _flow(home: Path) -> tuple[float, int]:
         shown += len(piece)
     launcher.wait(PATIENCE_S)
     took = time.perf_counter() - begun
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    state = find(home, name).state()
+    assert state is not None
+    # All processes of the job but its ranks: launcher, keeper, agent, coordinator.
+    all_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    cpu_s = all_s - sum(worker["cpu_s"] or 0 for _, worker in state.workers)
     logs = find(home, name).directory / "logs"
     written = sum(path.stat().st_size for path in logs.glob("*.stdout"))
     # Every line of 120 bytes is shown with four more.
-    return written / 1e6 / took, written - shown * 120 // 124
+    return written / 1e6 / took, written - shown * 120 // 124, cpu_s
 
 
 def _command(home: Path) -> float:

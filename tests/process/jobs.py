@@ -38,6 +38,12 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
+def memory_bytes(pid: int) -> int:
+    """The most that a process ever held at once."""
+    (line,) = (row for row in Path(f"/proc/{pid}/status").read_text().splitlines() if row.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
 @dataclass
 class Running:
     """A job, its launcher if it has one, and the numbers that its processes wrote down."""

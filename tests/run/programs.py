@@ -17,6 +17,8 @@ from typing import Any
 import torch
 import torch._dynamo  # optimizers and groups import it when first used: once here rather than once per process
 from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 import penstock as ps
 import penstock.torch
@@ -185,9 +187,33 @@ def together(stream: Stream, out: Path) -> None:
     go("left", 1, 0)
 
 
+def lanes(stream: Stream, out: Path) -> None:
+    """Ranks that differ in tensor parallelism alone share a lane: a mesh of two by two says so by its names."""
+
+    def look() -> None:
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        unknown = init_device_mesh("cpu", (2, 2), mesh_dim_names=("outer", "inner"))
+        model = nn.Linear(4, 4)
+        found = {"group": penstock.torch.state(model).lane_of()}
+        for name, each in (("mesh", mesh), ("unknown", unknown)):
+            spread = distribute_tensor(torch.ones(4, 4), each, [Replicate(), Shard(0)])
+            model.weight = nn.Parameter(spread)
+            try:
+                found[name] = penstock.torch.state(model).lane_of()
+            except ps.errors.UsageError as problem:
+                found[name] = str(problem)
+        found["given"] = penstock.torch.state(model, lane=ps.Lane(1, of=3)).lane_of()
+        shared = penstock.torch.state(model).share(f"of {distributed.get_rank()}".encode()).decode()
+        rows = penstock.torch.state(model).agree([distributed.get_rank(), math.nan, 1e300])
+        document = {**{name: str(lane) for name, lane in found.items()}, "shared": shared, "rows": repr(rows)}
+        (out / f"{distributed.get_rank()}.json").write_text(json.dumps(document))
+
+    assert life(look, 4, 0, out / "lanes") == [0] * 4
+
+
 if __name__ == "__main__":
     name, stream_folder, out_folder, *more = sys.argv[1:]
-    programs: dict[str, Any] = {"resumes": resumes, "elastic": elastic, "together": together}
+    programs: dict[str, Any] = {"resumes": resumes, "elastic": elastic, "together": together, "lanes": lanes}
     words = [int(word) if word.isdecimal() else word for word in more]
     programs[name](Stream(Path(stream_folder)), Path(out_folder), *words)
     print(json.dumps({"done": name}))

@@ -1,5 +1,7 @@
 """Ranks of a gang decide together, and another number of ranks goes on with the same batches."""
 
+import json
+import math
 from pathlib import Path
 
 import penstock as ps
@@ -42,3 +44,15 @@ def test_another_number_of_ranks_goes_on_with_the_same_batches(stream: Stream, t
     assert first_difference(tmp_path / "changed", tmp_path / "killed") == ""
     (told,) = (e for e in journal.read(tmp_path / "changed") if e.kind == "topology")
     assert told.facts == {"before": [4, 4], "now": [2, 2]}
+
+
+def test_lanes_follow_from_the_mesh_and_ranks_hear_each_other(stream: Stream, tmp_path: Path) -> None:
+    program("lanes", stream, tmp_path)
+
+    seen = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(4)]
+    assert [each["group"] for each in seen] == ["0/4", "1/4", "2/4", "3/4"]
+    assert [each["mesh"] for each in seen] == ["0/2", "0/2", "1/2", "1/2"]
+    assert all("none of which is known to spread rows" in each["unknown"] for each in seen)
+    assert {each["given"] for each in seen} == {"1/3"}
+    assert {each["shared"] for each in seen} == {"of 0"}
+    assert {each["rows"] for each in seen} == {repr([[float(rank), math.nan, 1e300] for rank in range(4)])}

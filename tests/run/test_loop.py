@@ -219,6 +219,17 @@ def test_a_notice_saves_and_maybe_leaves(stream: Stream, tmp_path: Path, number:
     assert signal.getsignal(number) == before
 
 
+def test_two_loops_over_checkpoints_that_stay_open(stream: Stream, tmp_path: Path) -> None:
+    """Goal: `checkpoints=` may be the caller's own. Method: two loops of one process over the same object, which are one life."""
+    with ps.Checkpoints(tmp_path / "elsewhere") as checkpoints:
+        for stop in (5, 9):
+            stopping = Policy(save_every=4, stop_at=stop)
+            train(make(stream, tmp_path / "run", stopping, checkpoints=checkpoints))
+        assert [each.step for each in checkpoints.list()] == [0, 4, 5, 8, 9]
+    assert {each.incarnation for each in records.read(tmp_path / "run").values()} == {0}
+    assert list(records.read(tmp_path / "run")) == list(range(9))
+
+
 def test_the_clock_saves_too(stream: Stream, tmp_path: Path) -> None:
     """Goal: save_every_s. Method: so short that every step is late."""
     train(make(stream, tmp_path, Policy(save_every=None, save_every_s=1e-9, stop_at=4)))

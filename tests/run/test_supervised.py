@@ -1,13 +1,16 @@
 """Runs under ``penstock run``: killed ranks, restarts, and a job that is told to stop."""
 
+import os
 import random
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from penstock.run import journal
+from penstock.run import journal, records
 from tests.conftest import ROOT
 from tests.process.jobs import Running, wait_until
 from tests.run.comparing import first_difference
@@ -23,7 +26,7 @@ def test_a_supervised_gang_is_bit_equal_after_kills(
 ) -> None:
     """Goal: R1 under supervision. Method: two lives in which a random rank is killed at a random step, and a job without kills."""
     draw = random.Random(ranks)
-    kills = ",".join(f"{draw.randrange(ranks)}:{draw.randint(2, 7)}" for _ in range(2))
+    kills = ",".join(f"{draw.randrange(ranks)}:{step}" for step in (draw.randint(8, 11), draw.randint(1, 4)))
     for name, words in (("whole", ""), ("killed", kills)):
         options = ["--ranks", str(ranks), "--restarts", "3", "--"]
         command = ["python", str(SCRIPT), kind, str(stream.folder), str(tmp_path / name), words]
@@ -37,6 +40,22 @@ def test_a_supervised_gang_is_bit_equal_after_kills(
     assert [(facts["launcher"], facts["life"]) for facts in starts] == [
         ("penstock", life) for life in range(3)
     ]
+
+
+def test_torchrun_starts_the_same_program(stream: Stream, tmp_path: Path) -> None:
+    """Goal: it works unchanged under torchrun, which names no job. Method: the same script, two ranks."""
+    command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", str(SCRIPT), "ddp"]
+    done = subprocess.run(
+        [sys.executable, *command, str(stream.folder), str(tmp_path / "run"), ""],
+        env={**os.environ, **ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    (start,) = (entry.facts for entry in journal.read(tmp_path / "run") if entry.kind == "start")
+    assert (start["launcher"], start["ranks"], start["lanes"]) == ("torchrun", 2, 2)
+    assert list(records.read(tmp_path / "run")) == list(range(12))
 
 
 def test_a_job_that_is_stopped_saves_first(

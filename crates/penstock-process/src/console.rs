@@ -1,167 +1,129 @@
-//! What the person at the terminal sees: whole lines, each with the rank that wrote it.
+//! What the person sees: the output of all workers on one terminal, or through one pipe.
+//!
+//! A console never blocks. When its reader is slow it fills up, and then either workers wait for it or what does not fit is left
+//! out with a note of how much and from which place; log files are complete in both cases.
 
-use std::fs::File;
-use std::io::{ErrorKind, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+mod screen;
+mod sink;
+mod voice;
+mod width;
 
-use memchr::memchr;
+use std::os::fd::{OwnedFd, RawFd};
+use std::time::Instant;
 
-use crate::job::{Job, Role};
+pub use screen::Screen;
+pub use voice::Voice;
 
-/// A line that is longer is shown in pieces of this many bytes; the log file has it whole.
-const LINE_BYTES_MAX: usize = 64 << 10;
-/// So much may wait for the terminal before ranks have to wait as well.
+use self::sink::Sink;
+use crate::terminal::Size;
+
+/// So much may wait for the terminal before workers have to wait as well.
 const WAITING_BYTES_MAX: usize = 1 << 20;
-/// Colours of prefixes, chosen to be readable on dark and on light.
-const COLOURS: [u8; 6] = [36, 33, 32, 35, 34, 31];
+/// So much may wait when workers are gone and what they left has to be read: more is left out, and told.
+const BACKLOG_BYTES_MAX: usize = 64 << 20;
 
-/// Puts the rank before every line of one stream.
-pub struct Prefixer {
-    prefix: Vec<u8>,
-    /// The beginning of a line whose end was not written yet.
-    partial: Vec<u8>,
+/// One way to the person.
+pub struct Console {
+    sink: Sink,
+    /// The terminal, when the other end is one.
+    screen: Option<Screen>,
+    /// Whether output is left out rather than workers held back.
+    drops: bool,
 }
 
-impl Prefixer {
-    /// For a worker of a job: its rank, after its role where the job has several.
-    pub fn new(job: &Job, role: usize, rank: u32) -> Self {
-        let widest = |role: &Role| role.ranks.saturating_sub(1).to_string().len();
-        let plain = match &job.roles[..] {
-            [only] => format!("[{rank:>width$}] ", width = widest(only)),
-            roles => {
-                let named = format!("{}-{rank}", roles[role].name);
-                let width = roles.iter().map(|role| role.name.len() + 1 + widest(role)).max().unwrap_or(0);
-                format!("[{named:>width$}] ")
-            }
-        };
-        Self::with(&plain, job.colour.then_some(job.place(role, rank)))
+impl Console {
+    /// Through a pipe to the launcher, that it shows on `terminal`, if that is one.
+    pub fn new(pipe: Option<OwnedFd>, terminal: Option<OwnedFd>, drops: bool) -> Self {
+        Self { sink: Sink::new(pipe), screen: terminal.map(Screen::new), drops }
     }
 
-    fn with(plain: &str, hue: Option<u32>) -> Self {
-        let prefix = match hue {
-            Some(place) => {
-                let hue = COLOURS[place as usize % COLOURS.len()];
-                format!("\x1b[{hue}m{plain}\x1b[0m")
-            }
-            None => plain.to_owned(),
-        };
-        Self { prefix: prefix.into_bytes(), partial: Vec::new() }
+    /// How large the terminal is, if there is one.
+    pub fn size(&self) -> Option<Size> {
+        self.screen.as_ref().map(Screen::size)
     }
 
-    /// Appends the lines that are whole now to `out`.
-    pub fn feed(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) {
-        while let Some(end) = memchr(b'\n', bytes) {
-            out.extend_from_slice(&self.prefix);
-            out.append(&mut self.partial);
-            out.extend_from_slice(&bytes[..=end]);
-            bytes = &bytes[end + 1..];
-        }
-        self.partial.extend_from_slice(bytes);
-        if self.partial.len() >= LINE_BYTES_MAX {
-            self.finish(out);
-        }
-    }
-
-    /// Appends what is left as a line of its own.
-    pub fn finish(&mut self, out: &mut Vec<u8>) {
-        if !self.partial.is_empty() {
-            out.extend_from_slice(&self.prefix);
-            out.append(&mut self.partial);
-            out.push(b'\n');
-        }
-    }
-}
-
-/// One way to the launcher, which writes what it gets to the terminal. Never blocks.
-pub struct Sink {
-    /// Our end of the pipe; nothing when there is no launcher, or it left.
-    pipe: Option<File>,
-    waiting: Vec<u8>,
-    /// How much of `waiting` is written already.
-    written: usize,
-}
-
-impl Sink {
-    /// A sink into a pipe that does not block, or into nothing.
-    pub fn new(pipe: Option<OwnedFd>) -> Self {
-        Self { pipe: pipe.map(File::from), waiting: Vec::new(), written: 0 }
-    }
-
-    /// Whether anybody looks.
-    pub fn is_open(&self) -> bool {
-        self.pipe.is_some()
+    /// The terminal has another size.
+    pub fn resize(&mut self, now: Instant) {
+        self.screen.iter_mut().for_each(|screen| screen.resize(now));
     }
 
     /// Whether all was written that will ever be.
     pub fn is_empty(&self) -> bool {
-        self.waiting.len() == self.written
+        self.sink.waiting_bytes() == 0 && !self.screen.as_ref().is_some_and(Screen::has_lines)
     }
 
-    /// Whether ranks should wait.
+    /// Whether workers should wait.
     pub fn is_full(&self) -> bool {
-        self.waiting.len() - self.written >= WAITING_BYTES_MAX
+        !self.drops && self.sink.waiting_bytes() >= WAITING_BYTES_MAX
     }
 
     /// The descriptor to poll for room; negative when nothing waits.
     pub fn interest(&self) -> RawFd {
-        if self.is_empty() { -1 } else { self.pipe.as_ref().map_or(-1, AsRawFd::as_raw_fd) }
+        self.sink.interest()
     }
 
-    /// Where to append what should be shown.
-    pub fn room(&mut self) -> &mut Vec<u8> {
-        &mut self.waiting
+    /// When to draw.
+    pub fn due(&self) -> Option<Instant> {
+        self.screen.as_ref().filter(|_| self.sink.is_open()).and_then(Screen::due)
+    }
+
+    /// Shows what a worker wrote at `offset` of its stream.
+    pub fn show(&mut self, voice: &mut Voice, bytes: &[u8], offset: u64, now: Instant) {
+        if !self.sink.is_open() {
+            return;
+        }
+        if self.has_no_room_for(voice) {
+            voice.skip(offset + bytes.len() as u64);
+            return;
+        }
+        let out = self.sink.room();
+        match &mut self.screen {
+            Some(screen) => screen.feed(voice, bytes, offset, now, out),
+            None => voice.feed(bytes, offset, false, out),
+        }
+        self.sink.flush();
+    }
+
+    /// Shows what is left of a stream that ended at `offset`.
+    pub fn finish(&mut self, voice: &mut Voice, offset: u64, now: Instant) {
+        if !self.sink.is_open() {
+            return;
+        }
+        let out = self.sink.room();
+        match &mut self.screen {
+            Some(screen) => screen.finish(voice, offset, now, out),
+            None => voice.finish(offset, false, out),
+        }
+        self.sink.flush();
+    }
+
+    /// Draws the unfinished lines of these voices, if it is time.
+    pub fn draw<'a>(&mut self, voices: impl Iterator<Item = &'a Voice>, now: Instant) {
+        let behind = self.sink.waiting_bytes() > 0;
+        if let Some(screen) = self.screen.as_mut().filter(|screen| screen.due().is_some_and(|due| due <= now))
+        {
+            screen.draw(voices.filter(|voice| voice.has_partial()), behind, now, self.sink.room());
+            self.sink.flush();
+        }
+    }
+
+    /// Leaves a clean terminal: nobody draws any more.
+    pub fn clear(&mut self) {
+        if let Some(screen) = &mut self.screen {
+            screen.clear(self.sink.room());
+        }
+        self.sink.flush();
     }
 
     /// Writes as much as goes without waiting.
     pub fn flush(&mut self) {
-        while let Some(pipe) = self.pipe.as_mut().filter(|_| self.waiting.len() > self.written) {
-            match pipe.write(&self.waiting[self.written..]) {
-                Ok(count) => self.written += count,
-                Err(problem) if problem.kind() == ErrorKind::Interrupted => {}
-                Err(problem) if problem.kind() == ErrorKind::WouldBlock => return,
-                // The launcher left. The log files have everything.
-                Err(_) => self.pipe = None,
-            }
-        }
-        self.waiting.clear();
-        self.written = 0;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn lines_are_whole_and_a_torn_last_one_is_shown() {
-        let mut prefixer = Prefixer::with("[ 3] ", None);
-        let mut out = Vec::new();
-        prefixer.feed(b"one\ntw", &mut out);
-        prefixer.feed(b"o\nthree", &mut out);
-        assert_eq!(out, b"[ 3] one\n[ 3] two\n");
-        prefixer.finish(&mut out);
-        assert_eq!(out, b"[ 3] one\n[ 3] two\n[ 3] three\n");
+        self.sink.flush();
     }
 
-    proptest! {
-        #[test]
-        fn how_the_bytes_are_cut_does_not_matter(text in "[a\n]{0,80}", cuts in proptest::collection::vec(0..80usize, 0..6)) {
-            let text = text.into_bytes();
-            let (mut whole, mut pieces) = (Vec::new(), Vec::new());
-            let mut prefixer = Prefixer::with("[0] ", Some(0));
-            prefixer.feed(&text, &mut whole);
-            prefixer.finish(&mut whole);
-            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
-            cuts.sort_unstable();
-            let mut at = 0;
-            for cut in cuts.into_iter().chain([text.len()]) {
-                prefixer.feed(&text[at..cut], &mut pieces);
-                at = cut;
-            }
-            prefixer.finish(&mut pieces);
-            prop_assert_eq!(whole, pieces);
-        }
+    fn has_no_room_for(&self, voice: &Voice) -> bool {
+        let most = if self.drops { WAITING_BYTES_MAX } else { BACKLOG_BYTES_MAX };
+        // Half must be free again before lines go on, else every other line would be missing.
+        let most = if voice.is_skipping() { most / 2 } else { most };
+        self.sink.waiting_bytes() >= most
     }
 }

@@ -46,7 +46,11 @@ pub fn run(room: &Room, wires: Wires) -> Result<i32> {
 }
 
 /// What happened and what was decided, one line each, in order; never rewritten.
-pub struct Journal(File);
+pub struct Journal {
+    file: File,
+    /// The last line may have no end: the disk was full.
+    torn: bool,
+}
 
 impl Journal {
     /// Continues the journal of a room. A line that was torn by a full disk gets an end, so that the next is whole.
@@ -60,7 +64,7 @@ impl Journal {
         if text.last().is_some_and(|last| *last != b'\n') {
             let _ = file.write_all(b"\n");
         }
-        Ok(Self(file))
+        Ok(Self { file, torn: false })
     }
 
     /// The entries so far. Lines of others, such as the agent's, are passed over.
@@ -83,8 +87,7 @@ impl Journal {
 
     fn add_value(&mut self, mut value: Value) {
         value["at"] = wall_s().into();
-        let mut line = value.to_string();
-        line.push('\n');
-        let _ = self.0.write_all(line.as_bytes());
+        let begin = if self.torn { "\n" } else { "" };
+        self.torn = self.file.write_all(format!("{begin}{value}\n").as_bytes()).is_err();
     }
 }

@@ -46,3 +46,13 @@ pub enum ProcessError {
 
 /// What fallible functions of this crate return.
 pub type Result<T> = std::result::Result<T, ProcessError>;
+
+/// Says something on standard error. It may be a file on a full disk or a terminal that is gone: supervision goes on without it,
+/// where `eprintln!` would panic.
+#[macro_export]
+macro_rules! complain {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}

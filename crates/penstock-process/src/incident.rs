@@ -1,12 +1,13 @@
 //! What is known about a failure, in one file: the first cause, how every rank ended, its last lines, and what was decided.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use crate::error::Result;
+use crate::hang::Pulse;
 use crate::job::{Role, Room, Stream};
+use crate::pump::tail;
 use crate::state::{GangState, WorkerState, wall_s, write_whole};
 use crate::verdict::Action;
 
@@ -20,19 +21,10 @@ const SECRET_BYTES_MIN: usize = 8;
 /// The last lines of a rank's output in this incarnation.
 pub fn last_lines(room: &Room, role: &str, worker: &WorkerState, stream: Stream) -> Vec<String> {
     let from = if stream == Stream::Out { worker.stdout_from } else { worker.stderr_from };
-    let text = tail(&room.log(role, worker.rank, stream), from).unwrap_or_default();
+    let text = tail(&room.log(role, worker.rank, stream), from, TAIL_BYTES).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LINES)..].iter().map(|line| (*line).to_owned()).collect()
-}
-
-fn tail(path: &std::path::Path, from: u64) -> std::io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let len = file.metadata()?.len();
-    file.seek(SeekFrom::Start(from.max(len.saturating_sub(TAIL_BYTES))))?;
-    let mut text = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut text)?;
-    Ok(text)
 }
 
 /// What a failure has in common with the same one at another time: how the rank ended, and its last words.
@@ -51,9 +43,11 @@ pub struct Evidence<'a> {
     pub action: &'a Action,
     /// Why.
     pub reason: &'a str,
+    /// What workers last said about their progress, by rank.
+    pub pulses: BTreeMap<u32, Pulse>,
     /// Stacks of the workers, as the collector gave them.
     pub stacks: Option<Value>,
-    /// What the kernel said about memory.
+    /// What the kernel said about memory, and who cannot be killed.
     pub kernel: Vec<String>,
 }
 
@@ -72,7 +66,7 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
             json!({
                 "rank": worker.rank, "pid": worker.pid, "exit": worker.exit, "asked_to_end": worker.asked,
                 "ended": worker.exit.as_ref().map(ToString::to_string), "exit_ms": worker.exit_ms,
-                "cpu_s": worker.cpu_s, "rss_max_bytes": worker.rss_max_bytes,
+                "pulse": evidence.pulses.get(&worker.rank), "cpu_s": worker.cpu_s, "rss_max_bytes": worker.rss_max_bytes,
                 "stdout": shown(last_lines(room, &role.name, worker, Stream::Out)),
                 "stderr": shown(last_lines(room, &role.name, worker, Stream::Err)),
             })
@@ -85,7 +79,7 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
         "first_cause": cause.map(|cause| redacted(&cause.what, &secrets)), "cause": cause.map(|cause| cause.cause),
         "rank": cause.map(|cause| cause.rank), "step": cause.map(|cause| cause.step),
         "verdict": evidence.action, "reason": redacted(evidence.reason, &secrets),
-        "ranks": ranks, "stacks": evidence.stacks, "kernel": evidence.kernel,
+        "ranks": ranks, "stacks": evidence.stacks.map(|stacks| redacted_value(stacks, &secrets)), "kernel": evidence.kernel,
     });
     let name = format!("incidents/{number}.json");
     write_whole(&room.file(&name), &serde_json::to_vec_pretty(&document).expect("plain values"))?;
@@ -107,6 +101,18 @@ fn redacted(text: &str, secrets: &[(String, String)]) -> String {
     secrets.iter().fold(text.to_owned(), |text, (name, value)| {
         if text.contains(value) { text.replace(value, &format!("[{name}]")) } else { text }
     })
+}
+
+/// The same for everything inside a value.
+fn redacted_value(value: Value, secrets: &[(String, String)]) -> Value {
+    match value {
+        Value::String(text) => Value::String(redacted(&text, secrets)),
+        Value::Array(items) => items.into_iter().map(|item| redacted_value(item, secrets)).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, item)| (name, redacted_value(item, secrets))).collect()
+        }
+        other => other,
+    }
 }
 
 #[cfg(test)]

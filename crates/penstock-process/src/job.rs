@@ -124,8 +124,22 @@ pub struct Job {
     /// How many such files are kept; 0 all.
     #[serde(default)]
     pub segments_kept: u32,
+    /// What happens when the person's terminal is slow.
+    #[serde(default)]
+    pub pressure: Pressure,
     /// What is run.
     pub roles: Vec<Role>,
+}
+
+/// What happens when a terminal takes output more slowly than workers write it. Logs are complete in both cases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pressure {
+    /// Workers wait for it.
+    #[default]
+    Wait,
+    /// The terminal misses something, and is told how much and from where.
+    Drop,
 }
 
 /// Workers that are started, ended and counted together: all of a role, or one.
@@ -155,6 +169,19 @@ impl Job {
     /// The number of a worker among all of the job.
     pub fn place(&self, role: usize, rank: u32) -> u32 {
         self.roles[..role].iter().map(|role| role.ranks).sum::<u32>() + rank
+    }
+
+    /// What stands before the lines of a worker: its rank, after its role where the job has several. All are equally wide.
+    pub fn label(&self, role: usize, rank: u32) -> String {
+        let widest = |role: &Role| role.ranks.saturating_sub(1).to_string().len();
+        match &self.roles[..] {
+            [only] => format!("{rank:>width$}", width = widest(only)),
+            roles => {
+                let named = format!("{}-{rank}", roles[role].name);
+                let width = roles.iter().map(|role| role.name.len() + 1 + widest(role)).max().unwrap_or(0);
+                format!("{named:>width$}")
+            }
+        }
     }
 
     /// How many workers it has.
@@ -212,7 +239,7 @@ impl Room {
         serde_json::from_slice(&text).map_err(|source| ProcessError::Format { path, source })
     }
 
-    /// What a worker wrote, all lives one after the other.
+    /// What a worker wrote, all lives one after the other: the first segment of it.
     pub fn log(&self, role: &str, rank: u32, stream: Stream) -> PathBuf {
         self.0.join("logs").join(format!("{role}-{rank}.{}", stream.name()))
     }

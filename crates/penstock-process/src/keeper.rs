@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use crate::cgroup::Cgroup;
+use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
 use crate::launch::Wires;
@@ -38,7 +39,7 @@ pub fn run(room: &Room, mut wires: Wires) -> Result<i32> {
         let left = lineage::kill_all(KILL_ROUNDS_MAX);
         group.iter().for_each(Cgroup::remove);
         if left > 0 {
-            eprintln!("penstock-keeper: {left} processes sleep in the kernel and cannot be killed");
+            complain!("penstock-keeper: {left} processes sleep in the kernel and cannot be killed");
         }
         if over || state.as_ref().is_some_and(|state| state.phase.is_final()) {
             return Ok(state.and_then(|state| state.exit_code).unwrap_or(1));

@@ -3,18 +3,20 @@
 //! A foreground job belongs to it: the keeper and the agent hold the other end of a pipe, the *leash*, that ends with it.
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
+use crate::relay::relay;
 use crate::state::{Phase, State};
 use crate::system::{self, Signals, inherited, interest};
+use crate::terminal;
 
 /// How long a launcher that does not stay waits for the ranks to be started.
 const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -31,6 +33,10 @@ pub struct Wires {
     pub out: Option<OwnedFd>,
     /// To the launcher's standard error.
     pub err: Option<OwnedFd>,
+    /// What the launcher's standard output is, if a terminal: to ask for its size.
+    pub out_terminal: Option<OwnedFd>,
+    /// The same for its standard error.
+    pub err_terminal: Option<OwnedFd>,
     /// Closed when the ranks are started.
     pub ready: Option<OwnedFd>,
     /// To the agent; for coordinators only.
@@ -50,6 +56,8 @@ impl Wires {
                 "leash" => &mut wires.leash,
                 "out" => &mut wires.out,
                 "err" => &mut wires.err,
+                "out_terminal" => &mut wires.out_terminal,
+                "err_terminal" => &mut wires.err_terminal,
                 "ready" => &mut wires.ready,
                 "link" => &mut wires.link,
                 _ => return Err(ProcessError::Usage(format!("there is no wire `{name}`"))),
@@ -59,8 +67,15 @@ impl Wires {
         Ok(wires)
     }
 
-    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 4] {
-        [("leash", &self.leash), ("out", &self.out), ("err", &self.err), ("ready", &self.ready)]
+    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 6] {
+        [
+            ("leash", &self.leash),
+            ("out", &self.out),
+            ("err", &self.err),
+            ("out_terminal", &self.out_terminal),
+            ("err_terminal", &self.err_terminal),
+            ("ready", &self.ready),
+        ]
     }
 
     /// What `from_words` understands, for those that are handed down.
@@ -88,7 +103,7 @@ fn detach(room: &Room) -> Result<i32> {
         Some(state)
             if state.phase == Phase::Failed && state.gangs.iter().all(|gang| gang.workers.is_empty()) =>
         {
-            eprintln!("error: {}", state.reason);
+            complain!("error: {}", state.reason);
             Ok(state.exit_code.unwrap_or(1))
         }
         Some(_) => Ok(0),
@@ -107,13 +122,20 @@ fn stay(room: &Room) -> Result<i32> {
         libc::SIGHUP,
         libc::SIGPIPE,
         libc::SIGQUIT,
+        libc::SIGWINCH,
     ])?;
     let (leash, ours) = system::pipe()?;
     let (out, out_writer) = system::pipe()?;
     let (err, err_writer) = system::pipe()?;
     system::widen_pipe(&out, PIPE_BYTES);
-    let wires =
-        Wires { leash: Some(leash), out: Some(out_writer), err: Some(err_writer), ..Wires::default() };
+    let wires = Wires {
+        leash: Some(leash),
+        out: Some(out_writer),
+        err: Some(err_writer),
+        out_terminal: copy_of_terminal(&std::io::stdout()),
+        err_terminal: copy_of_terminal(&std::io::stderr()),
+        ..Wires::default()
+    };
     let mut keeper = start_keeper(room, wires)?;
     let (shown, showing) = system::pipe()?;
     let showing = Arc::new(showing);
@@ -127,6 +149,10 @@ fn stay(room: &Room) -> Result<i32> {
     drop(showing);
     attend(&signals, &mut keeper, &mut File::from(ours), &shown);
     Ok(conclude(room))
+}
+
+fn copy_of_terminal(fd: &impl AsFd) -> Option<OwnedFd> {
+    fd.as_fd().try_clone_to_owned().ok().filter(terminal::is_terminal)
 }
 
 /// Waits for the end of the job, passing on signals. The end is: no keeper any more, and everything shown.
@@ -143,7 +169,7 @@ fn attend(signals: &Signals, keeper: &mut Child, leash: &mut File, shown: &Owned
             if signal == libc::SIGCHLD {
                 gone |= matches!(keeper.try_wait(), Ok(Some(_)) | Err(_));
             } else {
-                forced |= gone;
+                forced |= gone && signal != libc::SIGWINCH;
                 let byte = u8::try_from(signal).unwrap_or(15);
                 let _ = leash.write_all(&[byte]);
             }
@@ -154,21 +180,21 @@ fn attend(signals: &Signals, keeper: &mut Child, leash: &mut File, shown: &Owned
 /// The last words of a foreground job.
 fn conclude(room: &Room) -> i32 {
     let Ok(Some(state)) = State::load(room) else {
-        eprintln!("error: the job ended before it began; {} may say why", room.file("agent.log").display());
+        complain!("error: the job ended before it began; {} may say why", room.file("agent.log").display());
         return 1;
     };
     if state.log_lost_bytes > 0 {
-        eprintln!("note: {} bytes of output did not fit into log files", state.log_lost_bytes);
+        complain!("note: {} bytes of output did not fit into log files", state.log_lost_bytes);
     }
     match state.phase {
         Phase::Succeeded => {}
-        Phase::Stopped => eprintln!("{}", state.reason),
+        Phase::Stopped => complain!("{}", state.reason),
         Phase::Failed | Phase::Queued | Phase::Running | Phase::Ending | Phase::Waiting => {
             let reason =
                 if state.phase == Phase::Failed { &state.reason } else { "keeper and agent were killed" };
-            eprintln!("error: {reason}");
+            complain!("error: {reason}");
             if let Some(incident) = state.incidents.last() {
-                eprintln!("\nhint: {} has the last lines of every rank", room.file(incident).display());
+                complain!("\nhint: {} has the last lines of every rank", room.file(incident).display());
             }
         }
     }
@@ -192,22 +218,4 @@ fn start_keeper(room: &Room, wires: Wires) -> Result<Child> {
         });
     }
     command.spawn().map_err(|source| ProcessError::Start { command: "penstock-agent".to_owned(), source })
-}
-
-/// Moves bytes to the terminal until there are no more. A terminal that is gone ends the job; ranks are not blocked by it.
-fn relay(from: &mut File, to: RawFd) {
-    // SAFETY: ours since the process began, and never closed: the guard keeps `File` from doing so.
-    let mut terminal = ManuallyDrop::new(unsafe { File::from_raw_fd(to) });
-    let mut buffer = vec![0; 256 << 10];
-    let mut lost = false;
-    while let Ok(count) = from.read(&mut buffer) {
-        if count == 0 {
-            break;
-        }
-        if !lost && terminal.write_all(&buffer[..count]).is_err() {
-            lost = true;
-            // SAFETY: plain integers. To the process, not to this thread, so that the main thread sees it.
-            unsafe { libc::kill(libc::getpid(), libc::SIGPIPE) };
-        }
-    }
 }

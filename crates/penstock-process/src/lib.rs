@@ -6,12 +6,16 @@
 //! other ends the tree. Every process has one owner: descendants belong to their worker, workers to the agent, a foreground
 //! job to its launcher. The coordinator owns nothing.
 
+// It panics when standard error cannot be written; see `complain!`.
+#![warn(clippy::print_stderr)]
+
 pub mod agent;
 pub mod cgroup;
 pub mod console;
 pub mod control;
 pub mod coordinator;
 pub mod ending;
+pub mod epoll;
 pub mod error;
 pub mod exit;
 pub mod hang;
@@ -24,9 +28,13 @@ pub mod memory;
 pub mod messages;
 pub mod mind;
 pub mod policy;
+pub mod pulses;
 pub mod pump;
+pub mod relay;
+pub mod reserve;
 pub mod spawn;
 pub mod state;
 pub mod system;
+pub mod terminal;
 pub mod verdict;
 pub mod zygote;

@@ -72,6 +72,22 @@ pub struct Report {
     pub gangs: Vec<GangReport>,
 }
 
+impl Report {
+    /// Whether another says the same, progress apart: workers that make steps are no news, one that begins to is.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let bare = |report: &Self| {
+            let mut gangs = report.gangs.clone();
+            for worker in gangs.iter_mut().flat_map(|gang| &mut gang.workers) {
+                let pulse = worker.pulse.take();
+                worker.pulse = pulse.map(|pulse| Pulse { listens: pulse.listens, ..Pulse::default() });
+                worker.heard_ms = None;
+            }
+            gangs
+        };
+        self.stop == other.stop && bare(self) == bare(other)
+    }
+}
+
 /// What to do with one gang.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {

@@ -9,7 +9,7 @@ use crate::memory::{Entry, GangMemory, Memory, Outcome};
 use crate::messages::{GangReport, Order, Orders, Over, Report, WorkerReport};
 use crate::policy::{Cause, Scope};
 use crate::state::Phase;
-use crate::verdict::{Action, Failure, Gang, Stop, Verdict, decide};
+use crate::verdict::{Action, Failure, Gang, Stop, UNKILLABLE_MS, Verdict, WITNESS_MS, decide};
 
 /// How often the pulses of a gang that may hang are looked at, at least.
 const PULSE_LOOK_MS: u64 = 1000;
@@ -197,6 +197,11 @@ impl Mind {
             .flatten();
         let until_ms = match verdict.action {
             Action::Wait { until_ms } => until_ms.into_iter().chain(watched).min(),
+            // Who cannot be killed, and stacks that never come, wake nobody.
+            Action::Kill => {
+                Some(about.killing_since_ms.unwrap_or(report.now_ms).saturating_add(UNKILLABLE_MS))
+            }
+            Action::Witness => Some(report.now_ms.saturating_add(WITNESS_MS)),
             _ => watched,
         };
         let order = Order {

@@ -1,40 +1,85 @@
-//! The log pump: from the pipes of the ranks into a file each, and, for a foreground job, to the terminal.
+//! The log pump: from the pipes and terminals of workers into their logs, and, for a foreground job, to the person.
 //!
-//! The files are lossless: every byte that a rank wrote stands in its file, at the place where it stood in the stream (P5).
-//! When the terminal is slow, ranks wait; nothing is thrown away. One thread does it, so that a slow terminal never
-//! holds up supervision.
+//! Logs are lossless: every byte that a worker wrote stands in its log, at the place where it stood in the stream (P5). When the person's terminal
+//! is slow, workers wait, or the terminal misses something and says so, as the job chose. One thread does it, so that
+//! a slow terminal never holds up supervision. Its memory has a limit: a buffer, what waits for the person, and a line per stream.
+
+mod log;
+mod segments;
+mod work;
+mod worker_log;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::console::{Prefixer, Sink};
+use serde::{Deserialize, Serialize};
+
+use self::log::Rotation;
+pub use self::segments::{segment_path, segments, tail};
+use self::work::{Source, Work};
+use self::worker_log::WorkerLog;
+use crate::console::{Console, Voice};
+use crate::epoll::Epoll;
 use crate::error::{ProcessError, Result};
-use crate::job::{Job, Room, Stream};
-use crate::system;
+use crate::job::{Job, Pressure, Room, Stream};
+use crate::{system, terminal};
 
 const READ_BYTES: usize = 256 << 10;
 const PIPE_BYTES: i32 = 1 << 20;
+/// Gaps that are told at once.
+const GAPS_MAX: usize = 64;
 
-/// One output of one rank.
-struct Source {
-    /// The worker's number among all of the job.
-    place: u32,
-    pipe: File,
-    log: File,
-    stream: Stream,
-    prefixer: Prefixer,
+/// Where the person is: for standard output and for standard error.
+#[derive(Default)]
+pub struct Person {
+    /// The ways to the launcher.
+    pub pipes: [Option<OwnedFd>; 2],
+    /// The terminals that the launcher writes to, where it writes to one.
+    pub terminals: [Option<OwnedFd>; 2],
+}
+
+/// Who speaks: a worker in one of its lives.
+#[derive(Debug, Clone, Copy)]
+pub struct Speaker {
+    /// Its role, by its place in the job.
+    pub role: usize,
+    /// Its place in the role.
+    pub rank: u32,
+    /// Which life.
+    pub incarnation: u32,
+}
+
+/// Our ends of what a worker writes to.
+pub enum Outputs {
+    /// Standard output and standard error.
+    Pipes([OwnedFd; 2]),
+    /// Both are one terminal.
+    Terminal(OwnedFd),
+}
+
+/// Bytes of a log that are not there, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// `ROLE-RANK.stdout` or `ROLE-RANK.stderr`.
+    pub log: String,
+    /// Where in the stream they stood.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+    /// `full disk` or `removed`.
+    pub why: String,
 }
 
 /// What the agent and the pump's thread both see.
 #[derive(Default)]
 struct Shared {
-    /// How many pipes of each worker are open; the condition says when that changed.
+    /// How many sources of each worker are open; the condition says when that changed.
     open: Mutex<BTreeMap<u32, usize>>,
     changed: Condvar,
     /// Read on, even when the terminal is full: the writers are gone, and what is left in pipes is little.
@@ -43,7 +88,51 @@ struct Shared {
     closing: AtomicBool,
     /// The thread has nothing left to do.
     done: AtomicBool,
-    lost_bytes: AtomicU64,
+    /// The person's terminal has another size.
+    resized: AtomicBool,
+}
+
+impl Shared {
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    fn is_hurrying(&self) -> bool {
+        self.hurry.load(Ordering::SeqCst)
+    }
+
+    fn take_resized(&self) -> bool {
+        self.resized.swap(false, Ordering::SeqCst)
+    }
+
+    fn one_more(&self, place: u32) {
+        *self.open.lock().expect("nobody panics while holding this").entry(place).or_default() += 1;
+    }
+
+    /// A source of a worker is closed.
+    fn one_less(&self, place: u32) {
+        let mut open = self.open.lock().expect("nobody panics while holding this");
+        match open.get_mut(&place).filter(|count| **count > 1) {
+            Some(count) => *count -= 1,
+            None => drop(open.remove(&place)),
+        }
+        self.changed.notify_all();
+    }
+
+    fn finish(&self) {
+        self.done.store(true, Ordering::SeqCst);
+        // Taken so that the waiter is either before its look at `done` or already waiting.
+        drop(self.open.lock());
+        self.changed.notify_all();
+    }
+}
+
+/// What is kept of a worker from one life to the next.
+#[derive(Clone)]
+struct Kept {
+    log: Arc<Mutex<WorkerLog>>,
+    /// When it last wrote something, on the clock of [`system::now_ms`]; 0 before. Read without waiting for the disk.
+    heard_ms: Arc<AtomicU64>,
 }
 
 /// The agent's side of the pump.
@@ -53,58 +142,103 @@ pub struct Pump {
     sources: Sender<Source>,
     wake: File,
     shared: Arc<Shared>,
+    /// Of every worker that ever spoke, because its streams go on with its next life.
+    kept: Mutex<BTreeMap<(usize, u32), Kept>>,
 }
 
 impl Pump {
-    /// Starts the thread. `console` are the ways to the launcher's standard output and error.
-    pub fn start(room: &Room, job: &Job, console: [Option<OwnedFd>; 2]) -> Result<Self> {
+    /// Starts the thread.
+    pub fn start(room: &Room, job: &Job, person: Person) -> Result<Self> {
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;
         system::set_nonblocking(&wake)?;
-        for pipe in console.iter().flatten() {
+        for pipe in person.pipes.iter().flatten() {
             system::set_nonblocking(pipe)?;
         }
         let (sources, arriving) = channel();
         let shared = Arc::new(Shared::default());
+        let one = matches!(&person.terminals, [Some(out), Some(err)] if terminal::is_same(out, err));
+        let drops = job.pressure == Pressure::Drop;
+        let [out, err] = person.pipes;
+        let [out_terminal, err_terminal] = person.terminals;
         let work = Work {
             arriving,
             woken: woken.into(),
             shared: Arc::clone(&shared),
-            sources: Vec::new(),
-            sinks: console.map(Sink::new),
+            consoles: [Console::new(out, out_terminal, drops), Console::new(err, err_terminal, drops)],
+            routes: if one { [0, 0] } else { [0, 1] },
+            sets: [Epoll::new()?, Epoll::new()?],
+            sources: BTreeMap::new(),
+            next: 0,
             buffer: vec![0; READ_BYTES],
         };
         std::thread::Builder::new()
             .name("penstock-pump".to_owned())
             .spawn(|| work.run())
             .map_err(|source| ProcessError::System { call: "thread", source })?;
-        Ok(Self { room: room.clone(), job: job.clone(), sources, wake: wake.into(), shared })
+        let kept = Mutex::new(BTreeMap::new());
+        Ok(Self { room: room.clone(), job: job.clone(), sources, wake: wake.into(), shared, kept })
     }
 
-    /// Takes over the reading end of a worker's output. Where in its log it begins.
-    pub fn add(&self, role: usize, rank: u32, stream: Stream, pipe: OwnedFd) -> Result<u64> {
-        let path = self.room.log(&self.job.roles[role].name, rank, stream);
-        let place = self.job.place(role, rank);
-        let opened = File::options().create(true).append(true).open(&path);
-        let logged = opened.and_then(|log| Ok((log.metadata()?.len(), log)));
-        let (from, log) =
-            logged.map_err(|source| ProcessError::File { verb: "open", path: path.clone(), source })?;
-        system::widen_pipe(&pipe, PIPE_BYTES);
-        system::set_nonblocking(&pipe)?;
-        *self
-            .shared
-            .open
-            .lock()
-            .expect("the pump never panics while it holds this")
-            .entry(place)
-            .or_default() += 1;
-        let prefixer = Prefixer::new(&self.job, role, rank);
-        let _ = self.sources.send(Source { place, pipe: pipe.into(), log, stream, prefixer });
+    /// Takes over what a worker writes to. Where in its two logs this life begins.
+    pub fn add(&self, speaker: Speaker, outputs: Outputs) -> Result<[u64; 2]> {
+        let kept = self.kept_of(speaker);
+        let from = kept.log.lock().map_or([0, 0], |mut log| log.begin(speaker.incarnation));
+        let (pipes, is_terminal) = match outputs {
+            Outputs::Pipes([out, err]) => (vec![(Stream::Out, out), (Stream::Err, err)], false),
+            Outputs::Terminal(terminal) => (vec![(Stream::Out, terminal)], true),
+        };
+        for (stream, pipe) in pipes {
+            system::widen_pipe(&pipe, PIPE_BYTES);
+            system::set_nonblocking(&pipe)?;
+            let place = self.job.place(speaker.role, speaker.rank);
+            self.shared.one_more(place);
+            let name = self.job.label(speaker.role, speaker.rank);
+            let colour = self.job.colour.then_some(place);
+            let source = Source {
+                place,
+                pipe: pipe.into(),
+                is_terminal,
+                kept: kept.clone(),
+                stream,
+                voice: Voice::new(&name, colour, from[stream as usize]),
+            };
+            let _ = self.sources.send(source);
+        }
         self.nudge();
         Ok(from)
     }
 
-    /// Waits until the pipes of these workers were read to their ends, at most so long. For workers that are gone.
+    fn kept_of(&self, speaker: Speaker) -> Kept {
+        let mut kept = self.kept.lock().expect("nobody panics while holding this");
+        let entry = kept.entry((speaker.role, speaker.rank)).or_insert_with(|| {
+            let name = &self.job.roles[speaker.role].name;
+            let [out, err] = Stream::ALL.map(|stream| self.room.log(name, speaker.rank, stream));
+            let rotation = Rotation {
+                segment_bytes: self.job.segment_bytes,
+                segments_kept: u64::from(self.job.segments_kept),
+            };
+            let times = out.with_extension("times");
+            let log = WorkerLog::open([&out, &err], times, rotation);
+            Kept { log: Arc::new(Mutex::new(log)), heard_ms: Arc::default() }
+        });
+        entry.clone()
+    }
+
+    /// When a worker last wrote something.
+    pub fn heard_ms(&self, role: usize, rank: u32) -> Option<u64> {
+        let kept = self.kept.lock().expect("nobody panics while holding this");
+        let heard_ms = kept.get(&(role, rank))?.heard_ms.load(Ordering::Relaxed);
+        Some(heard_ms).filter(|heard_ms| *heard_ms > 0)
+    }
+
+    /// The person's terminal has another size.
+    pub fn resize(&self) {
+        self.shared.resized.store(true, Ordering::SeqCst);
+        self.nudge();
+    }
+
+    /// Waits until all that these workers wrote was read, at most so long. For workers that are gone.
     pub fn drain(&self, places: &[u32], timeout: Duration) -> bool {
         self.shared.hurry.store(true, Ordering::SeqCst);
         self.nudge();
@@ -134,130 +268,41 @@ impl Pump {
 
     /// Bytes that did not fit into log files.
     pub fn lost_bytes(&self) -> u64 {
-        self.shared.lost_bytes.load(Ordering::Relaxed)
+        let kept = self.kept.lock().expect("nobody panics while holding this");
+        let both =
+            |log: &WorkerLog| Stream::ALL.map(|stream| log.log(stream).lost_bytes()).iter().sum::<u64>();
+        kept.values().filter_map(|kept| kept.log.lock().ok().map(|log| both(&log))).sum()
+    }
+
+    /// What is missing in logs, worker by worker, up to a limit.
+    pub fn missing(&self) -> Vec<Missing> {
+        let mut found = Vec::new();
+        for ((role, rank), kept) in &*self.kept.lock().expect("nobody panics while holding this") {
+            let Ok(log) = kept.log.lock() else { continue };
+            let role = &self.job.roles[*role].name;
+            for stream in Stream::ALL {
+                let name = format!("{role}-{rank}.{}", stream.name());
+                let about = |offset, bytes, why: &str| Missing {
+                    log: name.clone(),
+                    offset,
+                    bytes,
+                    why: why.to_owned(),
+                };
+                let log = log.log(stream);
+                if log.kept_from() > 0 && self.job.segments_kept > 0 {
+                    found.push(about(0, log.kept_from(), "removed"));
+                }
+                let kept =
+                    log.lost().filter(|gap| gap.offset >= log.kept_from() || self.job.segments_kept == 0);
+                found.extend(kept.map(|gap| about(gap.offset, gap.bytes, "full disk")));
+            }
+        }
+        found.truncate(GAPS_MAX);
+        found
     }
 
     fn nudge(&self) {
         // A full pipe wakes the thread as well as one byte more.
         let _ = (&self.wake).write(b"!");
     }
-}
-
-/// The thread's side.
-struct Work {
-    arriving: Receiver<Source>,
-    woken: File,
-    shared: Arc<Shared>,
-    sources: Vec<Source>,
-    sinks: [Sink; 2],
-    buffer: Vec<u8>,
-}
-
-impl Work {
-    fn run(mut self) {
-        loop {
-            self.sources.extend(self.arriving.try_iter());
-            let closing = self.shared.closing.load(Ordering::SeqCst);
-            if closing {
-                self.let_go();
-            }
-            if closing && self.sources.is_empty() && self.sinks.iter().all(Sink::is_empty) {
-                self.shared.done.store(true, Ordering::SeqCst);
-                // Taken so that the waiter is either before its look at `done` or already waiting.
-                drop(self.shared.open.lock());
-                self.shared.changed.notify_all();
-                return;
-            }
-            let ready = self.wait();
-            while (&self.woken).read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
-            self.sinks.iter_mut().for_each(Sink::flush);
-            let ended: Vec<usize> = ready.into_iter().filter(|at| self.move_some(*at)).collect();
-            for at in ended.into_iter().rev() {
-                let source = self.sources.swap_remove(at);
-                self.forget(source.place);
-            }
-        }
-    }
-
-    /// Takes what is in the pipes and closes them: the job is over, and whoever still holds their other ends cannot be killed.
-    fn let_go(&mut self) {
-        while let Some(at) = self.sources.len().checked_sub(1) {
-            // A pipe holds little; a writer that fills it again and again is not listened to for ever.
-            for _ in 0..64 {
-                if self.move_some(at) {
-                    break;
-                }
-            }
-            self.sources.pop().into_iter().for_each(|source| self.forget(source.place));
-        }
-    }
-
-    /// One pipe of a worker is closed.
-    fn forget(&self, place: u32) {
-        let mut open = self.shared.open.lock().expect("nobody panics while holding this");
-        let left = open.get(&place).map_or(0, |count| count.saturating_sub(1));
-        if left == 0 {
-            open.remove(&place);
-        } else {
-            open.insert(place, left);
-        }
-        self.shared.changed.notify_all();
-    }
-
-    /// Waits until something can be moved; which sources have something, in order.
-    fn wait(&self) -> Vec<usize> {
-        let hurry = self.shared.hurry.load(Ordering::SeqCst) || self.shared.closing.load(Ordering::SeqCst);
-        let mut interests = vec![
-            system::interest(self.woken.as_raw_fd(), libc::POLLIN),
-            system::interest(self.sinks[0].interest(), libc::POLLOUT),
-            system::interest(self.sinks[1].interest(), libc::POLLOUT),
-        ];
-        let first = interests.len();
-        interests.extend(self.sources.iter().map(|source| {
-            let waits = self.sinks[source.stream as usize].is_full() && !hurry;
-            system::interest(if waits { -1 } else { source.pipe.as_raw_fd() }, libc::POLLIN)
-        }));
-        system::poll(&mut interests, None);
-        (0..self.sources.len()).filter(|at| interests[first + at].revents != 0).collect()
-    }
-
-    /// Moves what one read gives; true when the pipe ended.
-    fn move_some(&mut self, at: usize) -> bool {
-        let source = &mut self.sources[at];
-        let sink = &mut self.sinks[source.stream as usize];
-        match source.pipe.read(&mut self.buffer) {
-            Ok(0) => {}
-            Ok(count) => {
-                let bytes = &self.buffer[..count];
-                let lost = append(&mut source.log, bytes);
-                self.shared.lost_bytes.fetch_add(lost, Ordering::Relaxed);
-                if sink.is_open() {
-                    source.prefixer.feed(bytes, sink.room());
-                    sink.flush();
-                }
-                return false;
-            }
-            Err(problem) if matches!(problem.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                return false;
-            }
-            Err(_) => {}
-        }
-        if sink.is_open() {
-            source.prefixer.finish(sink.room());
-            sink.flush();
-        }
-        true
-    }
-}
-
-/// Writes all; how many bytes did not fit.
-fn append(log: &mut File, mut bytes: &[u8]) -> u64 {
-    while !bytes.is_empty() {
-        match log.write(bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(problem) if problem.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return bytes.len() as u64,
-        }
-    }
-    0
 }

@@ -10,10 +10,15 @@ use std::process::{Command, Stdio};
 use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
 use crate::job::{Job, Role, Room};
+use crate::pump::Outputs;
 use crate::system;
+use crate::terminal::{self, Size};
 
 /// The variable that says which worker a process came from.
 pub const WORKER_MARK: &str = "PENSTOCK_WORKER";
+
+/// Of Yama, which restricts ptrace where it is there; elsewhere the call is refused and changes nothing.
+const PR_SET_PTRACER: libc::c_int = 0x5961_6d61;
 
 /// What every worker of one life of a gang has in common.
 pub struct Life<'a> {
@@ -37,8 +42,8 @@ pub struct Life<'a> {
 pub struct Started {
     /// Its process.
     pub pid: i32,
-    /// Reading ends of its standard output and error.
-    pub outputs: [OwnedFd; 2],
+    /// Our ends of what it writes to.
+    pub outputs: Outputs,
 }
 
 /// A port that nobody listens on right now.
@@ -51,6 +56,8 @@ pub fn free_port() -> Result<u16> {
 pub fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, String)> {
     let role = life.role;
     let worker = format!("{}-{rank}", role.name);
+    let number = life.job.roles.iter().position(|known| known.name == role.name).unwrap_or(0);
+    let place = life.job.place(number, rank);
     let (rank, ranks) = (rank.to_string(), role.ranks.to_string());
     // What torchrun calls a role without a name.
     let called = if role.name == "rank" { "default" } else { &role.name };
@@ -74,6 +81,7 @@ pub fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, String)> {
         ("PENSTOCK_JOB", life.job.id.clone()),
         ("PENSTOCK_JOB_DIRECTORY", life.room.path().display().to_string()),
         ("PENSTOCK_ROLE", role.name.clone()),
+        ("PENSTOCK_PULSES", format!("{}:{place}", life.room.file(crate::pulses::FILE).display())),
         (WORKER_MARK, worker),
     ];
     let mut variables: Vec<(String, String)> = known.map(|(name, value)| (name.to_owned(), value)).into();
@@ -96,10 +104,9 @@ fn set_unless_there(variables: &mut Vec<(String, String)>, name: &str, value: &s
 
 /// Starts one rank as the leader of a session of its own.
 pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
-    let (out, out_writer) = system::pipe()?;
-    let (err, err_writer) = system::pipe()?;
+    let (outputs, out_writer, err_writer) = outputs(life.role.terminal)?;
     let agent = std::process::id() as i32;
-    let limit = life.file_limit;
+    let (limit, has_terminal) = (life.file_limit, life.role.terminal);
     let words = &life.role.command;
     let door = life.cgroup.and_then(|group| group.door(&life.role.name, rank));
     let mut command = Command::new(&words[0]);
@@ -112,6 +119,9 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
     unsafe {
         command.pre_exec(move || {
             system::begin_session()?;
+            if has_terminal {
+                terminal::control(libc::STDOUT_FILENO)?;
+            }
             if let Some(door) = &door {
                 // Zero is whoever writes. Without the group a rank runs as well, so a refusal is no error.
                 libc::write(door.as_raw_fd(), c"0".as_ptr().cast(), 1);
@@ -119,6 +129,8 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
             // A rank is a subreaper too: while it lives its orphans stay below it, so they are known to be its own.
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+            // Where only ancestors may look into a process, the agent's children may as well: they take stacks.
+            libc::prctl(PR_SET_PTRACER, agent as libc::c_ulong, 0, 0, 0);
             libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
             // The agent may have died before the parent-death signal was set.
             if libc::getppid() != agent {
@@ -129,5 +141,17 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
     }
     let started =
         command.spawn().map_err(|source| ProcessError::Start { command: words[0].clone(), source })?;
-    Ok(Started { pid: started.id() as i32, outputs: [out, err] })
+    Ok(Started { pid: started.id() as i32, outputs })
+}
+
+/// Our ends, and the rank's standard output and error.
+pub fn outputs(is_terminal: bool) -> Result<(Outputs, OwnedFd, OwnedFd)> {
+    if is_terminal {
+        let (ours, theirs) = terminal::open(Size::UNSEEN)?;
+        let twice = theirs.try_clone().map_err(|source| ProcessError::System { call: "dup", source })?;
+        return Ok((Outputs::Terminal(ours), theirs, twice));
+    }
+    let (out, out_writer) = system::pipe()?;
+    let (err, err_writer) = system::pipe()?;
+    Ok((Outputs::Pipes([out, err]), out_writer, err_writer))
 }

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{ProcessError, Result};
 use crate::exit::Exit;
 use crate::job::{Job, Kind, Room};
+use crate::pump::Missing;
+use crate::reserve;
 use crate::verdict::Failure;
 
 /// Where a job or a gang is in its life.
@@ -125,6 +127,9 @@ pub struct State {
     pub incidents: Vec<String>,
     /// Bytes of output that could not be written to log files, for want of space for one.
     pub log_lost_bytes: u64,
+    /// What is missing in logs: where, how much, and why.
+    #[serde(default)]
+    pub log_missing: Vec<Missing>,
 }
 
 /// Seconds since 1970.
@@ -162,6 +167,7 @@ impl State {
             gangs: gangs.collect(),
             incidents: Vec::new(),
             log_lost_bytes: 0,
+            log_missing: Vec::new(),
         }
     }
 
@@ -177,17 +183,29 @@ impl State {
         }
     }
 
-    /// Replaces what the room says.
+    /// Replaces what the room says. On a full disk the space is used that was held for this.
     pub fn save(&self, room: &Room) -> Result<()> {
         let text = serde_json::to_vec(self).expect("a state is plain values");
-        write_whole(&room.file("state.json"), &text)
+        let path = room.file("state.json");
+        write_whole(&path, &text).or_else(|problem| {
+            if reserve::give_up(room) { write_whole(&path, &text) } else { Err(problem) }
+        })?;
+        if self.phase.is_final() {
+            reserve::give_up(room);
+        } else {
+            reserve::hold(room, text.len() as u64);
+        }
+        Ok(())
     }
 }
 
 /// Replaces a file by another content, at once.
 pub fn write_whole(path: &std::path::Path, content: &[u8]) -> Result<()> {
     let beside = path.with_extension(format!("{}.new", std::process::id()));
-    std::fs::write(&beside, content)
-        .and_then(|()| std::fs::rename(&beside, path))
-        .map_err(|source| ProcessError::File { verb: "write", path: path.to_owned(), source })
+    let written = std::fs::write(&beside, content).and_then(|()| std::fs::rename(&beside, path));
+    written.map_err(|source| {
+        // Half a file would take the space that another try needs.
+        let _ = std::fs::remove_file(&beside);
+        ProcessError::File { verb: "write", path: path.to_owned(), source }
+    })
 }

@@ -123,7 +123,7 @@ pub enum Action {
     },
     /// Tell the workers to save and leave.
     Notify {
-        /// When they get SIGKILL.
+        /// When they get SIGTERM, which ends who does not catch it.
         deadline_ms: u64,
     },
     /// Take the stacks of all workers.
@@ -163,19 +163,20 @@ pub fn decide(now_ms: u64, gang: &Gang, policy: &Policy) -> Verdict {
     }
     let failure = gang.failures.iter().find(|failure| failure.incarnation == incarnation);
     let given_up = gang.killing_since_ms.is_some_and(|since| now_ms >= since.saturating_add(UNKILLABLE_MS));
-    if gang.running + gang.orphans > 0 && !given_up {
+    let alive = gang.running + gang.orphans;
+    if alive > 0 && !given_up {
         return while_alive(now_ms, gang, policy, failure);
     }
-    if let Some(stop) = &gang.stop {
-        return Verdict::new(Action::Stopped, format!("stopped by {}", stop.by));
+    let mut verdict = match (&gang.stop, failure) {
+        (Some(stop), _) => Verdict::new(Action::Stopped, format!("stopped by {}", stop.by)),
+        (None, Some(failure)) => after_failure(now_ms, incarnation, &gang.failures, policy, failure),
+        (None, None) if given_up => Verdict::new(Action::Fail, "the end of a gang"),
+        (None, None) => Verdict::new(Action::Succeed, format!("all {} ranks succeeded", gang.succeeded)),
+    };
+    if alive > 0 {
+        verdict.reason += &format!("; {alive} processes sleep in the kernel and cannot be killed");
     }
-    match failure {
-        Some(failure) => after_failure(now_ms, incarnation, &gang.failures, policy, failure),
-        None if given_up => {
-            Verdict::new(Action::Fail, "some processes sleep in the kernel and cannot be killed")
-        }
-        None => Verdict::new(Action::Succeed, format!("all {} ranks succeeded", gang.succeeded)),
-    }
+    verdict
 }
 
 fn before_the_first(gang: &Gang) -> Verdict {
@@ -246,10 +247,11 @@ fn before_the_end(
     if !gang.listens || gang.stop.is_none() || gang.running == 0 {
         return None;
     }
+    let notice_ms = (grace_ms as f64 * NOTICE_SHARE) as u64;
     let Some(since) = gang.notified_since_ms else {
-        return Some(Verdict::new(Action::Notify { deadline_ms: now_ms.saturating_add(grace_ms) }, why));
+        return Some(Verdict::new(Action::Notify { deadline_ms: now_ms.saturating_add(notice_ms) }, why));
     };
-    let end_at_ms = since.saturating_add((grace_ms as f64 * NOTICE_SHARE) as u64);
+    let end_at_ms = since.saturating_add(notice_ms);
     (now_ms < end_at_ms).then(|| Verdict::new(Action::Wait { until_ms: Some(end_at_ms) }, why))
 }
 

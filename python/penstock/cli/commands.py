@@ -28,6 +28,16 @@ COMMANDS = (
         "Show the processes of a job: ranks and their descendants, with processor time and memory.",
         "penstock.cli.process.ps:app",
     ),
+    Command(
+        "top",
+        "Watch a job: step, speed, phase, processor, memory and GPU of every rank, live.",
+        "penstock.cli.process.top:app",
+    ),
+    Command(
+        "stacks",
+        "Show the stacks of all ranks at once, equal ones together.",
+        "penstock.cli.process.stacks:app",
+    ),
     Command("logs", "Print what ranks wrote, lossless, with places.", "penstock.cli.process.logs:app"),
     Command(
         "stop",

@@ -38,7 +38,9 @@
     ├── ProcessError             jobs and their processes
     │   ├── AgentMissing         the executable that supervises is not there
     │   ├── JobUnknown           no job has that name
-    │   └── JobSilent            the job's agent does not answer
+    │   ├── JobSilent            the job's agent does not answer
+    │   ├── SpyMissing           the executable that reads stacks is not there
+    │   └── StacksForbidden      the kernel does not let us look into processes
     ├── RunError                 training runs
     │   ├── RunUnknown           no run is in that directory
     │   ├── RunDamaged           a journal or records that cannot be read
@@ -91,7 +93,14 @@ from penstock.errors.events import (
     EventFormatUnknown,
     NotAnEventFile,
 )
-from penstock.errors.process import AgentMissing, JobSilent, JobUnknown, ProcessError
+from penstock.errors.process import (
+    AgentMissing,
+    JobSilent,
+    JobUnknown,
+    ProcessError,
+    SpyMissing,
+    StacksForbidden,
+)
 from penstock.errors.registry import (
     AddressInvalid,
     AddressUnknown,
@@ -186,6 +195,8 @@ __all__ = [
     "SchemaMixed",
     "SilentCorruption",
     "SourceEmpty",
+    "SpyMissing",
+    "StacksForbidden",
     "StateError",
     "StoreDenied",
     "StoreError",

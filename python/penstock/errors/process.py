@@ -38,3 +38,28 @@ class JobSilent(ProcessError):
     def __init__(self, *, job: str, reason: str) -> None:
         self.job, self.reason = job, reason
         super().__init__(f"the agent of job {job} does not answer: {reason}")
+
+
+class SpyMissing(ProcessError):
+    """The executable that reads stacks of Python processes is not there."""
+
+    hint = "`pip install py-spy` puts it beside the interpreter"
+
+    def __init__(self, *, folder: Path) -> None:
+        self.folder = folder
+        super().__init__(f"py-spy is neither in {folder} nor on the path, so no Python stacks can be read")
+
+
+class StacksForbidden(ProcessError):
+    """The kernel does not let us look into the processes of a job."""
+
+    exit_code = 1
+
+    def __init__(self, *, job: str, workers: int, ptrace_scope: str) -> None:
+        self.job, self.workers, self.ptrace_scope = job, workers, ptrace_scope
+        self.hint = (
+            f"kernel.yama.ptrace_scope is {ptrace_scope}: run this as root, or let root set it to 0"
+            if ptrace_scope not in ("", "0")
+            else "run this as the job's owner or as root; containers need the capability SYS_PTRACE"
+        )
+        super().__init__(f"the kernel forbids to look into the {workers} workers of job {job}")

@@ -42,7 +42,7 @@ def pin(*, deterministic: bool, threads: int | None = None) -> Pinned:
     return Pinned(facts, (f"{FLAG} was not set before the device was used",) if late else ())
 
 
-def seed(number: int) -> None:
+def first_seed(number: int) -> None:
     """There is nothing to set."""
 
 

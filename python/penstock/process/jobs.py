@@ -47,6 +47,7 @@ class JobState(msgspec.Struct, frozen=True):
     gangs: list[GangState]
     incidents: list[str]
     log_lost_bytes: int
+    log_missing: list[dict[str, Any]] = []
 
     @property
     def incarnation(self) -> int:

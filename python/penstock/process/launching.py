@@ -11,10 +11,13 @@ from pathlib import Path
 
 from penstock.errors import AgentMissing, UsageError
 from penstock.process.jobs import Job
+from penstock.process.output import Output
 from penstock.process.warming import Surroundings, warmth
 
 AGENT = Path(__file__).parent / "bin" / "penstock-agent"
 RANKS_MAX = 4096
+#: So many times the step time that a run has shown is a hang.
+HANG_FACTOR = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,10 @@ class Restarts:
     stop_grace_s: float = 10.0
     #: From SIGTERM to SIGKILL for ranks that lost a peer.
     failure_grace_s: float = 3.0
+    #: Without a step for ten times the usual step, and at least this long, a rank hangs. 0: it never does.
+    hang_s: float = 10.0
+    #: Without a step ever reported, a rank that writes nothing for so long hangs. 0: it never does.
+    silence_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name in (
@@ -41,6 +48,8 @@ class Restarts:
             "same_failure_max",
             "stop_grace_s",
             "failure_grace_s",
+            "hang_s",
+            "silence_s",
         ):
             if not 0 <= getattr(self, name) < 2**31:
                 raise UsageError(f"{name} of restarts must be 0 or more, got {getattr(self, name)}")
@@ -56,7 +65,18 @@ class Restarts:
             "same_failure_max": self.same_failure_max,
             "stop_grace_ms": round(self.stop_grace_s * 1000),
             "failure_grace_ms": round(self.failure_grace_s * 1000),
-            "hang": {"factor": 10.0, "least_ms": 10_000, "silence_ms": 0},
+            "hang": self._hang(),
+        }
+
+    def _hang(self) -> dict[str, object] | None:
+        if self.hang_s == self.silence_s == 0:
+            return None
+        # Who watches for silence only is not to be judged by steps.
+        least_s = self.hang_s or 2**31 - 1
+        return {
+            "factor": HANG_FACTOR,
+            "least_ms": round(least_s * 1000),
+            "silence_ms": round(self.silence_s * 1000),
         }
 
 
@@ -73,6 +93,7 @@ class Launch:
     #: Whether ranks get control groups, where that is allowed.
     cgroup: bool = True
     restarts: Restarts = field(default_factory=Restarts)
+    output: Output = field(default_factory=Output)
     #: Whether ranks are forked from a warm Python: ``auto``, ``always`` or ``never``.
     zygote: str = "auto"
     #: What the warm Python imports; by default what the script seems to need.
@@ -119,6 +140,7 @@ def prepare(home: Path, launch: Launch) -> Job:
         "zygote": warm.zygote,
         "zygote_why": warm.why,
         "policy": launch.restarts.to_json(),
+        "terminal": launch.output.terminal,
     }
     document = {
         "id": job.id,
@@ -127,6 +149,7 @@ def prepare(home: Path, launch: Launch) -> Job:
         "cgroup": launch.cgroup,
         "directory": os.getcwd(),
         "python": sys.executable,
+        **launch.output.of_job(),
         "roles": [role],
     }
     # Renamed into place, because a job is listed as soon as it has this file.

@@ -7,6 +7,7 @@ the journal before anything follows from it.
 
 import math
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -65,6 +66,8 @@ class Life:
         #: Reports whose values are not looked at yet, because the device may still be at work on them.
         self._unjudged: deque[Report] = deque()
         self._last_loss = math.nan
+        #: The same on all ranks, and in no other life; launchers do not always have one.
+        self._token = state.share(uuid.uuid4().hex.encode()).decode()
         self._checkpoints = settings.checkpoints or Checkpoints(
             settings.directory.checkpoints, keep=settings.policy.keep, rank=state.rank, ranks=state.ranks
         )
@@ -386,6 +389,7 @@ class Life:
         if self._ended:
             return
         self._ended = True
+        self._saving.note()
         how = "done"
         if isinstance(problem, Leave):
             how = "left"

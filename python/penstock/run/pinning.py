@@ -16,7 +16,7 @@ import numpy as np
 
 from penstock._rust import __version__
 
-#: Where a framework's settings are known: ``pin(deterministic=…, threads=…)`` and ``seed(number)``.
+#: Where a framework's settings are known: ``pin(deterministic=…, threads=…)`` and ``first_seed(number)``.
 ROOMS = {"torch": "penstock.torch.determinism", "jax": "penstock.jax.determinism"}
 #: Variables that decide bits; what they are is in the journal.
 VARIABLES = (
@@ -71,7 +71,7 @@ def pin(*, deterministic: bool, threads: Mapping[str, int]) -> Pins:
 def seed_frameworks(number: int) -> None:
     """Set the global generators of every framework that is loaded."""
     for room in _rooms().values():
-        room.seed(number)
+        room.first_seed(number)
 
 
 def _rooms() -> dict[str, Any]:

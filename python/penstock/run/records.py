@@ -108,7 +108,10 @@ class Records:
     ) -> None:
         (directory / FOLDER).mkdir(parents=True, exist_ok=True)
         self.path = directory / FOLDER / f"{incarnation:06d}-{place[0]:04d}.rec"
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        if os.fstat(self._file).st_size:
+            # A second loop of the same life, over checkpoints that the caller keeps open.
+            return
         header = _HEADER.pack(FORM, incarnation, *place, *lane, born(), time.time())
         os.write(self._file, header.ljust(_HEADER_BYTES, b"\0"))
 

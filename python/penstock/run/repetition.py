@@ -99,7 +99,7 @@ def repeat(
             directory=str(run.directory.path), reason=f"steps {first}:{stop} were not recorded, only {steps}"
         )
     place = RunDirectory(scratch)
-    _furnish(run, place, found)
+    furnish(run, place, found)
     began = time.monotonic()
     for number, stretch in enumerate(chosen):
         saves = tuple(each.step for each in run.checkpoints if stretch.first <= each.step < stretch.stop)
@@ -111,7 +111,7 @@ def repeat(
     return Repetition(place, begin, chosen[-1].stop, None if found is None else found.step, chosen, wall_s)
 
 
-def _furnish(run: Recorded, place: RunDirectory, found: Checkpoint | None) -> None:
+def furnish(run: Recorded, place: RunDirectory, found: Checkpoint | None) -> None:
     """What the program finds there: decisions that are in force, skips, and a checkpoint."""
     place.path.mkdir(parents=True, exist_ok=True)
     adopt(found, open_store(place.checkpoints))

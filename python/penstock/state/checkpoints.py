@@ -310,8 +310,12 @@ class Checkpoints:
         kept = found.manifest.entries.of(self._rank if rank is None else rank)
         return {name: from_json(value) for name, value in kept.items()}
 
-    def begin(self, tree: Any) -> int:
-        """Begin this incarnation without loading anything: from here on no earlier one can commit. Its number."""
+    def begin(self, tree: Any, *, token: str = "") -> int:
+        """Begin this incarnation without loading anything: from here on no earlier one can commit. Its number.
+
+        ``token``: for ranks that can talk to each other, where neither the caller nor the launcher gave one.
+        """
+        self._token = self._token or token
         state = as_tree(tree, self._rank, self._ranks)
         self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"

@@ -8,8 +8,9 @@ use serde_json::json;
 use crate::agent::Agent;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::pump::Outputs;
 use crate::spawn::{self, Life, Started};
-use crate::system::{self, Reaped, now_ms};
+use crate::system::{Reaped, now_ms};
 use crate::zygote::nursery::{News, Nursery, Readiness};
 use crate::zygote::request::{Birth, Gate, Program, Unborn};
 use crate::zygote::{Wish, variables};
@@ -167,19 +168,15 @@ impl Agent {
 }
 
 /// The workers of a gang before they are born, and our ends of their outputs.
-fn unborn(
-    life: &Life<'_>,
-    ranks: std::ops::Range<u32>,
-) -> Result<(Vec<Unborn>, Vec<[std::os::fd::OwnedFd; 2]>)> {
+fn unborn(life: &Life<'_>, ranks: std::ops::Range<u32>) -> Result<(Vec<Unborn>, Vec<Outputs>)> {
     let (mut workers, mut outputs) = (Vec::new(), Vec::new());
     for rank in ranks {
-        let (out, out_writer) = system::pipe()?;
-        let (err, err_writer) = system::pipe()?;
+        let (ours, out_writer, err_writer) = spawn::outputs(life.role.terminal)?;
         let mut files = vec![("out", out_writer), ("err", err_writer)];
         let door = life.cgroup.and_then(|group| group.door(&life.role.name, rank));
         files.extend(door.map(|door| ("door", door.into())));
         workers.push(Unborn { rank, environment: spawn::environment(life, rank), files });
-        outputs.push([out, err]);
+        outputs.push(ours);
     }
     Ok((workers, outputs))
 }

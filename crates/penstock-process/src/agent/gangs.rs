@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use crate::agent::Agent;
 use crate::agent::births::Beginning;
+use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::exit::{Exit, memory_kills};
 use crate::incident::{self, Evidence};
-use crate::job::Stream;
 use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
 use crate::messages::{GangReport, Order, WorkerReport};
 use crate::policy::Scope;
+use crate::pump::Speaker;
 use crate::spawn;
 use crate::state::{Phase, WorkerState, wall_s};
 use crate::system::{Reaped, now_ms};
-use crate::verdict::{Action, Stop};
+use crate::verdict::{Action, Stop, UNKILLABLE_MS};
 use crate::zygote::request::Gate;
 
 const DRAIN: Duration = Duration::from_secs(2);
@@ -50,17 +51,17 @@ impl Agent {
         let current = state.incarnation;
         if let Action::Start { incarnation } = order.action {
             let next = current.map_or(0, |number| number + 1);
-            if incarnation == next && self.running_of(gang).is_empty() {
-                return self.start_gang(gang, incarnation, order);
+            if incarnation != next || !self.is_past_hope(gang) {
+                return Ok(());
             }
-            return Ok(());
+            return self.start_gang(gang, incarnation, order);
         }
         if order.incarnation != current {
             return Ok(());
         }
         match order.action {
-            Action::Notify { .. } => self.tended[gang].notified_since_ms = Some(now_ms()),
-            Action::Witness => self.tended[gang].witnessed = true,
+            Action::Notify { deadline_ms } => self.notify_gang(gang, deadline_ms, &order.reason),
+            Action::Witness => self.witness(gang),
             Action::End => {
                 self.tended[gang].ending_since_ms.get_or_insert_with(now_ms);
                 self.signal_gang(gang, libc::SIGTERM);
@@ -83,6 +84,8 @@ impl Agent {
         if order.incident {
             self.note_incident(order);
         }
+        self.abandon(gang);
+        self.forget_pulses(gang);
         let mut forked = forked.into_iter();
         self.tended[gang] = Tended { memory_kills_before: memory_kills(), ..Tended::default() };
         let state = &mut self.state.gangs[gang];
@@ -100,7 +103,8 @@ impl Agent {
                 }
             };
             self.running.insert(started.pid, (gang, rank));
-            let [out, err] = started.outputs;
+            let speaker = Speaker { role: plan.role, rank, incarnation };
+            let [stdout_from, stderr_from] = self.pump.add(speaker, started.outputs)?;
             self.state.gangs[gang].workers.push(WorkerState {
                 rank,
                 pid: started.pid,
@@ -113,12 +117,42 @@ impl Agent {
                 asked: false,
                 cpu_s: None,
                 rss_max_bytes: None,
-                stdout_from: self.pump.add(plan.role, rank, Stream::Out, out)?,
-                stderr_from: self.pump.add(plan.role, rank, Stream::Err, err)?,
+                stdout_from,
+                stderr_from,
             });
         }
         // All are known now, so all may begin.
         gate.map_or(Ok(()), Gate::open)
+    }
+
+    /// Whether nobody of a gang is left, but those who were killed long ago and sleep in the kernel.
+    fn is_past_hope(&self, gang: usize) -> bool {
+        let killed_ms = self.tended[gang].killing_since_ms;
+        let hopeless = killed_ms.is_some_and(|since_ms| now_ms() >= since_ms + UNKILLABLE_MS);
+        hopeless || self.running_of(gang).is_empty()
+    }
+
+    /// Waits no more for workers that cannot be killed.
+    fn abandon(&mut self, gang: usize) {
+        for pid in self.running_of(gang) {
+            self.running.remove(&pid);
+            self.abandoned.insert(pid);
+            self.journal.add_fact("unkillable", serde_json::json!({"pid": pid, "gang": gang}));
+        }
+    }
+
+    /// What there is to say about workers that are still there after SIGKILL.
+    fn unkillable(&self, gang: usize) -> Vec<String> {
+        let left = self.state.gangs[gang].workers.iter().filter(|worker| worker.exit.is_none());
+        let shown = |worker: &WorkerState| {
+            let process = Process::read(worker.pid).filter(|process| process.is_alive())?;
+            let place = std::fs::read_to_string(format!("/proc/{}/wchan", worker.pid)).unwrap_or_default();
+            Some(format!(
+                "rank {} (process {}) is in state {} in {place} and cannot be killed",
+                worker.rank, worker.pid, process.state
+            ))
+        };
+        left.filter_map(shown).collect()
     }
 
     /// Where rank 0 listens: a new port for each life, but one for a role whose workers come and go alone.
@@ -197,7 +231,6 @@ impl Agent {
         let plan = &self.plans[gang];
         let places: Vec<u32> = plan.ranks.clone().map(|rank| self.job.place(plan.role, rank)).collect();
         self.pump.drain(&places, DRAIN);
-        self.state.log_lost_bytes = self.pump.lost_bytes();
         let state = &self.state.gangs[gang];
         let failed = state
             .workers
@@ -209,20 +242,24 @@ impl Agent {
     }
 
     pub(super) fn note_incident(&mut self, order: &Order) {
+        let stacks = self.take_stacks(order.gang);
+        let ranks = self.plans[order.gang].ranks.clone();
+        let pulses = ranks.filter_map(|rank| Some((rank, self.pulse_of(order.gang, rank)?))).collect();
         let gang = &self.state.gangs[order.gang];
         let role = &self.job.roles[self.plans[order.gang].role];
-        let evidence =
-            Evidence { gang, action: &order.action, reason: &order.reason, stacks: None, kernel: Vec::new() };
+        let (action, reason) = (&order.action, order.reason.as_str());
+        let kernel = self.unkillable(order.gang);
+        let evidence = Evidence { gang, action, reason, pulses, stacks, kernel };
         match incident::write(&self.room, role, self.state.incidents.len(), evidence) {
             Ok(name) => self.state.incidents.push(name),
             // A full disk must not keep a gang from being restarted.
-            Err(problem) => eprintln!("penstock-agent: {problem}"),
+            Err(problem) => complain!("penstock-agent: {problem}"),
         }
     }
 
     /// A child ended: a worker, a helper of ours, or somebody whom we adopted.
     pub(super) fn note_exit(&mut self, reaped: &Reaped) {
-        if self.was_zygote(reaped) {
+        if self.was_zygote(reaped) || self.was_collector(reaped.pid) {
             return;
         }
         if reaped.pid == self.link.pid {
@@ -230,6 +267,7 @@ impl Agent {
             self.journal.add_fact("coordinator-lost", serde_json::json!({"pid": reaped.pid}));
             return;
         }
+        self.abandoned.remove(&reaped.pid);
         let Some((gang, rank)) = self.running.remove(&reaped.pid) else { return };
         let role = &self.job.roles[self.plans[gang].role].name;
         // The group knows exactly; else it is only known that the kernel killed somebody meanwhile.
@@ -255,8 +293,8 @@ impl Agent {
             exit: worker.exit.clone(),
             exit_ms: worker.exit_ms,
             asked: worker.asked,
-            pulse: None,
-            heard_ms: None,
+            pulse: self.pulse_of(gang, worker.rank),
+            heard_ms: self.heard_ms(gang, worker.rank),
         });
         GangReport {
             incarnation: state.incarnation,

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
 use crate::messages::{Orders, Report};
@@ -54,7 +55,7 @@ impl Link {
             if now_ms < due_ms {
                 return Some(due_ms);
             }
-            eprintln!("penstock-agent: the coordinator does not answer and is replaced");
+            complain!("penstock-agent: the coordinator does not answer and is replaced");
             self.lose();
         }
         let again_ms = self.started_ms.map_or(0, |started| started + BETWEEN_STARTS_MS);
@@ -64,7 +65,7 @@ impl Link {
         self.started_ms = Some(now_ms);
         match start(room) {
             Ok((pid, stream)) => (self.pid, self.stream) = (pid, Some(stream)),
-            Err(problem) => eprintln!("penstock-agent: {problem}"),
+            Err(problem) => complain!("penstock-agent: {problem}"),
         }
         Some(now_ms + BETWEEN_STARTS_MS)
     }

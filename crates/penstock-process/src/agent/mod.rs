@@ -3,6 +3,7 @@
 mod births;
 mod gangs;
 mod link;
+mod vitals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,7 +17,9 @@ use serde_json::json;
 
 use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
+use crate::agent::vitals::Vitals;
 use crate::cgroup::Cgroup;
+use crate::complain;
 use crate::control::{Ear, StopRequest, listen};
 use crate::coordinator::Journal;
 use crate::ending::Orphans;
@@ -24,8 +27,8 @@ use crate::error::Result;
 use crate::job::{GangPlan, Job, Room};
 use crate::launch::Wires;
 use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
-use crate::messages::{Orders, Over, Report};
-use crate::pump::Pump;
+use crate::messages::{GangReport, Orders, Over, Report};
+use crate::pump::{Person, Pump};
 use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
 use crate::system::{self, Signals, now_ms, signal_name};
@@ -67,6 +70,7 @@ pub struct Agent {
     /// The zygotes, and which of them each role uses.
     nursery: Nursery,
     wishes: Vec<Option<usize>>,
+    vitals: Vitals,
     /// The report that was sent last.
     told: Option<Report>,
     /// When to report again, even if nothing happened.
@@ -78,6 +82,8 @@ pub struct Agent {
     cgroup: Option<Cgroup>,
     /// Workers that run, by process: their gang and rank.
     running: BTreeMap<i32, (usize, u32)>,
+    /// Workers of earlier lives that sleep in the kernel and cannot be killed. Nobody waits for them.
+    abandoned: BTreeSet<i32>,
     /// What is known of each gang beside its state.
     tended: Vec<Tended>,
     orphans: Orphans,
@@ -101,7 +107,9 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
         let safety_ms = agent.keep_safe();
         let zygotes_ms = agent.keep_zygotes();
         let link_ms = agent.talk();
-        let next = [look_ms, safety_ms, zygotes_ms, link_ms, agent.look_at_ms].into_iter().flatten().min();
+        let vitals_ms = [agent.keep_collector(), agent.pulses_due_ms()];
+        let next = [look_ms, safety_ms, zygotes_ms, link_ms, agent.look_at_ms].into_iter().chain(vitals_ms);
+        let next = next.flatten().min();
         agent.wait(next)?;
     }
     agent.finish();
@@ -128,8 +136,11 @@ impl Agent {
         let cgroup = if job.cgroup { Cgroup::make(room) } else { None };
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
         let plans = job.gangs();
+        let person =
+            Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
+        let vitals = Vitals::open(room, &job);
         let agent = Self {
-            pump: Pump::start(room, &job, [wires.out, wires.err])?,
+            pump: Pump::start(room, &job, person)?,
             journal: Journal::open(room)?,
             file_limit: system::raise_file_limit(),
             tended: plans.iter().map(|_| Tended::default()).collect(),
@@ -143,10 +154,12 @@ impl Agent {
             link: Link::default(),
             nursery: Nursery::default(),
             wishes: Vec::new(),
+            vitals,
             told: None,
             look_at_ms: None,
             ready: wires.ready,
             running: BTreeMap::new(),
+            abandoned: BTreeSet::new(),
             orphans: Orphans::default(),
             orphans_left: 0,
             stop: None,
@@ -156,11 +169,13 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Children of ours that are no orphans: workers, and those who help us.
+    /// Children of ours that are no orphans: workers, those who help us, and those whom nobody can end.
     fn owned(&self) -> BTreeSet<i32> {
         let mut owned: BTreeSet<i32> = self.running.keys().copied().collect();
         owned.extend([self.link.pid].into_iter().filter(|pid| *pid > 0));
         owned.extend(self.nursery.pids());
+        owned.extend(self.vitals.pid());
+        owned.extend(&self.abandoned);
         owned
     }
 
@@ -238,11 +253,10 @@ impl Agent {
             return again_ms;
         }
         let due = self.look_at_ms.is_some_and(|due_ms| now_ms >= due_ms);
-        let gangs = (0..self.plans.len()).map(|gang| self.gang_report(gang)).collect();
+        let gangs: Vec<GangReport> = (0..self.plans.len()).map(|gang| self.gang_report(gang)).collect();
         let number = self.told.as_ref().map_or(0, |told| told.number + 1);
         let report = Report { number, machine: 0, now_ms, stop: self.stop.clone(), gangs };
-        let news =
-            self.told.as_ref().is_none_or(|told| told.gangs != report.gangs || told.stop != report.stop);
+        let news = self.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if news {
             self.save();
         }
@@ -275,12 +289,12 @@ impl Agent {
         if over.phase == Phase::Failed && self.stop.as_ref().is_some_and(|stop| stop.failed) {
             self.note_doom();
         }
-        self.state.log_lost_bytes = self.pump.lost_bytes();
         self.state.phase = over.phase;
         self.state.exit_code = Some(over.code);
         self.state.ended_at = Some(wall_s());
         self.link.lose();
         self.nursery.close();
+        self.vitals.close();
         (self.state.coordinator, self.state.zygote) = (0, 0);
         self.save();
         self.cgroup.iter().for_each(Cgroup::remove);
@@ -320,11 +334,13 @@ impl Agent {
 
     /// Lets others see the state. A full disk must not end supervision, so the file may stay behind the socket.
     fn save(&mut self) {
+        self.state.log_lost_bytes = self.pump.lost_bytes();
+        self.state.log_missing = self.pump.missing();
         if let Ok(mut shown) = self.shown.lock() {
             shown.clone_from(&self.state);
         }
         if let Err(problem) = self.state.save(&self.room) {
-            eprintln!("penstock-agent: {problem}");
+            complain!("penstock-agent: {problem}");
         }
     }
 
@@ -383,6 +399,10 @@ impl Agent {
             }
             Ok(count) => {
                 for signal in &bytes[..count] {
+                    if i32::from(*signal) == libc::SIGWINCH {
+                        self.pump.resize();
+                        continue;
+                    }
                     let again = self.stop.is_some();
                     self.ask_to_stop(
                         &format!("{} to the launcher", signal_name(i32::from(*signal))),

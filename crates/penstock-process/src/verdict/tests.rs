@@ -71,7 +71,7 @@ fn a_failure_ends_the_others_then_kills_them_then_restarts_all() {
 #[test]
 fn who_looks_for_notices_gets_one_then_sigterm_then_sigkill() {
     let mut gang = Gang { listens: true, stop: Some(stop(1000)), ..alive(2) };
-    assert_eq!(decide(50, &gang, &policy(0)).action, Action::Notify { deadline_ms: 1050 });
+    assert_eq!(decide(50, &gang, &policy(0)).action, Action::Notify { deadline_ms: 750 });
     gang.notified_since_ms = Some(50);
     assert_eq!(decide(60, &gang, &policy(0)).action, Action::Wait { until_ms: Some(750) });
     assert_eq!(decide(750, &gang, &policy(0)).action, Action::End);

@@ -1,82 +1,188 @@
-"""``penstock logs``: what ranks wrote."""
+"""``penstock logs``: what workers wrote."""
 
+import re
 import sys
 import time
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from penstock.cli.output import Json, command_app, print_json
+from penstock.cli.output import Json, command_app
 from penstock.cli.process.home import home
-from penstock.errors import UsageError
+from penstock.cli.process.log_lines import Display, is_colourful, labels
+from penstock.errors import JobSilent, UsageError
 from penstock.process.jobs import FINAL, Job, find
-from penstock.process.reading import STREAMS, Piece, Reader
+from penstock.process.moments import places_since
+from penstock.process.reading import STREAMS, Gap, Reader, Worker, last_lines_place, workers
 
+#: Between two looks while there is output; twice as long after each look without.
 LOOK_S = 0.05
+LOOK_MAX_S = 0.4
+#: After this time a job that has no state yet will not get one.
+START_PATIENCE_S = 60.0
 
 app = command_app(
     "logs",
-    "Print what ranks wrote, lossless, with places.",
+    "Print what workers wrote, lossless, with places; during the job and after it.",
     examples=(
         "  penstock logs train-3f2a -f\n"
-        "  penstock logs train-3f2a --rank 3 --stream stderr\n"
+        "  penstock logs train-3f2a --rank 0-3,7 --since 10m --grep 'loss|nan'\n"
+        "  penstock logs train-3f2a --role trainer --since incarnation --json | jq -r .text\n"
         "  penstock logs train-3f2a --rank 3 --stream stdout --start 1048576"
     ),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Whose output, and which."""
+
+    rank: Annotated[
+        str | None, Parameter(help="Only these ranks, as in 3 or 0-3,7; of one, the bytes as they are.")
+    ] = None
+    role: Annotated[str | None, Parameter(help="Only workers of this role.")] = None
+    stream: Annotated[Literal["stdout", "stderr", "both"], Parameter(help="Which output.")] = "both"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin:
+    """From where on."""
+
+    since: Annotated[
+        str | None,
+        Parameter(help="10m ago, 2026-11-15T12:00, or `incarnation` for the newest life of each worker."),
+    ] = None
+    start: Annotated[int, Parameter(help="Byte of the streams to begin at.")] = 0
+    tail: Annotated[
+        int | None, Parameter(help="Only so many last lines of each log; with --grep, that match.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """How it is shown."""
+
+    grep: Annotated[str | None, Parameter(help="Only lines that match this regular expression.")] = None
+    prefix: Annotated[
+        bool | None, Parameter(help="The worker before every line (default: unless --rank names one).")
+    ] = None
+    json: Json = False
 
 
 @app.default
 def logs(
     job: str,
     *,
-    rank: Annotated[
-        int | None, Parameter(help="Only this rank; its bytes as they are, without prefix.")
-    ] = None,
-    stream: Annotated[Literal["stdout", "stderr", "both"], Parameter(help="Which output.")] = "both",
-    start: Annotated[int, Parameter(help="Byte of the logs to begin at.")] = 0,
+    choice: Annotated[Choice | None, Parameter(name="*")] = None,
+    begin: Annotated[Begin | None, Parameter(name="*")] = None,
+    form: Annotated[Form | None, Parameter(name="*")] = None,
     follow: Annotated[
         bool, Parameter(name=["--follow", "-f"], negative=(), help="Go on until the job is over.")
     ] = False,
-    json: Json = False,
 ) -> int:
-    """Ranks one after the other; with --follow, as they write.
+    """Workers one after the other; with --follow, as they write.
 
     Parameters
     ----------
     job
         Name of the job, or how it begins.
     """
+    choice, begin, form = choice or Choice(), begin or Begin(), form or Form()
     found = find(home(), job)
-    ranks = found.description()["roles"][0]["ranks"]
-    if rank is not None and not 0 <= rank < ranks:
-        raise UsageError(f"job {found.id} has ranks 0 to {ranks - 1}, not {rank}")
-    if start < 0:
-        raise UsageError(f"--start {start}: a log begins at byte 0")
-    streams = STREAMS if stream == "both" else (stream,)
-    reader = Reader(found, list(range(ranks)) if rank is None else [rank], streams, start=start)
-    while follow and not _over(found):
-        for piece in reader.pieces():
-            _show(piece, prefixed=rank is None, json=json)
-        sys.stdout.flush()
-        time.sleep(LOOK_S)
-    for piece in reader.pieces(whole_lines=False):
-        _show(piece, prefixed=rank is None, json=json)
-    sys.stdout.flush()
+    chosen = _chosen(found, choice)
+    streams = STREAMS if choice.stream == "both" else (choice.stream,)
+    one = choice.rank is not None and len(chosen) == 1
+    prefixed = not one if form.prefix is None else form.prefix
+    display = Display(
+        prefixes=labels(workers(found), colour=is_colourful()) if prefixed else None,
+        pattern=_pattern(form.grep),
+        json=form.json,
+        last=begin.tail or 0 if form.grep is not None else 0,
+    )
+    if begin.tail == 0 and not follow:
+        return 0
+    places = _places(found, chosen, begin, exact_tail=form.grep is None)
+    _show(found, Reader(found, chosen, streams, places=places), display, follow=follow)
     return 0
 
 
+def _show(job: Job, reader: Reader, display: Display, *, follow: bool) -> None:
+    pause_s = LOOK_S
+    while follow and not _over(job):
+        count = _show_new(reader, display, whole_lines=not display.is_raw)
+        display.release()
+        sys.stdout.flush()
+        pause_s = LOOK_S if count else min(2 * pause_s, LOOK_MAX_S)
+        time.sleep(pause_s)
+    _show_new(reader, display, whole_lines=True)
+    _show_new(reader, display, whole_lines=False)
+    display.release()
+    sys.stdout.flush()
+
+
+def _show_new(reader: Reader, display: Display, *, whole_lines: bool) -> int:
+    count = 0
+    for piece in reader.pieces(whole_lines=whole_lines):
+        display.show(piece)
+        count += not isinstance(piece, Gap)
+    return count
+
+
 def _over(job: Job) -> bool:
-    return job.phase() in (*FINAL, "lost")
+    phase = job.phase()
+    if phase == "starting":
+        age_s = time.time() - (job.directory / "job.json").stat().st_mtime
+        if age_s > START_PATIENCE_S:
+            raise JobSilent(job=job.id, reason=f"it was asked for {age_s:.0f} s ago and never started")
+    return phase in (*FINAL, "lost")
 
 
-def _show(piece: Piece, *, prefixed: bool, json: bool) -> None:
-    if json:
-        text = piece.content.decode(errors="replace")
-        print_json({"rank": piece.rank, "stream": piece.stream, "offset": piece.offset, "text": text})
-    elif prefixed:
-        lines = piece.content.splitlines(keepends=True)
-        sys.stdout.buffer.write(b"".join(f"[{piece.rank}] ".encode() + line for line in lines))
-        if lines and not lines[-1].endswith(b"\n"):
-            sys.stdout.buffer.write(b"\n")
-    else:
-        sys.stdout.buffer.write(piece.content)
+def _chosen(job: Job, choice: Choice) -> list[Worker]:
+    everybody = workers(job)
+    roles = list(dict.fromkeys(worker.role for worker in everybody))
+    if choice.role is not None and choice.role not in roles:
+        raise UsageError(f"job {job.id} has no role {choice.role!r}", hint=f"it has {', '.join(roles)}")
+    playing = [worker for worker in everybody if choice.role in (None, worker.role)]
+    if choice.rank is None:
+        return playing
+    wanted = _ranks(choice.rank)
+    most = max(worker.rank for worker in playing)
+    if beyond := [rank for rank in sorted(wanted) if not 0 <= rank <= most]:
+        raise UsageError(f"job {job.id} has ranks 0 to {most}, not {beyond[0]}")
+    return [worker for worker in playing if worker.rank in wanted]
+
+
+def _ranks(text: str) -> set[int]:
+    """Ranks as in ``0-3,7``."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip())
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise UsageError(f"--rank {text}: {part!r} is no rank", hint="a number, or several as in 0-3,7")
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return found
+
+
+def _pattern(text: str | None) -> "re.Pattern[bytes] | None":
+    try:
+        return None if text is None else re.compile(text.encode())
+    except re.error as problem:
+        raise UsageError(f"--grep {text!r} is no regular expression: {problem}") from problem
+
+
+def _places(
+    job: Job, chosen: list[Worker], begin: Begin, *, exact_tail: bool
+) -> dict[tuple[Worker, str], int]:
+    if begin.start < 0:
+        raise UsageError(f"--start {begin.start}: a log begins at byte 0")
+    if begin.tail is not None and begin.tail < 0:
+        raise UsageError(f"--tail {begin.tail}: a number of lines")
+    places = {(worker, stream): begin.start for worker in chosen for stream in STREAMS}
+    if begin.since is not None:
+        for key, place in places_since(job, chosen, begin.since).items():
+            places[key] = max(places[key], place)
+    if begin.tail is not None and exact_tail:
+        for (worker, stream), place in places.items():
+            places[worker, stream] = max(place, last_lines_place(job, worker, stream, begin.tail))
+    return places

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.cli.process.home import home
+from penstock.cli.process.log_options import LogOptions
 from penstock.errors import UsageError
 from penstock.process.launching import Launch, Restarts, agent_path, prepare
 
@@ -40,6 +41,18 @@ class Gang:
         int, Parameter(help="Give up when the same failure comes so often in a row; 0 never does.")
     ] = 2
     grace: Annotated[float, Parameter(help="Seconds from SIGTERM to SIGKILL when the job is stopped.")] = 10.0
+    hang: Annotated[
+        float,
+        Parameter(
+            help="A rank that pulses hangs after ten times its usual step, but not within so many seconds; 0: it never does."
+        ),
+    ] = 10.0
+    silence: Annotated[
+        float,
+        Parameter(
+            help="A rank that does not pulse hangs when it writes nothing for so many seconds; 0: it never does."
+        ),
+    ] = 0.0
     master_port: Annotated[int | None, Parameter(help="MASTER_PORT of the ranks (default: a free one).")] = (
         None
     )
@@ -60,6 +73,7 @@ def run(
         str, Parameter(help="Program and arguments, after `--`. A .py file is run by this Python.")
     ],
     gang: Annotated[Gang | None, Parameter(name="*")] = None,
+    logs: Annotated[LogOptions | None, Parameter(name="*")] = None,
     module: Annotated[
         bool, Parameter(name=["--module", "-m"], negative=(), help="The command is a Python module.")
     ] = False,
@@ -88,7 +102,14 @@ def run(
         colour=not detach and sys.stdout.isatty() and "NO_COLOR" not in os.environ,
         master_port=gang.master_port,
         cgroup=gang.cgroup,
-        restarts=Restarts(most=gang.restarts, same_failure_max=gang.same_failure, stop_grace_s=gang.grace),
+        output=(logs or LogOptions()).to_output(),
+        restarts=Restarts(
+            most=gang.restarts,
+            same_failure_max=gang.same_failure,
+            stop_grace_s=gang.grace,
+            hang_s=gang.hang,
+            silence_s=gang.silence,
+        ),
         zygote=gang.zygote,
         preload=[name.strip() for name in gang.preload.split(",") if name.strip()],
     )

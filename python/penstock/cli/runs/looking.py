@@ -112,7 +112,9 @@ def _summary(run: RunDirectory, folder: Path) -> dict[str, Any]:
     steps = records.read(run.path)
     last = next(reversed(steps.values()), None)
     newest = entries[-1] if entries else None
-    ended = newest is not None and newest.kind == "end"
+    # A save that was under way may be told after the end.
+    life = [entry for entry in entries if newest is not None and entry.incarnation == newest.incarnation]
+    end = next((entry for entry in life if entry.kind == "end"), None)
     loss = next(iter(last.ranks.values())).whole_loss if last is not None else None
     name = run.path.relative_to(folder) if run.path != folder else run.path
     return {
@@ -121,7 +123,7 @@ def _summary(run: RunDirectory, folder: Path) -> dict[str, Any]:
         "steps": len(steps),
         "loss": "" if loss is None or loss != loss else float(f"{loss:.6g}"),
         "ranks": _newest_start(entries).get("ranks", ""),
-        "state": newest.facts["how"] if ended and newest is not None else "running, or killed",
+        "state": "running, or killed" if end is None else end.facts["how"],
         "since": "" if newest is None else _clock(newest.at),
     }
 

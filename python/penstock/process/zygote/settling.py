@@ -66,8 +66,8 @@ def _take_files(birth: Birth) -> None:
     os.dup2(fds["out"], 1)
     os.dup2(fds["err"], 2)
     if os.isatty(1):
-        # As for an interpreter that starts on a terminal: it controls us, and lines are shown when they end.
-        os.dup2(1, 0)
+        # As for an interpreter that starts on a terminal: it controls us, and lines are shown when they end. Nobody types there,
+        # so standard input stays empty.
         fcntl.ioctl(1, termios.TIOCSCTTY, 0)
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=True)

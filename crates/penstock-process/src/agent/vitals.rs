@@ -1,0 +1,217 @@
+//! Signs of life: what workers say in their pulses, what they are told, and their stacks before a hang is ended.
+//!
+//! Stacks are taken by a child of ours, the *collector*, because reading them needs Python and takes time; supervision goes on
+//! meanwhile. It has a deadline, and a hang is ended with or without its answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use crate::agent::Agent;
+use crate::complain;
+use crate::hang;
+use crate::job::{Job, Room, Stream};
+use crate::pulses::{Notice, NoticeKind, Pulses};
+use crate::system::{self, now_ms};
+
+/// How often pulses are looked at while nobody has said when to.
+const LOOK_MS: u64 = 1000;
+/// What the collector may take.
+const COLLECT_MS: u64 = 10_000;
+const STACKS_BYTES_MAX: u64 = 64 << 20;
+
+/// A child that takes stacks.
+struct Collector {
+    pid: i32,
+    until_ms: u64,
+    /// Gangs that are not ended before it has answered.
+    gangs: BTreeSet<usize>,
+}
+
+/// What the agent knows about the life in its workers.
+#[derive(Default)]
+pub(super) struct Vitals {
+    /// Nothing where the file cannot be made; then nobody pulses.
+    pulses: Option<Pulses>,
+    collector: Option<Collector>,
+    /// Of each gang that hangs, until its incident is written.
+    stacks: BTreeMap<usize, Value>,
+    /// How many notices were given.
+    notices: u32,
+}
+
+impl Vitals {
+    /// With a file for every worker of the job.
+    pub(super) fn open(room: &Room, job: &Job) -> Self {
+        let pulses = Pulses::create(room, job.workers());
+        let pulses = pulses.inspect_err(|problem| complain!("penstock-agent: {problem}"));
+        Self { pulses: pulses.ok(), ..Self::default() }
+    }
+
+    /// The collector, while there is one.
+    pub(super) fn pid(&self) -> Option<i32> {
+        self.collector.as_ref().map(|collector| collector.pid)
+    }
+
+    /// Ends the collector, with all that it started. It is reaped like every child.
+    pub(super) fn close(&self) {
+        if let Some(pid) = self.pid() {
+            // SAFETY: the number is the collector's, who leads a session: only we reap it, and forget it then.
+            unsafe { libc::kill(-pid, libc::SIGKILL) };
+        }
+    }
+}
+
+impl Agent {
+    /// A new life begins: what the last one said is forgotten.
+    pub(super) fn forget_pulses(&mut self, gang: usize) {
+        let plan = &self.plans[gang];
+        for rank in plan.ranks.clone() {
+            self.vitals.pulses.iter().for_each(|pulses| pulses.clear(self.job.place(plan.role, rank)));
+        }
+        self.vitals.stacks.remove(&gang);
+    }
+
+    /// What a worker of this life last said, in the words of the verdict.
+    pub(super) fn pulse_of(&self, gang: usize, rank: u32) -> Option<hang::Pulse> {
+        let said = self.vitals.pulses.as_ref()?.read(self.job.place(self.plans[gang].role, rank))?;
+        let ms = |ns: u64| ns / 1_000_000;
+        (Some(said.incarnation) == self.state.gangs[gang].incarnation).then(|| hang::Pulse {
+            step: said.step,
+            step_at_ms: ms(said.step_at_ns),
+            steps: said.steps,
+            typical_ms: ms(said.typical_ns),
+            longest_ms: ms(said.longest_ns),
+            phase: said.phase,
+            phase_at_ms: ms(said.phase_since_ns),
+            listens: said.listens,
+        })
+    }
+
+    /// When a worker last wrote anything, where its silence counts.
+    pub(super) fn heard_ms(&self, gang: usize, rank: u32) -> Option<u64> {
+        let role = &self.job.roles[self.plans[gang].role];
+        role.policy.hang.as_ref().filter(|rule| rule.silence_ms > 0)?;
+        let started = self.state.gangs[gang].workers.iter().find(|worker| worker.rank == rank)?.started_at;
+        let begun = SystemTime::UNIX_EPOCH + Duration::from_secs_f64(started.max(0.0));
+        let written = Stream::ALL.iter().filter_map(|stream| {
+            std::fs::metadata(self.room.log(&role.name, rank, *stream)).ok()?.modified().ok()
+        });
+        let last = written.chain([begun]).max()?;
+        let quiet = SystemTime::now().duration_since(last).unwrap_or_default();
+        Some(now_ms().saturating_sub(u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// When to look at pulses again, if anybody may hang: a pulse wakes nobody.
+    pub(super) fn pulses_due_ms(&self) -> Option<u64> {
+        let watched = self.running.values().any(|(gang, _)| {
+            let state = &self.state.gangs[*gang];
+            state.phase == crate::state::Phase::Running
+                && self.job.roles[self.plans[*gang].role].policy.hang.is_some()
+        });
+        (watched && self.vitals.pulses.is_some()).then(|| now_ms() + LOOK_MS)
+    }
+
+    /// Tells every worker of a gang to save and leave.
+    pub(super) fn notify_gang(&mut self, gang: usize, deadline_ms: u64, reason: &str) {
+        self.vitals.notices += 1;
+        let notice = Notice {
+            number: self.vitals.notices,
+            kind: NoticeKind::Stop,
+            deadline_ns: deadline_ms.saturating_mul(1_000_000),
+            reason: reason.to_owned(),
+        };
+        let plan = &self.plans[gang];
+        for rank in plan.ranks.clone() {
+            let place = self.job.place(plan.role, rank);
+            self.vitals.pulses.iter().for_each(|pulses| pulses.notify(place, &notice));
+        }
+        self.tended[gang].notified_since_ms.get_or_insert_with(now_ms);
+    }
+
+    /// Has the stacks of all workers taken before a gang is ended. Who asks while that happens gets the same answer.
+    pub(super) fn witness(&mut self, gang: usize) {
+        if let Some(collector) = &mut self.vitals.collector {
+            collector.gangs.insert(gang);
+            return;
+        }
+        match self.start_collector() {
+            Some(pid) => {
+                let until_ms = now_ms() + COLLECT_MS;
+                self.vitals.collector = Some(Collector { pid, until_ms, gangs: BTreeSet::from([gang]) });
+            }
+            None => self.tended[gang].witnessed = true,
+        }
+    }
+
+    fn start_collector(&self) -> Option<i32> {
+        let python = self.job.python.as_ref()?;
+        let log = File::options().create(true).append(true).open(self.room.file("agent.log")).ok()?;
+        let answer = File::create(self.room.file("stacks.json")).ok()?;
+        let mut command = Command::new(python);
+        command.args(["-m", "penstock.process.stacks"]).arg(self.room.path()).arg("--json");
+        command.stdin(Stdio::null()).stdout(answer).stderr(log);
+        // SAFETY: only calls that are allowed between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                system::begin_session()?;
+                system::die_with_parent();
+                Ok(())
+            });
+        }
+        match command.spawn() {
+            Ok(child) => Some(child.id() as i32),
+            Err(problem) => {
+                complain!("penstock-agent: cannot take stacks with `{python}`: {problem}");
+                None
+            }
+        }
+    }
+
+    /// Ends a collector that takes too long, and waits for it no more; when to look again.
+    pub(super) fn keep_collector(&mut self) -> Option<u64> {
+        let collector = self.vitals.collector.as_mut().filter(|collector| !collector.gangs.is_empty())?;
+        if now_ms() < collector.until_ms {
+            return Some(collector.until_ms);
+        }
+        let gangs = std::mem::take(&mut collector.gangs);
+        self.vitals.close();
+        self.note_stacks(gangs, None);
+        // The coordinator has to hear of it.
+        Some(now_ms())
+    }
+
+    /// Whether a child that ended was the collector. Its answer goes into the incidents of those that waited for it.
+    pub(super) fn was_collector(&mut self, pid: i32) -> bool {
+        if self.vitals.pid() != Some(pid) {
+            return false;
+        }
+        let gangs = self.vitals.collector.take().map(|collector| collector.gangs).unwrap_or_default();
+        let path = self.room.file("stacks.json");
+        let small = std::fs::metadata(&path).is_ok_and(|about| about.len() <= STACKS_BYTES_MAX);
+        let text = if small { std::fs::read(&path).unwrap_or_default() } else { Vec::new() };
+        let _ = std::fs::remove_file(&path);
+        self.note_stacks(gangs, serde_json::from_slice(&text).ok());
+        true
+    }
+
+    fn note_stacks(&mut self, gangs: BTreeSet<usize>, found: Option<Value>) {
+        let answered = found.is_some();
+        let stacks =
+            found.unwrap_or_else(|| json!({"problem": "the collector did not answer; see agent.log"}));
+        self.journal.add_fact("stacks", json!({"answered": answered, "took_s": stacks.get("took_s")}));
+        for gang in gangs {
+            self.vitals.stacks.insert(gang, stacks.clone());
+            self.tended[gang].witnessed = true;
+        }
+    }
+
+    /// The stacks of a gang, for its incident.
+    pub(super) fn take_stacks(&mut self, gang: usize) -> Option<Value> {
+        self.vitals.stacks.remove(&gang)
+    }
+}

@@ -1,0 +1,52 @@
+//! Waiting for many descriptors at a cost that depends on how many have something, not on how many there are.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::error::{ProcessError, Result};
+
+/// So many are answered at once; the kernel gives the others their turn in the next round.
+const READY_MAX: usize = 64;
+
+/// A set of descriptors, each with a name of ours. It can itself be polled.
+pub struct Epoll(OwnedFd);
+
+impl Epoll {
+    /// An empty set.
+    pub fn new() -> Result<Self> {
+        // SAFETY: plain integers; the answer is checked before it is taken over.
+        unsafe {
+            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            if fd < 0 {
+                let source = std::io::Error::last_os_error();
+                return Err(ProcessError::System { call: "epoll_create1", source });
+            }
+            Ok(Self(OwnedFd::from_raw_fd(fd)))
+        }
+    }
+
+    /// Waits for something to read there, too. A descriptor leaves the set when it is closed.
+    pub fn add(&self, fd: &impl AsRawFd, name: u64) -> Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: name };
+        // SAFETY: both descriptors are open while they are borrowed, and the event is valid to read.
+        let answer =
+            unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &mut event) };
+        if answer < 0 {
+            return Err(ProcessError::System { call: "epoll_ctl", source: std::io::Error::last_os_error() });
+        }
+        Ok(())
+    }
+
+    /// Names of those that have something now, without waiting.
+    pub fn ready(&self) -> impl Iterator<Item = u64> + use<> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; READY_MAX];
+        // SAFETY: the array has room for as many as we say.
+        let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), READY_MAX as i32, 0) };
+        events.into_iter().take(usize::try_from(count).unwrap_or(0)).map(|event| event.u64)
+    }
+}
+
+impl AsRawFd for Epoll {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}

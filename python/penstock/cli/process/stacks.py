@@ -1,0 +1,88 @@
+"""``penstock stacks``: where every rank is right now."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from penstock.cli.output import Json, command_app, print_json, say
+from penstock.cli.process.home import home
+from penstock.errors import StacksForbidden, UsageError
+from penstock.process.jobs import FINAL, find
+from penstock.process.stacks import Collected, collect, shown
+from penstock.process.stacks.collecting import Asked
+from penstock.process.stacks.grouping import ranks_in
+from penstock.process.stacks.spying import FORBIDDEN, spy_path
+
+PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+app = command_app(
+    "stacks",
+    "Show the stacks of all ranks at once, equal ones together.",
+    examples=(
+        "  penstock stacks train-3f2a\n"
+        "  penstock stacks train-3f2a --rank 0-3,8 --native\n"
+        "  penstock stacks train-3f2a --json | jq '.groups[].workers'"
+    ),
+)
+
+
+@app.default
+def stacks(
+    job: str,
+    *,
+    rank: Annotated[str | None, Parameter(help="Only these, as in 0-3,8.")] = None,
+    native: Annotated[
+        bool, Parameter(negative=(), help="Frames of native code too, of one rank of each group.")
+    ] = False,
+    native_all: Annotated[
+        bool, Parameter(negative=(), help="Frames of native code too, of every rank; slow.")
+    ] = False,
+    deadline: Annotated[float, Parameter(help="Seconds for all of it.")] = 30.0,
+    json: Json = False,
+) -> int:
+    """The smallest group comes first, because most ranks wait for the one that does not come.
+
+    Each process is stopped for the milliseconds that reading takes. Ranks that are no Python show what the kernel says, and with
+    --native what gdb finds, if it is installed.
+
+    Parameters
+    ----------
+    job
+        Name of the job, or how it begins.
+    """
+    found = find(home(), job)
+    if found.phase() in FINAL:
+        raise UsageError(f"job {found.id} is over", hint=f"`penstock logs {found.id}` still works")
+    if not 0 < deadline <= 3600:
+        raise UsageError(f"--deadline {deadline}: seconds up to an hour")
+    spy_path()
+    wish = Asked(
+        ranks=None if rank is None else _ranks(rank),
+        native="all" if native_all else "one" if native else "no",
+        deadline_s=deadline,
+    )
+    collected = collect(found, wish)
+    _check(collected)
+    if json:
+        print_json(msgspec.to_builtins(collected))
+        return 0
+    print(shown(collected))
+    say(f"{len(collected.looks)} workers, {len(collected.groups)} groups, {collected.took_s:.2f} s")
+    return 0
+
+
+def _ranks(text: str) -> frozenset[int]:
+    try:
+        return frozenset(ranks_in(text))
+    except ValueError as problem:
+        raise UsageError(f"--rank {text}: ranks are given as in 0-3,8") from problem
+
+
+def _check(collected: Collected) -> None:
+    """Nothing could be read because nothing may be: then an answer without stacks would hide the reason."""
+    looks = collected.looks
+    if looks and all(FORBIDDEN in look.problem for look in looks):
+        scope = PTRACE_SCOPE.read_text().strip() if PTRACE_SCOPE.exists() else ""
+        raise StacksForbidden(job=collected.job, workers=len(looks), ptrace_scope=scope)

@@ -1,0 +1,12 @@
+"""Stacks of all workers of a job at once: collected from outside, grouped by equality, shown with ranges of ranks.
+
+``python -m penstock.process.stacks DIRECTORY --json`` is how the agent, which has no Python of its own, takes them before it ends a
+gang that hangs.
+"""
+
+from penstock.process.stacks.collecting import Collected, collect
+from penstock.process.stacks.frames import Frame, Look, Thread
+from penstock.process.stacks.grouping import Group, groups_of, ranges
+from penstock.process.stacks.showing import shown
+
+__all__ = ["Collected", "Frame", "Group", "Look", "Thread", "collect", "groups_of", "ranges", "shown"]

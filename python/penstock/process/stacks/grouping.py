@@ -1,0 +1,87 @@
+"""Equal stacks once, with the ranks that have them. Pure.
+
+Of hundreds of ranks most stand at the same place; what matters is who stands elsewhere. So the smallest group comes first.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+import msgspec
+
+from penstock.process.stacks.frames import Kernel, Look, Thread
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Workers with the same stacks."""
+
+    workers: tuple[tuple[str, int], ...]
+    threads: tuple[Thread, ...]
+    #: What the kernel says about the first of them.
+    kernel: Kernel
+    #: The same place with frames of native code, taken from one of them; empty if nobody asked.
+    native: tuple[Thread, ...] = ()
+    #: Whose native frames these are.
+    native_of: str = ""
+    problem: str = ""
+
+    @property
+    def names(self) -> str:
+        """As ``rank 0-6,8``, role after role."""
+        roles = groupby(self.workers, key=lambda worker: worker[0])
+        return ", ".join(f"{role} {ranges([rank for _, rank in ranks])}" for role, ranks in roles)
+
+
+def ranges(ranks: Iterable[int]) -> str:
+    """Numbers as ranges: ``0-6,8``."""
+    runs: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def ranks_in(text: str) -> list[int]:
+    """The other way; an error of value for anything that ``ranges`` would not write."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(text)
+        low, high = int(first), int(last) if dash else int(first)
+        if high < low or high - low > 1_000_000:
+            raise ValueError(text)
+        found.update(range(low, high + 1))
+    return sorted(found)
+
+
+def groups_of(looks: Sequence[Look]) -> list[Group]:
+    """Groups of equal stacks, the smallest first. Without stacks, those with the same trouble and state are equal."""
+    found: dict[object, list[Look]] = {}
+    for look in looks:
+        found.setdefault(_alike(look), []).append(look)
+    groups = [
+        Group(
+            tuple(
+                (look.role, look.rank) for look in sorted(members, key=lambda each: (each.role, each.rank))
+            ),
+            members[0].threads,
+            members[0].kernel,
+            problem=members[0].problem,
+        )
+        for members in found.values()
+    ]
+    return sorted(groups, key=lambda group: (len(group.workers), group.workers))
+
+
+def _alike(look: Look) -> object:
+    if not look.threads:
+        return (look.problem, look.kernel.state, look.kernel.waits_in)
+    main, *others = look.threads
+    # The order of the other threads is the order of their birth, which says nothing. Why native frames are missing does not either.
+    return main, tuple(sorted(others, key=_order))
+
+
+def _order(thread: Thread) -> tuple[object, ...]:
+    return thread.name, [(f.function, f.file, f.line, f.native) for f in thread.frames]
