@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_runs_are_found_with_their_state(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "list", str(folder), "--json"]) == 0
     bad, good = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (good["run"], good["lives"], good["steps"], good["state"]) == ("deep/good", 2, 9, "done")
+    assert (good["run"], good["lives"], good["step"], good["state"]) == ("deep/good", 2, 8, "done")
     assert (bad["run"], bad["lives"], bad["state"]) == ("bad", 1, "stopped")
     assert main(["runs", "list", str(folder)]) == 0
     assert "deep/good" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.process import Role
 from tests.process import jobs
 from tests.process.jobs import Running
 
@@ -16,6 +17,20 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
     def begin(*words: str, **options: object) -> Running:
         started.append(jobs.start(tmp_path / f"home-{len(started)}", *words, **options))  # type: ignore[arg-type]
+        return started[-1]
+
+    yield begin
+    for each in started:
+        jobs.end(each)
+
+
+@pytest.fixture
+def run_roles(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Starts jobs of several roles, each in a home of its own."""
+    started: list[Running] = []
+
+    def begin(*roles: Role) -> Running:
+        started.append(jobs.start_roles(tmp_path / f"roles-{len(started)}", *roles))
         return started[-1]
 
     yield begin

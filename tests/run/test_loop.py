@@ -79,6 +79,7 @@ def test_a_skipped_step_changes_nothing_and_stays_skipped(stream: Stream, tmp_pa
         train(make(stream, tmp_path, skip), bad={6: math.nan}, at=lambda step: _fail_at(step, 7))
     state, executed = train(make(stream, tmp_path, skip))
     assert executed == list(range(4, STEPS))
+    assert [e.facts["again"] for e in journal.read(tmp_path) if e.kind == "restore"] == [0, 3]
     assert state["taken"] == STEPS - 1
     assert verdicts(tmp_path) == [(6, "skip")]
     clean, _ = train(make(stream, tmp_path.with_name("clean"), skip), bad={6: math.nan})
@@ -299,6 +300,9 @@ def test_misuse_is_told(stream: Stream, tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(errors.UsageError, match="under way"):
             run.steps(state)
         break
+    other = ps.Run(tmp_path, recipe=stream.recipe(), registry=stream.registry, seed=4)
+    with pytest.raises(errors.UsageError, match="begun with seed 3, not 4"):
+        next(other.steps(state))
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "4")
     with pytest.raises(errors.UsageError, match="plain tree"):

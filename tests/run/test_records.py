@@ -54,6 +54,14 @@ def test_a_later_life_replaces_what_it_executes_again(tmp_path: Path) -> None:
     }
 
 
+def test_the_last_step_is_found_without_reading_all(tmp_path: Path) -> None:
+    assert records.last_step(tmp_path) == -1
+    written(tmp_path, 0, [(0, 10)], ranks=2)
+    assert records.last_step(tmp_path) == 9
+    written(tmp_path, 1, [(5, 5)])
+    assert records.last_step(tmp_path) == 4
+
+
 def test_steps_of_all_ranks_have_the_digest_of_the_whole_batch(tmp_path: Path) -> None:
     written(tmp_path, 0, [(0, 4)], ranks=4)
     written(tmp_path, 1, [(2, 6)], ranks=2)

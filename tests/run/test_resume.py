@@ -11,12 +11,11 @@ from tests.torch.stream import Stream
 #: The capture of step 10 waits until step 5 is committed, so the first kill comes after a checkpoint.
 PLACES = {
     1: "run.step=kill@12,state.capture=kill@2,run.step=kill@3,run.restore=kill",
-    2: "run.step=kill@12,run.restore=kill",
-    4: "run.step=kill@12,state.capture=kill@2",
+    4: "run.step=kill@12,run.restore=kill",
 }
 
 
-@pytest.mark.parametrize(("kind", "ranks"), [("alone", 1), ("ddp", 4), ("fsdp", 2)])
+@pytest.mark.parametrize(("kind", "ranks"), [("alone", 1), ("ddp", 4)])
 def test_a_killed_run_is_bit_equal(stream: Stream, tmp_path: Path, kind: str, ranks: int) -> None:
     """Goal: R1. Method: SIGKILL a rank at the start of steps, during a capture and during a restore, and compare batches, losses,
     gradient norms and parameters of every step and rank with a run that was left alone."""

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
 use crate::lineage::{Process, descendants, everyone};
+use crate::outside::Outside;
 use crate::state::{GangState, State, WorkerState};
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -30,6 +32,8 @@ enum Question {
     State {},
     /// The processes of every rank, as they are now.
     Ps {},
+    /// Take the stacks of all workers and put them into the room, for those who may not look themselves.
+    Stacks {},
     /// End the job.
     Stop { grace_ms: Option<u64>, force: bool, incarnation: Option<u32> },
 }
@@ -46,8 +50,12 @@ pub struct StopRequest {
 pub struct Ear {
     /// What is known; the agent replaces it.
     pub state: Arc<Mutex<State>>,
+    /// Numbers of processes as askers know them.
+    pub outside: Arc<Mutex<Outside>>,
     /// Where requests to stop go.
     pub stops: Sender<StopRequest>,
+    /// Somebody wants to see stacks.
+    pub stacks: Arc<AtomicBool>,
     /// Wakes the agent.
     pub wake: std::fs::File,
 }
@@ -95,8 +103,18 @@ fn answer(stream: &UnixStream, ear: &Ear) -> std::io::Result<()> {
 
 fn reply(question: Question, state: &State, ear: &Ear) -> Value {
     match question {
-        Question::State {} => json!({"ok": true, "state": state}),
-        Question::Ps {} => json!({"ok": true, "state": state, "processes": processes(state)}),
+        Question::Stacks {} => {
+            ear.stacks.store(true, Ordering::Release);
+            json!({"ok": (&ear.wake).write(b"!").is_ok()})
+        }
+        Question::State {} => json!({"ok": true, "state": shown(state, ear)}),
+        Question::Ps {} => {
+            let mut found = processes(state);
+            if let Ok(mut outside) = ear.outside.lock() {
+                found.iter_mut().for_each(|process| translate(process, &mut outside));
+            }
+            json!({"ok": true, "state": shown(state, ear), "processes": found})
+        }
         Question::Stop { incarnation: Some(named), .. } if Some(named) != incarnation(state) => {
             let problem = format!("incarnation {named} is over");
             json!({"ok": false, "problem": problem})
@@ -106,6 +124,18 @@ fn reply(question: Question, state: &State, ear: &Ear) -> Value {
             let _ = (&ear.wake).write(b"!");
             json!({"ok": sent})
         }
+    }
+}
+
+fn shown(state: &State, ear: &Ear) -> State {
+    ear.outside.lock().map_or_else(|_| state.clone(), |mut outside| outside.shown(state))
+}
+
+/// Numbers of a process as the asker knows them.
+fn translate(process: &mut Value, outside: &mut Outside) {
+    for name in ["pid", "parent"] {
+        let inner = process[name].as_i64().and_then(|pid| i32::try_from(pid).ok());
+        process[name] = inner.map_or(0, |inner| outside.pid(inner)).into();
     }
 }
 

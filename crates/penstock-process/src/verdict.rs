@@ -59,8 +59,8 @@ pub struct Gang {
     pub kind: Kind,
     /// Which life this is, from 0. Nothing before the first.
     pub incarnation: Option<u32>,
-    /// The life was ordered, but is not begun: it waits for a place.
-    pub queued: bool,
+    /// The life was ordered, but is not begun: it waits for slots, and for which.
+    pub queued: Option<String>,
     /// What it has to wait for before its first life.
     pub waits_for: Option<String>,
     /// Workers that run.
@@ -91,7 +91,7 @@ impl Gang {
         Self {
             kind,
             incarnation: None,
-            queued: false,
+            queued: None,
             waits_for: None,
             running: 0,
             succeeded: 0,
@@ -158,8 +158,8 @@ impl Verdict {
 /// What to do with the gang now.
 pub fn decide(now_ms: u64, gang: &Gang, policy: &Policy) -> Verdict {
     let Some(incarnation) = gang.incarnation else { return before_the_first(gang) };
-    if gang.queued {
-        return while_queued(gang);
+    if let Some(what) = &gang.queued {
+        return while_queued(gang, what);
     }
     let failure = gang.failures.iter().find(|failure| failure.incarnation == incarnation);
     let given_up = gang.killing_since_ms.is_some_and(|since| now_ms >= since.saturating_add(UNKILLABLE_MS));
@@ -170,7 +170,7 @@ pub fn decide(now_ms: u64, gang: &Gang, policy: &Policy) -> Verdict {
     let mut verdict = match (&gang.stop, failure) {
         (Some(stop), _) => Verdict::new(Action::Stopped, format!("stopped by {}", stop.by)),
         (None, Some(failure)) => after_failure(now_ms, incarnation, &gang.failures, policy, failure),
-        (None, None) if given_up => Verdict::new(Action::Fail, "the end of a gang"),
+        (None, None) if gang.running > 0 => Verdict::new(Action::Fail, "the end of a gang"),
         (None, None) => Verdict::new(Action::Succeed, format!("all {} ranks succeeded", gang.succeeded)),
     };
     if alive > 0 {
@@ -188,10 +188,10 @@ fn before_the_first(gang: &Gang) -> Verdict {
 }
 
 /// A life that is queued has no processes, so a stop is immediate.
-fn while_queued(gang: &Gang) -> Verdict {
+fn while_queued(gang: &Gang, what: &str) -> Verdict {
     match &gang.stop {
         Some(stop) => Verdict::new(Action::Stopped, format!("stopped by {}", stop.by)),
-        None => Verdict::new(Action::Wait { until_ms: None }, "waits for slots"),
+        None => Verdict::new(Action::Wait { until_ms: None }, format!("waits for {what}")),
     }
 }
 
@@ -279,7 +279,9 @@ fn after_failure(
             format!("{what}; the same failure {alike} times in a row, so another try is pointless"),
         );
     }
-    let restart_at_ms = failure.at_ms.saturating_add(backoff_ms(in_a_row.saturating_sub(1), policy));
+    // Whoever failed first waits for everybody.
+    let restarts = if failure.cause == Cause::Peer { 0 } else { in_a_row.saturating_sub(1) };
+    let restart_at_ms = failure.at_ms.saturating_add(backoff_ms(restarts, policy));
     if now_ms < restart_at_ms {
         let reason = format!("{what}; restart in {} ms", restart_at_ms - now_ms);
         return Verdict::new(Action::Wait { until_ms: Some(restart_at_ms) }, reason);
@@ -294,10 +296,10 @@ fn after_failure(
 ///
 /// Progress is a life that came `refill_steps` further than every life before it: only steps that nobody made before count.
 pub fn charged(failures: &[Failure], refill_steps: u64, cause: Cause) -> (u32, u32) {
-    let (mut of_cause, mut all, mut furthest) = (0, 0, 0);
+    let (mut of_cause, mut all, mut furthest) = (0, 0, 0_u64);
     for failure in failures {
         if let Some(step) = failure.step {
-            if refill_steps > 0 && step >= furthest + refill_steps {
+            if refill_steps > 0 && step >= refill_steps.saturating_add(furthest) {
                 (of_cause, all) = (0, 0);
             }
             furthest = furthest.max(step);

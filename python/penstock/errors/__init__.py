@@ -38,7 +38,13 @@
     ├── ProcessError             jobs and their processes
     │   ├── AgentMissing         the executable that supervises is not there
     │   ├── JobUnknown           no job has that name
+    │   ├── JobInvalid           a job that makes no sense, with the role and the field
+    │   ├── JobFileInvalid       a job file that makes no sense, with the place in it
+    │   ├── RankUnknown          a job has no such rank, or it does not run
+    │   ├── IncidentUnknown      a job has no such incident
+    │   ├── StateUnreadable      a job's state was written by another Penstock, or is damaged
     │   ├── JobSilent            the job's agent does not answer
+    │   ├── SlotsUnreadable      what is leased on this machine cannot be read
     │   ├── SpyMissing           the executable that reads stacks is not there
     │   └── StacksForbidden      the kernel does not let us look into processes
     ├── RunError                 training runs
@@ -95,11 +101,17 @@ from penstock.errors.events import (
 )
 from penstock.errors.process import (
     AgentMissing,
+    IncidentUnknown,
+    JobFileInvalid,
+    JobInvalid,
     JobSilent,
     JobUnknown,
     ProcessError,
+    RankUnknown,
+    SlotsUnreadable,
     SpyMissing,
     StacksForbidden,
+    StateUnreadable,
 )
 from penstock.errors.registry import (
     AddressInvalid,
@@ -164,7 +176,10 @@ __all__ = [
     "Fenced",
     "FileUnusable",
     "ForeignUnusable",
+    "IncidentUnknown",
     "IndexDamaged",
+    "JobFileInvalid",
+    "JobInvalid",
     "JobSilent",
     "JobUnknown",
     "ManifestDamaged",
@@ -176,6 +191,7 @@ __all__ = [
     "ObjectMissing",
     "PenstockError",
     "ProcessError",
+    "RankUnknown",
     "RanksMissing",
     "RecipeInvalid",
     "RegistryError",
@@ -194,10 +210,12 @@ __all__ = [
     "ScanCancelled",
     "SchemaMixed",
     "SilentCorruption",
+    "SlotsUnreadable",
     "SourceEmpty",
     "SpyMissing",
     "StacksForbidden",
     "StateError",
+    "StateUnreadable",
     "StoreDenied",
     "StoreError",
     "StoreFailed",

@@ -23,8 +23,9 @@ class Decisions(msgspec.Struct, frozen=True):
     #: Facts of the newest start; and the threads of each number of ranks, by framework.
     start: dict[str, Any] = {}
     threads: dict[str, dict[str, int]] = {}
-    #: The newest life so far.
+    #: The newest life so far, and how it ended; nothing if it did not say.
     incarnation: int = -1
+    ended: str = ""
 
 
 def decisions_of(entries: Iterable[Entry]) -> Decisions:
@@ -35,9 +36,12 @@ def decisions_of(entries: Iterable[Entry]) -> Decisions:
     stop: dict[str, Any] | None = None
     start: dict[str, Any] = {}
     threads: dict[str, dict[str, int]] = {}
-    interventions, incarnation = 0, -1
+    interventions, incarnation, ended = 0, -1, ""
     for entry in entries:
-        incarnation = max(incarnation, entry.incarnation)
+        if entry.incarnation > incarnation:
+            incarnation, ended = entry.incarnation, ""
+        if entry.kind == "end":
+            ended = entry.facts["how"]
         if entry.kind == "start":
             start = entry.facts
             threads.setdefault(str(start.get("ranks")), start.get("threads", {}))
@@ -54,5 +58,5 @@ def decisions_of(entries: Iterable[Entry]) -> Decisions:
             if entry.facts.get("equal"):
                 replayed.add(entry.step)
     return Decisions(
-        forced, tuple(sorted(replayed)), replay, stop, interventions, start, threads, incarnation
+        forced, tuple(sorted(replayed)), replay, stop, interventions, start, threads, incarnation, ended
     )

@@ -28,6 +28,7 @@ from penstock.run.journal import sync_folder
 
 FORM = 1
 _DEPTH_MAX = 4
+_PARTS_MAX = 10_000
 
 
 class About(msgspec.Struct, frozen=True):
@@ -61,8 +62,14 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     def events(self, incarnation: int, rank: int) -> Path:
-        """The recording of a rank of a life."""
-        return self.path / "events" / f"{incarnation:06d}-{rank:04d}.pev"
+        """A new recording of a rank of a life; a life of several loops has several."""
+        folder, stem = self.path / "events", f"{incarnation:06d}-{rank:04d}"
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = (folder / f"{stem}{f'-{part}' if part else ''}.pev" for part in range(_PARTS_MAX))
+        free = next((path for path in parts if not path.exists()), None)
+        if free is None:
+            raise RunDamaged(file=str(folder), place=0, reason=f"{stem} has {_PARTS_MAX} recordings already")
+        return free
 
     def recipe(self, digest: str) -> Path:
         """Where a recipe is kept as a file."""

@@ -20,6 +20,7 @@ FOLDER = "journal"
 #: What entries there are, and what each of them tells.
 KINDS = {
     "start": "a life begins: ranks, seed, recipe, versions of libraries, what is pinned, and how to start it again",
+    "incident": "the life before did not end in order, and what its supervisor knows about it",
     "restore": "training goes on from a checkpoint, or from nothing",
     "commit": "a checkpoint exists",
     "save_failed": "a checkpoint could not be made",

@@ -14,6 +14,9 @@ from penstock.run.notices import Notice
 from penstock.run.policies import Case, Observed, Policy, Verdict, joined, judge, push
 from penstock.run.records import bits
 
+#: So many steps before a replay can be compared; earlier ones are executed again without.
+LOSSES_MAX = 10_000
+
 
 @dataclass(slots=True)
 class Report:
@@ -68,6 +71,8 @@ class Judge:
         #: Losses of this rank since the last restore, by step; what a replay is compared with.
         self._losses: dict[int, str] = {}
         self._earlier: dict[int, str] = {}
+        rules = (policy.non_finite, policy.spike and policy.spike.then)
+        self._may_replay = "replay" in rules
 
     def exchange(self, report: Report | None, *, early: bool, notice: Notice | None, save: bool) -> Answer:
         """Tell the others and hear them. All ranks call it, for the same step."""
@@ -101,7 +106,10 @@ class Judge:
             self.replay = None
             self.replayed |= {seen.step}
         verdict = None if differing else self._judge(seen, early)
-        self._losses[report.step] = bits(loss)
+        if self._may_replay:
+            self._losses[report.step] = bits(loss)
+            while len(self._losses) > LOSSES_MAX:
+                del self._losses[next(iter(self._losses))]
         return Answer(seen, loss, verdict, agreed, bool(rows[0][2]), differing, replayed)
 
     def _judge(self, seen: Observed, early: bool) -> Verdict:

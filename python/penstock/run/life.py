@@ -34,7 +34,7 @@ from penstock.run.judging import Answer, Judge, Report, number
 from penstock.run.notices import Leave, Notice, Notices
 from penstock.run.policies import Verdict
 from penstock.run.randomness import derive, seed_globals
-from penstock.run.records import Records, StepRecord, bits
+from penstock.run.records import Records, StepRecord, bits, last_step
 from penstock.run.saving import Saving
 from penstock.run.settings import Settings
 from penstock.run.standing import Standing
@@ -91,13 +91,12 @@ class Life:
         self._notices.open()
         directory = self.settings.directory
         if events.statistics() is None:
-            path = directory.events(self.incarnation, self.state.rank)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            events.start(path)
+            events.start(directory.events(self.incarnation, self.state.rank))
             self._own_events = True
         before = self._shared_decisions()
         self.judge = Judge(self.state, self.settings.policy, before)
         self._skips = self._shared_skips()
+        self._refuse_seed(before)
         if self.is_first:
             directory.describe(telling.about(self.settings, self._checkpoints))
             directory.keep_recipe(self.settings.recipe)
@@ -236,6 +235,13 @@ class Life:
         self.end(problem)
         raise problem
 
+    def _refuse_seed(self, before: Decisions) -> None:
+        """Another seed would be another run from here on, and nobody would notice."""
+        seed = before.start.get("seed", self.settings.seed)
+        if seed != self.settings.seed:
+            hint = f"give seed={seed}, or begin another run in another directory"
+            raise UsageError(f"this run was begun with seed {seed}, not {self.settings.seed}", hint=hint)
+
     def _refuse_stopped(self, before: Decisions) -> None:
         stop = before.stop
         if stop is not None and (stop.get("rules"), stop.get("skips")) == (
@@ -296,12 +302,15 @@ class Life:
         self.next_step = 0 if cursor is None else cursor.step
         self.judge.restored(window, self.next_step)
         self._open(cursor)
+        # Counted before the mark makes an end of them.
+        executed = 1 + last_step(self.settings.directory.path) if self.is_first else 0
         self._records.mark(self.next_step)
         if self.is_first:
             facts: dict[str, Any] = (
                 {} if found is None else {"checkpoint": found.digest, "saved_in": found.incarnation}
             )
-            self._journal.write("restore", self.next_step, why=why, **facts)
+            again = max(0, executed - self.next_step)
+            self._journal.write("restore", self.next_step, why=why, again=again, **facts)
         if found is None:
             # From here on every step can be gone back to, and that saving works is known before an hour is spent.
             self._save("beginning")
@@ -368,7 +377,7 @@ class Life:
             return
         limit_s = max(1.0, notice.leave_by - time.time()) if notice.leave_by else None
         committed = self._saving.settle(limit_s)
-        leave = Leave(notice, self.next_step)
+        leave = Leave(notice, self.next_step, committed=committed)
         self.end(leave, committed=committed)
         raise leave
 

@@ -220,7 +220,8 @@ class Steps:
         self._run._enter(None)
         atexit.unregister(self._at_exit)
         self._life.end(problem)
-        self._life.close(orderly=problem is None or isinstance(problem, Leave | GeneratorExit))
+        in_time = isinstance(problem, Leave) and problem.committed
+        self._life.close(orderly=problem is None or in_time or isinstance(problem, GeneratorExit))
 
     def __enter__(self) -> "Steps":
         return self

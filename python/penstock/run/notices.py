@@ -35,8 +35,9 @@ class Notice:
 class Leave(SystemExit):
     """Ends the process after it has saved, with the exit code that says so. It is no error."""
 
-    def __init__(self, notice: Notice, step: int) -> None:
-        self.notice, self.step = notice, step
+    def __init__(self, notice: Notice, step: int, *, committed: bool = True) -> None:
+        #: Whether the checkpoint of the step exists, or time was over before.
+        self.notice, self.step, self.committed = notice, step, committed
         super().__init__(EXIT_LEFT)
 
 
@@ -50,16 +51,24 @@ class Notices:
         self._process = _supervised()
         #: The agent's notices are numbered, and stand until the next one.
         self._number = 0
+        self._closed = True
 
     def open(self) -> None:
         """Begin to listen. Where the agent gives notices, SIGTERM stays what it is: an end at once."""
+        if self._process is not None:
+            # Plain steps, whatever an earlier loop has left.
+            self._process.phase(None)
+        self._closed = False
         if self._process is not None or threading.current_thread() is not threading.main_thread():
             return
         for number in (signal.SIGTERM, signal.SIGUSR1):
             self._before[number] = signal.signal(number, self._on_signal)
 
     def close(self) -> None:
-        """Signals do what they did before."""
+        """Signals do what they did before. What comes after a loop has no steps, and is no hang."""
+        if self._process is not None and not self._closed:
+            self._process.phase("eval")
+        self._closed = True
         for number, before in self._before.items():
             signal.signal(number, signal.SIG_DFL if before is None else before)
         self._before = {}

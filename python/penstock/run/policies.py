@@ -79,11 +79,6 @@ class Policy:
         if self.non_finite not in (None, *_ACTIONS):
             raise UsageError(f"there is no action {self.non_finite!r}", hint=", ".join(_ACTIONS))
 
-    @property
-    def judges(self) -> bool:
-        """Whether there is any rule."""
-        return self.non_finite is not None or self.spike is not None
-
     def to_json(self) -> dict[str, Any]:
         """As the journal has it."""
         return asdict(self)

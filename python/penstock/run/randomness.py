@@ -7,7 +7,6 @@ The feed draws from none of these: its order follows from its recipe.
 
 import hashlib
 import random
-from typing import Any
 
 import numpy as np
 
@@ -44,11 +43,3 @@ def seed_globals(seed: int, *, step: int, lane: int) -> None:
     number = derive(seed, _GLOBAL, step=step, lane=lane)
     random.seed(number)
     np.random.seed(number & 0xFFFFFFFF)
-
-
-def captured() -> dict[str, Any]:
-    """Where Python's and NumPy's generators stand, for whoever compares."""
-    return {
-        "python": hashlib.blake2b(repr(random.getstate()).encode(), digest_size=8).hexdigest(),
-        "numpy": hashlib.blake2b(repr(np.random.get_state()).encode(), digest_size=8).hexdigest(),
-    }

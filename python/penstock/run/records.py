@@ -29,6 +29,8 @@ _RECORD = struct.Struct("<B3xIQ16sdddQ16s")
 _STANDS = struct.Struct("<B3xIQd" + "7sI" * 5 + "x")
 _STANDS_NAMES = 5
 _HEADER_BYTES = _RECORD.size
+#: So many records a step has at most that uses a hundred generators.
+_LOOKED_BACK = 24
 #: What records there are. ``_END``: nothing more comes, in order.
 _MARK, _STEP, _STANDING, _END = 0, 1, 2, 3
 _ABSENT = float("nan")
@@ -141,10 +143,32 @@ class Records:
             self._file = -1
 
 
+def last(directory: str | os.PathLike[str]) -> StepRecord | None:
+    """What the first rank recorded last, in the newest life that recorded anything. Reads a few records, however many there are."""
+    for path in sorted((Path(directory) / FOLDER).glob("*-0000.rec"), reverse=True):
+        with path.open("rb") as file:
+            count = (os.fstat(file.fileno()).st_size - _HEADER_BYTES) // _RECORD.size
+            for place in range(count - 1, max(-1, count - 1 - _LOOKED_BACK), -1):
+                file.seek(_HEADER_BYTES + place * _RECORD.size)
+                raw = file.read(_RECORD.size)
+                if raw[0] == _STEP:
+                    return _step(raw, {}, 0.0)
+                if raw[0] == _MARK:
+                    # A life that has only begun: what was executed before it is what counts.
+                    return StepRecord(_RECORD.unpack(raw)[2] - 1, "")
+    return None
+
+
+def last_step(directory: str | os.PathLike[str]) -> int:
+    """The step that was executed last; -1 before any."""
+    found = last(directory)
+    return -1 if found is None else found.step
+
+
 def read_rank(directory: str | os.PathLike[str], rank: int) -> dict[int, StepRecord]:
-    """The steps of a rank that count, over all lives."""
+    """The steps of a rank that count, over all lives. A life on fewer ranks is told by its first one."""
     found: dict[int, StepRecord] = {}
-    for file in lives(directory):
+    for file in lives(directory, {0, rank}):
         found = {step: each for step, each in found.items() if step < file.start}
         if file.rank == rank:
             found |= file.steps
@@ -185,13 +209,15 @@ def bits(value: float) -> str:
     return value.hex()
 
 
-def lives(directory: str | os.PathLike[str]) -> Iterator[LifeRecord]:
-    """What every rank of every life wrote, in the order of lives."""
+def lives(directory: str | os.PathLike[str], ranks: set[int] | None = None) -> Iterator[LifeRecord]:
+    """What ranks of every life wrote, in the order of lives and ranks; some ranks, or all."""
     folder = Path(directory) / FOLDER
-    if folder.is_dir():
-        for path in sorted(folder.iterdir()):
-            if _NAME.fullmatch(path.name) and (found := _read_file(path)) is not None:
-                yield found
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        name = _NAME.fullmatch(path.name)
+        if name is None or (ranks is not None and int(name[2]) not in ranks):
+            continue
+        if (found := _read_file(path)) is not None:
+            yield found
 
 
 def _read_file(path: Path) -> LifeRecord | None:

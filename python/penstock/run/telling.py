@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from penstock._rust import digest_file
 from penstock.data import Lane
 from penstock.run.contract import Trainable
@@ -57,6 +59,10 @@ def begin(journal: Journal, settings: Settings, state: Trainable, lane: Lane, be
     earlier = before.start
     if not earlier:
         return
+    if before.ended in ("", "failed"):
+        journal.write(
+            "incident", life=before.incarnation, ended=before.ended or "killed", cause=_cause(settings)
+        )
     if earlier.get("ranks") != state.ranks or earlier.get("lanes") != lane.of:
         journal.write(
             "topology", before=[earlier.get("ranks"), earlier.get("lanes")], now=[state.ranks, lane.of]
@@ -72,6 +78,21 @@ def program_digest() -> str:
         return "" if path is None else digest_file(Path(path))
     except OSError:
         return ""
+
+
+def _cause(settings: Settings) -> str:
+    """What the supervisor wrote about the end of the life before; nothing where there is none."""
+    folder, life = os.environ.get("PENSTOCK_JOB_DIRECTORY"), settings.gang.life
+    if not folder or not life:
+        return ""
+    for path in sorted(Path(folder, "incidents").glob("*.json")):
+        try:
+            found: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            continue
+        if found.get("incarnation") == life - 1:
+            return str(found.get("first_cause", ""))
+    return ""
 
 
 class Weights:

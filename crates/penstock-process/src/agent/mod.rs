@@ -3,20 +3,21 @@
 mod births;
 mod gangs;
 mod link;
+pub mod places;
 mod vitals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::json;
-
 use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
+use crate::agent::places::Places;
 use crate::agent::vitals::Vitals;
 use crate::cgroup::Cgroup;
 use crate::complain;
@@ -27,7 +28,10 @@ use crate::error::Result;
 use crate::job::{GangPlan, Job, Room};
 use crate::launch::Wires;
 use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
+use crate::memory::Entry;
+use crate::memory_limit::MemoryGroups;
 use crate::messages::{GangReport, Orders, Over, Report};
+use crate::outside::{Outside, namespace};
 use crate::pump::{Person, Pump};
 use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
@@ -53,6 +57,8 @@ struct Watch {
     /// The control thread has put something into `stops`.
     woken: File,
     stops: Receiver<StopRequest>,
+    /// Somebody wants to see stacks.
+    stacks: Arc<AtomicBool>,
 }
 
 /// The agent of one job.
@@ -80,6 +86,14 @@ pub struct Agent {
     file_limit: libc::rlimit,
     /// The control group of the workers, where we may have one.
     cgroup: Option<Cgroup>,
+    /// Groups that limit memory, where somebody wants a limit and we may set one.
+    memory: Option<MemoryGroups>,
+    /// What is leased, and who waits for it.
+    places: Places,
+    /// Numbers of processes for those who look from outside; shared with the control thread.
+    outside: Arc<Mutex<Outside>>,
+    /// Says something to the person at the terminal, if there is one.
+    words: Option<File>,
     /// Workers that run, by process: their gang and rank.
     running: BTreeMap<i32, (usize, u32)>,
     /// Workers of earlier lives that sleep in the kernel and cannot be killed. Nobody waits for them.
@@ -89,6 +103,8 @@ pub struct Agent {
     orphans: Orphans,
     orphans_left: u32,
     stop: Option<Stop>,
+    /// As the journal has it: whoever comes after us, if we are killed, must not forget it.
+    stop_noted: Option<Stop>,
     /// When a stop that nobody carries out is carried out by us.
     stop_by_ms: Option<u64>,
     over: Option<Over>,
@@ -105,11 +121,12 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
     while agent.over.is_none() {
         let look_ms = agent.look();
         let safety_ms = agent.keep_safe();
+        let queue_ms = agent.serve_waves()?;
         let zygotes_ms = agent.keep_zygotes();
         let link_ms = agent.talk();
         let vitals_ms = [agent.keep_collector(), agent.pulses_due_ms()];
-        let next = [look_ms, safety_ms, zygotes_ms, link_ms, agent.look_at_ms].into_iter().chain(vitals_ms);
-        let next = next.flatten().min();
+        let next = [look_ms, safety_ms, queue_ms, zygotes_ms, link_ms, agent.look_at_ms];
+        let next = next.into_iter().chain(vitals_ms).flatten().min();
         agent.wait(next)?;
     }
     agent.finish();
@@ -122,29 +139,52 @@ impl Agent {
         // SAFETY: asks for a number.
         let keeper = unsafe { libc::getppid() };
         let mut state = State::load(room)?.unwrap_or_else(|| State::new(&job, keeper));
-        state.agent = std::process::id() as i32;
+        (state.agent, state.keeper) = (std::process::id() as i32, keeper);
+        state.namespace = namespace(wires.namespace.as_ref());
+        state.inside = wires.namespace.as_ref().map(|_| namespace(None)).unwrap_or_default();
         let shown = Arc::new(Mutex::new(state.clone()));
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;
         system::set_nonblocking(&wake)?;
         let (sender, stops) = channel();
-        listen(room, Ear { state: Arc::clone(&shown), stops: sender, wake: wake.into() })?;
+        let outside = Arc::new(Mutex::new(Outside::new(wires.outside)));
+        let stacks = Arc::new(AtomicBool::new(false));
+        let ear = Ear {
+            state: Arc::clone(&shown),
+            outside: Arc::clone(&outside),
+            stops: sender,
+            stacks: Arc::clone(&stacks),
+            wake: wake.into(),
+        };
+        listen(room, ear)?;
         let leash = wires.leash.map(File::from);
         leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
-        let watch =
-            Watch { signals, keeper: wires.keeper.map(File::from), leash, woken: woken.into(), stops };
-        let cgroup = if job.cgroup { Cgroup::make(room) } else { None };
+        let watch = Watch {
+            signals,
+            keeper: wires.keeper.map(File::from),
+            leash,
+            woken: woken.into(),
+            stops,
+            stacks,
+        };
+        let (cgroup, memory) = places::groups(&job, room);
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
+        let pid = outside.lock().map_or(state.agent, |mut outside| outside.pid(state.agent));
+        let words = wires.err.as_ref().and_then(|err| err.try_clone().ok()).map(File::from);
         let plans = job.gangs();
         let person =
             Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
         let vitals = Vitals::open(room, &job);
         let agent = Self {
+            places: Places::new(&job, room.path().display().to_string(), pid),
             pump: Pump::start(room, &job, person)?,
             journal: Journal::open(room)?,
             file_limit: system::raise_file_limit(),
             tended: plans.iter().map(|_| Tended::default()).collect(),
             cgroup,
+            memory,
+            outside,
+            words,
             room: room.clone(),
             job,
             plans,
@@ -163,6 +203,7 @@ impl Agent {
             orphans: Orphans::default(),
             orphans_left: 0,
             stop: None,
+            stop_noted: None,
             stop_by_ms: None,
             over: None,
         };
@@ -244,6 +285,10 @@ impl Agent {
     /// Reports, if there is something to report and somebody to hear it; when to try again.
     fn talk(&mut self) -> Option<u64> {
         let now_ms = now_ms();
+        if let Some(stop) = self.stop.clone().filter(|stop| Some(stop) != self.stop_noted.as_ref()) {
+            self.journal.add(&Entry::Stop { stop: stop.clone() });
+            self.stop_noted = Some(stop);
+        }
         let again_ms = self.link.keep_up(&self.room, now_ms);
         if self.state.coordinator != self.link.pid {
             self.state.coordinator = self.link.pid;
@@ -276,9 +321,13 @@ impl Agent {
         for order in &orders.gangs {
             self.obey(order)?;
         }
+        self.ask_for_places()?;
         self.over.clone_from(&orders.over);
-        self.save();
-        self.ready = None;
+        // The end is shown when it is whole, with its exit code.
+        if self.over.is_none() {
+            self.save();
+            self.ready = None;
+        }
         Ok(())
     }
 
@@ -295,9 +344,11 @@ impl Agent {
         self.link.lose();
         self.nursery.close();
         self.vitals.close();
+        self.places.release_all();
         (self.state.coordinator, self.state.zygote) = (0, 0);
         self.save();
         self.cgroup.iter().for_each(Cgroup::remove);
+        self.memory.iter().for_each(MemoryGroups::remove);
         let _ = std::fs::remove_file(self.room.file("agent.sock"));
         self.ready = None;
         // The terminal may be slow, and its owner may want to read on; only they end the wait.
@@ -339,8 +390,16 @@ impl Agent {
         if let Ok(mut shown) = self.shown.lock() {
             shown.clone_from(&self.state);
         }
-        if let Err(problem) = self.state.save(&self.room) {
+        let seen = self.outside.lock().map(|mut outside| outside.shown(&self.state));
+        if let Err(problem) = seen.as_ref().unwrap_or(&self.state).save(&self.room) {
             complain!("penstock-agent: {problem}");
+        }
+    }
+
+    /// A line for the person at the terminal.
+    fn say(&mut self, words: &str) {
+        if let Some(terminal) = &mut self.words {
+            let _ = writeln!(terminal, "{words}");
         }
     }
 
@@ -354,6 +413,7 @@ impl Agent {
             system::interest(self.watch.woken.as_raw_fd(), libc::POLLIN),
             system::interest(self.link.number(), libc::POLLIN),
         ];
+        interests.extend(self.places.news().into_iter().map(|fd| system::interest(fd, libc::POLLIN)));
         interests.extend(self.nursery.numbers().map(|number| system::interest(number, libc::POLLIN)));
         let timeout = until_ms.map(|until_ms| Duration::from_millis(until_ms.saturating_sub(now_ms())));
         system::poll(&mut interests, timeout);
@@ -374,6 +434,9 @@ impl Agent {
             self.read_leash();
         }
         empty(&self.watch.woken);
+        if self.watch.stacks.swap(false, Ordering::Acquire) {
+            self.collect(None);
+        }
         while let Ok(request) = self.watch.stops.try_recv() {
             self.ask_to_stop("`penstock stop`", libc::SIGTERM, request.grace_ms);
             if let Some(stop) = self.stop.as_mut().filter(|_| request.force) {
@@ -431,6 +494,5 @@ impl Agent {
         }
         let due_ms = now_ms() + grace_ms + STOP_SLACK_MS;
         self.stop_by_ms = Some(self.stop_by_ms.map_or(due_ms, |known| known.min(due_ms)));
-        self.journal.add_fact("asked-to-stop", json!({"by": by, "grace_ms": grace_ms}));
     }
 }

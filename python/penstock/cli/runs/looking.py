@@ -47,9 +47,9 @@ def list_runs(folder: Path = Path("."), *, json: Json = False) -> int:
     if not found:
         say(f"no runs in {folder}")
         return 0
-    heads = ["run", "lives", "steps", "loss", "ranks", "state", "since"]
+    heads = ["run", "lives", "step", "loss", "ranks", "state", "since"]
     print_table(
-        heads, [[each[head] for head in heads] for each in found], right=["lives", "steps", "loss", "ranks"]
+        heads, [[each[head] for head in heads] for each in found], right=["lives", "step", "loss", "ranks"]
     )
     return 0
 
@@ -79,7 +79,6 @@ def show(
             print_json(_document(entry))
         return 0
     about = directory.about()
-    steps = records.read(run)
     print_facts(
         {
             "run": run,
@@ -88,7 +87,7 @@ def show(
             "registry": about.registry,
             "checkpoints": about.checkpoints,
             "lives": 1 + max((entry.incarnation for entry in entries), default=-1),
-            "steps": len(steps),
+            "newest step": records.last_step(run),
             "not pinned": "; ".join(_newest_start(entries).get("unpinned", ())),
         }
     )
@@ -109,19 +108,17 @@ def show(
 
 def _summary(run: RunDirectory, folder: Path) -> dict[str, Any]:
     entries = journal.read(run.path)
-    steps = records.read(run.path)
-    last = next(reversed(steps.values()), None)
+    last = records.last(run.path)
     newest = entries[-1] if entries else None
     # A save that was under way may be told after the end.
     life = [entry for entry in entries if newest is not None and entry.incarnation == newest.incarnation]
     end = next((entry for entry in life if entry.kind == "end"), None)
-    loss = next(iter(last.ranks.values())).whole_loss if last is not None else None
     name = run.path.relative_to(folder) if run.path != folder else run.path
     return {
         "run": str(name),
         "lives": 1 + max((entry.incarnation for entry in entries), default=-1),
-        "steps": len(steps),
-        "loss": "" if loss is None or loss != loss else float(f"{loss:.6g}"),
+        "step": -1 if last is None else last.step,
+        "loss": "" if last is None or last.whole_loss != last.whole_loss else float(f"{last.whole_loss:.6g}"),
         "ranks": _newest_start(entries).get("ranks", ""),
         "state": "running, or killed" if end is None else end.facts["how"],
         "since": "" if newest is None else _clock(newest.at),

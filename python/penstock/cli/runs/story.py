@@ -27,7 +27,8 @@ def _restore(facts: dict[str, Any]) -> str:
     if "checkpoint" not in facts:
         return "begins from nothing"
     went = "went back to" if facts.get("why") != "start" else "goes on from"
-    return f"{went} the checkpoint of life {facts['saved_in']} ({facts['checkpoint'][:15]}…)"
+    lost = f"; {facts['again']} steps are executed again" if facts.get("again") else ""
+    return f"{went} the checkpoint of life {facts['saved_in']} ({facts['checkpoint'][:15]}…){lost}"
 
 
 def _commit(facts: dict[str, Any]) -> str:
@@ -70,6 +71,10 @@ def _end(facts: dict[str, Any]) -> str:
 
 _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "start": _start,
+    "incident": lambda facts: (
+        f"life {facts['life']} {'failed' if facts['ended'] == 'failed' else 'was killed'}"
+        + (f": {facts['cause']}" if facts["cause"] else "")
+    ),
     "restore": _restore,
     "commit": _commit,
     "save_failed": lambda facts: f"could not be saved: {facts.get('reason')}",
