@@ -20,7 +20,7 @@ from penstock.events import points
 from penstock.run import Policy, Run
 from tests.run.programs import Model, loss_of
 
-STEPS = 120
+STEPS = 100
 SAVE_EVERY = 3
 BALLAST = "ballast"
 

@@ -43,7 +43,7 @@ def accidents(seed: int) -> list[dict[str, str]]:
     """What happens in each life: every place at least twice, agents, coordinators, and one full disk; in random order."""
     draw = random.Random(seed)
     planned = []
-    for name in [*PLACES, *PLACES, *(["step"] * 9)]:
+    for name in [*PLACES, *PLACES, *(["step"] * 8)]:
         point, most, ranks = PLACES[name]
         rank, visit = draw.choice(ranks), draw.randint(1, most)
         # Should the point not be reached, a later step is.

@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,9 @@ def test_every_second_is_in_one_account() -> None:
     """Goal: O1. Method: a life that goes back, one that is killed, and one that ends; times that tell accounts apart."""
 
     def life(number: int, born: float, *moments: Moment) -> LifeRecord:
-        return LifeRecord(number, 0, 1, 0, 1, born, born + 1, moments[0].step, {}, list(moments))
+        # A birth at 0 would be one that is not known.
+        later = [replace(moment, at=moment.at + 1000) for moment in moments]
+        return LifeRecord(number, 0, 1, 0, 1, born + 1000, born + 1001, moments[0].step, {}, later)
 
     found = account_of(
         [
