@@ -1,4 +1,4 @@
-"""Records: every step in 80 bytes, read back as they count, whatever was torn."""
+"""Records: what every step was, read back as they count, whatever was torn."""
 
 import struct
 from pathlib import Path
@@ -15,7 +15,15 @@ from penstock.run.records import Records, StepRecord
 
 def record(step: int, life: int, rank: int = 0) -> StepRecord:
     return StepRecord(
-        step, f"{1000 * life + 100 * rank + step:032x}", step / 3, step / 7, 1.5, 64, f"{step + 1:032x}"
+        step,
+        f"{1000 * life + 100 * rank + step:032x}",
+        step / 3,
+        step / 7,
+        1.5,
+        64,
+        f"{step + 1:032x}",
+        {"python": step, "torch": life},
+        ended=100.0 + step,
     )
 
 
@@ -66,7 +74,7 @@ def test_steps_of_all_ranks_have_the_digest_of_the_whole_batch(tmp_path: Path) -
         assert list(whole[step].ranks) == list(range(ranks))
 
 
-@given(cut=st.integers(0, 81 * 6))
+@given(cut=st.integers(0, 81 * 12))
 def test_a_torn_end_is_left_out(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     directory = tmp_path_factory.mktemp("torn")
     written(directory, 0, [(0, 4)])
@@ -75,7 +83,7 @@ def test_a_torn_end_is_left_out(tmp_path_factory: pytest.TempPathFactory, cut: i
 
     found = records.read_rank(directory, 0)
 
-    assert found == {step: record(step, 0) for step in range(max(0, min(4, cut // 80 - 2)))}
+    assert found == {step: record(step, 0) for step in range(max(0, min(4, (cut // 80 - 3) // 2)))}
 
 
 def test_damage_in_the_middle_is_an_error(tmp_path: Path) -> None:
@@ -97,3 +105,24 @@ def test_loss_bits_are_the_bits(loss: float) -> None:
     text = StepRecord(0, "", loss).loss_bits
     packed = struct.pack("<d", float.fromhex(text))
     assert packed == struct.pack("<d", loss) or loss != loss
+
+
+@given(
+    st.dictionaries(st.text("abcdefg", min_size=1, max_size=7), st.integers(0, (1 << 32) - 1), max_size=12)
+)
+def test_any_number_of_generators_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, stands: dict[str, int]
+) -> None:
+    directory = tmp_path_factory.mktemp("stands")
+    made = Records(directory, 0, (0, 1), (0, 1))
+    made.mark(0)
+    made.write(StepRecord(0, "", stands=stands, ended=12.5))
+    made.end(1)
+    made.close()
+
+    (life,) = records.lives(directory)
+
+    assert life.steps[0].stands == stands
+    assert [(moment.kind, moment.step) for moment in life.moments] == [("mark", 0), ("step", 0), ("end", 1)]
+    assert life.moments[1].at == 12.5
+    assert life.born <= life.began <= life.moments[0].at

@@ -75,6 +75,9 @@ def test_without_a_group_there_is_one_lane(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(errors.UsageError, match="no process group") as caught:
         current_lane()
     assert "init_process_group" in str(caught.value.hint)
+    # A gang of one needs no group.
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert current_lane() == Lane()
 
 
 def test_a_run_killed_anywhere_is_bit_equal_to_the_whole_one(

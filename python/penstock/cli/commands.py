@@ -79,7 +79,7 @@ COMMANDS = (
     ),
     Command(
         "runs",
-        "List training runs, and tell the story of one across all of its lives.",
+        "List training runs, tell the story of one across all of its lives, and prove that it is what it should be.",
         "penstock.cli.runs:app",
     ),
     Command(

@@ -128,14 +128,18 @@ class Recipe:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Recipe":
-        """A recipe from a TOML file; paths in it are relative to the file."""
+        """A recipe from a TOML file, or from a JSON file of the same form; paths in it are relative to the file."""
         place = Path(path)
         try:
-            document = tomllib.loads(place.read_text())
+            text = place.read_text()
+            document = msgspec.json.decode(text) if place.suffix == ".json" else tomllib.loads(text)
         except OSError as reason:
             raise RecipeInvalid(field="file", reason=f"cannot read {place}: {reason.strerror}") from reason
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
-            raise RecipeInvalid(field="file", reason=f"{place} is no TOML: {reason}") from reason
+        except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError) as reason:
+            form = "JSON" if place.suffix == ".json" else "TOML"
+            raise RecipeInvalid(field="file", reason=f"{place} is no {form}: {reason}") from reason
+        if not isinstance(document, dict):
+            raise RecipeInvalid(field="file", reason=f"{place} holds no table")
         return recipe_of(document, folder=place.parent)
 
     def stages_of(self, source: Source) -> tuple[Stage, ...]:

@@ -52,7 +52,11 @@
     │   ├── RunDamaged           a journal or records that cannot be read
     │   ├── RunStopped           a policy decided to stop
     │   ├── SilentCorruption     a step that was executed again gave other bits
-    │   └── RollbackImpossible   no checkpoint is left from before the steps to leave out
+    │   ├── RollbackImpossible   no checkpoint is left from before the steps to leave out
+    │   ├── RunUnpinned          something that decides bits was left open
+    │   ├── RepetitionImpossible steps cannot be executed again, for want of something
+    │   ├── RepetitionFailed     steps were to be executed again, and the program failed
+    │   └── NotEqual             two executions of the same steps have other bits
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
@@ -122,11 +126,15 @@ from penstock.errors.root import (
     UsageError,
 )
 from penstock.errors.run import (
+    NotEqual,
+    RepetitionFailed,
+    RepetitionImpossible,
     RollbackImpossible,
     RunDamaged,
     RunError,
     RunStopped,
     RunUnknown,
+    RunUnpinned,
     SilentCorruption,
 )
 from penstock.errors.state import (
@@ -177,6 +185,7 @@ __all__ = [
     "ManifestDamaged",
     "ManifestNewer",
     "NotAnEventFile",
+    "NotEqual",
     "NothingToRegister",
     "NumbersContended",
     "ObjectMissing",
@@ -186,6 +195,8 @@ __all__ = [
     "RanksMissing",
     "RecipeInvalid",
     "RegistryError",
+    "RepetitionFailed",
+    "RepetitionImpossible",
     "ResumeFailed",
     "RollbackImpossible",
     "RowOutOfRange",
@@ -193,6 +204,7 @@ __all__ = [
     "RunError",
     "RunStopped",
     "RunUnknown",
+    "RunUnpinned",
     "SampleUndecodable",
     "SaveFailed",
     "ScanCancelled",

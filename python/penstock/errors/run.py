@@ -59,3 +59,42 @@ class RollbackImpossible(RunError):
         super().__init__(
             f"step {step} is to be left out, but {place} has no checkpoint before it that fits (there are: {steps})"
         )
+
+
+class RunUnpinned(RunError):
+    """Something that decides bits was left open, so equal bits can neither be expected nor proved."""
+
+    hint = (
+        "make the run with deterministic=True and start it with PYTHONHASHSEED=0; --anyway tries all the same"
+    )
+
+    def __init__(self, *, directory: str, unpinned: list[str]) -> None:
+        self.directory, self.unpinned = directory, unpinned
+        super().__init__(f"{directory} is not pinned: {'; '.join(unpinned)}")
+
+
+class RepetitionImpossible(RunError):
+    """The run does not hold what is needed to execute its steps again."""
+
+    exit_code = 2
+
+    def __init__(self, *, directory: str, reason: str, hint: str | None = None) -> None:
+        self.directory, self.reason = directory, reason
+        self.hint = hint
+        super().__init__(f"the steps of {directory} cannot be executed again: {reason}")
+
+
+class RepetitionFailed(RunError):
+    """The program did not come to the end of the steps that were to be executed again."""
+
+    def __init__(self, *, command: str, reason: str) -> None:
+        self.command, self.reason = command, reason
+        super().__init__(f"{command} did not come to its end: {reason}")
+
+
+class NotEqual(RunError):
+    """Two executions of the same steps are not bit-equal."""
+
+    def __init__(self, *, directory: str, first: str, differences: int) -> None:
+        self.directory, self.first, self.differences = directory, first, differences
+        super().__init__(f"{directory} is not bit-equal: {first}")

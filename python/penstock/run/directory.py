@@ -6,6 +6,7 @@
     journal/LIFE-RANK.jsonl what happened and was decided
     records/LIFE-RANK.rec   what every step was
     events/LIFE-RANK.pev    spans and facts, for reports
+    recipes/DIGEST.json     recipes as files, where that is possible: for ``penstock data peek``
     skips.jsonl             what is left out of the data (``penstock.SkipJournal``)
     checkpoints/            unless they are elsewhere
 
@@ -19,6 +20,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.data import Recipe
+from penstock.data.written import written
 from penstock.errors import RunDamaged, RunUnknown
 from penstock.run.journal import FOLDER as JOURNAL
 from penstock.run.journal import sync_folder
@@ -68,6 +71,10 @@ class RunDirectory:
             raise RunDamaged(file=str(folder), place=0, reason=f"{stem} has {_PARTS_MAX} recordings already")
         return free
 
+    def recipe(self, digest: str) -> Path:
+        """Where a recipe is kept as a file."""
+        return self.path / "recipes" / f"{digest.removeprefix('b3:')[:16]}.json"
+
     def about(self) -> About:
         """What the run is."""
         path = self.path / "run.json"
@@ -84,17 +91,27 @@ class RunDirectory:
 
     def describe(self, about: About) -> None:
         """Say what the run is, unless that is known."""
-        path = self.path / "run.json"
-        if path.exists():
-            return
-        self.path.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(f".{os.getpid()}")
-        with beside.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        sync_folder(self.path)
+        _write_once(self.path / "run.json", about)
+
+    def keep_recipe(self, recipe: Recipe) -> None:
+        """Keep it as a file, unless it has functions, which a file cannot hold."""
+        document = written(recipe)
+        if document is not None:
+            _write_once(self.recipe(recipe.digest), document)
+
+
+def _write_once(path: Path, document: Any) -> None:
+    """A file that is whole or not there, and never changes."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(f".{os.getpid()}")
+    with beside.open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    sync_folder(path.parent)
 
 
 def runs_below(folder: Path) -> Iterator[RunDirectory]:

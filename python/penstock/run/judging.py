@@ -5,7 +5,7 @@ The exchange carries what else ranks have to agree on between steps: notices, an
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.run.contract import Trainable
@@ -28,6 +28,9 @@ class Report:
     loss: Any = None
     grad_norm: Any = None
     tokens: Any = None
+    #: Where generators stood when it ended, and when that was.
+    stands: dict[str, int] = field(default_factory=dict)
+    ended: float = 0.0
     #: Digest of the parameters after the step, if it was asked for.
     parameters: str = ""
 

@@ -37,6 +37,7 @@ from penstock.run.randomness import derive, seed_globals
 from penstock.run.records import Records, StepRecord, bits, last_step
 from penstock.run.saving import Saving
 from penstock.run.settings import Settings
+from penstock.run.standing import Standing
 from penstock.state import Checkpoint, Checkpoints
 from penstock.state.committing import quarantine
 
@@ -52,6 +53,7 @@ class Life:
         self._feeding = feeding
         self.lane = state.lane_of(**feeding)
         self.timer = state.timer()
+        self.standing = Standing(state)
         self._ended = False
         self._closed = False
         self._own_events = False
@@ -66,8 +68,10 @@ class Life:
         self._last_loss = math.nan
         #: The same on all ranks, and in no other life; launchers do not always have one.
         self._token = state.share(uuid.uuid4().hex.encode()).decode()
-        self._checkpoints = self._opened()
-        self.incarnation = self._fenced()
+        self._checkpoints = settings.checkpoints or Checkpoints(
+            settings.directory.checkpoints, keep=settings.policy.keep, rank=state.rank, ranks=state.ranks
+        )
+        self.incarnation = self._checkpoints.begin(state)
         self._journal = journal.Journal(settings.directory.path, self.incarnation, state.rank)
         self._records = Records(
             settings.directory.path,
@@ -76,24 +80,6 @@ class Life:
             (self.lane.number, self.lane.of),
         )
         self._saving = Saving(self._checkpoints, state, settings.policy, self._journal)
-
-    def _opened(self) -> Checkpoints:
-        settings, state = self.settings, self.state
-        return settings.checkpoints or Checkpoints(
-            settings.directory.checkpoints,
-            keep=settings.policy.keep,
-            rank=state.rank,
-            ranks=state.ranks,
-            token=self._token,
-        )
-
-    def _fenced(self) -> int:
-        """The number of this life; from here on no earlier one can commit."""
-        return self._checkpoints.begin(self.state, token=self._token)
-
-    def _resumed(self, refused: list[Checkpoint]) -> Checkpoint | None:
-        """The checkpoint that every rank has loaded, if there is one; those that did not fit are put into ``refused``."""
-        return self._checkpoints.resume(self.state, fits=lambda each: self._fits(each, refused))
 
     @property
     def is_first(self) -> bool:
@@ -113,6 +99,7 @@ class Life:
         self._refuse_seed(before)
         if self.is_first:
             directory.describe(telling.about(self.settings, self._checkpoints))
+            directory.keep_recipe(self.settings.recipe)
             telling.begin(self._journal, self.settings, self.state, self.lane, before)
         self._refuse_stopped(before)
         self._restore("start")
@@ -142,6 +129,7 @@ class Life:
         with self._notices.phase("checkpoint"):
             self._saving.settle()
         self._checkpoints.wait()
+        self._records.end(self.next_step)
 
     def accept(self, loss: Any, grad_norm: Any, tokens: Any) -> bool:
         """Judge the step before the optimizer does."""
@@ -169,6 +157,7 @@ class Life:
         if self.is_first:
             self._weights.tell(self._journal, step)
         self._report, self._answer = Report(step, batch.digest), None
+        self.standing.begin()
         self.next_step = step + 1
         self.seed(step)
 
@@ -180,6 +169,7 @@ class Life:
 
     def _end_step(self, step: int) -> bool:
         """Judge, record, save, leave. Whether training went back to another step."""
+        self._report.stands, self._report.ended = self.standing.now(), time.time()
         report: Report | None = self._report
         answer = self._answer
         every = self.settings.policy.digest_every
@@ -267,9 +257,8 @@ class Life:
         whole = math.nan if seen.loss is None else seen.loss
         norm = math.nan if seen.grad_norm is None else seen.grad_norm
         tokens = int(number(report.tokens) or 0)
-        self._records.write(
-            StepRecord(report.step, report.digest, answer.own_loss, whole, norm, tokens, report.parameters)
-        )
+        values = (answer.own_loss, whole, norm, tokens, report.parameters)
+        self._records.write(StepRecord(report.step, report.digest, *values, report.stands, report.ended))
         self._last_loss = whole
         events.record("run.report", step=report.step, loss=whole, grad_norm=norm, tokens=tokens)
         if self.timer is not None:
@@ -296,7 +285,7 @@ class Life:
         refused: list[Checkpoint] = []
         with self._notices.phase("restore"), events.span("run.restore"):
             reach("run.restore")
-            found = self._resumed(refused)
+            found = self._checkpoints.resume(self.state, fits=lambda each: self._fits(each, refused))
         if found is None and (refused or why != "start"):
             known = [each.step for each in refused]
             place = self._checkpoints.store.url
@@ -395,13 +384,13 @@ class Life:
     def _shared_decisions(self) -> Decisions:
         mine = b""
         if self.is_first:
-            mine = msgspec.json.encode(decisions_of(journal.read(self.settings.source.path)))
+            mine = msgspec.json.encode(decisions_of(journal.read(self.settings.directory.path)))
         return msgspec.json.decode(self.state.share(mine), type=Decisions)
 
     def _shared_skips(self) -> Skips:
         mine = b""
         if self.is_first:
-            mine = msgspec.json.encode(SkipJournal(self.settings.source.skips).read().to_json())
+            mine = msgspec.json.encode(SkipJournal(self.settings.directory.skips).read().to_json())
         return Skips(**msgspec.json.decode(self.state.share(mine)))
 
     def end(self, problem: BaseException | None = None, **facts: Any) -> None:

@@ -18,7 +18,7 @@ from penstock import events
 from penstock.data import Recipe, SkipJournal, Skips
 from penstock.errors import UsageError
 from penstock.registry import Registry
-from penstock.run import gang, journal, pinning
+from penstock.run import gang, journal, pinning, repeating
 from penstock.run.decisions import decisions_of
 from penstock.run.directory import RunDirectory
 from penstock.run.life import Life
@@ -26,7 +26,6 @@ from penstock.run.notices import Leave
 from penstock.run.plain import as_trainable
 from penstock.run.policies import Policy
 from penstock.run.randomness import derive, numpy_generator, python_generator, seed_globals
-from penstock.run.rehearsal import RehearsedLife, rehearsal_of, rehearsed
 from penstock.run.settings import Settings
 from penstock.state import Checkpoints
 
@@ -52,7 +51,8 @@ class Run:
     ) -> None:
         if type(seed) is not int:
             raise UsageError(f"the seed is {seed!r}, not a whole number")
-        place = RunDirectory(directory)
+        repeat = repeating.given()
+        place = RunDirectory(directory if repeat is None else repeat.place_of(directory))
         around = gang.gang_of()
         before = decisions_of(journal.read(place.path))
         #: Of an earlier life on as many ranks.
@@ -60,20 +60,16 @@ class Run:
         pins = pinning.pin(deterministic=deterministic, threads=self._threads)
         self.settings = Settings(
             place,
-            place,
             recipe,
             registry or Registry(),
-            checkpoints,
-            policy or Policy(),
+            checkpoints if repeat is None else None,
+            (policy or Policy()) if repeat is None else repeat.policy_of(policy or Policy()),
             seed,
             deterministic,
             around,
             pins,
+            repeat,
         )
-        #: Whether this process only executes steps of the run again, beside it.
-        self._rehearsal = rehearsal_of()
-        if self._rehearsal is not None:
-            self.settings = rehearsed(self.settings, self._rehearsal)
         self._life: Life | None = None
         #: Of the last life, for whoever asks after it.
         self._number = -1
@@ -93,8 +89,7 @@ class Run:
         # Again, for frameworks that were loaded and threads that were set since.
         pins = pinning.pin(deterministic=self.settings.deterministic, threads=self._threads)
         self.settings = replace(self.settings, pins=pins)
-        kind = Life if self._rehearsal is None else RehearsedLife
-        return Steps(self, kind(self.settings, trainable, feeding))
+        return Steps(self, Life(self.settings, trainable, feeding))
 
     def accept(self, loss: Any = None, grad_norm: Any = None, tokens: Any = None) -> bool:
         """Whether the optimizer may step: call it between backward and ``optimizer.step()``, on every rank.
@@ -133,8 +128,12 @@ class Run:
         """A fresh generator for a domain at this step: of NumPy, of Python, or of the state's framework (``native``)."""
         number = self.seed_of(domain)
         if kind == "native":
-            return self._now().state.generator(number)
-        return python_generator(number) if kind == "python" else numpy_generator(number)
+            made = self._now().state.generator(number)
+        else:
+            made = python_generator(number) if kind == "python" else numpy_generator(number)
+        if self._life is not None:
+            self._life.standing.gave(domain, made)
+        return made
 
     @property
     def incarnation(self) -> int:
@@ -144,12 +143,17 @@ class Run:
     @property
     def skips(self) -> Skips:
         """What is left out of the data."""
-        return SkipJournal(self.settings.source.skips).read()
+        return SkipJournal(self.settings.directory.skips).read()
 
     @property
     def unpinned(self) -> tuple[str, ...]:
         """What may make bits differ between two executions, in words."""
         return self.settings.pins.unpinned
+
+    @property
+    def is_repeating(self) -> bool:
+        """Whether steps of a run are executed again to be compared (``penstock runs prove``), so that nothing else should be written."""
+        return self.settings.repeat is not None
 
     @property
     def rank(self) -> int:
@@ -197,6 +201,9 @@ class Steps:
             return next(self._steps)
         except StopIteration:
             self._finish(None)
+            if self._run.is_repeating:
+                # What a program does after its loop is no part of the steps, and was done already.
+                raise SystemExit(0) from None
             raise
         except BaseException as problem:
             self._finish(problem)

@@ -55,6 +55,8 @@ class Policy:
     #: A checkpoint after so many steps (by the number of the step), or after so many seconds, or both.
     save_every: int | None = 1000
     save_every_s: float | None = None
+    #: Before these steps as well.
+    save_at: tuple[int, ...] = ()
     #: Of the checkpoints that the run opens itself.
     keep: Keep | None = None
     #: The first step that is not executed any more.

@@ -27,7 +27,8 @@ class Saving:
     def due(self, step: int) -> bool:
         """Whether the policy wants a checkpoint before a step, by the step's number. The same on all ranks."""
         every = self._policy.save_every
-        return every is not None and step % every == 0 and step != self.saved
+        wanted = step in self._policy.save_at or (every is not None and step % every == 0)
+        return wanted and step != self.saved
 
     def late(self) -> bool:
         """Whether it wants one by the clock. Ranks have clocks of their own, so that of rank 0 counts."""

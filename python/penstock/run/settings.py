@@ -8,6 +8,7 @@ from penstock.run.directory import RunDirectory
 from penstock.run.gang import Gang
 from penstock.run.pinning import Pins
 from penstock.run.policies import Policy
+from penstock.run.repeating import Repeat
 from penstock.state import Checkpoints
 
 
@@ -15,9 +16,7 @@ from penstock.state import Checkpoints
 class Settings:
     """The arguments of ``Run``, and what was found around it."""
 
-    #: Where this life writes, and where decisions and skips come from; the same, unless steps are rehearsed.
     directory: RunDirectory
-    source: RunDirectory
     recipe: Recipe
     registry: Registry
     #: None: the run opens its own, in its directory.
@@ -27,5 +26,5 @@ class Settings:
     deterministic: bool
     gang: Gang
     pins: Pins
-    #: The first step that is wanted, in a rehearsal.
-    rehearsal_first: int | None = None
+    #: Steps of another run's directory are executed again here.
+    repeat: Repeat | None = None

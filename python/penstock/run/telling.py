@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from penstock._rust import digest_file
 from penstock.data import Lane
 from penstock.run.contract import Trainable
 from penstock.run.decisions import Decisions
@@ -40,8 +41,12 @@ def begin(journal: Journal, settings: Settings, state: Trainable, lane: Lane, be
         **settings.gang.to_json(),
         "host": socket.gethostname(),
         "pid": os.getpid(),
+        "run": str(settings.directory.path.resolve()),
         "command": list(sys.orig_argv),
+        "interpreter": sys.executable,
+        "program": program_digest(),
         "directory": os.getcwd(),
+        "path": os.environ.get("PYTHONPATH", ""),
         "seed": settings.seed,
         "deterministic": settings.deterministic,
         "recipe": settings.recipe.digest,
@@ -64,6 +69,15 @@ def begin(journal: Journal, settings: Settings, state: Trainable, lane: Lane, be
         )
     if earlier.get("recipe") != settings.recipe.digest:
         journal.write("recipe", before=earlier.get("recipe"), now=settings.recipe.digest)
+
+
+def program_digest() -> str:
+    """Of the file that was started, as it is now; empty when there is none."""
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    try:
+        return "" if path is None else digest_file(Path(path))
+    except OSError:
+        return ""
 
 
 def _cause(settings: Settings) -> str:

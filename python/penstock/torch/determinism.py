@@ -5,6 +5,7 @@ algorithms and a fixed cuBLAS workspace make them equal.
 """
 
 import os
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +70,14 @@ def seed(number: int) -> None:
     torch.default_generator.manual_seed(number & _SEEDS)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed(number & _SEEDS)
+
+
+def standing(device: torch.device) -> dict[str, int]:
+    """Where the global generators stand, in four bytes each, and how many threads there are."""
+    found = {"torch": zlib.crc32(torch.get_rng_state().numpy().tobytes()), "threads": torch.get_num_threads()}
+    if device.type == "cuda":
+        found["cuda"] = zlib.crc32(torch.cuda.get_rng_state(device).numpy().tobytes())
+    return found
 
 
 def generator(number: int, device: torch.device) -> torch.Generator:

@@ -3,6 +3,7 @@
 A mesh names its dimensions; the data-parallel ones number the lanes. Everything else about a rank is nobody's business here.
 """
 
+import os
 from collections.abc import Sequence
 
 from torch import distributed, nn
@@ -22,7 +23,7 @@ def current_lane() -> Lane:
         return Lane()
     if distributed.is_initialized():
         return Lane(distributed.get_rank(), of=distributed.get_world_size())
-    if distributed.is_torchelastic_launched():
+    if distributed.is_torchelastic_launched() and os.environ.get("WORLD_SIZE") != "1":
         # Every rank would silently get all rows.
         raise UsageError(
             "torchrun started this process, but there is no process group to take the lane from",

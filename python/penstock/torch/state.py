@@ -186,6 +186,10 @@ class State:
         """A generator of its own, where the model is."""
         return determinism.generator(number, self.device)
 
+    def standing(self) -> dict[str, int]:
+        """Where PyTorch's global generators stand, and its number of threads, which decides bits as well."""
+        return determinism.standing(self.device)
+
     def digest(self) -> bytes:
         """16 bytes that follow from every tensor that this rank holds."""
         return fingerprint(self.held())

@@ -4,14 +4,24 @@ from penstock.cli.output import command_app
 
 app = command_app(
     "runs",
-    "List training runs, and tell the story of one across all of its lives.",
-    examples="  penstock runs list runs\n  penstock runs show runs/exp1\n  penstock runs show runs/exp1 --json | jq .kind",
+    "List training runs, tell the story of one across all of its lives, and prove that it is what it should be.",
+    examples=(
+        "  penstock runs list runs\n"
+        "  penstock runs show runs/exp1\n"
+        "  penstock runs prove runs/exp1 --steps 1000:1100\n"
+        "  penstock runs replay runs/exp1 --step 41207"
+    ),
 )
 
 #: Command -> its purpose and where it lives; loaded when called. Held against the commands by the tests.
 COMMANDS = {
     "list": ("List the runs in a folder: lives, steps, loss, and how the last life ended.", "looking"),
     "show": ("Tell the story of a run: starts, restores, checkpoints, decisions, ends.", "looking"),
+    "prove": (
+        "Show that an interrupted run equals an uninterrupted one, bit for bit, by executing its steps again.",
+        "proving",
+    ),
+    "replay": ("Execute one step again from the nearest checkpoint, and compare.", "proving"),
 }
 
 for _name, (_purpose, _module) in COMMANDS.items():

@@ -2,9 +2,12 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
+from penstock.cli.runs.accounts import show_account
 from penstock.cli.runs.story import sentence
 from penstock.errors import RunUnknown
 from penstock.run import journal, records
@@ -19,7 +22,11 @@ list_app = command_app(
 show_app = command_app(
     "show",
     "Tell the story of a run: starts, restores, checkpoints, decisions, ends.",
-    examples="  penstock runs show runs/exp1\n  penstock runs show runs/exp1 --json | jq -r .kind | sort | uniq -c",
+    examples=(
+        "  penstock runs show runs/exp1\n"
+        "  penstock runs show runs/exp1 --account\n"
+        "  penstock runs show runs/exp1 --json | jq -r .kind | sort | uniq -c"
+    ),
 )
 
 
@@ -48,7 +55,12 @@ def list_runs(folder: Path = Path("."), *, json: Json = False) -> int:
 
 
 @show_app.default
-def show(run: Path, *, json: Json = False) -> int:
+def show(
+    run: Path,
+    *,
+    account: Annotated[bool, Parameter(negative=(), help="Where the wall time went, life by life.")] = False,
+    json: Json = False,
+) -> int:
     """Tell what happened, in order, across all lives.
 
     Parameters
@@ -59,6 +71,8 @@ def show(run: Path, *, json: Json = False) -> int:
     directory = RunDirectory(run)
     if not directory.is_run():
         raise RunUnknown(directory=str(run))
+    if account:
+        return show_account(run, json=json)
     entries = journal.read(run)
     if json:
         for entry in entries:

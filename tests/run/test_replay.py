@@ -1,0 +1,107 @@
+"""Replays: one step, executed again, beside what was recorded of it; and the commands about proofs and accounts."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import main
+from penstock.errors import RepetitionImpossible
+from penstock.run.account import ACCOUNTS, account, account_of
+from penstock.run.records import LifeRecord, Moment
+from penstock.run.replaying import replay
+from tests.run.test_proof import PINNED, lives
+from tests.torch.stream import Stream
+
+
+@pytest.fixture(scope="module")
+def run(stream: Stream, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("replay") / "run"
+    lives("numpy", stream, out, "0:6")
+    return out
+
+
+def test_a_step_is_executed_again(run: Path) -> None:
+    found = replay(run, 9)
+
+    assert found.equal
+    assert found.loaded == 8
+    assert found.recorded.ranks[0].loss_bits == found.repeated.ranks[0].loss_bits
+    assert found.recorded.batch == found.repeated.batch
+    shown = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", *found.peek[1:], "--json"],
+        env={**os.environ, **PINNED},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert json.loads(shown.stdout)["digest"] == found.recorded.batch, shlex.join(found.peek) + shown.stderr
+    with pytest.raises(RepetitionImpossible, match="step 99 was not recorded, only 0 to 15"):
+        replay(run, 99)
+
+
+def test_commands_tell_and_their_exit_code_says_whether_it_is_equal(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["runs", "replay", str(run), "--step", "5"]) == 0
+    told = capsys.readouterr()
+    assert "equal, bit for bit" in told.out
+    assert "penstock data peek" in told.err
+    monkeypatch.setenv("PLANT", "outside@5")
+    assert main(["runs", "replay", str(run), "--step", "5", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["differences"][0]["kind"] == "loss"
+    assert main(["runs", "prove", str(run), "--steps", "4:7"]) == 1
+    assert "first: step 5, rank 0, the bits of the loss: recorded" in capsys.readouterr().out
+    monkeypatch.delenv("PLANT")
+    assert main(["runs", "prove", str(run), "--steps", "4:7", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["equal"]
+    assert found["ratio"] > 0
+    assert main(["runs", "prove", str(run), "--steps", "4-7"]) == 2
+    assert "two numbers" in capsys.readouterr().err
+
+
+def test_the_account_is_shown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "show", str(run), "--account", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert sum(found["seconds"].values()) == pytest.approx(found["wall_s"], abs=1e-3)
+    assert found["kept"] == 16
+    assert found["lost"] == account(run).lives[0].lost > 0
+    assert main(["runs", "show", str(run), "--account"]) == 0
+    assert "lost steps" in capsys.readouterr().out
+
+
+def test_every_second_is_in_one_account() -> None:
+    """Goal: O1. Method: a life that goes back, one that is killed, and one that ends; times that tell accounts apart."""
+
+    def life(number: int, born: float, *moments: Moment) -> LifeRecord:
+        # A birth at 0 would be one that is not known.
+        later = [replace(moment, at=moment.at + 1000) for moment in moments]
+        return LifeRecord(number, 0, 1, 0, 1, born + 1000, born + 1001, moments[0].step, {}, later)
+
+    found = account_of(
+        [
+            life(
+                0, 0, Moment("mark", 0, 3), Moment("step", 0, 7), Moment("step", 1, 15), Moment("mark", 1, 31)
+            ),
+            life(1, 95, Moment("mark", 1, 224), Moment("step", 1, 480), Moment("end", 2, 992)),
+        ]
+    )
+
+    assert found.seconds == {
+        "start": 2,
+        "restore": 2 + 16 + 128,
+        "train": 4 + 256,
+        "lost": 8,
+        "finish": 512,
+        "down": 64,
+    }
+    assert list(found.seconds) == list(ACCOUNTS)
+    assert sum(found.seconds.values()) == found.wall_s == 992
+    assert (found.kept, found.lost) == (2, 1)
