@@ -88,8 +88,6 @@ impl Agent {
         let state = &mut self.state.gangs[gang];
         (state.incarnation, state.phase, state.master_port) = (Some(incarnation), Phase::Running, port);
         state.workers.clear();
-        // Whoever comes after us, if we are killed now, must not use the number of this life again.
-        self.save();
         for (rank, slot) in plan.ranks.zip(&order.placement) {
             let started = forked
                 .next()

@@ -1,3 +1,5 @@
+//! What is remembered depends on whole lines of ours alone, in their order.
+
 use proptest::prelude::*;
 
 use super::*;

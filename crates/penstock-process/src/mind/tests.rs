@@ -1,3 +1,5 @@
+//! What the simulator found, one report at a time; and slots, as properties.
+
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -1,3 +1,5 @@
+//! Every rule of a verdict by example, and the promises of all of them as properties.
+
 use proptest::prelude::*;
 
 use super::*;
