@@ -13,20 +13,34 @@ use crate::job::Room;
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Makes the group of a job; nothing where that is not allowed, which is usual and no error.
-    pub fn make(room: &Room) -> Option<Self> {
-        let path = own()?.join(name(room));
+    /// Makes the group of a job; nothing where that is not allowed, which is usual and no error. With `limits`, one that can
+    /// limit memory is preferred: a group with processes in it cannot pass that on, and ours has us, so it may lie beside ours.
+    pub fn make(room: &Room, limits: bool) -> Option<Self> {
+        let (own, name) = (own()?, name(room));
+        let beside = own.parent().filter(|parent| limits && is_unlimited(&own) && may_move(parent));
+        let limiting = [Some(own.as_path()), beside].into_iter().flatten().find_map(|folder| {
+            let group = Self::at_place(&folder.join(&name))?;
+            if passes_memory_on(&group.0) {
+                return Some(group);
+            }
+            let _ = fs::remove_dir(&group.0);
+            None
+        });
+        limiting.or_else(|| Self::at_place(&own.join(&name)))
+    }
+
+    fn at_place(path: &Path) -> Option<Self> {
         if !path.is_dir() {
-            fs::create_dir(&path).ok()?;
+            fs::create_dir(path).ok()?;
         }
         // Kernels before 5.14 cannot kill a group.
         if !path.join("cgroup.kill").exists() {
-            let _ = fs::remove_dir(&path);
+            let _ = fs::remove_dir(path);
             return None;
         }
-        // Counts deaths for want of memory; works where whoever made our own group lets us.
+        // Counts deaths for want of memory, and limits it; works where whoever made the group above lets us.
         let _ = fs::write(path.join("cgroup.subtree_control"), "+memory");
-        Some(Self(path))
+        Some(Self(path.to_owned()))
     }
 
     /// The group that an agent wrote down, if it is there.
@@ -80,11 +94,30 @@ impl Cgroup {
 }
 
 /// Of all jobs this one's alone: names of jobs are unique in their home only, the inode of their directory everywhere.
-fn name(room: &Room) -> String {
+pub fn name(room: &Room) -> String {
     use std::os::unix::fs::MetadataExt;
     let folder = room.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (device, inode) = fs::metadata(room.path()).map_or((0, 0), |about| (about.dev(), about.ino()));
     format!("penstock-{folder}-{device:x}-{inode:x}")
+}
+
+/// Whether a group passes the memory controller on to those below it.
+pub fn passes_memory_on(group: &Path) -> bool {
+    let passed = fs::read_to_string(group.join("cgroup.subtree_control")).unwrap_or_default();
+    passed.split_ascii_whitespace().any(|controller| controller == "memory")
+}
+
+/// Whether a group sets no limit of its own, so that nothing is escaped by who is beside it.
+fn is_unlimited(group: &Path) -> bool {
+    let text = |name: &str| fs::read_to_string(group.join(name)).unwrap_or_default();
+    let limits = ["memory.max", "memory.high", "memory.swap.max", "pids.max", "cpu.max"];
+    let free = |name: &&str| text(name).is_empty() || text(name).starts_with("max");
+    limits.iter().all(free) && ["cpuset.cpus", "cpuset.mems"].iter().all(|name| text(name).trim().is_empty())
+}
+
+/// Whether we may move processes between groups below this one.
+fn may_move(group: &Path) -> bool {
+    File::options().write(true).open(group.join("cgroup.procs")).is_ok()
 }
 
 /// The group that we are in, as a directory.
@@ -112,6 +145,24 @@ fn directory(groups: &str, mounts: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_with_any_limit_is_not_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = folder.path();
+        assert!(is_unlimited(group));
+        for (name, free, limit) in [
+            ("memory.max", "max\n", "1000000\n"),
+            ("cpu.max", "max 100000\n", "50000 100000\n"),
+            ("pids.max", "max\n", "64\n"),
+            ("cpuset.cpus", "\n", "0-3\n"),
+        ] {
+            fs::write(group.join(name), limit).unwrap();
+            assert!(!is_unlimited(group), "{name}");
+            fs::write(group.join(name), free).unwrap();
+            assert!(is_unlimited(group), "{name}");
+        }
+    }
 
     #[test]
     fn the_own_group_is_found_under_every_kind_of_mount() {

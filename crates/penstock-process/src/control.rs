@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
 use crate::lineage::{Process, descendants, everyone};
+use crate::outside::Outside;
 use crate::state::{GangState, State, WorkerState};
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -49,6 +50,8 @@ pub struct StopRequest {
 pub struct Ear {
     /// What is known; the agent replaces it.
     pub state: Arc<Mutex<State>>,
+    /// Numbers of processes as askers know them.
+    pub outside: Arc<Mutex<Outside>>,
     /// Where requests to stop go.
     pub stops: Sender<StopRequest>,
     /// Somebody wants to see stacks.
@@ -100,11 +103,17 @@ fn answer(stream: &UnixStream, ear: &Ear) -> std::io::Result<()> {
 
 fn reply(question: Question, state: &State, ear: &Ear) -> Value {
     match question {
-        Question::State {} => json!({"ok": true, "state": state}),
-        Question::Ps {} => json!({"ok": true, "state": state, "processes": processes(state)}),
         Question::Stacks {} => {
             ear.stacks.store(true, Ordering::Release);
             json!({"ok": (&ear.wake).write(b"!").is_ok()})
+        }
+        Question::State {} => json!({"ok": true, "state": shown(state, ear)}),
+        Question::Ps {} => {
+            let mut found = processes(state);
+            if let Ok(mut outside) = ear.outside.lock() {
+                found.iter_mut().for_each(|process| translate(process, &mut outside));
+            }
+            json!({"ok": true, "state": shown(state, ear), "processes": found})
         }
         Question::Stop { incarnation: Some(named), .. } if Some(named) != incarnation(state) => {
             let problem = format!("incarnation {named} is over");
@@ -115,6 +124,18 @@ fn reply(question: Question, state: &State, ear: &Ear) -> Value {
             let _ = (&ear.wake).write(b"!");
             json!({"ok": sent})
         }
+    }
+}
+
+fn shown(state: &State, ear: &Ear) -> State {
+    ear.outside.lock().map_or_else(|_| state.clone(), |mut outside| outside.shown(state))
+}
+
+/// Numbers of a process as the asker knows them.
+fn translate(process: &mut Value, outside: &mut Outside) {
+    for name in ["pid", "parent"] {
+        let inner = process[name].as_i64().and_then(|pid| i32::try_from(pid).ok());
+        process[name] = inner.map_or(0, |inner| outside.pid(inner)).into();
     }
 }
 

@@ -39,6 +39,19 @@ pub enum ProcessError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The system does not let the job have a namespace of its own.
+    #[error(
+        "cannot isolate the job: the system does not let it {step} ({source}); run it without --isolate, or ask for unprivileged user namespaces to be allowed"
+    )]
+    Isolate {
+        /// What was tried.
+        step: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Slots that are wanted cannot be leased.
+    #[error("{0}")]
+    Slots(String),
     /// The command line of the executable makes no sense.
     #[error("{0}")]
     Usage(String),

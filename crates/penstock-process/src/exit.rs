@@ -30,6 +30,11 @@ impl Exit {
         }
     }
 
+    /// With what its own group counted: a rank whose worker was killed for want of memory fails in its own way because of it.
+    pub fn in_group(self, killed: bool) -> Self {
+        Self { memory_exhausted: killed && !self.is_success(), ..self }
+    }
+
     /// It says by itself that it left because it had to, and wants to go on: BSD's "try again later".
     pub fn is_preempted(&self) -> bool {
         self.code == Some(75) || self.signal == Some(libc::SIGTERM)

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ProcessError, Result};
 use crate::policy::{Policy, Scope};
+use crate::slots::{Need, Want};
 
 /// What a role is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,23 +20,6 @@ pub enum Kind {
     Service,
     /// Runs once; others may wait for it.
     Task,
-}
-
-/// What a worker leases of the machine. Nothing by default.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slots {
-    /// Processors of its own.
-    #[serde(default)]
-    pub cpus: u32,
-    /// Accelerators of its own.
-    #[serde(default)]
-    pub gpus: u32,
-    /// Memory that it may use.
-    #[serde(default)]
-    pub memory_bytes: u64,
-    /// Ports of its own.
-    #[serde(default)]
-    pub ports: u32,
 }
 
 /// How workers of a role are forked from a warm interpreter.
@@ -81,7 +65,7 @@ pub struct Role {
     pub master_port: Option<u16>,
     /// What each worker leases.
     #[serde(default)]
-    pub slots: Slots,
+    pub slots: Need,
     /// Further slots, for ranks whose own became doubtful.
     #[serde(default)]
     pub spares: u32,
@@ -174,6 +158,13 @@ impl Job {
             }
         }
         found
+    }
+
+    /// What a gang leases: a slot for each rank, and the spares.
+    pub fn want(&self, plan: &GangPlan) -> Want {
+        let role = &self.roles[plan.role];
+        let places = u32::try_from(plan.ranks.len()).unwrap_or(u32::MAX).saturating_add(role.spares);
+        Want { role: role.name.clone(), places, need: role.slots }
     }
 
     /// The number of a worker among all of the job.

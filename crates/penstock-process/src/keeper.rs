@@ -7,11 +7,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use crate::cgroup::Cgroup;
+use crate::cgroup::{self, Cgroup};
 use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
 use crate::launch::Wires;
+use crate::memory_limit::MemoryGroups;
 use crate::policy::LIVES_MAX;
 use crate::state::{Phase, State, wall_s};
 use crate::system::{self, Signals};
@@ -38,6 +39,7 @@ pub fn run(room: &Room, mut wires: Wires) -> Result<i32> {
         group.iter().for_each(Cgroup::kill);
         let left = lineage::kill_all(KILL_ROUNDS_MAX);
         group.iter().for_each(Cgroup::remove);
+        MemoryGroups::left(&cgroup::name(room)).iter().for_each(MemoryGroups::remove);
         if left > 0 {
             complain!("penstock-keeper: {left} processes sleep in the kernel and cannot be killed");
         }

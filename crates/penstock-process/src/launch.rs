@@ -6,15 +6,17 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::agent::places::check;
 use crate::complain;
 use crate::error::{ProcessError, Result};
-use crate::job::Room;
+use crate::isolate::{self, First};
+use crate::job::{Job, Room};
 use crate::relay::relay;
-use crate::state::{Phase, State};
+use crate::state::{Phase, State, wall_s};
 use crate::system::{self, Signals, inherited, interest};
 use crate::terminal;
 
@@ -39,6 +41,10 @@ pub struct Wires {
     pub err_terminal: Option<OwnedFd>,
     /// Closed when the ranks are started.
     pub ready: Option<OwnedFd>,
+    /// The /proc of the launcher, for a job in a namespace of its own.
+    pub outside: Option<OwnedFd>,
+    /// The namespace of processes of the launcher, for such a job.
+    pub namespace: Option<OwnedFd>,
     /// To the agent; for coordinators only.
     pub link: Option<OwnedFd>,
 }
@@ -59,6 +65,8 @@ impl Wires {
                 "out_terminal" => &mut wires.out_terminal,
                 "err_terminal" => &mut wires.err_terminal,
                 "ready" => &mut wires.ready,
+                "outside" => &mut wires.outside,
+                "namespace" => &mut wires.namespace,
                 "link" => &mut wires.link,
                 _ => return Err(ProcessError::Usage(format!("there is no wire `{name}`"))),
             };
@@ -67,7 +75,7 @@ impl Wires {
         Ok(wires)
     }
 
-    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 6] {
+    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 8] {
         [
             ("leash", &self.leash),
             ("out", &self.out),
@@ -75,6 +83,8 @@ impl Wires {
             ("out_terminal", &self.out_terminal),
             ("err_terminal", &self.err_terminal),
             ("ready", &self.ready),
+            ("outside", &self.outside),
+            ("namespace", &self.namespace),
         ]
     }
 
@@ -92,12 +102,21 @@ impl Wires {
 
 /// Plays the role; what the command exits with.
 pub fn run(room: &Room) -> Result<i32> {
-    if room.job()?.detached { detach(room) } else { stay(room) }
+    let job = room.job()?;
+    let played = check(&job).and_then(|()| if job.detached { detach(room, &job) } else { stay(room, &job) });
+    if let (Err(problem), None) = (&played, State::load(room)?) {
+        // Nobody else will say that this job is over.
+        let mut state = State::new(&job, 0);
+        (state.phase, state.reason) = (Phase::Failed, problem.to_string());
+        (state.exit_code, state.ended_at) = (Some(2), Some(wall_s()));
+        state.save(room)?;
+    }
+    played
 }
 
-fn detach(room: &Room) -> Result<i32> {
+fn detach(room: &Room, job: &Job) -> Result<i32> {
     let (ready, theirs) = system::pipe()?;
-    start_keeper(room, Wires { ready: Some(theirs), ..Wires::default() })?;
+    start_keeper(room, job, Wires { ready: Some(theirs), ..Wires::default() })?;
     system::poll(&mut [interest(ready.as_raw_fd(), libc::POLLIN)], Some(START_PATIENCE));
     match State::load(room)? {
         Some(state)
@@ -105,6 +124,10 @@ fn detach(room: &Room) -> Result<i32> {
         {
             complain!("error: {}", state.reason);
             Ok(state.exit_code.unwrap_or(1))
+        }
+        Some(state) if state.phase == Phase::Queued => {
+            complain!("{}", state.reason);
+            Ok(0)
         }
         Some(_) => Ok(0),
         None => Err(ProcessError::Usage(format!(
@@ -114,7 +137,7 @@ fn detach(room: &Room) -> Result<i32> {
     }
 }
 
-fn stay(room: &Room) -> Result<i32> {
+fn stay(room: &Room, job: &Job) -> Result<i32> {
     let signals = Signals::catch(&[
         libc::SIGCHLD,
         libc::SIGINT,
@@ -136,7 +159,7 @@ fn stay(room: &Room) -> Result<i32> {
         err_terminal: copy_of_terminal(&std::io::stderr()),
         ..Wires::default()
     };
-    let mut keeper = start_keeper(room, wires)?;
+    let keeper = start_keeper(room, job, wires)?;
     let (shown, showing) = system::pipe()?;
     let showing = Arc::new(showing);
     for (pipe, to) in [(out, libc::STDOUT_FILENO), (err, libc::STDERR_FILENO)] {
@@ -147,7 +170,7 @@ fn stay(room: &Room) -> Result<i32> {
         });
     }
     drop(showing);
-    attend(&signals, &mut keeper, &mut File::from(ours), &shown);
+    attend(&signals, keeper, &mut File::from(ours), &shown);
     Ok(conclude(room))
 }
 
@@ -156,7 +179,7 @@ fn copy_of_terminal(fd: &impl AsFd) -> Option<OwnedFd> {
 }
 
 /// Waits for the end of the job, passing on signals. The end is: no keeper any more, and everything shown.
-fn attend(signals: &Signals, keeper: &mut Child, leash: &mut File, shown: &OwnedFd) {
+fn attend(signals: &Signals, keeper: i32, leash: &mut File, shown: &OwnedFd) {
     let (mut gone, mut done, mut forced) = (false, false, false);
     while !gone || !(done || forced) {
         let mut interests = [
@@ -167,7 +190,9 @@ fn attend(signals: &Signals, keeper: &mut Child, leash: &mut File, shown: &Owned
         done |= interests[1].revents != 0;
         for signal in signals.take() {
             if signal == libc::SIGCHLD {
-                gone |= matches!(keeper.try_wait(), Ok(Some(_)) | Err(_));
+                while let Some(reaped) = system::reap() {
+                    gone |= reaped.pid == keeper;
+                }
             } else {
                 forced |= gone && signal != libc::SIGWINCH;
                 let byte = u8::try_from(signal).unwrap_or(15);
@@ -193,19 +218,31 @@ fn conclude(room: &Room) -> i32 {
             let reason =
                 if state.phase == Phase::Failed { &state.reason } else { "keeper and agent were killed" };
             complain!("error: {reason}");
-            if let Some(incident) = state.incidents.last() {
-                complain!("\nhint: {} has the last lines of every rank", room.file(incident).display());
+            if !state.incidents.is_empty() {
+                complain!("\nhint: `penstock incident {}` tells how every rank ended, and why", state.job);
             }
         }
     }
     state.exit_code.unwrap_or(1)
 }
 
-/// The keeper gets a session of its own: what the terminal sends to its processes reaches the launcher only.
-fn start_keeper(room: &Room, wires: Wires) -> Result<Child> {
+/// The keeper's process. It gets a session of its own: what the terminal sends to its processes reaches the launcher only.
+fn start_keeper(room: &Room, job: &Job, mut wires: Wires) -> Result<i32> {
     let path = room.file("agent.log");
     let log = File::options().create(true).append(true).open(&path);
     let log = log.map_err(|source| ProcessError::File { verb: "open", path, source })?;
+    if job.isolate {
+        let open = |path: &str| {
+            let file = File::open(path).map(OwnedFd::from);
+            file.map_err(|source| ProcessError::File { verb: "open", path: path.into(), source })
+        };
+        (wires.outside, wires.namespace) = (Some(open("/proc")?), Some(open("/proc/self/ns/pid")?));
+        let mut words =
+            vec!["penstock-agent".to_owned(), "keeper".to_owned(), room.path().display().to_string()];
+        words.extend(wires.words());
+        let program = std::path::Path::new("/proc/self/exe");
+        return isolate::start(&First { program, words: &words, log: &log, passed: &wires.numbers() });
+    }
     let mut command = Command::new("/proc/self/exe");
     command.arg0("penstock-agent").arg("keeper").arg(room.path()).args(wires.words());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -217,5 +254,8 @@ fn start_keeper(room: &Room, wires: Wires) -> Result<Child> {
             passed.iter().try_for_each(|fd| system::keep_over_exec(*fd))
         });
     }
-    command.spawn().map_err(|source| ProcessError::Start { command: "penstock-agent".to_owned(), source })
+    let child = command.spawn();
+    let child =
+        child.map_err(|source| ProcessError::Start { command: "penstock-agent".to_owned(), source })?;
+    Ok(child.id() as i32)
 }

@@ -1,12 +1,15 @@
 //! `penstock-agent ROLE DIRECTORY`: one executable for the launcher, the keeper, the agent and the coordinator of a job.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use penstock_process::cgroup::Cgroup;
+use penstock_process::cgroup::{Cgroup, name};
 use penstock_process::error::{ProcessError, Result};
 use penstock_process::job::Room;
 use penstock_process::launch::{self, Wires};
+use penstock_process::memory_limit::MemoryGroups;
+use penstock_process::slots::report::report;
 use penstock_process::state::State;
 use penstock_process::{agent, coordinator, keeper, lineage};
 
@@ -25,6 +28,12 @@ fn main() -> ExitCode {
 }
 
 fn play(words: &[String]) -> Result<i32> {
+    if words == ["slots"] {
+        let text = report()?.to_string();
+        return writeln!(std::io::stdout(), "{text}")
+            .map(|()| 0)
+            .map_err(|source| ProcessError::System { call: "write", source });
+    }
     let [role, directory, rest @ ..] = words else { return Err(ProcessError::Usage(USAGE.to_owned())) };
     let room = Room::new(Path::new(directory))?;
     match role.as_str() {
@@ -47,6 +56,7 @@ fn sweep(room: &Room) -> i32 {
         let left = lineage::marked("PENSTOCK_JOB_DIRECTORY", &mark);
         if left.is_empty() {
             group.iter().for_each(Cgroup::remove);
+            MemoryGroups::left(&name(room)).iter().for_each(MemoryGroups::remove);
             return 0;
         }
         for process in &left {

@@ -60,7 +60,8 @@ impl Mind {
         }
         let over = self.conclude(report);
         let phase = over.as_ref().map_or_else(|| phase_of(&orders), |over| over.phase);
-        let reason = self.memory.reason.clone();
+        let queued = orders.iter().find(|order| phase == Phase::Queued && order.phase == phase);
+        let reason = queued.map_or_else(|| self.memory.reason.clone(), |order| order.reason.clone());
         let answer = Orders { number: report.number, phase, reason, gangs: orders, look_at_ms, over };
         (std::mem::take(&mut self.noted), answer)
     }
@@ -172,7 +173,7 @@ impl Mind {
         Gang {
             kind: role.kind,
             incarnation: memory.incarnation,
-            queued: about.queued.is_some(),
+            queued: about.queued.clone(),
             waits_for: self.waits_for(gang),
             running: count(&|worker| worker.running),
             succeeded: count(&|worker| worker.exit.as_ref().is_some_and(|exit| exit.is_success())),
@@ -307,7 +308,7 @@ fn phase_of_gang(gang: &Gang, verdict: &Verdict, outcome: Option<Outcome>) -> Ph
         (Some(Outcome::Succeeded), _) | (_, Action::Succeed) => Phase::Succeeded,
         (Some(Outcome::Failed), _) | (_, Action::Fail) => Phase::Failed,
         (Some(Outcome::Stopped), _) | (_, Action::Stopped) => Phase::Stopped,
-        (None, _) if gang.queued => Phase::Queued,
+        (None, _) if gang.queued.is_some() => Phase::Queued,
         (None, Action::Start { .. }) => Phase::Running,
         (None, Action::Notify { .. } | Action::Witness | Action::End | Action::Kill) => Phase::Ending,
         (None, Action::Wait { .. }) if gang.running == 0 => Phase::Waiting,

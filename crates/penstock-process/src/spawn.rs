@@ -2,8 +2,9 @@
 //!
 //! A parent-death signal fires when the *thread* that forked ends, so ranks are started from the agent's main thread only.
 
+use std::fs::File;
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -11,6 +12,7 @@ use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
 use crate::job::{Job, Role, Room};
 use crate::pump::Outputs;
+use crate::slots::giving::{confine, mask};
 use crate::system;
 use crate::terminal::{self, Size};
 
@@ -36,6 +38,19 @@ pub struct Life<'a> {
     pub cgroup: Option<&'a Cgroup>,
     /// The limit of open files that workers should see.
     pub file_limit: libc::rlimit,
+}
+
+/// What a worker has of its slot.
+#[derive(Default)]
+pub struct Place {
+    /// Variables that name its devices; they win over all others.
+    pub variables: Vec<(&'static str, String)>,
+    /// Leases: descriptors that it inherits, and that nobody closes before it ends.
+    pub kept: Vec<RawFd>,
+    /// Processors that it may run on; nothing for all of the job's.
+    pub cpus: Vec<u32>,
+    /// The control group that limits its memory, as the file to write a process into.
+    pub memory: Option<File>,
 }
 
 /// A rank that was started.
@@ -87,9 +102,11 @@ pub fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = known.map(|(name, value)| (name.to_owned(), value)).into();
     // A pipe makes Python keep lines back, and a killed rank would take them along.
     set_unless_there(&mut variables, "PYTHONUNBUFFERED", "1");
-    if role.ranks > 1 {
-        // As torchrun: ranks that each start a thread per core get in each other's way.
-        set_unless_there(&mut variables, "OMP_NUM_THREADS", "1");
+    // As torchrun: ranks that each start a thread per core get in each other's way; those that have cores of their own do not.
+    match (role.slots.cpus, role.ranks) {
+        (0, 0 | 1) => {}
+        (0, _) => set_unless_there(&mut variables, "OMP_NUM_THREADS", "1"),
+        (cpus, _) => set_unless_there(&mut variables, "OMP_NUM_THREADS", &cpus.to_string()),
     }
     // What was asked for comes last, so it wins.
     variables.extend(role.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -103,14 +120,15 @@ fn set_unless_there(variables: &mut Vec<(String, String)>, name: &str, value: &s
 }
 
 /// Starts one rank as the leader of a session of its own.
-pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
+pub fn start(life: &Life<'_>, rank: u32, place: Place) -> Result<Started> {
     let (outputs, out_writer, err_writer) = outputs(life.role.terminal)?;
     let agent = std::process::id() as i32;
     let (limit, has_terminal) = (life.file_limit, life.role.terminal);
     let words = &life.role.command;
-    let door = life.cgroup.and_then(|group| group.door(&life.role.name, rank));
+    let doors = [life.cgroup.and_then(|group| group.door(&life.role.name, rank)), place.memory];
+    let (kept, mask) = (place.kept, mask(&place.cpus));
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).envs(environment(life, rank));
+    command.args(&words[1..]).envs(environment(life, rank)).envs(place.variables);
     if let Some(directory) = life.role.directory.as_ref().or(life.job.directory.as_ref()) {
         command.current_dir(directory);
     }
@@ -122,7 +140,7 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
             if has_terminal {
                 terminal::control(libc::STDOUT_FILENO)?;
             }
-            if let Some(door) = &door {
+            for door in doors.iter().flatten() {
                 // Zero is whoever writes. Without the group a rank runs as well, so a refusal is no error.
                 libc::write(door.as_raw_fd(), c"0".as_ptr().cast(), 1);
             }
@@ -132,6 +150,8 @@ pub fn start(life: &Life<'_>, rank: u32) -> Result<Started> {
             // Where only ancestors may look into a process, the agent's children may as well: they take stacks.
             libc::prctl(PR_SET_PTRACER, agent as libc::c_ulong, 0, 0, 0);
             libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+            mask.iter().for_each(confine);
+            kept.iter().try_for_each(|fd| system::keep_over_exec(*fd))?;
             // The agent may have died before the parent-death signal was set.
             if libc::getppid() != agent {
                 libc::_exit(1);

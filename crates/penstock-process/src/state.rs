@@ -50,6 +50,9 @@ pub struct WorkerState {
     pub pid: i32,
     /// When the process started, in ticks since the machine did; with the number, its identity.
     pub start_ticks: u64,
+    /// Its number inside the job's namespace of processes; 0 where it has no such.
+    #[serde(default)]
+    pub inside: i32,
     /// Which slot of its role it has.
     pub slot: u32,
     /// When it was started, in seconds since 1970.
@@ -87,6 +90,9 @@ pub struct GangState {
     pub incarnation: Option<u32>,
     /// Where rank 0 listens.
     pub master_port: u16,
+    /// What keeps each worker to its memory: a version of control groups, or nothing but the lease.
+    #[serde(default)]
+    pub memory_limit: Option<String>,
     /// What its workers are forked from, or why they are not.
     #[serde(default)]
     pub zygote: String,
@@ -119,6 +125,12 @@ pub struct State {
     pub coordinator: i32,
     /// The zygote's process; 0 while there is none.
     pub zygote: i32,
+    /// The namespace whose numbers of processes these are. Who is in another cannot tell who lives.
+    #[serde(default)]
+    pub namespace: String,
+    /// The job's own namespace of processes; empty where it has none.
+    #[serde(default)]
+    pub inside: String,
     /// The control group of the workers, where there is one.
     pub cgroup: Option<String>,
     /// The gangs, in the order of [`crate::job::Job::gangs`].
@@ -148,6 +160,7 @@ impl State {
             reason: String::new(),
             incarnation: None,
             master_port: 0,
+            memory_limit: None,
             zygote: String::new(),
             workers: Vec::new(),
             failures: Vec::new(),
@@ -163,6 +176,8 @@ impl State {
             agent: std::process::id() as i32,
             coordinator: 0,
             zygote: 0,
+            namespace: String::new(),
+            inside: String::new(),
             cgroup: None,
             gangs: gangs.collect(),
             incidents: Vec::new(),

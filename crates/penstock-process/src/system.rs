@@ -111,6 +111,14 @@ pub fn keep_over_exec(fd: RawFd) -> io::Result<()> {
     if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Another descriptor of the same open file, which has to be open.
+pub fn duplicate(fd: RawFd) -> Result<OwnedFd> {
+    // SAFETY: plain integers; a closed descriptor is answered with an error.
+    let copy = checked("fcntl", unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) })?;
+    // SAFETY: the kernel just gave it to us.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
 /// Takes over a descriptor that we inherited under a number, and keeps it from our own children.
 pub fn inherited(fd: RawFd) -> Result<OwnedFd> {
     // SAFETY: plain integers; a number that is not open is answered with an error.

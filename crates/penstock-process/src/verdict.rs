@@ -59,8 +59,8 @@ pub struct Gang {
     pub kind: Kind,
     /// Which life this is, from 0. Nothing before the first.
     pub incarnation: Option<u32>,
-    /// The life was ordered, but is not begun: it waits for a place.
-    pub queued: bool,
+    /// The life was ordered, but is not begun: it waits for slots, and for which.
+    pub queued: Option<String>,
     /// What it has to wait for before its first life.
     pub waits_for: Option<String>,
     /// Workers that run.
@@ -91,7 +91,7 @@ impl Gang {
         Self {
             kind,
             incarnation: None,
-            queued: false,
+            queued: None,
             waits_for: None,
             running: 0,
             succeeded: 0,
@@ -158,8 +158,8 @@ impl Verdict {
 /// What to do with the gang now.
 pub fn decide(now_ms: u64, gang: &Gang, policy: &Policy) -> Verdict {
     let Some(incarnation) = gang.incarnation else { return before_the_first(gang) };
-    if gang.queued {
-        return while_queued(gang);
+    if let Some(what) = &gang.queued {
+        return while_queued(gang, what);
     }
     let failure = gang.failures.iter().find(|failure| failure.incarnation == incarnation);
     let given_up = gang.killing_since_ms.is_some_and(|since| now_ms >= since.saturating_add(UNKILLABLE_MS));
@@ -188,10 +188,10 @@ fn before_the_first(gang: &Gang) -> Verdict {
 }
 
 /// A life that is queued has no processes, so a stop is immediate.
-fn while_queued(gang: &Gang) -> Verdict {
+fn while_queued(gang: &Gang, what: &str) -> Verdict {
     match &gang.stop {
         Some(stop) => Verdict::new(Action::Stopped, format!("stopped by {}", stop.by)),
-        None => Verdict::new(Action::Wait { until_ms: None }, "waits for slots"),
+        None => Verdict::new(Action::Wait { until_ms: None }, format!("waits for {what}")),
     }
 }
 

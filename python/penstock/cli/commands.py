@@ -63,6 +63,11 @@ COMMANDS = (
         "penstock.cli.process.exec:app",
     ),
     Command(
+        "slots",
+        "Show what this machine has for jobs, who holds it, and who waits.",
+        "penstock.cli.process.slots:app",
+    ),
+    Command(
         "data",
         "Register raw files as datasets, look at them, verify, measure and export them.",
         "penstock.cli.data:app",
@@ -71,6 +76,11 @@ COMMANDS = (
         "checkpoint",
         "List, look into, verify, compare, export, import and prune checkpoints; no GPU and no model code needed.",
         "penstock.cli.checkpoint:app",
+    ),
+    Command(
+        "runs",
+        "List training runs, and tell the story of one across all of its lives.",
+        "penstock.cli.runs:app",
     ),
     Command(
         "demo", "Show the best real thing this build does, end to end, and check it.", "penstock.cli.demo:app"

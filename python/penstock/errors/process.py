@@ -89,6 +89,16 @@ class JobSilent(ProcessError):
         super().__init__(f"the agent of job {job} does not answer: {reason}")
 
 
+class SlotsUnreadable(ProcessError):
+    """What is leased on this machine cannot be read."""
+
+    hint = "the directory of leases is $PENSTOCK_SLOTS, or one of your own in /tmp"
+
+    def __init__(self, *, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"what is leased cannot be read: {reason}")
+
+
 class SpyMissing(ProcessError):
     """The executable that reads stacks of Python processes is not there."""
 

@@ -28,6 +28,7 @@ class GangState(msgspec.Struct, frozen=True):
     zygote: str
     workers: list[dict[str, Any]]
     failures: list[dict[str, Any]]
+    memory_limit: str | None = None
 
 
 class JobState(msgspec.Struct, frozen=True):
@@ -47,6 +48,8 @@ class JobState(msgspec.Struct, frozen=True):
     gangs: list[GangState]
     incidents: list[str]
     log_lost_bytes: int
+    namespace: str = ""
+    inside: str = ""
     log_missing: list[dict[str, Any]] = []
 
     @property
@@ -74,13 +77,18 @@ class Job:
     def state(self) -> JobState | None:
         """What is known; nothing when no agent was there yet."""
         try:
-            return msgspec.json.decode((self.directory / "state.json").read_bytes(), type=JobState)
+            state = msgspec.json.decode((self.directory / "state.json").read_bytes(), type=JobState)
         except FileNotFoundError:
             return None
         except msgspec.MsgspecError as problem:
             raise StateUnreadable(
                 job=self.id, path=self.directory / "state.json", reason=str(problem)
             ) from problem
+        if state.inside and state.inside == _namespace():
+            # We are one of the job's own, where processes have other numbers.
+            for _, worker in state.workers:
+                worker["pid"] = worker["inside"]
+        return state
 
     def description(self) -> dict[str, Any]:
         """What was asked for."""
@@ -103,6 +111,9 @@ class Job:
         return again.phase if again is not None and again.phase in FINAL else "lost"
 
     def _supervised(self, state: JobState) -> bool:
+        if state.namespace and state.namespace != _namespace():
+            # Numbers of another namespace mean nothing here: nobody is taken for dead because of them.
+            return True
         return any(self._is_ours(pid) for pid in (state.agent, state.keeper))
 
     def _is_ours(self, pid: int) -> bool:
@@ -112,6 +123,14 @@ class Job:
         except OSError:
             return False
         return words[0] == b"penstock-agent" and words[2:3] == [os.fsencode(self.directory)]
+
+
+def _namespace() -> str:
+    """The namespace whose numbers of processes we see."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
 
 
 def jobs(home: Path) -> list[Job]:

@@ -6,14 +6,18 @@ use std::os::fd::{AsRawFd, RawFd};
 use serde_json::json;
 
 use crate::agent::Agent;
+use crate::agent::places::Start;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::pump::Outputs;
-use crate::spawn::{self, Life, Started};
-use crate::system::{Reaped, now_ms};
+use crate::spawn::{self, Life, Place, Started};
+use crate::system::{self, Reaped, now_ms};
 use crate::zygote::nursery::{News, Nursery, Readiness};
 use crate::zygote::request::{Birth, Gate, Program, Unborn};
 use crate::zygote::{Wish, variables};
+
+/// Names of leases in a request: the port where the gang meets, and the slot.
+const LEASES: [&str; 2] = ["lease-0", "lease-1"];
 
 /// How a gang begins.
 pub(super) enum Beginning {
@@ -69,7 +73,11 @@ impl Agent {
     pub(super) fn keep_zygotes(&mut self) -> Option<u64> {
         let (news, again_ms) = self.nursery.keep_up(&self.room.file("zygote.log"), self.file_limit, now_ms());
         self.note_zygotes(news);
-        self.state.zygote = self.nursery.pids().next().unwrap_or(0);
+        let pid = self.nursery.pids().next().unwrap_or(0);
+        if self.state.zygote != pid {
+            self.state.zygote = pid;
+            self.told = None;
+        }
         again_ms
     }
 
@@ -101,7 +109,8 @@ impl Agent {
     }
 
     /// Forks the workers of a gang, if their role has a warm zygote; what to do otherwise.
-    pub(super) fn begin_gang(&mut self, gang: usize, incarnation: u32, port: u16) -> Result<Beginning> {
+    pub(super) fn begin_gang(&mut self, start: &Start, port: u16) -> Result<Beginning> {
+        let gang = start.gang;
         let plan = self.plans[gang].clone();
         let role = &self.job.roles[plan.role];
         let (Some(number), Some(warm)) = (self.wishes[plan.role], role.zygote.as_ref()) else {
@@ -121,7 +130,7 @@ impl Agent {
                 format!("forked from {}, made in {} s", described(&warm.preload), warmth.took_s)
             }
         };
-        let life = self.life(plan.role, incarnation, port);
+        let life = self.life(plan.role, start.incarnation, port);
         let limit = self.file_limit;
         let program = Program {
             command: role.command.clone(),
@@ -130,7 +139,9 @@ impl Agent {
             directory: directory(&life),
             files_max: (limit.rlim_cur, limit.rlim_max),
         };
-        let (unborn, outputs) = unborn(&life, plan.ranks.clone())?;
+        let ranks = plan.ranks.zip(&start.order.placement);
+        let places = ranks.map(|(rank, slot)| (rank, self.place(gang, rank, *slot)));
+        let (unborn, outputs) = unborn(&life, places)?;
         let different = unborn
             .iter()
             .find_map(|worker| variables::different(self.nursery.wished(number), &worker.environment));
@@ -146,6 +157,7 @@ impl Agent {
                 let born = pids.into_iter().zip(outputs);
                 let started = born.map(|(pid, outputs)| Started { pid, outputs }).collect();
                 self.state.gangs[gang].zygote = about;
+                self.retire_zygote(number, gang);
                 Ok(Beginning::Forked(started, gate))
             }
             Birth::Refused(why) => {
@@ -159,6 +171,20 @@ impl Agent {
         }
     }
 
+    /// Ends a zygote after its last birth: every gang that uses it has begun, and none may begin again.
+    fn retire_zygote(&mut self, number: usize, begun: usize) {
+        let needed = self.plans.iter().enumerate().any(|(gang, plan)| {
+            let budget = &self.job.roles[plan.role].policy.budget;
+            let again = budget.crash + budget.memory + budget.hang > 0;
+            let waits = gang != begun && self.state.gangs[gang].incarnation.is_none();
+            self.wishes[plan.role] == Some(number) && (again || waits)
+        });
+        if !needed {
+            let news = self.nursery.retire(number);
+            self.note_zygotes(news.into_iter().collect());
+        }
+    }
+
     /// What a birth may not keep us from hearing: the keeper's end, the launcher, and `penstock stop`.
     fn urgent(&self) -> Vec<RawFd> {
         let watch = &self.watch;
@@ -168,14 +194,23 @@ impl Agent {
 }
 
 /// The workers of a gang before they are born, and our ends of their outputs.
-fn unborn(life: &Life<'_>, ranks: std::ops::Range<u32>) -> Result<(Vec<Unborn>, Vec<Outputs>)> {
+fn unborn(
+    life: &Life<'_>,
+    places: impl Iterator<Item = (u32, Place)>,
+) -> Result<(Vec<Unborn>, Vec<Outputs>)> {
     let (mut workers, mut outputs) = (Vec::new(), Vec::new());
-    for rank in ranks {
+    for (rank, place) in places {
         let (ours, out_writer, err_writer) = spawn::outputs(life.role.terminal)?;
         let mut files = vec![("out", out_writer), ("err", err_writer)];
         let door = life.cgroup.and_then(|group| group.door(&life.role.name, rank));
         files.extend(door.map(|door| ("door", door.into())));
-        workers.push(Unborn { rank, environment: spawn::environment(life, rank), files });
+        files.extend(place.memory.map(|door| ("limit", door.into())));
+        for (name, lease) in LEASES.into_iter().zip(place.kept) {
+            files.push((name, system::duplicate(lease)?));
+        }
+        let mut environment = spawn::environment(life, rank);
+        environment.extend(place.variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        workers.push(Unborn { rank, environment, files, cpus: place.cpus });
         outputs.push(ours);
     }
     Ok((workers, outputs))

@@ -1,17 +1,18 @@
 //! What the agent does with a gang: starts it, tells it, ends it, kills it, and looks at what it left.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::agent::Agent;
 use crate::agent::births::Beginning;
+use crate::agent::places::Start;
 use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::exit::{Exit, memory_kills};
 use crate::incident::{self, Evidence};
+use crate::kmsg::about_memory;
 use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
 use crate::messages::{GangReport, Order, WorkerReport};
-use crate::policy::Scope;
 use crate::pump::Speaker;
 use crate::spawn;
 use crate::state::{Phase, WorkerState, wall_s};
@@ -38,8 +39,13 @@ pub(super) struct Tended {
     pub(super) orphans: u32,
     /// The life has its incident.
     pub(super) incident: bool,
-    /// How often the kernel had killed for want of memory when the life began.
+    /// A life that was ordered and waits for slots, and for which.
+    pub(super) queued: Option<(u32, String)>,
+    /// When the life began.
+    began_ms: u64,
+    /// How often the kernel had killed for want of memory when the life began: anywhere, and in the group of each rank.
     memory_kills_before: u64,
+    group_kills_before: BTreeMap<u32, u64>,
 }
 
 impl Agent {
@@ -51,6 +57,10 @@ impl Agent {
         state.reason.clone_from(&order.reason);
         state.failures.clone_from(&order.failures);
         let current = state.incarnation;
+        if matches!(order.action, Action::Succeed | Action::Fail | Action::Stopped) {
+            self.places.release(gang);
+            self.tended[gang].queued = None;
+        }
         let running = if self.is_past_hope(gang) { 0 } else { self.running_of(gang).len() };
         if !order.concerns(current, running, self.stop.is_some()) {
             return Ok(());
@@ -60,7 +70,9 @@ impl Agent {
             self.note_incident(order);
         }
         match order.action {
-            Action::Start { incarnation } => self.start_gang(gang, incarnation, order)?,
+            Action::Start { incarnation } => {
+                self.begin(Start { gang, incarnation, order: order.clone() })?;
+            }
             Action::Notify { deadline_ms } => self.notify_gang(gang, deadline_ms, &order.reason),
             Action::Witness => self.collect(Some(gang)),
             Action::End => {
@@ -73,10 +85,12 @@ impl Agent {
         Ok(())
     }
 
-    fn start_gang(&mut self, gang: usize, incarnation: u32, order: &Order) -> Result<()> {
+    /// Begins a life whose slots are leased, unless its zygote is not warm yet.
+    pub(super) fn start_gang(&mut self, start: &Start) -> Result<()> {
+        let (gang, incarnation) = (start.gang, start.incarnation);
         let plan = self.plans[gang].clone();
-        let port = self.port(gang)?;
-        let (forked, gate) = match self.begin_gang(gang, incarnation, port)? {
+        let Some(port) = self.meet(gang) else { return Ok(()) };
+        let (forked, gate) = match self.begin_gang(start, port)? {
             Beginning::Forked(started, gate) => (started, Some(gate)),
             Beginning::Executed => (Vec::new(), None),
             Beginning::Later => return Ok(()),
@@ -84,15 +98,23 @@ impl Agent {
         self.abandon(gang);
         self.forget_pulses(gang);
         let mut forked = forked.into_iter();
-        self.tended[gang] = Tended { memory_kills_before: memory_kills(), ..Tended::default() };
+        self.tended[gang] = Tended {
+            began_ms: now_ms(),
+            memory_kills_before: memory_kills(),
+            group_kills_before: self.group_kills(gang),
+            ..Tended::default()
+        };
+        let limit = self.memory_limit(gang);
         let state = &mut self.state.gangs[gang];
         (state.incarnation, state.phase, state.master_port) = (Some(incarnation), Phase::Running, port);
+        state.memory_limit = limit;
         state.workers.clear();
-        for (rank, slot) in plan.ranks.zip(&order.placement) {
-            let started = forked
-                .next()
-                .map_or_else(|| spawn::start(&self.life(plan.role, incarnation, port), rank), Ok);
-            let started = match started {
+        for (rank, slot) in plan.ranks.zip(&start.order.placement) {
+            let executed = |agent: &Self| {
+                let place = agent.place(gang, rank, *slot);
+                spawn::start(&agent.life(plan.role, incarnation, port), rank, place)
+            };
+            let started = match forked.next().map_or_else(|| executed(self), Ok) {
                 Ok(started) => started,
                 Err(problem) => {
                     self.give_up(&problem);
@@ -106,6 +128,7 @@ impl Agent {
                 rank,
                 pid: started.pid,
                 start_ticks: Process::read(started.pid).map_or(0, |process| process.start_ticks),
+                inside: 0,
                 slot: *slot,
                 started_at: wall_s(),
                 how: if gate.is_some() { "zygote" } else { "exec" }.to_owned(),
@@ -118,6 +141,7 @@ impl Agent {
                 stderr_from,
             });
         }
+        self.note_places(gang);
         // All are known now, so all may begin.
         gate.map_or(Ok(()), Gate::open)
     }
@@ -152,19 +176,17 @@ impl Agent {
         left.filter_map(shown).collect()
     }
 
-    /// Where rank 0 listens: a new port for each life, but one for a role whose workers come and go alone.
-    fn port(&self, gang: usize) -> Result<u16> {
+    /// How often the kernel killed in the group of each rank for want of memory, where it counts that.
+    fn group_kills(&self, gang: usize) -> BTreeMap<u32, u64> {
         let plan = &self.plans[gang];
-        let role = &self.job.roles[plan.role];
-        let peers = self.plans.iter().zip(&self.state.gangs);
-        let mut known = peers.filter(|(peer, _)| peer.role == plan.role).map(|(_, state)| state.master_port);
-        match role.master_port {
-            Some(port) => Ok(port),
-            None if role.policy.restart == Scope::One => {
-                known.find(|port| *port > 0).map_or_else(spawn::free_port, Ok)
-            }
-            None => spawn::free_port(),
-        }
+        let ranks = plan.ranks.clone();
+        ranks.filter_map(|rank| Some((rank, self.kills_of(plan.role, rank)?))).collect()
+    }
+
+    fn kills_of(&self, role: usize, rank: u32) -> Option<u64> {
+        let name = &self.job.roles[role].name;
+        let limited = self.memory.as_ref().and_then(|groups| groups.kills(&format!("{name}-{rank}")));
+        limited.or_else(|| self.cgroup.as_ref().and_then(|group| group.memory_kills(name, rank)))
     }
 
     /// The command cannot be started; another try would not change that.
@@ -234,7 +256,8 @@ impl Agent {
             .iter()
             .filter(|worker| !worker.asked && worker.exit.as_ref().is_some_and(|exit| !exit.is_success()));
         let first = failed.min_by_key(|worker| worker.exit_ms);
-        let likeness = first.and_then(|worker| incident::likeness(&self.room, &state.role, worker));
+        let likeness =
+            first.and_then(|worker| incident::likeness(&self.room, &self.job.roles[plan.role], worker));
         self.tended[gang].examined = Some(likeness);
     }
 
@@ -245,13 +268,30 @@ impl Agent {
         let gang = &self.state.gangs[order.gang];
         let role = &self.job.roles[self.plans[order.gang].role];
         let (action, reason) = (&order.action, order.reason.as_str());
-        let kernel = self.unkillable(order.gang);
+        let mut kernel = self.unkillable(order.gang);
+        kernel.extend(self.kernel_words(order.gang));
         let evidence = Evidence { gang, action, reason, pulses, stacks, kernel };
         match incident::write(&self.room, role, self.state.incidents.len(), evidence) {
             Ok(name) => self.state.incidents.push(name),
             // A full disk must not keep a gang from being restarted.
             Err(problem) => complain!("penstock-agent: {problem}"),
         }
+    }
+
+    /// What the kernel said about the memory of a gang that failed for want of it.
+    fn kernel_words(&self, gang: usize) -> Vec<String> {
+        let state = &self.state.gangs[gang];
+        let exhausted = |worker: &WorkerState| worker.exit.as_ref().is_some_and(|exit| exit.memory_exhausted);
+        if !state.workers.iter().any(exhausted) {
+            return Vec::new();
+        }
+        let outer = |worker: &WorkerState| {
+            let known =
+                self.outside.lock().map(|mut outside| outside.pid_since(worker.pid, worker.start_ticks));
+            known.unwrap_or(worker.pid)
+        };
+        let pids: Vec<i32> = state.workers.iter().map(outer).collect();
+        about_memory(self.tended[gang].began_ms, &crate::cgroup::name(&self.room), &pids)
     }
 
     /// A child ended: a worker, a helper of ours, or somebody whom we adopted.
@@ -266,14 +306,16 @@ impl Agent {
         }
         self.abandoned.remove(&reaped.pid);
         let Some((gang, rank)) = self.running.remove(&reaped.pid) else { return };
-        let role = &self.job.roles[self.plans[gang].role].name;
         // The group knows exactly; else it is only known that the kernel killed somebody meanwhile.
-        let counted = self.cgroup.as_ref().and_then(|group| group.memory_kills(role, rank));
-        let before = self.tended[gang].memory_kills_before;
-        let exhausted = counted.map_or_else(|| memory_kills() > before, |count| count > 0);
+        let tended = &self.tended[gang];
+        let before = tended.group_kills_before.get(&rank).copied().unwrap_or(0);
+        let exit = match self.kills_of(self.plans[gang].role, rank) {
+            Some(count) => Exit::from_status(reaped.status, false).in_group(count > before),
+            None => Exit::from_status(reaped.status, memory_kills() > tended.memory_kills_before),
+        };
         let workers = &mut self.state.gangs[gang].workers;
         if let Some(worker) = workers.iter_mut().find(|worker| worker.rank == rank) {
-            worker.exit = Some(Exit::from_status(reaped.status, exhausted));
+            worker.exit = Some(exit);
             worker.exit_ms = Some(now_ms());
             worker.cpu_s = Some(reaped.cpu_s);
             worker.rss_max_bytes = Some(reaped.rss_max_bytes);
@@ -283,6 +325,10 @@ impl Agent {
     /// How a gang is, for the coordinator.
     pub(super) fn gang_report(&self, gang: usize) -> GangReport {
         let (state, tended) = (&self.state.gangs[gang], &self.tended[gang]);
+        if let Some((incarnation, why)) = &tended.queued {
+            let (incarnation, queued) = (Some(*incarnation), Some(why.clone()));
+            return GangReport { incarnation, queued, ..GangReport::default() };
+        }
         let workers = state.workers.iter().map(|worker| WorkerReport {
             rank: worker.rank,
             pid: worker.pid,

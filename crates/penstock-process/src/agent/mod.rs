@@ -3,11 +3,12 @@
 mod births;
 mod gangs;
 mod link;
+pub mod places;
 mod vitals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
+use crate::agent::places::Places;
 use crate::agent::vitals::Vitals;
 use crate::cgroup::Cgroup;
 use crate::complain;
@@ -27,7 +29,9 @@ use crate::job::{GangPlan, Job, Room};
 use crate::launch::Wires;
 use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
 use crate::memory::Entry;
+use crate::memory_limit::MemoryGroups;
 use crate::messages::{GangReport, Orders, Over, Report};
+use crate::outside::{Outside, namespace};
 use crate::pump::{Person, Pump};
 use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
@@ -82,6 +86,14 @@ pub struct Agent {
     file_limit: libc::rlimit,
     /// The control group of the workers, where we may have one.
     cgroup: Option<Cgroup>,
+    /// Groups that limit memory, where somebody wants a limit and we may set one.
+    memory: Option<MemoryGroups>,
+    /// What is leased, and who waits for it.
+    places: Places,
+    /// Numbers of processes for those who look from outside; shared with the control thread.
+    outside: Arc<Mutex<Outside>>,
+    /// Says something to the person at the terminal, if there is one.
+    words: Option<File>,
     /// Workers that run, by process: their gang and rank.
     running: BTreeMap<i32, (usize, u32)>,
     /// Workers of earlier lives that sleep in the kernel and cannot be killed. Nobody waits for them.
@@ -109,11 +121,12 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
     while agent.over.is_none() {
         let look_ms = agent.look();
         let safety_ms = agent.keep_safe();
+        let queue_ms = agent.serve_waves()?;
         let zygotes_ms = agent.keep_zygotes();
         let link_ms = agent.talk();
         let vitals_ms = [agent.keep_collector(), agent.pulses_due_ms()];
-        let next = [look_ms, safety_ms, zygotes_ms, link_ms, agent.look_at_ms].into_iter().chain(vitals_ms);
-        let next = next.flatten().min();
+        let next = [look_ms, safety_ms, queue_ms, zygotes_ms, link_ms, agent.look_at_ms];
+        let next = next.into_iter().chain(vitals_ms).flatten().min();
         agent.wait(next)?;
     }
     agent.finish();
@@ -126,15 +139,23 @@ impl Agent {
         // SAFETY: asks for a number.
         let keeper = unsafe { libc::getppid() };
         let mut state = State::load(room)?.unwrap_or_else(|| State::new(&job, keeper));
-        state.agent = std::process::id() as i32;
+        (state.agent, state.keeper) = (std::process::id() as i32, keeper);
+        state.namespace = namespace(wires.namespace.as_ref());
+        state.inside = wires.namespace.as_ref().map(|_| namespace(None)).unwrap_or_default();
         let shown = Arc::new(Mutex::new(state.clone()));
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;
         system::set_nonblocking(&wake)?;
         let (sender, stops) = channel();
+        let outside = Arc::new(Mutex::new(Outside::new(wires.outside)));
         let stacks = Arc::new(AtomicBool::new(false));
-        let ear =
-            Ear { state: Arc::clone(&shown), stops: sender, stacks: Arc::clone(&stacks), wake: wake.into() };
+        let ear = Ear {
+            state: Arc::clone(&shown),
+            outside: Arc::clone(&outside),
+            stops: sender,
+            stacks: Arc::clone(&stacks),
+            wake: wake.into(),
+        };
         listen(room, ear)?;
         let leash = wires.leash.map(File::from);
         leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
@@ -146,18 +167,24 @@ impl Agent {
             stops,
             stacks,
         };
-        let cgroup = if job.cgroup { Cgroup::make(room) } else { None };
+        let (cgroup, memory) = places::groups(&job, room);
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
+        let pid = outside.lock().map_or(state.agent, |mut outside| outside.pid(state.agent));
+        let words = wires.err.as_ref().and_then(|err| err.try_clone().ok()).map(File::from);
         let plans = job.gangs();
         let person =
             Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
         let vitals = Vitals::open(room, &job);
         let agent = Self {
+            places: Places::new(&job, room.path().display().to_string(), pid),
             pump: Pump::start(room, &job, person)?,
             journal: Journal::open(room)?,
             file_limit: system::raise_file_limit(),
             tended: plans.iter().map(|_| Tended::default()).collect(),
             cgroup,
+            memory,
+            outside,
+            words,
             room: room.clone(),
             job,
             plans,
@@ -294,9 +321,13 @@ impl Agent {
         for order in &orders.gangs {
             self.obey(order)?;
         }
+        self.ask_for_places()?;
         self.over.clone_from(&orders.over);
-        self.save();
-        self.ready = None;
+        // The end is shown when it is whole, with its exit code.
+        if self.over.is_none() {
+            self.save();
+            self.ready = None;
+        }
         Ok(())
     }
 
@@ -313,9 +344,11 @@ impl Agent {
         self.link.lose();
         self.nursery.close();
         self.vitals.close();
+        self.places.release_all();
         (self.state.coordinator, self.state.zygote) = (0, 0);
         self.save();
         self.cgroup.iter().for_each(Cgroup::remove);
+        self.memory.iter().for_each(MemoryGroups::remove);
         let _ = std::fs::remove_file(self.room.file("agent.sock"));
         self.ready = None;
         // The terminal may be slow, and its owner may want to read on; only they end the wait.
@@ -357,8 +390,16 @@ impl Agent {
         if let Ok(mut shown) = self.shown.lock() {
             shown.clone_from(&self.state);
         }
-        if let Err(problem) = self.state.save(&self.room) {
+        let seen = self.outside.lock().map(|mut outside| outside.shown(&self.state));
+        if let Err(problem) = seen.as_ref().unwrap_or(&self.state).save(&self.room) {
             complain!("penstock-agent: {problem}");
+        }
+    }
+
+    /// A line for the person at the terminal.
+    fn say(&mut self, words: &str) {
+        if let Some(terminal) = &mut self.words {
+            let _ = writeln!(terminal, "{words}");
         }
     }
 
@@ -372,6 +413,7 @@ impl Agent {
             system::interest(self.watch.woken.as_raw_fd(), libc::POLLIN),
             system::interest(self.link.number(), libc::POLLIN),
         ];
+        interests.extend(self.places.news().into_iter().map(|fd| system::interest(fd, libc::POLLIN)));
         interests.extend(self.nursery.numbers().map(|number| system::interest(number, libc::POLLIN)));
         let timeout = until_ms.map(|until_ms| Duration::from_millis(until_ms.saturating_sub(now_ms())));
         system::poll(&mut interests, timeout);

@@ -1,4 +1,4 @@
-//! What is remembered depends on whole lines of ours alone, in their order.
+//! The memory is a fold of its journal.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What the simulator found, one report at a time; and slots, as properties.
+//! What is decided for a whole job: who begins, who ends, who is placed where.
 
 use proptest::prelude::*;
 use serde_json::json;

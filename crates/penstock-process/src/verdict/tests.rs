@@ -1,4 +1,4 @@
-//! Every rule of a verdict by example, and the promises of all of them as properties.
+//! The rules of [`decide`], one by one, and what holds for every gang.
 
 use proptest::prelude::*;
 
@@ -160,7 +160,7 @@ fn gangs() -> impl Strategy<Value = Gang> {
         |(running, succeeded, orphans, stopped, likes, moments, (fresh, listens, witnessed, queued))| Gang {
             kind: Kind::Gang,
             incarnation: Some(u32::try_from(likes.len()).unwrap() - u32::from(!fresh && !likes.is_empty())),
-            queued: queued && running + orphans == 0,
+            queued: (queued && running + orphans == 0).then(|| "2 GPUs".to_owned()),
             waits_for: None,
             running,
             succeeded,
@@ -201,7 +201,7 @@ proptest! {
             }
             Action::Succeed | Action::Fail | Action::Stopped => prop_assert!(!alive || given_up),
             Action::Wait { until_ms: Some(until_ms) } => prop_assert!(until_ms > now_ms, "a wait ends later"),
-            Action::Wait { until_ms: None } => prop_assert!(gang.queued || (gang.running > 0 && gang.stop.is_none())),
+            Action::Wait { until_ms: None } => prop_assert!(gang.queued.is_some() || (gang.running > 0 && gang.stop.is_none())),
             Action::Notify { .. } => prop_assert!(alive && gang.listens && gang.notified_since_ms.is_none()),
             Action::Witness => prop_assert!(alive && !gang.witnessed && gang.ending_since_ms.is_none()),
             Action::End => prop_assert!(alive && gang.ending_since_ms.is_none()),

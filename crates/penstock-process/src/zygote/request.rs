@@ -40,8 +40,10 @@ pub struct Unborn {
     pub rank: u32,
     /// Variables beside those of the zygote.
     pub environment: Vec<(String, String)>,
-    /// What is passed to it, by the names that the other side knows: `out`, `err`, `terminal`, `door`.
+    /// What is passed to it, by the names that the other side knows: `out`, `err`, `terminal`, `door`, `limit`, and leases.
     pub files: Vec<(&'static str, OwnedFd)>,
+    /// Processors that it may run on; nothing for all of the zygote's.
+    pub cpus: Vec<u32>,
 }
 
 /// Holds workers back until it is opened. Dropped unopened, they leave.
@@ -124,7 +126,7 @@ impl Zygote {
         let about = batch.iter().map(|worker| {
             let names: Vec<&str> = worker.files.iter().map(|(name, _)| *name).collect();
             let variables: std::collections::BTreeMap<_, _> = worker.environment.iter().cloned().collect();
-            json!({"rank": worker.rank, "environment": variables, "files": names})
+            json!({"rank": worker.rank, "environment": variables, "files": names, "cpus": worker.cpus})
         });
         let mut whole = serde_json::to_value(program).expect("a program is plain values");
         whole["request"] = self.requests.into();
@@ -207,7 +209,7 @@ mod tests {
             let err_writer = File::options().write(true).open("/dev/null").unwrap();
             let environment = vec![("RANK".to_owned(), rank.to_string())];
             let files = vec![("out", out_writer), ("err", err_writer.into())];
-            (Unborn { rank, environment, files }, File::from(out))
+            (Unborn { rank, environment, files, cpus: Vec::new() }, File::from(out))
         });
         born.unzip()
     }

@@ -33,7 +33,8 @@ LIBC = ctypes.CDLL(None)
 def settle(birth: Birth) -> None:
     """Become a process of its own and wait for the gate."""
     os.setsid()
-    _enter_group(birth.fds.get("door"))
+    for name in ("door", "limit"):
+        _enter_group(birth.fds.get(name))
     _take_files(birth)
     request = birth.request
     resource.setrlimit(resource.RLIMIT_NOFILE, tuple(request["files_max"]))
@@ -74,7 +75,11 @@ def _take_files(birth: Birth) -> None:
         fcntl.ioctl(1, termios.TIOCSCTTY, 0)
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=True)
-    kept = {0, 1, 2, fds["gate"], *birth.warm.kept}
+    leases = [fd for name, fd in fds.items() if name.startswith("lease")]
+    for lease in leases:
+        # Also over an exec: a lease lasts as long as whoever uses what is leased.
+        os.set_inheritable(lease, True)
+    kept = {0, 1, 2, fds["gate"], *leases, *birth.warm.kept}
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:
             with contextlib.suppress(OSError):  # The descriptor of the listing itself is closed already.

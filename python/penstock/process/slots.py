@@ -1,0 +1,69 @@
+"""What this machine has for jobs, who holds it, and who waits: read from the leases, which need no server.
+
+A lease is a locked file in a directory of the user; the agent's executable knows how to read it.
+"""
+
+import subprocess
+from typing import Any
+
+import msgspec
+
+from penstock.errors import SlotsUnreadable
+from penstock.process.launching import agent_path
+
+PATIENCE_S = 30.0
+
+
+class Share(msgspec.Struct, frozen=True):
+    """What one worker has."""
+
+    cpus: list[int]
+    gpus: list[str]
+    memory_bytes: int
+    ports: list[int]
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """Who has it. Without a slot it is what a gang shares; without a rank, a spare."""
+
+    job: str
+    directory: str
+    role: str
+    slot: int | None
+    rank: int | None
+    pid: int
+    since: float
+    share: Share
+
+
+class Ticket(msgspec.Struct, frozen=True, rename={"wanted": "for"}):
+    """A job in the queue."""
+
+    job: str
+    directory: str
+    role: str
+    since: float
+    #: In words: "2 GPUs, 8 CPUs".
+    wanted: str
+
+
+class Slots(msgspec.Struct, frozen=True):
+    """Everything at one moment."""
+
+    directory: str
+    cpus: list[int]
+    gpus: list[str]
+    memory_bytes: int
+    ports: dict[str, Any]
+    leases: list[Lease]
+    waiting: list[Ticket]
+
+
+def slots() -> Slots:
+    """What there is, who holds it, and who waits, in their order."""
+    done = subprocess.run(
+        [agent_path(), "slots"], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    if done.returncode != 0:
+        raise SlotsUnreadable(reason=done.stderr.strip().removeprefix("error: "))
+    return msgspec.json.decode(done.stdout, type=Slots)
