@@ -88,6 +88,7 @@ def test_killed_all_the_time_while_gangs_restart_it_loses_no_life_and_adds_none(
         os.kill(running.state().gangs[0].workers[life - 1]["pid"], signal.SIGKILL)
         wait_until(hunt(4 * life), f"life {life} has begun")
     running.pids(12)
+    wait_until(lambda: len(running.journal("started")) == 4, "the last life is written down")
     state = running.state()
     assert all(is_alive(worker["pid"]) for _, worker in state.workers)
     assert [failure["incarnation"] for failure in state.gangs[0].failures] == [0, 1, 2]

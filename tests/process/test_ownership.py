@@ -61,7 +61,7 @@ def test_whoever_is_killed_takes_the_tree_along_and_no_other_job(run: Run, victi
 @pytest.mark.parametrize("victim", ["coordinator", "zygote"])
 def test_who_owns_nothing_takes_nobody_along_and_comes_back(run: Run, victim: str) -> None:
     """Goal: P2 for those that only help. Method: kill one; every process is the same, there is another helper, and `stop` still works."""
-    running, pids = begin(run, "--detach", "--grace", "0.2")
+    running, pids = begin(run, "--detach", "--grace", "0.2", "--restarts", "1")
     state = running.state()
     number = getattr(state, victim)
     assert is_alive(number)

@@ -109,8 +109,6 @@ impl Agent {
         (state.incarnation, state.phase, state.master_port) = (Some(incarnation), Phase::Running, port);
         state.memory_limit = limit;
         state.workers.clear();
-        // Whoever comes after us, if we are killed now, must not use the number of this life again.
-        self.save();
         for (rank, slot) in plan.ranks.zip(&start.order.placement) {
             let executed = |agent: &Self| {
                 let place = agent.place(gang, rank, *slot);

@@ -185,6 +185,10 @@ impl Agent {
 
     /// Looks whether somebody who waits is served, if it is time; when to look again.
     pub(super) fn serve_waves(&mut self) -> Result<Option<u64>> {
+        if self.stop.is_some() {
+            // Nobody begins after a stop, not even who got its slots.
+            return Ok(None);
+        }
         let mut next_ms = None;
         for mut wave in std::mem::take(&mut self.places.waves) {
             if wave.waiting.next_look_ms(now_ms()) <= now_ms() {
