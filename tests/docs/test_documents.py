@@ -12,6 +12,7 @@ from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+JOB_FILES = sorted((ROOT / "examples/jobs").glob("*.toml"))
 #: Examples whose peers are run without the rest of their packages.
 ALONE = {"coming_from_megatron.py", "coming_from_mosaic.py"}
 _BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -50,6 +51,11 @@ def test_what_the_page_shows_works(page: Path, tmp_path: Path) -> None:
 def test_the_example_runs(example: Path, tmp_path: Path) -> None:
     alone = ["-W", "ignore", "-m", "tests.docs.alone"] if example.name in ALONE else []
     run([sys.executable, *alone, str(example)], tmp_path)
+
+
+@pytest.mark.parametrize("file", JOB_FILES, ids=lambda file: file.name)
+def test_the_job_file_runs(file: Path, tmp_path: Path) -> None:
+    run(["penstock", "run", "--file", str(file)], tmp_path)
 
 
 def test_every_way_from_a_peer_has_its_page_and_its_example_is_short() -> None:

@@ -21,3 +21,17 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     yield begin
     for each in started:
         jobs.end(each)
+
+
+@pytest.fixture
+def run_roles(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Starts jobs of several roles, each in a home of its own."""
+    started: list[Running] = []
+
+    def begin(*roles: dict[str, object]) -> Running:
+        started.append(jobs.start_roles(tmp_path / f"roles-{len(started)}", *roles))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        jobs.end(each)

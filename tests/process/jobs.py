@@ -3,6 +3,7 @@
 Every process of a job is found by /proc. A wait always has a deadline and always waits for a condition.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.process import Job, JobState, jobs
+from penstock.process import Job, JobState, Launch, Restarts, prepare
+from penstock.process.jobs import jobs
 from penstock.process.launching import agent_path
 
 #: A second is the promise (P2); the machine of the tests may be busy with other things.
@@ -77,6 +79,11 @@ class Running:
         )
         return [int(path.stem) for path in self.marks.glob("*.pid")]
 
+    def journal(self, event: str) -> list[dict[str, object]]:
+        """What was written down under that name, in order."""
+        lines = (self.job.directory / "journal.jsonl").read_text().splitlines()
+        return [line for line in map(json.loads, lines) if line["event"] == event]
+
     def wait_phase(self, phase: str) -> JobState:
         """The state when the job has come so far."""
         wait_until(lambda: self.job.phase() == phase, f"the job is {phase}: {self.job.state()}")
@@ -91,6 +98,44 @@ def start(home: Path, *words: str, environment: dict[str, str] | None = None, **
     output = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     launcher = subprocess.Popen([*PENSTOCK, "run", *words], env=variables, start_new_session=True, **output)  # type: ignore[call-overload]
     return Running(home, launcher, marks)
+
+
+def role(name: str, script: str, *, ranks: int = 1, **changes: object) -> dict[str, object]:
+    """A role that runs a script of bash; changes of the policy are `restart`, `most` and so on."""
+    restart, most = changes.pop("restart", "gang"), changes.pop("most", 3)
+    policy = {**Restarts(most=int(str(most)), backoff_s=0).to_json(), "restart": restart}
+    words = ["bash", "-c", script]
+    return {"name": name, "kind": "gang", "command": words, "ranks": ranks, "policy": policy, **changes}
+
+
+def start_roles(home: Path, *roles: dict[str, object]) -> Running:
+    """A foreground job of several roles, in a home of its own."""
+    marks = home / "marks"
+    marks.mkdir(parents=True, exist_ok=True)
+    job = prepare(home, Launch(command=["true"]))
+    path = job.directory / "job.json"
+    path.write_text(json.dumps({**job.description(), "roles": roles}))
+    launcher = subprocess.Popen(
+        [agent_path(), "launch", job.directory],
+        env={**os.environ, "MARKS": str(marks)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    return Running(home, launcher, marks)
+
+
+def marked(job: Job) -> list[int]:
+    """Processes that carry the job's directory in their environment: whatever they did, they came from its workers."""
+    mark = b"PENSTOCK_JOB_DIRECTORY=" + os.fsencode(job.directory)
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
 
 
 def penstock(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.process.jobs import PATIENCE_S, PENSTOCK, Running, is_alive, penstock, wait_until
+from tests.process.jobs import PATIENCE_S, PENSTOCK, Running, is_alive, penstock, role, wait_until
 
 Run = Callable[..., Running]
 DEAF = "trap '' TERM; touch $MARKS/$$.pid; while :; do sleep 1000; done"
+PATIENT = "touch $MARKS/$$.pid; exec sleep 1000"
 FAMILY = [sys.executable, str(Path(__file__).with_name("family.py"))]
 
 
@@ -61,6 +62,55 @@ def test_one_that_is_stuck_is_replaced(run: Run) -> None:
     assert done.returncode == 0, done.stderr
     assert running.job.phase() == "stopped"
     assert not is_alive(state.coordinator)
+
+
+def test_killed_all_the_time_while_gangs_restart_it_loses_no_life_and_adds_none(run_roles: Run) -> None:
+    """Goal: P4 in the worst moments. Method: every coordinator that shows up is killed at once while three ranks die one after the
+    other; lives are counted one by one, each budget is charged once, and the journal has every line once."""
+    running = run_roles(role("rank", PATIENT, ranks=3))
+    killed: set[int] = set()
+
+    def hunt(least: int) -> Callable[[], bool]:
+        """Kills whoever coordinates, until it has hit often enough and the gang is whole in its next life."""
+
+        def again() -> bool:
+            state = running.state()
+            enough = len(killed) >= least
+            if not enough and state.coordinator not in (0, *killed) and is_alive(state.coordinator):
+                killed.add(state.coordinator)
+                os.kill(state.coordinator, signal.SIGKILL)
+            return enough and (state.phase, state.incarnation) == ("running", life)
+
+        return again
+
+    for life in (1, 2, 3):
+        running.pids(3 * life)
+        os.kill(running.state().gangs[0].workers[life - 1]["pid"], signal.SIGKILL)
+        wait_until(hunt(4 * life), f"life {life} has begun")
+    running.pids(12)
+    state = running.state()
+    assert all(is_alive(worker["pid"]) for _, worker in state.workers)
+    assert [failure["incarnation"] for failure in state.gangs[0].failures] == [0, 1, 2]
+    for event, expected in (("ordered", [0, 1, 2, 3]), ("started", [0, 1, 2, 3]), ("examined", [0, 1, 2])):
+        assert [line["incarnation"] for line in running.journal(event)] == expected, event
+    assert [line["failure"]["rank"] for line in running.journal("failed")] == [0, 1, 2]  # type: ignore[index]
+    assert len(state.incidents) == 3
+
+
+def test_a_rank_that_dies_while_it_is_stuck_is_restarted_by_the_next(run: Run) -> None:
+    """Goal: P4 for a coordinator that lives and does nothing. Method: it is stopped, then a rank is killed."""
+    running = run("--ranks", "2", "--restarts", "1", "--", "bash", "-c", PATIENT)
+    before = running.pids(2)
+    state = running.state()
+    os.kill(state.coordinator, signal.SIGSTOP)
+
+    os.kill(before[0], signal.SIGKILL)
+
+    after = [pid for pid in running.pids(4) if pid not in before]
+    assert not any(map(is_alive, before))
+    assert all(map(is_alive, after))
+    assert not is_alive(state.coordinator)
+    assert running.state().agent == state.agent
 
 
 def test_a_stop_is_not_forgotten_with_the_agent_that_was_asked(run: Run) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.process import pulses_of
+from penstock.process.stacks import collect, collect_by_agent
 from tests.process.jobs import PATIENCE_S, Running, penstock, wait_until
 
 Run = Callable[..., Running]
@@ -133,19 +134,18 @@ def test_stacks_and_the_agents_own_python_agree(run: Run, tmp_path: Path) -> Non
     running = run("--ranks", "4", "--detach", "--", script(tmp_path, text))
     wait_until(lambda: len(_known(running)) == 4, "all ranks pulse")
 
-    def stacks() -> list[tuple[str, list[str]]]:
-        answer = json.loads(penstock(running.home, "stacks", running.job.id, "--json").stdout)
-        return [
-            (str(group["workers"]), [frame["function"] for frame in group["threads"][0]["frames"]])
-            for group in answer["groups"]
-        ]
-
-    wait_until(lambda: [len(workers) for workers, _ in stacks()] and len(stacks()) == 2, "all of them wait")
-    (odd, one), (rest, many) = stacks()
-    assert odd == str([["rank", 2]])
-    assert rest == str([["rank", 0], ["rank", 1], ["rank", 3]])
+    wait_until(lambda: len(collect(running.job).groups) == 2, "all of them wait")
+    answer = json.loads(penstock(running.home, "stacks", running.job.id, "--json").stdout)
+    odd, rest = answer["groups"]
+    assert odd["workers"] == [["rank", 2]]
+    assert rest["workers"] == [["rank", 0], ["rank", 1], ["rank", 3]]
+    one, many = ([frame["function"] for frame in group["threads"][0]["frames"]] for group in (odd, rest))
     assert "wait_for_the_others" in many
     assert "wait_for_the_others" not in one
+    by_agent = collect_by_agent(running.job, frozenset({1, 2}))
+    assert by_agent is not None
+    assert [group.names for group in by_agent.groups] == ["rank 1", "rank 2"]
+    assert [frame.function for frame in by_agent.groups[1].threads[0].frames] == one
     text = penstock(running.home, "stacks", running.job.id, "--rank", "0-1,3").stdout
     assert text.startswith("rank 0-1,3  (3 of 3): sleeps")
     refused = penstock(running.home, "stacks", running.job.id, "--rank", "x")

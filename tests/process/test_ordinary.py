@@ -65,3 +65,23 @@ def test_whoever_is_killed_takes_the_tree_along(running: Running, victim: str) -
     wait_until(lambda: not any(map(is_alive, everyone)), "everybody is gone")
     running.launcher.wait(PATIENCE_S)
     assert running.job.phase() == ("stopped" if victim == "launcher" else "failed")
+
+
+@pytest.mark.parametrize("victim", ["coordinator", "grandchild"])
+def test_who_owns_nothing_takes_nobody_along(running: Running, victim: str) -> None:
+    pids = running.pids(RANKS * FAMILY_SIZE)
+    state = running.state()
+    ranks = {worker["pid"] for _, worker in state.workers}
+    number = state.coordinator if victim == "coordinator" else next(pid for pid in pids if pid not in ranks)
+    assert os.stat(f"/proc/{number}").st_uid == USER
+
+    os.kill(number, signal.SIGKILL)
+
+    wait_until(lambda: not is_alive(number), "it is gone")
+    wait_until(lambda: is_alive(running.state().coordinator), "there is a coordinator")
+    assert all(is_alive(pid) for pid in [*pids, state.keeper, state.agent] if pid != number)
+    assert running.job.phase() == "running"
+    assert running.launcher is not None
+    running.launcher.send_signal(signal.SIGTERM)
+    running.launcher.wait(PATIENCE_S)
+    wait_until(lambda: not any(map(is_alive, [*pids, state.keeper, state.agent])), "everybody is gone")

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -31,6 +32,8 @@ enum Question {
     State {},
     /// The processes of every rank, as they are now.
     Ps {},
+    /// Take the stacks of all workers and put them into the room, for those who may not look themselves.
+    Stacks {},
     /// End the job.
     Stop { grace_ms: Option<u64>, force: bool, incarnation: Option<u32> },
 }
@@ -51,6 +54,8 @@ pub struct Ear {
     pub outside: Arc<Mutex<Outside>>,
     /// Where requests to stop go.
     pub stops: Sender<StopRequest>,
+    /// Somebody wants to see stacks.
+    pub stacks: Arc<AtomicBool>,
     /// Wakes the agent.
     pub wake: std::fs::File,
 }
@@ -105,6 +110,10 @@ fn reply(question: Question, state: &State, ear: &Ear) -> Value {
                 found.iter_mut().for_each(|process| translate(process, &mut outside));
             }
             json!({"ok": true, "state": shown(state, ear), "processes": found})
+        }
+        Question::Stacks {} => {
+            ear.stacks.store(true, Ordering::Release);
+            json!({"ok": (&ear.wake).write(b"!").is_ok()})
         }
         Question::Stop { incarnation: Some(named), .. } if Some(named) != incarnation(state) => {
             let problem = format!("incarnation {named} is over");

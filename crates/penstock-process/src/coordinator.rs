@@ -26,8 +26,7 @@ pub fn run(room: &Room, wires: Wires) -> Result<i32> {
     let link = UnixStream::from(link);
     let job = room.job()?;
     let mut journal = Journal::open(room)?;
-    let mut memory = Memory::new(&job);
-    journal.read(room)?.iter().for_each(|entry| memory.fold(entry));
+    let memory = Memory::new(&job).read(&journal.content(room)?);
     let mut mind = Mind::new(job, memory);
     for line in BufReader::new(&link).lines() {
         let Ok(line) = line else { break };
@@ -67,12 +66,10 @@ impl Journal {
         Ok(Self { file, torn: false })
     }
 
-    /// The entries so far. Lines of others, such as the agent's, are passed over.
-    fn read(&self, room: &Room) -> Result<Vec<Entry>> {
+    /// All that was written so far.
+    fn content(&self, room: &Room) -> Result<Vec<u8>> {
         let path = room.file("journal.jsonl");
-        let text =
-            std::fs::read(&path).map_err(|source| ProcessError::File { verb: "read", path, source })?;
-        Ok(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
+        std::fs::read(&path).map_err(|source| ProcessError::File { verb: "read", path, source })
     }
 
     /// Adds an entry. A full disk must not stop supervision, so a line that does not fit is left out.

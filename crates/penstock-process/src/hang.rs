@@ -73,7 +73,8 @@ pub fn patience_ms(pulse: &Pulse, rule: &HangRule) -> Option<u64> {
         return Some(*limit_ms);
     }
     if pulse.steps < STEPS_MIN {
-        return None;
+        // Nothing is known yet; who stops after its first step must not be waited for for ever.
+        return Some(PHASES[0].1);
     }
     let learned = (pulse.typical_ms as f64 * rule.factor) as u64;
     Some(learned.max(rule.least_ms).max(pulse.longest_ms.saturating_mul(LONGEST_FACTOR)))
@@ -168,6 +169,7 @@ mod tests {
         let young = Pulse { steps: 2, ..pulse(1, 1000, 10) };
         assert_eq!(hung(1_700_000, &[suspect(0, &saving), suspect(1, &young)], &RULE), None);
         assert_eq!(hung(1_801_000, &[suspect(0, &saving)], &RULE).unwrap().0, 0);
+        assert_eq!(hung(1_801_000, &[suspect(1, &young)], &RULE).unwrap().0, 1);
     }
 
     #[test]

@@ -8,15 +8,12 @@ use crate::error::Result;
 use crate::hang::Pulse;
 use crate::job::{Role, Room, Stream};
 use crate::pump::tail;
+use crate::redact::Redaction;
 use crate::state::{GangState, WorkerState, wall_s, write_whole};
 use crate::verdict::Action;
 
 const LINES: usize = 20;
 const TAIL_BYTES: u64 = 16 << 10;
-/// Variables whose values never go into an incident.
-const SECRET: [&str; 6] = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "ACCESS_KEY"];
-/// Shorter values would be found everywhere.
-const SECRET_BYTES_MIN: usize = 8;
 
 /// The last lines of a rank's output in this incarnation.
 pub fn last_lines(room: &Room, role: &str, worker: &WorkerState, stream: Stream) -> Vec<String> {
@@ -54,8 +51,7 @@ pub struct Evidence<'a> {
 /// Writes the incident of the life that just failed; its name in the room.
 pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) -> Result<String> {
     let secrets = secrets(role);
-    let shown =
-        |lines: Vec<String>| -> Vec<String> { lines.iter().map(|line| redacted(line, &secrets)).collect() };
+    let shown = |lines: Vec<String>| -> Vec<String> { lines.iter().map(|line| secrets.text(line)).collect() };
     let gang = evidence.gang;
     // Causal order: as noticed. Workers that ended only because we asked come after those that ended by themselves.
     let mut order: Vec<&WorkerState> = gang.workers.iter().collect();
@@ -73,55 +69,22 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
         })
         .collect();
     let cause = gang.failures.iter().find(|failure| Some(failure.incarnation) == gang.incarnation);
-    let command: Vec<String> = role.command.iter().map(|word| redacted(word, &secrets)).collect();
+    let command = secrets.command(&role.command);
     let document = json!({
         "number": number, "role": role.name, "incarnation": gang.incarnation, "at": wall_s(), "command": command,
-        "first_cause": cause.map(|cause| redacted(&cause.what, &secrets)), "cause": cause.map(|cause| cause.cause),
+        "first_cause": cause.map(|cause| secrets.text(&cause.what)), "cause": cause.map(|cause| cause.cause),
         "rank": cause.map(|cause| cause.rank), "step": cause.map(|cause| cause.step),
-        "verdict": evidence.action, "reason": redacted(evidence.reason, &secrets),
-        "ranks": ranks, "stacks": evidence.stacks.map(|stacks| redacted_value(stacks, &secrets)), "kernel": evidence.kernel,
+        "verdict": evidence.action, "reason": secrets.text(evidence.reason),
+        "ranks": ranks, "stacks": evidence.stacks.map(|stacks| secrets.value(stacks)), "kernel": evidence.kernel,
     });
     let name = format!("incidents/{number}.json");
     write_whole(&room.file(&name), &serde_json::to_vec_pretty(&document).expect("plain values"))?;
     Ok(name)
 }
 
-/// Values that never go into an incident, with the names that stand for them.
-fn secrets(role: &Role) -> Vec<(String, String)> {
+/// What never goes into an incident: secrets that the workers were given.
+fn secrets(role: &Role) -> Redaction {
     let inherited = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let own = role.environment.iter().map(|(name, value)| (name.clone(), value.clone()));
-    let told = |(name, value): &(String, String)| {
-        value.len() >= SECRET_BYTES_MIN && SECRET.iter().any(|word| name.to_uppercase().contains(word))
-    };
-    inherited.chain(own).filter(told).collect()
-}
-
-fn redacted(text: &str, secrets: &[(String, String)]) -> String {
-    secrets.iter().fold(text.to_owned(), |text, (name, value)| {
-        if text.contains(value) { text.replace(value, &format!("[{name}]")) } else { text }
-    })
-}
-
-/// The same for everything inside a value.
-fn redacted_value(value: Value, secrets: &[(String, String)]) -> Value {
-    match value {
-        Value::String(text) => Value::String(redacted(&text, secrets)),
-        Value::Array(items) => items.into_iter().map(|item| redacted_value(item, secrets)).collect(),
-        Value::Object(fields) => {
-            fields.into_iter().map(|(name, item)| (name, redacted_value(item, secrets))).collect()
-        }
-        other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_secret_is_replaced_by_its_name() {
-        let secrets = [("HF_TOKEN".to_owned(), "hf_0123456789".to_owned())];
-        assert_eq!(redacted("login hf_0123456789 failed", &secrets), "login [HF_TOKEN] failed");
-    }
+    Redaction::of(inherited.chain(role.environment.iter().map(|(name, value)| (name.clone(), value.clone()))))
 }

@@ -80,6 +80,16 @@ pub struct Role {
     pub zygote_why: String,
     /// When a gang is given another life.
     pub policy: Policy,
+    /// Ranks whose output is kept from the person's terminal, by stream; logs have it.
+    #[serde(default)]
+    pub hidden: BTreeMap<String, Vec<u32>>,
+}
+
+impl Role {
+    /// Whether the person is not shown what a rank writes.
+    pub fn hides(&self, rank: u32, stream: Stream) -> bool {
+        self.hidden.get(stream.name()).is_some_and(|ranks| ranks.contains(&rank))
+    }
 }
 
 /// What was asked for; written once by the launcher's command, never changed.
@@ -150,11 +160,10 @@ impl Job {
         found
     }
 
-    /// What a gang leases: a slot for each rank, and the spares.
-    pub fn want(&self, plan: &GangPlan) -> Want {
-        let role = &self.roles[plan.role];
-        let places = u32::try_from(plan.ranks.len()).unwrap_or(u32::MAX).saturating_add(role.spares);
-        Want { role: role.name.clone(), places, need: role.slots }
+    /// What a role leases: a slot for each rank, and the spares.
+    pub fn want(&self, role: usize) -> Want {
+        let role = &self.roles[role];
+        Want { role: role.name.clone(), places: role.ranks.saturating_add(role.spares), need: role.slots }
     }
 
     /// The number of a worker among all of the job.

@@ -34,6 +34,7 @@ pub mod outside;
 pub mod policy;
 pub mod pulses;
 pub mod pump;
+pub mod redact;
 pub mod relay;
 pub mod reserve;
 pub mod slots;

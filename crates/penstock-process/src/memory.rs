@@ -131,8 +131,10 @@ pub struct GangMemory {
     pub outcome: Option<Outcome>,
     /// The last verdict, so that one is written down once.
     pub verdict: Option<String>,
-    /// How often each slot was that of a worker that failed.
+    /// How often each slot of the role was that of a worker that failed.
     pub charges: Vec<u32>,
+    /// Why the newest life was ordered, or why there is no other.
+    pub reason: String,
 }
 
 impl GangMemory {
@@ -159,10 +161,18 @@ impl Memory {
     /// Of a job that has not begun.
     pub fn new(job: &Job) -> Self {
         let gangs = job.gangs().into_iter().map(|plan| {
-            let slots = plan.ranks.len() + job.roles[plan.role].spares as usize;
-            GangMemory { first: plan.ranks.start, charges: vec![0; slots], ..GangMemory::default() }
+            let role = &job.roles[plan.role];
+            let charges = vec![0; role.ranks as usize + role.spares as usize];
+            GangMemory { first: plan.ranks.start, charges, ..GangMemory::default() }
         });
         Self { gangs: gangs.collect(), stop: None, over: None, reason: "as asked for".to_owned() }
+    }
+
+    /// With what a journal adds. Lines of others, such as the agent's, and lines that were torn are passed over.
+    pub fn read(mut self, journal: &[u8]) -> Self {
+        let lines = journal.split(|byte| *byte == b'\n');
+        lines.filter_map(|line| serde_json::from_slice(line).ok()).for_each(|entry| self.fold(&entry));
+        self
     }
 
     /// What an entry adds. An entry about a gang that is not there adds nothing.
@@ -185,10 +195,15 @@ impl Memory {
                     memory.started = false;
                     memory.placement.clone_from(placement);
                     memory.exited.clear();
+                    memory.reason.clone_from(reason);
                 });
             }
             Entry::Started { gang, incarnation, .. } => self.with(*gang, |memory| {
-                memory.incarnation = memory.incarnation.max(Some(*incarnation));
+                if memory.incarnation < Some(*incarnation) {
+                    // Its order did not fit on the disk.
+                    memory.incarnation = Some(*incarnation);
+                    memory.exited.clear();
+                }
                 memory.started = true;
             }),
             Entry::Exited { gang, rank, .. } => self.with(*gang, |memory| {
@@ -205,7 +220,10 @@ impl Memory {
             }),
             Entry::Finished { gang, outcome, reason } => {
                 self.reason.clone_from(reason);
-                self.with(*gang, |memory| memory.outcome = Some(*outcome));
+                self.with(*gang, |memory| {
+                    memory.outcome = Some(*outcome);
+                    memory.reason.clone_from(reason);
+                });
             }
         }
     }
@@ -226,8 +244,11 @@ impl GangMemory {
         self.failures.insert(first, failure.clone());
         let place = failure.rank.and_then(|rank| rank.checked_sub(self.first));
         let slot = place.and_then(|place| self.placement.get(place as usize)).copied();
-        if let Some(charge) = slot.and_then(|slot| self.charges.get_mut((slot - self.first) as usize)) {
+        if let Some(charge) = slot.and_then(|slot| self.charges.get_mut(slot as usize)) {
             *charge += 1;
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

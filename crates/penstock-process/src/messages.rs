@@ -109,6 +109,19 @@ pub struct Order {
     pub incident: bool,
 }
 
+impl Order {
+    /// Whether it is to be obeyed by whoever has this life with so many workers: an order about another life is not (P3), nor one
+    /// to begin while somebody of the last life runs or the job has to end.
+    pub fn concerns(&self, current: Option<u32>, running: usize, stopping: bool) -> bool {
+        match self.action {
+            Action::Start { incarnation } => {
+                incarnation == current.map_or(0, |life| life + 1) && running == 0 && !stopping
+            }
+            _ => self.incarnation == current,
+        }
+    }
+}
+
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Over {

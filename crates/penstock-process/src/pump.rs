@@ -201,6 +201,7 @@ impl Pump {
                 is_terminal,
                 kept: kept.clone(),
                 stream,
+                is_hidden: self.job.roles[speaker.role].hides(speaker.rank, stream),
                 voice: Voice::new(&name, colour, from[stream as usize]),
             };
             let _ = self.sources.send(source);

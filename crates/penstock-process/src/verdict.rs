@@ -170,7 +170,7 @@ pub fn decide(now_ms: u64, gang: &Gang, policy: &Policy) -> Verdict {
     let mut verdict = match (&gang.stop, failure) {
         (Some(stop), _) => Verdict::new(Action::Stopped, format!("stopped by {}", stop.by)),
         (None, Some(failure)) => after_failure(now_ms, incarnation, &gang.failures, policy, failure),
-        (None, None) if given_up => Verdict::new(Action::Fail, "the end of a gang"),
+        (None, None) if gang.running > 0 => Verdict::new(Action::Fail, "the end of a gang"),
         (None, None) => Verdict::new(Action::Succeed, format!("all {} ranks succeeded", gang.succeeded)),
     };
     if alive > 0 {
@@ -279,7 +279,9 @@ fn after_failure(
             format!("{what}; the same failure {alike} times in a row, so another try is pointless"),
         );
     }
-    let restart_at_ms = failure.at_ms.saturating_add(backoff_ms(in_a_row.saturating_sub(1), policy));
+    // Whoever failed first waits for everybody.
+    let restarts = if failure.cause == Cause::Peer { 0 } else { in_a_row.saturating_sub(1) };
+    let restart_at_ms = failure.at_ms.saturating_add(backoff_ms(restarts, policy));
     if now_ms < restart_at_ms {
         let reason = format!("{what}; restart in {} ms", restart_at_ms - now_ms);
         return Verdict::new(Action::Wait { until_ms: Some(restart_at_ms) }, reason);
@@ -294,10 +296,10 @@ fn after_failure(
 ///
 /// Progress is a life that came `refill_steps` further than every life before it: only steps that nobody made before count.
 pub fn charged(failures: &[Failure], refill_steps: u64, cause: Cause) -> (u32, u32) {
-    let (mut of_cause, mut all, mut furthest) = (0, 0, 0);
+    let (mut of_cause, mut all, mut furthest) = (0, 0, 0_u64);
     for failure in failures {
         if let Some(step) = failure.step {
-            if refill_steps > 0 && step >= furthest + refill_steps {
+            if refill_steps > 0 && step >= refill_steps.saturating_add(furthest) {
                 (of_cause, all) = (0, 0);
             }
             furthest = furthest.max(step);

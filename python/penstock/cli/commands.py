@@ -14,18 +14,22 @@ class Command(NamedTuple):
     purpose: str
     #: ``module:attribute`` of the cyclopts app.
     home: str
+    #: ``module:attribute`` of a function that takes the words after the command, where loading the library would take too long, or
+    #: where words belong to somebody else's program.
+    quick: str | None = None
 
 
 COMMANDS = (
     Command(
         "run",
         "Start a gang of ranks, keep them together, restart them, and leave nothing behind.",
-        "penstock.cli.process.run:app",
+        "penstock.cli.process.offered:app",
+        quick="penstock.cli.process.run:quick",
     ),
     Command("jobs", "List jobs: what runs, what ran, and how it ended.", "penstock.cli.process.jobs:app"),
     Command(
         "ps",
-        "Show the processes of a job: ranks and their descendants, with processor time and memory.",
+        "Show the processes of jobs: roles, ranks and their descendants, with step, processor time and memory.",
         "penstock.cli.process.ps:app",
     ),
     Command(
@@ -38,11 +42,25 @@ COMMANDS = (
         "Show the stacks of all ranks at once, equal ones together.",
         "penstock.cli.process.stacks:app",
     ),
-    Command("logs", "Print what ranks wrote, lossless, with places.", "penstock.cli.process.logs:app"),
+    Command(
+        "logs",
+        "Print what workers wrote, lossless, with places; during the job and after it.",
+        "penstock.cli.process.logs:app",
+    ),
     Command(
         "stop",
         "End a job: SIGTERM to its ranks, SIGKILL to all of its tree when the grace is over.",
         "penstock.cli.process.stop:app",
+    ),
+    Command(
+        "incident",
+        "Show a failure: what came first, how every rank ended, last words, what was decided and why.",
+        "penstock.cli.process.incident:app",
+    ),
+    Command(
+        "exec",
+        "Run a command or a Python expression beside a rank: its environment, directory, processors.",
+        "penstock.cli.process.exec:app",
     ),
     Command(
         "slots",
@@ -67,7 +85,11 @@ COMMANDS = (
         "Examine this machine: what is installed, limits, accelerators, disk.",
         "penstock.cli.doctor:app",
     ),
-    Command("events", "Print the events that a process recorded.", "penstock.cli.events:app"),
+    Command(
+        "events",
+        "Print the events that a process recorded, or what happened to a job.",
+        "penstock.cli.events:app",
+    ),
     Command("web", "Open the browser view of recordings and of this machine.", "penstock.cli.web:app"),
     Command("completion", "Print the completion script for a shell.", "penstock.cli.completion:app"),
 )

@@ -1,20 +1,25 @@
-"""``penstock events``: what a process recorded."""
+"""``penstock events``: what a process recorded, or what happened to a job."""
 
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, duration, print_json, print_table, say
+from penstock.errors import UsageError
 from penstock.events import Event, Recording, read
+
+if TYPE_CHECKING:
+    from penstock.process.jobs import Job
 
 app = command_app(
     "events",
-    "Print the events that a process recorded.",
+    "Print the events that a process recorded, or what happened to a job.",
     examples=(
+        "  penstock events train-3f2a -f\n"
         "  penstock events run.pev --summary\n"
         "  penstock events run.pev --kind data.wait --json | jq .duration_ns"
     ),
@@ -23,22 +28,36 @@ app = command_app(
 
 @app.default
 def events(
-    file: Path,
+    what: str,
     *,
+    follow: Annotated[
+        bool, Parameter(name=["--follow", "-f"], negative=(), help="Of a job: go on until it is over.")
+    ] = False,
     kind: Annotated[
         str | None, Parameter(help="Only events of this kind, or of kinds that begin with it.")
     ] = None,
     summary: Annotated[bool, Parameter(negative=(), help="Count, total and percentiles per kind.")] = False,
     json: Json = False,
 ) -> int:
-    """Print points as they come and spans as they end; spans that never ended come last.
+    """Of a recording, print points as they come and spans as they end; spans that never ended come last.
+
+    Of a job, print every start, exit, failure and decision with its reason, in order.
 
     Parameters
     ----------
-    file
-        A recording (.pev). One that was torn by a kill is read up to the tear.
+    what
+        A recording (.pev), also one that was torn by a kill; else the name of a job, or how it begins.
     """
-    recording = read(file)
+    job = _job(what)
+    if job is not None:
+        if kind is not None or summary:
+            raise UsageError("--kind and --summary go with a recording, not with a job")
+        from penstock.cli.process.story import show
+
+        return show(job, follow=follow, json=json)
+    if follow:
+        raise UsageError(f"--follow goes with a job, and {what} is a recording")
+    recording = read(Path(what))
     chosen = (event for event in recording if kind is None or event.kind.startswith(kind))
     if summary:
         _summarise(chosen, json=json)
@@ -50,6 +69,16 @@ def events(
                 print(_line(event))
     _tell_losses(recording)
     return 0
+
+
+def _job(what: str) -> "Job | None":
+    """The job that is meant; nothing when it is a recording. A file that is there, or is called like one, is a recording."""
+    if what.endswith(".pev") or "/" in what or Path(what).is_file():
+        return None
+    from penstock.cli.process.home import home
+    from penstock.process.jobs import find
+
+    return find(home(), what)
 
 
 def _line(event: Event) -> str:

@@ -45,9 +45,16 @@ def _dispatch(words: list[str]) -> int:
 
         print(f"penstock {__version__}")
         return 0
-    known = [command.name for command in COMMANDS]
+    known = {command.name: command for command in COMMANDS}
     if words[0] not in known:
-        raise UsageError(f"there is no command {words[0]!r}", hint=_did_you_mean(words[0], known))
+        raise UsageError(f"there is no command {words[0]!r}", hint=_did_you_mean(words[0], list(known)))
+    quick = known[words[0]].quick
+    if quick is not None:
+        from importlib import import_module
+
+        module, _, name = quick.partition(":")
+        code: int = getattr(import_module(module), name)(words[1:])
+        return code
     from penstock.cli.root import call
 
     return call(words)
@@ -61,10 +68,15 @@ def _did_you_mean(word: str, known: list[str]) -> str:
 
 
 def _take_debug(words: list[str]) -> bool:
-    """Removes ``--debug``; what follows ``--`` belongs to somebody else's program."""
+    """Removes ``--debug``; what follows ``--``, or the program of ``run``, belongs to somebody else's program."""
     ours = words[: words.index("--")] if "--" in words else words
     if "--debug" not in ours:
         return False
+    if words[0] == "run":
+        from penstock.cli.process.options import read
+
+        if "--debug" not in read(words[1:], {}).aside:
+            return False
     words.remove("--debug")
     return True
 

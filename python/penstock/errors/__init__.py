@@ -38,6 +38,11 @@
     ├── ProcessError             jobs and their processes
     │   ├── AgentMissing         the executable that supervises is not there
     │   ├── JobUnknown           no job has that name
+    │   ├── JobInvalid           a job that makes no sense, with the role and the field
+    │   ├── JobFileInvalid       a job file that makes no sense, with the place in it
+    │   ├── RankUnknown          a job has no such rank, or it does not run
+    │   ├── IncidentUnknown      a job has no such incident
+    │   ├── StateUnreadable      a job's state was written by another Penstock, or is damaged
     │   ├── JobSilent            the job's agent does not answer
     │   ├── SlotsUnreadable      what is leased on this machine cannot be read
     │   ├── SpyMissing           the executable that reads stacks is not there
@@ -86,12 +91,17 @@ from penstock.errors.events import (
 )
 from penstock.errors.process import (
     AgentMissing,
+    IncidentUnknown,
+    JobFileInvalid,
+    JobInvalid,
     JobSilent,
     JobUnknown,
     ProcessError,
+    RankUnknown,
     SlotsUnreadable,
     SpyMissing,
     StacksForbidden,
+    StateUnreadable,
 )
 from penstock.errors.registry import (
     AddressInvalid,
@@ -144,7 +154,10 @@ __all__ = [
     "Fenced",
     "FileUnusable",
     "ForeignUnusable",
+    "IncidentUnknown",
     "IndexDamaged",
+    "JobFileInvalid",
+    "JobInvalid",
     "JobSilent",
     "JobUnknown",
     "ManifestDamaged",
@@ -155,6 +168,7 @@ __all__ = [
     "ObjectMissing",
     "PenstockError",
     "ProcessError",
+    "RankUnknown",
     "RanksMissing",
     "RecipeInvalid",
     "RegistryError",
@@ -169,6 +183,7 @@ __all__ = [
     "SpyMissing",
     "StacksForbidden",
     "StateError",
+    "StateUnreadable",
     "StoreDenied",
     "StoreError",
     "StoreFailed",

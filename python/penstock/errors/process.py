@@ -29,6 +29,55 @@ class JobUnknown(ProcessError):
         super().__init__(f"there is no job {wanted!r} in {home}")
 
 
+class JobInvalid(ProcessError):
+    """A job that makes no sense, with the role and the field."""
+
+    def __init__(self, *, field: str, reason: str, role: str | None = None, hint: str | None = None) -> None:
+        self.role, self.field, self.reason, self.hint = role, field, reason, hint
+        where = "the job" if role is None else f"role {role!r}"
+        super().__init__(f"{where}: {field} {reason}")
+
+
+class JobFileInvalid(ProcessError):
+    """A job file that makes no sense, with the place in it."""
+
+    def __init__(
+        self, *, path: Path, place: str, reason: str, line: int | None = None, hint: str | None = None
+    ) -> None:
+        self.path, self.line, self.place, self.reason, self.hint = path, line, place, reason, hint
+        where = f"{path}:{line}" if line else str(path)
+        super().__init__(f"{where}: {place}: {reason}" if place else f"{where}: {reason}")
+
+
+class RankUnknown(ProcessError):
+    """A job has no such rank, or it does not run."""
+
+    def __init__(self, *, job: str, wanted: str, reason: str, hint: str | None = None) -> None:
+        self.job, self.wanted, self.reason, self.hint = job, wanted, reason, hint
+        super().__init__(f"rank {wanted} of job {job}: {reason}")
+
+
+class IncidentUnknown(ProcessError):
+    """A job has no such incident."""
+
+    def __init__(self, *, job: str, wanted: int | None, known: list[str]) -> None:
+        self.job, self.wanted, self.known = job, wanted, known
+        self.hint = f"there are {', '.join(known)}" if known else "incidents are written when something fails"
+        which = "no incident" if wanted is None else f"no incident {wanted}"
+        super().__init__(f"job {job} has {which}")
+
+
+class StateUnreadable(ProcessError):
+    """What is known about a job was written by another Penstock, or is damaged."""
+
+    exit_code = 1
+    hint = "its logs can be read all the same; remove its directory when you need it no more"
+
+    def __init__(self, *, job: str, path: Path, reason: str) -> None:
+        self.job, self.path, self.reason = job, path, reason
+        super().__init__(f"the state of job {job} in {path} cannot be read: {reason}")
+
+
 class JobSilent(ProcessError):
     """The agent of a job does not answer."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.errors import AgentMissing, JobSilent, JobUnknown, ProcessError
     from penstock.process.asking import ask, stop
+    from penstock.process.describing import Budget, Hang, JobSpec, Policy, Role, Slots
     from penstock.process.jobs import GangState, Job, JobState, find, jobs
     from penstock.process.launching import Launch, Restarts, prepare
     from penstock.process.pulsefile import Pulse, pulses_of
@@ -20,16 +21,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AgentMissing",
+    "Budget",
     "GangState",
+    "Hang",
     "Job",
     "JobSilent",
+    "JobSpec",
     "JobState",
     "JobUnknown",
     "Launch",
     "Notice",
+    "Policy",
     "ProcessError",
     "Pulse",
     "Restarts",
+    "Role",
+    "Slots",
     "ask",
     "find",
     "jobs",
@@ -44,6 +51,7 @@ __all__ = [
 _HOME = {
     **dict.fromkeys(("AgentMissing", "JobSilent", "JobUnknown", "ProcessError"), "penstock.errors"),
     **dict.fromkeys(("ask", "stop"), "penstock.process.asking"),
+    **dict.fromkeys(("Budget", "Hang", "JobSpec", "Policy", "Role", "Slots"), "penstock.process.describing"),
     **dict.fromkeys(("GangState", "Job", "JobState", "find"), "penstock.process.jobs"),
     **dict.fromkeys(("Launch", "Restarts", "prepare"), "penstock.process.launching"),
     **dict.fromkeys(("Notice", "notice", "phase", "pulse"), "penstock.process.pulsing"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import JobUnknown
+from penstock.errors import JobUnknown, StateUnreadable
 
 FINAL = frozenset({"succeeded", "failed", "stopped"})
 
@@ -80,6 +80,10 @@ class Job:
             state = msgspec.json.decode((self.directory / "state.json").read_bytes(), type=JobState)
         except FileNotFoundError:
             return None
+        except msgspec.MsgspecError as problem:
+            raise StateUnreadable(
+                job=self.id, path=self.directory / "state.json", reason=str(problem)
+            ) from problem
         if state.inside and state.inside == _namespace():
             # We are one of the job's own, where processes have other numbers.
             for _, worker in state.workers:
@@ -93,7 +97,11 @@ class Job:
 
     def phase(self) -> str:
         """Where it is in its life; ``lost`` when keeper and agent are gone before it was over."""
-        state = self.state()
+        try:
+            state = self.state()
+        except StateUnreadable:
+            # One directory of another time must not hide all other jobs.
+            return "unreadable"
         if state is None:
             return "starting"
         if state.phase in FINAL or self._supervised(state):

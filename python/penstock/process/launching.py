@@ -1,83 +1,57 @@
-"""From a wish to a job: what to run, the directory that will hold everything about it, and the executable's place."""
+"""From a wish to a job: the directory that will hold everything about it, and the executable's place.
+
+``Launch`` is the short way to a job of one role; ``JobSpec`` says everything.
+"""
 
 import json
 import os
 import re
-import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from penstock.errors import AgentMissing, UsageError
-from penstock.process.jobs import Job
+from penstock.errors.process import AgentMissing
+from penstock.errors.root import UsageError
+from penstock.process.commands import warmed
+from penstock.process.describing import Budget, Hang, JobSpec, Policy, Role
 from penstock.process.output import Output
-from penstock.process.warming import Surroundings, warmth
+
+if TYPE_CHECKING:
+    from penstock.process.jobs import Job
 
 AGENT = Path(__file__).parent / "bin" / "penstock-agent"
-RANKS_MAX = 4096
-#: So many times the step time that a run has shown is a hang.
-HANG_FACTOR = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Restarts:
-    """When a gang is given another life, and how long an end may take."""
+    """The short way to a policy: one number for all causes but memory, and the times that matter."""
 
     #: How many lives after the first.
     most: int = 0
-    #: Before the second restart in a row; doubled for each further one. The first comes at once.
     backoff_s: float = 1.0
     backoff_max_s: float = 30.0
-    #: How often in a row the same failure may happen. 0: as often as it likes.
     same_failure_max: int = 2
-    #: From SIGTERM to SIGKILL when somebody asks the job to stop.
     stop_grace_s: float = 10.0
-    #: From SIGTERM to SIGKILL for ranks that lost a peer.
-    failure_grace_s: float = 3.0
+    failure_grace_s: float = 0.5
     #: Without a step for ten times the usual step, and at least this long, a rank hangs. 0: it never does.
     hang_s: float = 10.0
     #: Without a step ever reported, a rank that writes nothing for so long hangs. 0: it never does.
     silence_s: float = 0.0
 
-    def __post_init__(self) -> None:
-        for name in (
-            "most",
-            "backoff_s",
-            "backoff_max_s",
-            "same_failure_max",
-            "stop_grace_s",
-            "failure_grace_s",
-            "hang_s",
-            "silence_s",
-        ):
-            if not 0 <= getattr(self, name) < 2**31:
-                raise UsageError(f"{name} of restarts must be 0 or more, got {getattr(self, name)}")
-
-    def to_json(self) -> dict[str, object]:
-        """As the coordinator reads it."""
-        return {
-            "restart": "gang",
-            "budget": {"crash": self.most, "memory": self.most, "hang": self.most, "preemption": 1000},
-            "refill_steps": 100,
-            "backoff_ms": round(self.backoff_s * 1000),
-            "backoff_max_ms": round(self.backoff_max_s * 1000),
-            "same_failure_max": self.same_failure_max,
-            "stop_grace_ms": round(self.stop_grace_s * 1000),
-            "failure_grace_ms": round(self.failure_grace_s * 1000),
-            "hang": self._hang(),
-        }
-
-    def _hang(self) -> dict[str, object] | None:
-        if self.hang_s == self.silence_s == 0:
-            return None
-        # Who watches for silence only is not to be judged by steps.
-        least_s = self.hang_s or 2**31 - 1
-        return {
-            "factor": HANG_FACTOR,
-            "least_ms": round(least_s * 1000),
-            "silence_ms": round(self.silence_s * 1000),
-        }
+    def policy(self) -> Policy:
+        """With a budget for each cause."""
+        return Policy(
+            budget=Budget.of(self.most),
+            backoff_s=self.backoff_s,
+            backoff_max_s=self.backoff_max_s,
+            same_failure_max=self.same_failure_max,
+            stop_grace_s=self.stop_grace_s,
+            failure_grace_s=self.failure_grace_s,
+            hang=Hang.of(least_s=self.hang_s, silence_s=self.silence_s),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,19 +73,27 @@ class Launch:
     #: What the warm Python imports; by default what the script seems to need.
     preload: Sequence[str] = ()
 
-    def __post_init__(self) -> None:
-        if not self.command:
-            raise UsageError(
-                "there is no command to run", hint="put it after `--`, as in `-- python train.py`"
-            )
-        if not 1 <= self.ranks <= RANKS_MAX:
-            raise UsageError(f"a gang has 1 to {RANKS_MAX} ranks, not {self.ranks}")
-        if self.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name):
-            raise UsageError(
-                f"{self.name!r} cannot be the name of a job", hint="letters, digits, `.`, `_` and `-`"
-            )
-        if self.master_port is not None and not 1 <= self.master_port <= 65535:
-            raise UsageError(f"{self.master_port} is not a port")
+    def spec(self) -> JobSpec:
+        """The same as a whole description."""
+        role = Role(
+            command=self.command,
+            ranks=self.ranks,
+            master_port=self.master_port,
+            terminal=self.output.terminal,
+            policy=self.restarts.policy(),
+        )
+        return JobSpec(
+            roles=[warmed(role, self.zygote, self.preload, directory=Path.cwd())],
+            name=self.name,
+            detached=self.detached,
+            colour=self.colour,
+            cgroup=self.cgroup,
+            directory=Path.cwd(),
+            python=Path(sys.executable),
+            pressure=self.output.pressure,
+            segment_bytes=self.output.segment_bytes,
+            segments_kept=self.output.segments_kept,
+        )
 
 
 def agent_path() -> Path:
@@ -121,60 +103,51 @@ def agent_path() -> Path:
     return AGENT
 
 
-def prepare(home: Path, launch: Launch) -> Job:
+def prepare(home: Path, wish: JobSpec | Launch) -> "Job":
     """Make the directory of a new job; nothing runs yet."""
+    from penstock.process.jobs import Job
+
+    return Job(furnish(home, wish.spec() if isinstance(wish, Launch) else wish))
+
+
+def furnish(home: Path, spec: JobSpec, *, logs: Path | None = None) -> Path:
+    """The directory of a new job. Its logs go below a directory of their own when one is given."""
     agent_path()
-    around = Surroundings(ranks=launch.ranks, restarts=launch.restarts.most > 0)
-    warm = warmth(launch.command, around, mode=launch.zygote, preload=launch.preload)
     folder = home / "jobs"
     folder.mkdir(parents=True, exist_ok=True)
-    job = _new(folder, launch)
-    for name in ("logs", "incidents"):
-        (job.directory / name).mkdir()
-    role = {
-        "name": "rank",
-        "kind": "gang",
-        "command": list(launch.command),
-        "ranks": launch.ranks,
-        "master_port": launch.master_port,
-        "zygote": warm.zygote,
-        "zygote_why": warm.why,
-        "policy": launch.restarts.to_json(),
-        "terminal": launch.output.terminal,
-    }
-    document = {
-        "id": job.id,
-        "detached": launch.detached,
-        "colour": launch.colour,
-        "cgroup": launch.cgroup,
-        "directory": os.getcwd(),
-        "python": sys.executable,
-        **launch.output.of_job(),
-        "roles": [role],
-    }
+    directory = _new(folder, spec.name or stem(spec.roles[0].command))
+    (directory / "incidents").mkdir()
+    if logs is None:
+        (directory / "logs").mkdir()
+    else:
+        place = logs.absolute() / directory.name
+        place.mkdir(parents=True, mode=0o700)
+        (directory / "logs").symlink_to(place, target_is_directory=True)
     # Renamed into place, because a job is listed as soon as it has this file.
-    beside = job.directory / "job.json.new"
-    beside.write_text(json.dumps(document))
-    beside.rename(job.directory / "job.json")
-    return job
+    beside = directory / "job.json.new"
+    beside.write_text(json.dumps(spec.to_json(directory.name)))
+    beside.rename(directory / "job.json")
+    return directory
 
 
-def _new(folder: Path, launch: Launch) -> Job:
-    stem = re.sub(r"[^A-Za-z0-9._-]", "", launch.name or _stem(launch.command)).strip(".-")[:40] or "job"
+def _new(folder: Path, wanted: str) -> Path:
+    begin = re.sub(r"[^A-Za-z0-9._-]", "", wanted).strip(".-")[:40] or "job"
     for _ in range(100):
-        identity = f"{stem}-{secrets.token_hex(2)}"
+        directory = folder / f"{begin}-{os.urandom(2).hex()}"
         try:
             # The logs of a job are its owner's business.
-            os.mkdir(folder / identity, 0o700)
+            directory.mkdir(mode=0o700)
         except FileExistsError:
             continue
-        return Job((folder / identity).resolve())
-    raise UsageError(f"no free name for a job called {stem!r} in {folder}", hint="choose another --name")
+        return directory.resolve()
+    raise UsageError(f"no free name for a job called {begin!r} in {folder}", hint="choose another --name")
 
 
-def _stem(command: Sequence[str]) -> str:
+def stem(command: Sequence[str]) -> str:
     """The word that says most about a command: the script or the module, else the program."""
-    for word in command[1:]:
+    for before, word in pairwise(command):
         if word.endswith(".py"):
             return Path(word).stem
+        if before == "-m":
+            return word.rpartition(".")[2]
     return Path(command[0]).name

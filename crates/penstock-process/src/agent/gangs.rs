@@ -37,10 +37,10 @@ pub(super) struct Tended {
     pub(super) examined: Option<Option<String>>,
     /// Living descendants of its workers that are gone.
     pub(super) orphans: u32,
+    /// The life has its incident.
+    pub(super) incident: bool,
     /// A life that was ordered and waits for slots, and for which.
     pub(super) queued: Option<(u32, String)>,
-    /// The life before which an incident about the last one was written.
-    noted: Option<u32>,
     /// When the life began.
     began_ms: u64,
     /// How often the kernel had killed for want of memory when the life began: anywhere, and in the group of each rank.
@@ -58,29 +58,26 @@ impl Agent {
         state.failures.clone_from(&order.failures);
         let current = state.incarnation;
         if matches!(order.action, Action::Succeed | Action::Fail | Action::Stopped) {
-            self.places.release(gang);
-            self.tended[gang].queued = None;
+            self.release(gang);
         }
-        if let Action::Start { incarnation } = order.action {
-            let next = current.map_or(0, |number| number + 1);
-            if incarnation != next || !self.is_past_hope(gang) {
-                return Ok(());
-            }
-            return self.begin(Start { gang, incarnation, order: order.clone() });
-        }
-        if order.incarnation != current {
+        let running = if self.is_past_hope(gang) { 0 } else { self.running_of(gang).len() };
+        if !order.concerns(current, running, self.stop.is_some()) {
             return Ok(());
         }
+        if order.incident && !self.tended[gang].incident {
+            self.tended[gang].incident = true;
+            self.note_incident(order);
+        }
         match order.action {
+            Action::Start { incarnation } => self.begin(Start { gang, incarnation, order: order.clone() })?,
             Action::Notify { deadline_ms } => self.notify_gang(gang, deadline_ms, &order.reason),
-            Action::Witness => self.witness(gang),
+            Action::Witness => self.collect(Some(gang)),
             Action::End => {
                 self.tended[gang].ending_since_ms.get_or_insert_with(now_ms);
                 self.signal_gang(gang, libc::SIGTERM);
             }
             Action::Kill => self.kill_gang(gang),
-            Action::Fail if order.incident => self.note_incident(order),
-            _ => {}
+            Action::Wait { .. } | Action::Succeed | Action::Fail | Action::Stopped => {}
         }
         Ok(())
     }
@@ -95,7 +92,6 @@ impl Agent {
             Beginning::Executed => (Vec::new(), None),
             Beginning::Later => return Ok(()),
         };
-        self.note_last_life(&start.order);
         self.abandon(gang);
         self.forget_pulses(gang);
         let mut forked = forked.into_iter();
@@ -110,6 +106,8 @@ impl Agent {
         (state.incarnation, state.phase, state.master_port) = (Some(incarnation), Phase::Running, port);
         state.memory_limit = limit;
         state.workers.clear();
+        // Whoever comes after us, if we are killed now, must not use the number of this life again.
+        self.save();
         for (rank, slot) in plan.ranks.zip(&start.order.placement) {
             let executed = |agent: &Self| {
                 let place = agent.place(gang, rank, *slot);
@@ -259,15 +257,6 @@ impl Agent {
         let first = failed.min_by_key(|worker| worker.exit_ms);
         let likeness = first.and_then(|worker| incident::likeness(&self.room, &state.role, worker));
         self.tended[gang].examined = Some(likeness);
-    }
-
-    /// Writes the incident of the last life before another begins, once, however often that is ordered.
-    pub(super) fn note_last_life(&mut self, order: &Order) {
-        let noted = &mut self.tended[order.gang].noted;
-        if order.incident && *noted != order.incarnation {
-            *noted = order.incarnation;
-            self.note_incident(order);
-        }
     }
 
     pub(super) fn note_incident(&mut self, order: &Order) {

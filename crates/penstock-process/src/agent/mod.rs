@@ -10,11 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-use serde_json::json;
 
 use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
@@ -29,6 +28,7 @@ use crate::error::Result;
 use crate::job::{GangPlan, Job, Room};
 use crate::launch::Wires;
 use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
+use crate::memory::Entry;
 use crate::memory_limit::MemoryGroups;
 use crate::messages::{GangReport, Orders, Over, Report};
 use crate::outside::{Outside, namespace};
@@ -57,6 +57,8 @@ struct Watch {
     /// The control thread has put something into `stops`.
     woken: File,
     stops: Receiver<StopRequest>,
+    /// Somebody wants to see stacks.
+    stacks: Arc<AtomicBool>,
 }
 
 /// The agent of one job.
@@ -101,6 +103,8 @@ pub struct Agent {
     orphans: Orphans,
     orphans_left: u32,
     stop: Option<Stop>,
+    /// As the journal has it: whoever comes after us, if we are killed, must not forget it.
+    stop_noted: Option<Stop>,
     /// When a stop that nobody carries out is carried out by us.
     stop_by_ms: Option<u64>,
     over: Option<Over>,
@@ -144,17 +148,25 @@ impl Agent {
         system::set_nonblocking(&wake)?;
         let (sender, stops) = channel();
         let outside = Arc::new(Mutex::new(Outside::new(wires.outside)));
+        let stacks = Arc::new(AtomicBool::new(false));
         let ear = Ear {
             state: Arc::clone(&shown),
             outside: Arc::clone(&outside),
             stops: sender,
+            stacks: Arc::clone(&stacks),
             wake: wake.into(),
         };
         listen(room, ear)?;
         let leash = wires.leash.map(File::from);
         leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
-        let watch =
-            Watch { signals, keeper: wires.keeper.map(File::from), leash, woken: woken.into(), stops };
+        let watch = Watch {
+            signals,
+            keeper: wires.keeper.map(File::from),
+            leash,
+            woken: woken.into(),
+            stops,
+            stacks,
+        };
         let (cgroup, memory) = places::groups(&job, room);
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
         let pid = outside.lock().map_or(state.agent, |mut outside| outside.pid(state.agent));
@@ -191,6 +203,7 @@ impl Agent {
             orphans: Orphans::default(),
             orphans_left: 0,
             stop: None,
+            stop_noted: None,
             stop_by_ms: None,
             over: None,
         };
@@ -272,6 +285,10 @@ impl Agent {
     /// Reports, if there is something to report and somebody to hear it; when to try again.
     fn talk(&mut self) -> Option<u64> {
         let now_ms = now_ms();
+        if let Some(stop) = self.stop.clone().filter(|stop| Some(stop) != self.stop_noted.as_ref()) {
+            self.journal.add(&Entry::Stop { stop: stop.clone() });
+            self.stop_noted = Some(stop);
+        }
         let again_ms = self.link.keep_up(&self.room, now_ms);
         if self.state.coordinator != self.link.pid {
             self.state.coordinator = self.link.pid;
@@ -417,6 +434,9 @@ impl Agent {
             self.read_leash();
         }
         empty(&self.watch.woken);
+        if self.watch.stacks.swap(false, Ordering::Acquire) {
+            self.collect(None);
+        }
         while let Ok(request) = self.watch.stops.try_recv() {
             self.ask_to_stop("`penstock stop`", libc::SIGTERM, request.grace_ms);
             if let Some(stop) = self.stop.as_mut().filter(|_| request.force) {
@@ -474,6 +494,5 @@ impl Agent {
         }
         let due_ms = now_ms() + grace_ms + STOP_SLACK_MS;
         self.stop_by_ms = Some(self.stop_by_ms.map_or(due_ms, |known| known.min(due_ms)));
-        self.journal.add_fact("asked-to-stop", json!({"by": by, "grace_ms": grace_ms}));
     }
 }

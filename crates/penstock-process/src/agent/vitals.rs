@@ -30,6 +30,10 @@ struct Collector {
     until_ms: u64,
     /// Gangs that are not ended before it has answered.
     gangs: BTreeSet<usize>,
+    /// Whether somebody wants to see its answer.
+    wanted: bool,
+    /// It took too long and was killed.
+    ended: bool,
 }
 
 /// What the agent knows about the life in its workers.
@@ -133,25 +137,32 @@ impl Agent {
         self.tended[gang].notified_since_ms.get_or_insert_with(now_ms);
     }
 
-    /// Has the stacks of all workers taken before a gang is ended. Who asks while that happens gets the same answer.
-    pub(super) fn witness(&mut self, gang: usize) {
-        if let Some(collector) = &mut self.vitals.collector {
-            collector.gangs.insert(gang);
-            return;
+    /// Has the stacks of all workers taken: before a gang is ended, or because somebody wants to see them. Who asks while
+    /// that happens gets the same answer.
+    pub(super) fn collect(&mut self, gang: Option<usize>) {
+        if self.vitals.collector.is_none() {
+            let until_ms = now_ms() + COLLECT_MS;
+            let started = self.start_collector();
+            self.vitals.collector = started.map(|pid| Collector {
+                pid,
+                until_ms,
+                gangs: BTreeSet::new(),
+                wanted: false,
+                ended: false,
+            });
         }
-        match self.start_collector() {
-            Some(pid) => {
-                let until_ms = now_ms() + COLLECT_MS;
-                self.vitals.collector = Some(Collector { pid, until_ms, gangs: BTreeSet::from([gang]) });
-            }
-            None => self.tended[gang].witnessed = true,
+        match (&mut self.vitals.collector, gang) {
+            (Some(collector), Some(gang)) => drop(collector.gangs.insert(gang)),
+            (Some(collector), None) => collector.wanted = true,
+            (None, Some(gang)) => self.tended[gang].witnessed = true,
+            (None, None) => {}
         }
     }
 
     fn start_collector(&self) -> Option<i32> {
         let python = self.job.python.as_ref()?;
         let log = File::options().create(true).append(true).open(self.room.file("agent.log")).ok()?;
-        let answer = File::create(self.room.file("stacks.json")).ok()?;
+        let answer = File::create(self.room.file("stacks.new")).ok()?;
         let mut command = Command::new(python);
         command.args(["-m", "penstock.process.stacks"]).arg(self.room.path()).arg("--json");
         command.stdin(Stdio::null()).stdout(answer).stderr(log);
@@ -174,11 +185,12 @@ impl Agent {
 
     /// Ends a collector that takes too long, and waits for it no more; when to look again.
     pub(super) fn keep_collector(&mut self) -> Option<u64> {
-        let collector = self.vitals.collector.as_mut().filter(|collector| !collector.gangs.is_empty())?;
+        let collector = self.vitals.collector.as_mut().filter(|collector| !collector.ended)?;
         if now_ms() < collector.until_ms {
             return Some(collector.until_ms);
         }
         let gangs = std::mem::take(&mut collector.gangs);
+        collector.ended = true;
         self.vitals.close();
         self.note_stacks(gangs, None);
         // The coordinator has to hear of it.
@@ -190,12 +202,17 @@ impl Agent {
         if self.vitals.pid() != Some(pid) {
             return false;
         }
-        let gangs = self.vitals.collector.take().map(|collector| collector.gangs).unwrap_or_default();
-        let path = self.room.file("stacks.json");
+        let Some(collector) = self.vitals.collector.take() else { return false };
+        let path = self.room.file("stacks.new");
         let small = std::fs::metadata(&path).is_ok_and(|about| about.len() <= STACKS_BYTES_MAX);
         let text = if small { std::fs::read(&path).unwrap_or_default() } else { Vec::new() };
-        let _ = std::fs::remove_file(&path);
-        self.note_stacks(gangs, serde_json::from_slice(&text).ok());
+        let found: Option<Value> = serde_json::from_slice(&text).ok();
+        if collector.wanted && found.is_some() {
+            let _ = std::fs::rename(&path, self.room.file("stacks.json"));
+        } else {
+            let _ = std::fs::remove_file(&path);
+        }
+        self.note_stacks(collector.gangs, found);
         true
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Source {
     pub(super) kept: Kept,
     pub(super) stream: Stream,
     pub(super) voice: Voice,
+    /// The person does not want to see it.
+    pub(super) is_hidden: bool,
 }
 
 /// What the thread holds.
@@ -154,7 +156,9 @@ impl Work {
         let offset = log.log(source.stream).at();
         log.append(source.stream, bytes, now);
         drop(log);
-        self.consoles[self.routes[source.stream as usize]].show(&mut source.voice, bytes, offset, now);
+        if !source.is_hidden {
+            self.consoles[self.routes[source.stream as usize]].show(&mut source.voice, bytes, offset, now);
+        }
         false
     }
 

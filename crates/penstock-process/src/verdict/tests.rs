@@ -146,6 +146,9 @@ fn what_cannot_be_killed_does_not_hold_the_job_for_ever() {
     };
     assert_eq!(decide(5299, &gang, &policy(0)).action, Action::Kill);
     assert_eq!(decide(5300, &gang, &policy(0)).action, Action::Fail);
+    // Ranks that succeeded did, whoever they leave behind.
+    let orphaned = Gang { running: 0, orphans: 1, succeeded: 1, failures: Vec::new(), ..gang };
+    assert_eq!(decide(5300, &orphaned, &policy(1)).action, Action::Succeed);
 }
 
 fn gangs() -> impl Strategy<Value = Gang> {
@@ -204,6 +207,29 @@ proptest! {
             Action::End => prop_assert!(alive && gang.ending_since_ms.is_none()),
             Action::Kill => prop_assert!(alive),
         }
+    }
+
+    /// Goal: budgets refill with progress and with nothing else. Method: counted again, life by life, from the newest back.
+    #[test]
+    fn what_is_charged_is_what_came_since_the_last_progress(
+        lives in proptest::collection::vec((proptest::option::of(0..500u64), 0..4u8), 0..12), refill in 0..200u64,
+    ) {
+        let causes = [Cause::Crash, Cause::Memory, Cause::Hang, Cause::Preemption];
+        let failures: Vec<Failure> = (0..).zip(&lives)
+            .map(|(n, (step, cause))| Failure { step: *step, cause: causes[*cause as usize], ..failure(n, None, 0) })
+            .collect();
+        let progress = |at: usize| {
+            let best = failures[..at].iter().filter_map(|failure| failure.step).max().unwrap_or(0);
+            refill > 0 && failures[at].step.is_some_and(|step| step >= best + refill)
+        };
+        let since = (0..failures.len()).rev().find(|at| progress(*at)).unwrap_or(0);
+        for cause in causes {
+            let of_cause = failures[since..].iter().filter(|failure| failure.cause == cause).count();
+            prop_assert_eq!(charged(&failures, refill, cause), (of_cause as u32, (failures.len() - since) as u32));
+        }
+        let endless = [Failure { step: Some(u64::MAX), ..failure(0, None, 0) }, Failure { step: Some(u64::MAX), ..failure(1, None, 0) }];
+        // A worker may report any number.
+        prop_assert!(charged(&endless, refill, Cause::Crash).1 <= 2);
     }
 
     #[test]

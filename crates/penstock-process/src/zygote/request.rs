@@ -156,3 +156,106 @@ fn memory_file(bytes: &[u8]) -> Result<File> {
     let written = file.write_all(bytes).and_then(|()| file.rewind());
     written.map(|()| file).map_err(|source| ProcessError::System { call: "write", source })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::zygote::Wish;
+
+    /// A real zygote that is warm.
+    fn warm() -> Zygote {
+        let entry = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/penstock/process/zygote/__main__.py");
+        let wish = Wish {
+            interpreter: "python3".to_owned(),
+            flags: vec!["-S".to_owned()],
+            entry: entry.to_owned(),
+            preload: Vec::new(),
+            environment: Vec::new(),
+            directory: "/".to_owned(),
+        };
+        system::become_subreaper().unwrap();
+        let log = File::options().write(true).open("/dev/null").unwrap();
+        let limit = libc::rlimit { rlim_cur: 256, rlim_max: 256 };
+        let zygote = Zygote::start(&wish, log, limit).unwrap();
+        let due_ms = now_ms() + 20_000;
+        loop {
+            match zygote.hear().unwrap() {
+                Some(Word::Ready { .. }) => return zygote,
+                Some(other) => panic!("not ready: {other:?}"),
+                None => {
+                    assert!(!zygote.is_interrupted(&[], due_ms) && now_ms() < due_ms, "not ready in time")
+                }
+            }
+        }
+    }
+
+    fn program(text: &str) -> Program {
+        Program {
+            command: vec!["python3".to_owned()],
+            argv: vec!["-c".to_owned(), text.to_owned()],
+            module: false,
+            directory: "/".to_owned(),
+            files_max: (128, 256),
+        }
+    }
+
+    /// Workers with a rank as their only variable, and the reading ends of their outputs.
+    fn workers(count: u32) -> (Vec<Unborn>, Vec<File>) {
+        let born = (0..count).map(|rank| {
+            let (out, out_writer) = system::pipe().unwrap();
+            let err_writer = File::options().write(true).open("/dev/null").unwrap();
+            let environment = vec![("RANK".to_owned(), rank.to_string())];
+            let files = vec![("out", out_writer), ("err", err_writer.into())];
+            (Unborn { rank, environment, files, cpus: Vec::new() }, File::from(out))
+        });
+        born.unzip()
+    }
+
+    fn wait_for(pid: i32) -> i32 {
+        let mut status = 0;
+        // SAFETY: the place is valid to write to.
+        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        status
+    }
+
+    #[test]
+    fn workers_of_many_batches_come_in_order_and_begin_when_the_gate_is_opened() {
+        let mut zygote = warm();
+        let (unborn, outputs) = workers(37);
+        let text =
+            "import os, resource; print(os.environ['RANK'], os.getpid(), *resource.getrlimit(7), end='')";
+        let Birth::Born { pids, gate } = zygote.bear(&program(text), &unborn, &[]) else {
+            panic!("nobody was born");
+        };
+        drop(unborn);
+        gate.open().unwrap();
+        for ((rank, pid), mut output) in pids.iter().enumerate().zip(outputs) {
+            let mut said = String::new();
+            output.read_to_string(&mut said).unwrap();
+            assert_eq!(said, format!("{rank} {pid} 128 256"));
+            assert_eq!(wait_for(*pid), 0);
+        }
+        zygote.kill();
+        wait_for(zygote.pid);
+    }
+
+    #[test]
+    fn a_zygote_that_does_nothing_does_not_keep_us_from_what_is_urgent() {
+        let mut zygote = warm();
+        // SAFETY: the number is the zygote's, which was not reaped.
+        unsafe { libc::kill(zygote.pid, libc::SIGSTOP) };
+        let (urgent, mut news) =
+            system::pipe().map(|(reading, writing)| (reading, File::from(writing))).unwrap();
+        news.write_all(b"!").unwrap();
+        let (unborn, _outputs) = workers(3);
+        let birth = zygote.bear(&program("print(1)"), &unborn, &[urgent.as_raw_fd()]);
+        assert!(matches!(birth, Birth::Interrupted));
+        zygote.kill();
+        wait_for(zygote.pid);
+        let birth = zygote.bear(&program("print(1)"), &unborn, &[]);
+        assert!(matches!(birth, Birth::Refused(_)), "nobody is born of the dead");
+    }
+}

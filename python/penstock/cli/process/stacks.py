@@ -10,7 +10,7 @@ from penstock.cli.output import Json, command_app, print_json, say
 from penstock.cli.process.home import home
 from penstock.errors import StacksForbidden, UsageError
 from penstock.process.jobs import FINAL, find
-from penstock.process.stacks import Collected, collect, shown
+from penstock.process.stacks import Collected, collect, collect_by_agent, shown
 from penstock.process.stacks.collecting import Asked
 from penstock.process.stacks.grouping import ranks_in
 from penstock.process.stacks.spying import FORBIDDEN, spy_path
@@ -64,6 +64,9 @@ def stacks(
         deadline_s=deadline,
     )
     collected = collect(found, wish)
+    if _is_forbidden(collected):
+        # Workers let the agent's children look into them, where the kernel lets nobody else.
+        collected = collect_by_agent(found, wish.ranks) or collected
     _check(collected)
     if json:
         print_json(msgspec.to_builtins(collected))
@@ -80,9 +83,13 @@ def _ranks(text: str) -> frozenset[int]:
         raise UsageError(f"--rank {text}: ranks are given as in 0-3,8") from problem
 
 
+def _is_forbidden(collected: Collected) -> bool:
+    return bool(collected.looks) and all(FORBIDDEN in look.problem for look in collected.looks)
+
+
 def _check(collected: Collected) -> None:
     """Nothing could be read because nothing may be: then an answer without stacks would hide the reason."""
     looks = collected.looks
-    if looks and all(FORBIDDEN in look.problem for look in looks):
+    if _is_forbidden(collected):
         scope = PTRACE_SCOPE.read_text().strip() if PTRACE_SCOPE.exists() else ""
         raise StacksForbidden(job=collected.job, workers=len(looks), ptrace_scope=scope)

@@ -4,9 +4,21 @@
 gang that hangs.
 """
 
+from penstock.process.stacks.asking import collect_by_agent
 from penstock.process.stacks.collecting import Collected, collect
 from penstock.process.stacks.frames import Frame, Look, Thread
 from penstock.process.stacks.grouping import Group, groups_of, ranges
 from penstock.process.stacks.showing import shown
 
-__all__ = ["Collected", "Frame", "Group", "Look", "Thread", "collect", "groups_of", "ranges", "shown"]
+__all__ = [
+    "Collected",
+    "Frame",
+    "Group",
+    "Look",
+    "Thread",
+    "collect",
+    "collect_by_agent",
+    "groups_of",
+    "ranges",
+    "shown",
+]

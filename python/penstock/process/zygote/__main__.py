@@ -15,6 +15,7 @@ from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _NAME = "_penstock_zygote"
+_OURS: list[Any] = []
 
 
 def _without_us(shown_by: Callable[..., Any]) -> Callable[..., None]:
@@ -48,9 +49,9 @@ def _enter() -> list[Any]:
     ours = [name for name in sys.modules if name.partition(".")[0] == _NAME]
     birth = serving.serve(int(sys.argv[1]))
     settling.settle(birth)
-    # By their names: looking through all modules would copy the pages of all their names.
-    for name in ours:
-        del sys.modules[name]
+    # By their names: looking through all modules would copy the pages of all their names. They and what they know are kept, because
+    # taking them apart would copy more.
+    _OURS.extend([birth, *map(sys.modules.pop, ours)])
     return [program.begin(birth)]
 
 

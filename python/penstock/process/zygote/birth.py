@@ -1,19 +1,34 @@
-"""What a rank knows when it begins."""
+"""What a zygote knows when it is warm, and what a rank knows when it begins."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from .title import Title
+
+
+class Warm:
+    """What was found out once and is the same for all forks."""
+
+    def __init__(self, first: dict[str, Any], *, pid: int, kept: list[int], loaded: dict[str, str]) -> None:
+        #: What the agent said first: what to restore, and its own number.
+        self.first = first
+        self.pid = pid
+        #: Descriptors that were open before us; forks have them too.
+        self.kept = kept
+        #: Where each top-level module was loaded from.
+        self.loaded = loaded
+        self.title = Title()
 
 
 class Birth:
     """A request of the agent, one worker's own part of it, and the worker's descriptors."""
 
     def __init__(
-        self, request: dict[str, Any], worker: dict[str, Any], fds: dict[str, int], first: dict[str, Any]
+        self, request: dict[str, Any], worker: dict[str, Any], fds: dict[str, int], warm: Warm
     ) -> None:
         self.request = request
         self.worker = worker
         #: By name: the ``gate``, and those that ``files`` of the worker names.
         self.fds = fds
-        #: What the agent said first, with the numbers of the descriptors that were open before us as ``kept``.
-        self.first = first
+        self.warm = warm

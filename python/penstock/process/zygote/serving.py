@@ -18,7 +18,7 @@ import sys
 import time
 from typing import Any
 
-from .birth import Birth
+from .birth import Birth, Warm
 from .preloading import Unfit, preload
 from .program import first_folder
 from .rules import check, descriptors, loaded_from, rehearse, shadowed
@@ -37,14 +37,13 @@ def serve(link: int) -> Birth:
     except Unfit as problem:
         _say(talk, {"unfit": str(problem)})
         sys.exit(0)
-    first["zygote"] = os.getpid()
-    first["kept"] = [fd for fd in inherited if fd != link]
-    loaded = loaded_from()
+    kept = [fd for fd in inherited if fd != link]
+    nursery = _Nursery(talk, Warm(first, pid=os.getpid(), kept=kept, loaded=loaded_from()))
     # What is here now stays; looking at it again in every rank would only copy its pages.
     gc.collect()
     gc.freeze()
     _say(talk, {"ready": about})
-    return _Nursery(talk, first, loaded).serve()
+    return nursery.serve()
 
 
 def _warm(first: dict[str, Any], inherited: dict[int, str]) -> dict[str, Any]:
@@ -67,10 +66,9 @@ def _say(talk: socket.socket, message: dict[str, Any]) -> None:
 class _Nursery:
     """The loop of the zygote: requests in, midwives out, numbers back."""
 
-    def __init__(self, talk: socket.socket, first: dict[str, Any], loaded: dict[str, str]) -> None:
+    def __init__(self, talk: socket.socket, warm: Warm) -> None:
         self.talk = talk
-        self.first = first
-        self.loaded = loaded
+        self.warm = warm
         #: Midwives at work, by the pipe that each writes numbers into: its own number and the request's.
         self.midwives: dict[int, tuple[int, int]] = {}
 
@@ -85,6 +83,8 @@ class _Nursery:
                     continue
                 born = self._take()
                 if isinstance(born, Birth):
+                    # The number is closed with all others; an object that is taken apart while it is open would be complained about.
+                    self.talk.detach()
                     return born
                 if born is not None:
                     watch.register(born, select.POLLIN)
@@ -97,13 +97,13 @@ class _Nursery:
         try:
             with open(fds[0], "rb", closefd=False) as body:
                 request = json.loads(body.read())
-            if why := shadowed(_folder(request), self.loaded):
+            if why := shadowed(_folder(request), self.warm.loaded):
                 _say(self.talk, {"refused": why, "request": request["request"]})
                 return None
             return self._bear(request, fds)
         finally:
             # In a rank they are needed, and closed when it settles.
-            if os.getpid() == self.first["zygote"]:
+            if os.getpid() == self.warm.pid:
                 for fd in fds:
                     os.close(fd)
 
@@ -137,7 +137,7 @@ class _Nursery:
                 why = f"fork failed: {problem.strerror}"
                 break
             if pid == 0:
-                return Birth(request, worker, own, self.first)
+                return Birth(request, worker, own, self.warm)
             pids.append(pid)
         os.write(report, json.dumps({"refused": why} if why else {"born": pids}).encode())
         os._exit(0)

@@ -6,6 +6,7 @@ All of it happens before the gate, while peers are still being forked, but the t
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import fcntl
 import gc
@@ -17,14 +18,16 @@ import termios
 import time
 
 from .birth import Birth
-from .rules import descriptors
 from .threads import set_counts
-from .title import WORKER_MARK, show
+from .title import WORKER_MARK
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+#: Of Yama, which restricts ptrace where it is there; elsewhere the call is refused and changes nothing.
+PR_SET_PTRACER = 0x59616D61
 SIGKILL = 9
 CANNOT_START = 126
+LIBC = ctypes.CDLL(None)
 
 
 def settle(birth: Birth) -> None:
@@ -42,11 +45,11 @@ def settle(birth: Birth) -> None:
     except OSError as problem:
         os.write(2, f"cannot enter {request['directory']}: {problem.strerror}\n".encode())
         os._exit(CANNOT_START)
-    changes = {**birth.first["restore"], **birth.worker["environment"]}
+    changes = {**birth.warm.first["restore"], **birth.worker["environment"]}
     set_counts(changes, moved=bool(birth.worker.get("cpus")))
     _take_environment(changes)
     _be_random()
-    show(request["command"], birth.worker["environment"].get(WORKER_MARK))
+    birth.warm.title.show(request["command"], birth.worker["environment"].get(WORKER_MARK))
     # At the end of an interpreter everything is collected; what stays frozen would be reported as leaked by some libraries.
     atexit.register(gc.unfreeze)
     _wait_at_the_gate(birth)
@@ -76,10 +79,11 @@ def _take_files(birth: Birth) -> None:
     for lease in leases:
         # Also over an exec: a lease lasts as long as whoever uses what is leased.
         os.set_inheritable(lease, True)
-    kept = {0, 1, 2, fds["gate"], *leases, *birth.first["kept"]}
-    for fd in descriptors():
-        if fd not in kept:
-            os.close(fd)
+    kept = {0, 1, 2, fds["gate"], *leases, *birth.warm.kept}
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):  # The descriptor of the listing itself is closed already.
+                os.close(int(name))
 
 
 def _take_environment(changes: dict[str, str | None]) -> None:
@@ -108,10 +112,11 @@ def _wait_at_the_gate(birth: Birth) -> None:
     os.close(gate)
     if not go:
         os._exit(0)
-    libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+    LIBC.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     # A rank is a subreaper too: while it lives its orphans stay below it, so they are known to be its own.
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # Where only ancestors may look into a process, the agent's children may as well: they take stacks.
+    LIBC.prctl(PR_SET_PTRACER, ctypes.c_ulong(birth.warm.first["agent"]), 0, 0, 0)
     # The agent may have died before the parent-death signal was set.
-    if os.getppid() != birth.first["agent"]:
+    if os.getppid() != birth.warm.first["agent"]:
         os._exit(1)

@@ -17,18 +17,20 @@ SETTERS = (
     "openblas_set_num_threads",
     "scipy_openblas_set_num_threads",
 )
+OPENMP = "OMP_NUM_THREADS"
+#: The first that is set counts.
+OPENBLAS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", OPENMP)
 
 
 def set_counts(changes: dict[str, str | None], *, moved: bool) -> None:
     """Before the environment changes: set counts that the changes would have set in a fresh process."""
-    after = {**os.environ, **changes}
-    if "torch" in sys.modules and (
-        moved
-        or ("OMP_NUM_THREADS" in changes and os.environ.get("OMP_NUM_THREADS") != after["OMP_NUM_THREADS"])
-    ):
-        sys.modules["torch"].set_num_threads(_count(after.get("OMP_NUM_THREADS")))
-    names = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
-    wanted = _count(next((after[name] for name in names if after.get(name)), None))
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is None and numpy is None:
+        return
+    after = {name: changes[name] if name in changes else os.environ.get(name) for name in OPENBLAS}
+    if torch is not None and (moved or os.environ.get(OPENMP) != after[OPENMP]):
+        torch.set_num_threads(_count(after[OPENMP]))
+    wanted = _count(next((text for text in after.values() if text), None))
     if wanted > 1:
         _set_openblas(wanted)
 

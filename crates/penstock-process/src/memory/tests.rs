@@ -1,0 +1,101 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::Cause;
+
+fn empty(gangs: usize) -> Memory {
+    let gang = || GangMemory { charges: vec![0; 4], ..GangMemory::default() };
+    Memory {
+        gangs: (0..gangs).map(|_| gang()).collect(),
+        stop: None,
+        over: None,
+        reason: "as asked for".to_owned(),
+    }
+}
+
+fn entries() -> impl Strategy<Value = Entry> {
+    let reason = || "[a-z]{0,6}";
+    let outcome = prop_oneof![Just(Outcome::Succeeded), Just(Outcome::Failed), Just(Outcome::Stopped)];
+    let failure = (0..4u32, 0..4u32, 0..99u64).prop_map(|(incarnation, rank, at_ms)| Failure {
+        incarnation,
+        what: "x".to_owned(),
+        cause: Cause::Crash,
+        rank: Some(rank),
+        code: 1,
+        likeness: None,
+        step: None,
+        at_ms,
+    });
+    prop_oneof![
+        (0..4usize, 0..4u32, proptest::collection::vec(0..9u32, 0..3), reason()).prop_map(
+            |(gang, incarnation, placement, reason)| Entry::Ordered { gang, incarnation, placement, reason }
+        ),
+        (0..4usize, 0..4u32).prop_map(|(gang, incarnation)| Entry::Started {
+            gang,
+            incarnation,
+            pids: Vec::new()
+        }),
+        (0..4usize, 0..4u32, 0..4u32).prop_map(|(gang, incarnation, rank)| Entry::Exited {
+            gang,
+            incarnation,
+            rank,
+            pid: 1,
+            exit: None
+        }),
+        (0..4usize, failure).prop_map(|(gang, failure)| Entry::Failed { gang, failure }),
+        (0..4usize, 0..4u32, proptest::option::of(reason()))
+            .prop_map(|(gang, incarnation, likeness)| { Entry::Examined { gang, incarnation, likeness } }),
+        (0..4usize, outcome, reason()).prop_map(|(gang, outcome, reason)| Entry::Finished {
+            gang,
+            outcome,
+            reason
+        }),
+    ]
+}
+
+fn folded(entries: &[Entry]) -> Memory {
+    let mut memory = empty(3);
+    entries.iter().for_each(|entry| memory.fold(entry));
+    memory
+}
+
+proptest! {
+    /// Goal: what is remembered depends on whole lines of ours alone. Method: garbage, lines of others and the beginnings of lines
+    /// stand between them; gangs that are not there (3 of 0..3) are named.
+    #[test]
+    fn lines_that_say_nothing_to_us_are_passed_over(
+        entries in proptest::collection::vec(entries(), 0..12), garbage in proptest::collection::vec(any::<Vec<u8>>(), 12), cut in 1..20usize,
+    ) {
+        let mut journal = Vec::new();
+        for (entry, noise) in entries.iter().zip(&garbage) {
+            let line = serde_json::to_vec(entry).unwrap();
+            journal.extend(noise.iter().filter(|byte| **byte != b'\n'));
+            journal.push(b'\n');
+            journal.extend_from_slice(b"{\"event\":\"zygote-lost\",\"about\":{\"gang\":0}}\n");
+            journal.extend_from_slice(&line[..cut.min(line.len() - 1)]);
+            journal.push(b'\n');
+            journal.extend_from_slice(&line);
+            journal.push(b'\n');
+        }
+        prop_assert_eq!(Memory::read(empty(3), &journal), folded(&entries));
+    }
+
+    /// Goal: a journal may be read in pieces. Method: fold the beginning, then the rest.
+    #[test]
+    fn what_comes_back_in_the_middle_goes_on_where_it_was(entries in proptest::collection::vec(entries(), 0..12), at in 0..12usize) {
+        let (first, rest) = entries.split_at(at.min(entries.len()));
+        let mut memory = folded(first);
+        rest.iter().for_each(|entry| memory.fold(entry));
+        prop_assert_eq!(memory, folded(&entries));
+    }
+
+    /// Goal: failures are one a life, in order of lives, and each charges one slot at most.
+    #[test]
+    fn failures_are_kept_in_order_and_charged_once(entries in proptest::collection::vec(entries(), 0..20)) {
+        for gang in folded(&entries).gangs {
+            let lives: Vec<u32> = gang.failures.iter().map(|failure| failure.incarnation).collect();
+            prop_assert!(lives.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", lives);
+            prop_assert!(gang.charges.iter().sum::<u32>() <= lives.len() as u32);
+        }
+    }
+}

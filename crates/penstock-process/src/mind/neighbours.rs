@@ -1,0 +1,89 @@
+//! What other gangs mean for one: who comes first, who restarts together, and whose end is everybody's.
+
+use crate::job::{GangPlan, Kind};
+use crate::memory::{GangMemory, Outcome};
+use crate::messages::Report;
+use crate::mind::{Mind, about};
+use crate::policy::{Cause, Scope};
+use crate::verdict::{Action, Stop, decide};
+
+impl Mind {
+    /// The roles that have to come first and have not.
+    pub(super) fn waits_for(&self, gang: usize) -> Option<String> {
+        let role = &self.job.roles[self.plans[gang].role];
+        let open: Vec<&str> =
+            role.after.iter().map(String::as_str).filter(|name| !self.is_past(name)).collect();
+        (!open.is_empty()).then(|| open.join(", "))
+    }
+
+    fn is_past(&self, name: &str) -> bool {
+        let of_role = self
+            .plans
+            .iter()
+            .zip(&self.memory.gangs)
+            .filter(|(plan, _)| self.job.roles[plan.role].name == name);
+        of_role.into_iter().all(|(plan, memory)| match self.job.roles[plan.role].kind {
+            Kind::Service => memory.started && memory.failure().is_none(),
+            Kind::Gang | Kind::Task => memory.outcome == Some(Outcome::Succeeded),
+        })
+    }
+
+    /// Why a gang has to end although nobody asked: another failed for good, or nobody is left who may need it.
+    pub(super) fn stop_of(&self, gang: usize) -> Option<Stop> {
+        let role = &self.job.roles[self.plans[gang].role];
+        let failed = self.memory.gangs.iter().position(|memory| memory.outcome == Some(Outcome::Failed));
+        if let Some(other) = failed {
+            let by = format!("the failure of {}", self.job.roles[self.plans[other].role].name);
+            return Some(Stop {
+                by,
+                grace_ms: role.policy.failure_grace_ms,
+                forced: false,
+                code: 1,
+                failed: false,
+            });
+        }
+        let needed = |plan: &GangPlan| self.job.roles[plan.role].kind != Kind::Service;
+        let mut others =
+            self.plans.iter().zip(&self.memory.gangs).filter(|(plan, _)| needed(plan)).peekable();
+        let alone = others.peek().is_none();
+        if role.kind == Kind::Service && !alone && others.all(|(_, memory)| memory.outcome.is_some()) {
+            let by = "the end of everything that needed it".to_owned();
+            return Some(Stop {
+                by,
+                grace_ms: role.policy.stop_grace_ms,
+                forced: false,
+                code: 0,
+                failed: false,
+            });
+        }
+        None
+    }
+
+    /// Why a gang that may restart does not yet, in a restart of everybody: all of them are gone first, whoever failed first
+    /// may begin again, and then they come in their order.
+    pub(super) fn held_back(&self, gang: usize, report: &Report) -> Option<String> {
+        let all = |gang: usize| self.job.roles[self.plans[gang].role].policy.restart == Scope::All;
+        let by_peer =
+            |memory: &GangMemory| memory.failure().is_some_and(|failure| failure.cause == Cause::Peer);
+        let takes_part = |gang: usize, memory: &GangMemory| {
+            memory.outcome.is_none() && memory.failure().is_some() && (all(gang) || by_peer(memory))
+        };
+        if !takes_part(gang, &self.memory.gangs[gang]) {
+            return None;
+        }
+        for (other, memory) in self.memory.gangs.iter().enumerate() {
+            if other == gang || !takes_part(other, memory) {
+                continue;
+            }
+            let role = &self.job.roles[self.plans[other].role];
+            let known = self.gang(other, about(report, other));
+            let verdict = decide(report.now_ms, &known, &role.policy);
+            if !matches!(verdict.action, Action::Start { .. }) {
+                let gone = known.running + known.orphans == 0;
+                let what = if gone { "for the restart of" } else { "for the end of" };
+                return Some(format!("waits {what} {}", role.name));
+            }
+        }
+        self.waits_for(gang).map(|what| format!("waits for {what}"))
+    }
+}

@@ -1,0 +1,140 @@
+//! What is new in a report, for the journal: lives that began, workers that ended, and the first failure of a life.
+
+use crate::hang::{Suspect, hung};
+use crate::job::Kind;
+use crate::memory::Entry;
+use crate::messages::{GangReport, Report, WorkerReport};
+use crate::mind::{Mind, about};
+use crate::policy::{Cause, Scope};
+use crate::verdict::Failure;
+
+impl Mind {
+    /// What is new about a gang: a life that began, workers that ended, the first failure of a life, what it looked like.
+    pub(super) fn take_note(&mut self, gang: usize, about: &GangReport, now_ms: u64) {
+        let Some(incarnation) = about.incarnation else { return };
+        let memory = &self.memory.gangs[gang];
+        if memory.outcome.is_some() || memory.incarnation.is_some_and(|known| known > incarnation) {
+            // It is over, or the life that was ordered has not begun.
+            return;
+        }
+        let unknown = memory.incarnation < Some(incarnation);
+        if (unknown || !memory.started) && about.queued.is_none() {
+            let pids = about.workers.iter().map(|worker| worker.pid).collect();
+            self.note(Entry::Started { gang, incarnation, pids });
+        }
+        for worker in about.workers.iter().filter(|worker| !worker.running) {
+            if !self.memory.gangs[gang].exited.contains(&worker.rank) {
+                let (rank, pid, exit) = (worker.rank, worker.pid, worker.exit.clone());
+                self.note(Entry::Exited { gang, incarnation, rank, pid, exit });
+            }
+        }
+        if self.memory.gangs[gang].failure().is_none() {
+            if let Some(failure) = self.failure_of(gang, incarnation, about, now_ms) {
+                self.note(Entry::Failed { gang, failure });
+            }
+        }
+        let memory = &self.memory.gangs[gang];
+        if about.examined && memory.failure().is_some() && memory.examined != Some(incarnation) {
+            self.note(Entry::Examined { gang, incarnation, likeness: about.likeness.clone() });
+        }
+    }
+
+    /// The first failure of a life, if it has one.
+    fn failure_of(&self, gang: usize, incarnation: u32, about: &GangReport, now_ms: u64) -> Option<Failure> {
+        let role = &self.job.roles[self.plans[gang].role];
+        let step = about.workers.iter().filter_map(|worker| Some(worker.pulse.as_ref()?.step)).max();
+        let failed = |what: String, cause, rank, code, at_ms| {
+            Some(Failure { incarnation, what, cause, rank, code, likeness: None, step, at_ms })
+        };
+        let service = role.kind == Kind::Service;
+        // Who was told to leave and says that it did has not failed, even if it should never leave by itself.
+        let left = |worker: &WorkerReport| {
+            about.notified_since_ms.is_some()
+                && worker.exit.as_ref().is_some_and(|exit| exit.is_success() || exit.is_preempted())
+        };
+        let ended = about.workers.iter().filter(|worker| !worker.running && !worker.asked && !left(worker));
+        let bad =
+            ended.filter(|worker| worker.exit.as_ref().is_none_or(|exit| !exit.is_success() || service));
+        if let Some(first) = bad.min_by_key(|worker| worker.exit_ms) {
+            let at_ms = first.exit_ms.unwrap_or(now_ms);
+            return match &first.exit {
+                Some(exit) => {
+                    let what = format!("{} {exit}", self.called(gang, first.rank));
+                    failed(what, cause_of(first), Some(first.rank), exit.shell_code().max(1), at_ms)
+                }
+                None => failed("the agent was killed".to_owned(), Cause::Crash, None, 1, at_ms),
+            };
+        }
+        let running = about.workers.iter().any(|worker| worker.running);
+        let all = about.workers.len() >= self.plans[gang].ranks.len();
+        if !running && !all && about.queued.is_none() && self.memory.stop.is_none() {
+            // It died while it started them.
+            return failed("the agent was killed".to_owned(), Cause::Crash, None, 1, now_ms);
+        }
+        let rule = role.policy.hang.as_ref()?;
+        if about.notified_since_ms.or(about.ending_since_ms).is_some() {
+            return None;
+        }
+        let (rank, what) = hung(now_ms, &suspects(about), rule)?;
+        failed(what, Cause::Hang, Some(rank), 1, now_ms)
+    }
+
+    /// How a worker is called in sentences: with its role, where a job has several.
+    pub(super) fn called(&self, gang: usize, rank: u32) -> String {
+        match self.job.roles.len() {
+            1 => format!("rank {rank}"),
+            _ => format!("{}-{rank}", self.job.roles[self.plans[gang].role].name),
+        }
+    }
+
+    /// A failure of a gang whose policy is to restart everybody is a failure of everybody that runs.
+    pub(super) fn spread_failures(&mut self, report: &Report) {
+        let shared = self.plans.iter().zip(&self.memory.gangs).filter_map(|(plan, memory)| {
+            let all = self.job.roles[plan.role].policy.restart == Scope::All;
+            let failure = memory.failure().filter(|failure| failure.cause != Cause::Peer)?;
+            (all && memory.outcome.is_none()).then_some(failure)
+        });
+        let Some((what, since_ms)) =
+            shared.max_by_key(|failure| failure.at_ms).map(|failure| (failure.what.clone(), failure.at_ms))
+        else {
+            return;
+        };
+        for gang in 0..self.plans.len() {
+            let memory = &self.memory.gangs[gang];
+            let Some(incarnation) = memory.incarnation.filter(|_| memory.started) else { continue };
+            // Whoever failed since then has begun anew because of it, or will.
+            let paid = memory.failures.last().is_some_and(|failure| failure.at_ms >= since_ms);
+            let workers = &about(report, gang).workers;
+            let done =
+                workers.iter().all(|worker| worker.exit.as_ref().is_some_and(|exit| exit.is_success()));
+            if memory.outcome.is_none() && memory.failure().is_none() && !paid && !done {
+                let failure = Failure {
+                    incarnation,
+                    what: what.clone(),
+                    cause: Cause::Peer,
+                    rank: None,
+                    code: 1,
+                    likeness: None,
+                    step: None,
+                    at_ms: report.now_ms,
+                };
+                self.note(Entry::Failed { gang, failure });
+            }
+        }
+    }
+}
+
+pub(super) fn suspects(about: &GangReport) -> Vec<Suspect<'_>> {
+    let running = about.workers.iter().filter(|worker| worker.running);
+    running
+        .map(|worker| Suspect { rank: worker.rank, pulse: worker.pulse.as_ref(), heard_ms: worker.heard_ms })
+        .collect()
+}
+
+fn cause_of(worker: &WorkerReport) -> Cause {
+    match &worker.exit {
+        Some(exit) if exit.memory_exhausted => Cause::Memory,
+        Some(exit) if exit.is_preempted() => Cause::Preemption,
+        _ => Cause::Crash,
+    }
+}

@@ -1,0 +1,96 @@
+"""Who descends from whom, read from /proc, for people who look.
+
+A process is known by its number and its start, because numbers are used again. Nothing here is signalled; that is the agent's.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGESIZE")
+
+
+class Process(NamedTuple):
+    """A process as /proc shows it."""
+
+    pid: int
+    parent: int
+    #: ``R``, ``S``, ``D``, ``Z`` and so on.
+    state: str
+    cpu_s: float
+    rss_bytes: int
+    #: When it started, in ticks since the machine did; with the number, its identity.
+    start_ticks: int
+
+    @property
+    def is_alive(self) -> bool:
+        """A zombie only waits for its parent to notice."""
+        return self.state not in "ZX"
+
+    def age_s(self) -> float:
+        """How long it is there."""
+        with open("/proc/uptime", encoding="ascii") as file:
+            return max(float(file.read().split()[0]) - self.start_ticks / _TICK, 0.0)
+
+    def words(self) -> list[str]:
+        """Its command line; empty when it is gone or has none."""
+        return [os.fsdecode(word) for word in _read(f"/proc/{self.pid}/cmdline").split(b"\0")[:-1]]
+
+    def environment(self) -> dict[str, str]:
+        """The variables that it was started with."""
+        pairs = (os.fsdecode(pair).partition("=") for pair in _read(f"/proc/{self.pid}/environ").split(b"\0"))
+        return {name: value for name, equals, value in pairs if equals}
+
+
+def process(pid: int, start_ticks: int | None = None) -> Process | None:
+    """One process; nothing when it is gone, or another one has its number."""
+    try:
+        text = _read(f"/proc/{pid}/stat").decode("ascii", "replace")
+        # The name stands in parentheses and may itself hold parentheses and spaces: fields begin after the last one.
+        fields = text[text.rindex(")") + 2 :].split()
+        found = Process(
+            pid,
+            int(fields[1]),
+            fields[0],
+            (int(fields[11]) + int(fields[12])) / _TICK,
+            int(fields[21]) * _PAGE,
+            int(fields[19]),
+        )
+    except (ValueError, IndexError):
+        return None
+    return found if start_ticks in (None, 0, found.start_ticks) else None
+
+
+def everyone() -> dict[int, Process]:
+    """Every process that we may see, by number."""
+    found = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {each.pid: each for each in found if each is not None}
+
+
+def descendants(all_of_them: Mapping[int, Process], root: int) -> list[tuple[int, Process]]:
+    """Those below a process, with their depth; parents before children, zombies left out."""
+    children: dict[int, list[Process]] = {}
+    for each in all_of_them.values():
+        children.setdefault(each.parent, []).append(each)
+    found: list[tuple[int, Process]] = []
+    seen = {root}
+    waiting = [(1, child) for child in reversed(children.get(root, []))]
+    while waiting:
+        depth, each = waiting.pop()
+        # /proc is not read at one moment, so a number may show up twice; each is followed once.
+        if each.pid in seen:
+            continue
+        seen.add(each.pid)
+        if each.is_alive:
+            found.append((depth, each))
+        waiting += [(depth + 1, child) for child in reversed(children.get(each.pid, []))]
+    return found
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""

@@ -1,0 +1,64 @@
+"""What jobs leave: processes of jobs whose keeper and agent were killed in the same instant, and directories of jobs that are over.
+
+Whoever lists jobs sweeps the lost ones first, so that nothing of them outlives the next look (P2).
+"""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.process.jobs import FINAL, Job, jobs
+from penstock.process.launching import agent_path
+
+SWEEP_PATIENCE_S = 10.0
+#: In the directory of a lost job, once nothing of it is left. What it left cannot come back.
+SWEPT = "swept"
+
+
+def sweep_lost(home: Path, *, tell: Callable[[str], None] | None = None) -> list[Job]:
+    """Kill what is left of lost jobs; the jobs that were swept now."""
+    swept = []
+    for job in jobs(home):
+        if (job.directory / SWEPT).exists() or job.phase() != "lost":
+            continue
+        done = subprocess.run([agent_path(), "sweep", job.directory], check=False, timeout=SWEEP_PATIENCE_S)
+        if done.returncode == 0:
+            (job.directory / SWEPT).touch()
+            swept.append(job)
+            if tell is not None:
+                tell(f"note: keeper and agent of {job.id} were killed; what was left of it is swept")
+    return swept
+
+
+class Pruned(NamedTuple):
+    """A directory that was removed."""
+
+    job: str
+    phase: str
+    freed_bytes: int
+
+
+def prune(home: Path, *, older_s: float, dry_run: bool = False) -> list[Pruned]:
+    """Remove directories of jobs that are over for so long. Running and lost jobs stay, whatever their age."""
+    found = []
+    for job in jobs(home):
+        state = job.state() if job.phase() in FINAL else None
+        if state is None:
+            continue
+        if time.time() - (state.ended_at or state.started_at) < older_s:
+            continue
+        freed = _size(job.directory)
+        if not dry_run:
+            # Out of the list first: half a directory is no job.
+            aside = job.directory.with_name(f".removed-{job.id}")
+            job.directory.rename(aside)
+            shutil.rmtree(aside)
+        found.append(Pruned(job.id, state.phase, freed))
+    return found
+
+
+def _size(directory: Path) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in directory.rglob("*") if not path.is_symlink())

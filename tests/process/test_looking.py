@@ -1,0 +1,216 @@
+"""Looking at jobs: `ps`, `jobs`, `events`, `incident`, and what is swept and removed on the way."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.process.incidents import last_words, ranges
+from penstock.process.lineage import descendants, everyone, process
+from penstock.process.story import how_it_ended
+from penstock.process.sweeping import prune
+from tests.process.jobs import PATIENCE_S, Running, is_alive, penstock, wait_until
+
+Run = Callable[..., Running]
+FAMILY = [sys.executable, str(Path(__file__).with_name("family.py"))]
+WAITER = "touch $MARKS/$$.pid; sleep 1000 & wait"
+SECRET = "hunter2hunter2"
+
+
+def rows(running: Running, *words: str) -> list[dict[str, object]]:
+    done = penstock(running.home, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_ps_is_a_tree_from_the_job_to_the_last_descendant(run: Run) -> None:
+    running = run(
+        "--detach", "--ranks", "2", "--name", "tree", "--", "bash", "-c", WAITER, "x", "--token", SECRET
+    )
+    pids = running.pids(2)
+    wait_until(lambda: len(rows(running, "ps")) == 4, "both ranks have a child")
+
+    found = rows(running, "ps", "tree", "--all")
+
+    workers = [row for row in found if row["role"] == "rank" and row["depth"] == 0]
+    assert sorted(row["pid"] for row in workers) == sorted(pids)  # type: ignore[type-var]
+    assert {(row["incarnation"], row["how"], row["worker"]) for row in workers} == {
+        (0, "exec", "rank-0"),
+        (0, "exec", "rank-1"),
+    }
+    below = [row for row in found if row["depth"] == 1 and row["role"] == "rank"]
+    assert {row["parent"] for row in below} == set(pids)
+    assert {"keeper", "agent", "coordinator"} <= {row["worker"] for row in found if row["role"] is None}
+    text = penstock(running.home, "ps").stdout
+    assert [line.split()[0] for line in text.splitlines()[2:]] == [
+        running.job.id,
+        "rank",
+        "rank-0",
+        "└",
+        "rank-1",
+        "└",
+    ]
+    assert SECRET not in text + json.dumps(found) + penstock(running.home, "jobs", "--json").stdout
+    penstock(running.home, "stop", "tree")
+    over = rows(running, "ps", "tree")
+    assert {(row["state"], row["worker"]) for row in over} == {("over", "rank-0"), ("over", "rank-1")}
+
+
+def test_nothing_runs_and_that_is_said(tmp_path: Path) -> None:
+    done = penstock(tmp_path, "ps")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "no job runs\n")
+
+
+def test_a_lost_job_is_swept_by_the_next_command_that_lists(run: Run) -> None:
+    """Goal: P2, keeper and agent killed in the same instant. Method: a family that ignores everything; then `jobs`."""
+    running = run("--detach", "--", *FAMILY)
+    pids = running.pids(5)
+    state = running.state()
+    os.kill(state.keeper, signal.SIGSTOP)
+    os.kill(state.agent, signal.SIGKILL)
+    os.kill(state.keeper, signal.SIGKILL)
+    wait_until(lambda: running.job.phase() == "lost", "keeper and agent are gone")
+
+    listed = penstock(running.home, "jobs")
+
+    assert "lost" in listed.stdout
+    assert "is swept" in listed.stderr
+    assert not any(map(is_alive, pids))
+    assert "is swept" not in penstock(running.home, "jobs").stderr
+
+
+def test_prune_removes_what_is_over_and_nothing_else(run: Run, tmp_path: Path) -> None:
+    running = run("--detach", "--name", "alive", "--", "bash", "-c", WAITER)
+    running.pids(1)
+    done = penstock(running.home, "run", "--name", "done", "--", "true")
+    assert done.returncode == 0
+    (odd,) = [path for path in (running.home / "jobs").iterdir() if path.name.startswith("done")]
+    assert prune(running.home, older_s=3600) == []
+    would = penstock(running.home, "jobs", "--prune", "--dry-run", "--json")
+    assert json.loads(would.stdout)["removed"] is False
+    assert odd.exists()
+
+    gone = penstock(running.home, "jobs", "--prune")
+
+    assert gone.stdout.split()[:2] == [odd.name, "succeeded"]
+    assert "1 jobs" in gone.stderr
+    assert not odd.exists()
+    assert running.job.phase() == "running"
+    assert penstock(running.home, "jobs", "--older", "7d").returncode == 2
+    assert penstock(running.home, "jobs", "--prune", "--older", "often").returncode == 2
+
+
+def test_a_state_of_another_time_does_not_hide_other_jobs(run: Run) -> None:
+    running = run("--name", "fine", "--", "true")
+    assert running.launcher is not None
+    assert running.launcher.wait(PATIENCE_S) == 0
+    old = running.home / "jobs/old-0000"
+    old.mkdir()
+    (old / "job.json").write_text('{"id": "old-0000", "command": ["x"], "ranks": 2}')
+    (old / "state.json").write_text("{}")
+    assert {row["job"]: row["phase"] for row in rows(running, "jobs")}["old-0000"] == "unreadable"
+    told = penstock(running.home, "ps", "old")
+    assert told.returncode == 1
+    assert "cannot be read" in told.stderr
+
+
+def test_events_tell_the_story_of_a_job_and_incident_its_failures(run: Run) -> None:
+    """Goal: who failed first, how the others ended, and what was decided. Method: rank 1 of 3 fails twice."""
+    script = f"echo hello; echo token {SECRET} >&2; [ $RANK = 1 ] && exit 3; sleep 1000"
+    running = run(
+        *("--ranks", "3", "--restarts", "1", "--", "bash", "-c", script), environment={"MY_TOKEN": SECRET}
+    )
+    assert running.launcher is not None
+    running.launcher.communicate(timeout=PATIENCE_S)
+    name = running.job.id
+
+    followed = penstock(running.home, "events", name, "-f")
+    entries = rows(running, "events", name)
+
+    assert [
+        entry["event"] for entry in entries if entry["event"] in ("started", "failed", "finished", "over")
+    ] == [
+        "started",
+        "failed",
+        "started",
+        "failed",
+        "finished",
+        "over",
+    ]
+    lines = followed.stdout.splitlines()
+    assert len(lines) == len(entries)
+    assert any("life 0   failed: rank 1 exited with code 3 (crash)" in line for line in lines)
+    assert lines[-1].endswith("all 1 restarts are spent")
+
+    listed = rows(running, "incident", "list", name)
+    assert [(row["number"], row["incarnation"], row["cause"]) for row in listed] == [
+        (0, 0, "crash"),
+        (1, 1, "crash"),
+    ]
+    text = penstock(running.home, "incident", "show", name, "0").stdout
+    assert text.startswith(f"incident 0 of {name}: rank 1 exited with code 3\n")
+    assert "decided: start life 1, because" in text
+    assert "  +0.000 s  rank 1 exited with code 3" in text
+    assert "rank 0 was killed by SIGTERM, after it was asked to" in text
+    assert "last lines of rank 0-2, stdout:\n  hello\n" in text
+    (document,) = rows(running, "incident", name)
+    assert (document["number"], document["first_cause"]) == (1, "rank 1 exited with code 3")
+    for shown in (
+        text,
+        followed.stdout,
+        json.dumps(document),
+        penstock(running.home, "incident", name).stdout,
+    ):
+        assert SECRET not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["events", "nobody"], "there is no job 'nobody'"),
+        (["events", "no/such.pev", "-f"], "--follow goes with a job"),
+        (["incident", "nobody"], "there is no job 'nobody'"),
+        (["exec", "nobody", "--", "true"], "there is no job 'nobody'"),
+        (["exec", "nobody"], "give a command after `--`"),
+    ],
+)
+def test_bad_input_gets_a_sentence(tmp_path: Path, words: list[str], message: str) -> None:
+    done = penstock(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_a_job_without_failures_has_no_incident(run: Run) -> None:
+    running = run("--", "true")
+    assert running.launcher is not None
+    running.launcher.wait(PATIENCE_S)
+    assert penstock(running.home, "incident", running.job.id).returncode == 2
+    assert "had no failure" in penstock(running.home, "incident", "list", running.job.id).stderr
+    assert penstock(running.home, "events", running.job.id, "--summary").returncode == 2
+
+
+def test_statuses_and_ranks_are_told_in_words() -> None:
+    assert how_it_ended({"code": 3}) == "exited with code 3"
+    assert how_it_ended({"code": None, "signal": 11, "core": True}) == "was killed by SIGSEGV (core dumped)"
+    assert how_it_ended({"signal": 9, "memory_exhausted": True}).endswith("(the kernel was out of memory)")
+    assert how_it_ended(None) == "was lost with its agent"
+    assert ranges([3, 0, 1, 2, 8, 10, 11]) == "0-3,8,10-11"
+    ranks = [{"rank": rank, "stdout": ["x"], "stderr": [] if rank else ["y"]} for rank in (2, 0, 1)]
+    assert last_words({"ranks": ranks}) == [
+        ([2, 1], {"stdout": ["x"], "stderr": []}),
+        ([0], {"stdout": ["x"], "stderr": ["y"]}),
+    ]
+
+
+def test_who_descends_from_whom_is_read_from_the_system() -> None:
+    me = process(os.getpid())
+    assert me is not None
+    assert me.parent == os.getppid()
+    assert me.is_alive
+    assert process(os.getpid(), me.start_ticks - 1) is None
+    assert me.pid in {each.pid for _, each in descendants(everyone(), me.parent)}
+    assert me.environment()["PATH"]
