@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.formats.contract import Policy
     from penstock.registry import About, Registry, Version
+    from penstock.run import Policy as RunPolicy
+    from penstock.run import Run, Spike
     from penstock.state import Best, Checkpoint, Checkpoints, Failure, Keep
 
 __all__ = [
@@ -53,9 +55,12 @@ __all__ = [
     "Policy",
     "Recipe",
     "Registry",
+    "Run",
+    "RunPolicy",
     "SkipJournal",
     "Skips",
     "Source",
+    "Spike",
     "Tokenize",
     "Truncate",
     "Version",
@@ -94,6 +99,9 @@ _HOME = {
     "PenstockError": "penstock.errors",
     "Policy": "penstock.formats.contract",
     "Registry": "penstock.registry",
+    "Run": "penstock.run",
+    "RunPolicy": "penstock.run",
+    "Spike": "penstock.run",
     "Version": "penstock.registry",
     "__version__": "penstock._rust",
     "errors": "penstock.errors",
@@ -101,12 +109,16 @@ _HOME = {
 }
 
 
+#: Names that are shorter in their own room, where nothing else has them.
+_ALIASES = {"RunPolicy": "Policy"}
+
+
 def __getattr__(name: str) -> object:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     module = import_module(home)
-    return module if home == f"penstock.{name}" else getattr(module, name)
+    return module if home == f"penstock.{name}" else getattr(module, _ALIASES.get(name, name))
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ Run as ``python -m tests.jax.processes JOB STREAM OUT [NUMBER ADDRESS]``; what w
 
 import itertools
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from jax.sharding import Mesh
 
 from penstock import errors
 from penstock.jax import Batch, Loader, lane_of, loader
+from penstock.jax.gang import agree, share
 from tests.torch.stream import Stream
 
 
@@ -76,6 +78,7 @@ def pair(stream: Stream, out: Path, number: int, address: str) -> None:
         lane_of(woven)
     except errors.UsageError as problem:
         seen["woven"] = str(problem)
+    seen["heard"] = [repr(agree([number, math.nan, 1e300])), share(f"of {number}".encode()).decode()]
     (out / f"process-{number}.json").write_text(json.dumps(seen))
 
 

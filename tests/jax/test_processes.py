@@ -1,6 +1,7 @@
 """Global arrays are made from the rows of each process: over eight devices, and over two real processes."""
 
 import json
+import math
 import os
 import socket
 import subprocess
@@ -120,3 +121,9 @@ def test_processes_that_hold_the_same_rows_share_a_lane(stream: Stream, pair: li
 
 def test_rows_woven_between_processes_are_refused(pair: list[Seen]) -> None:
     assert "process 0 holds parts 0, 2 of 4" in pair[0]["woven"]
+
+
+def test_processes_of_a_run_hear_each_other(pair: list[Seen]) -> None:
+    """Goal: exchanges of a run keep all bits of 64-bit numbers, which JAX does not have by default."""
+    rows = [[float(number), math.nan, 1e300] for number in range(2)]
+    assert [seen["heard"] for seen in pair] == [[repr(rows), "of 0"]] * 2

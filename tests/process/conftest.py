@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.process import Role
 from tests.process import jobs
 from tests.process.jobs import Running
 
@@ -28,7 +29,7 @@ def run_roles(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """Starts jobs of several roles, each in a home of its own."""
     started: list[Running] = []
 
-    def begin(*roles: dict[str, object]) -> Running:
+    def begin(*roles: Role) -> Running:
         started.append(jobs.start_roles(tmp_path / f"roles-{len(started)}", *roles))
         return started[-1]
 

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from penstock.process import Job, JobState, Launch, Restarts, prepare
+from penstock.process import Budget, Job, JobSpec, JobState, Policy, Role, prepare
 from penstock.process.jobs import jobs
 from penstock.process.launching import agent_path
 
@@ -100,21 +101,18 @@ def start(home: Path, *words: str, environment: dict[str, str] | None = None, **
     return Running(home, launcher, marks)
 
 
-def role(name: str, script: str, *, ranks: int = 1, **changes: object) -> dict[str, object]:
-    """A role that runs a script of bash; changes of the policy are `restart`, `most` and so on."""
-    restart, most = changes.pop("restart", "gang"), changes.pop("most", 3)
-    policy = {**Restarts(most=int(str(most)), backoff_s=0).to_json(), "restart": restart}
-    words = ["bash", "-c", script]
-    return {"name": name, "kind": "gang", "command": words, "ranks": ranks, "policy": policy, **changes}
+def role(name: str, script: str, *, restart: str = "gang", crashes: int = 3, **changes: Any) -> Role:
+    """A role that runs a script of bash, and restarts without delay."""
+    budget = Budget(crash=crashes, memory=crashes, hang=crashes, preemption=9)
+    policy = Policy(restart=restart, budget=budget, backoff_s=0)
+    return Role(**{"name": name, "command": ["bash", "-c", script], "policy": policy, **changes})
 
 
-def start_roles(home: Path, *roles: dict[str, object]) -> Running:
+def start_roles(home: Path, *roles: Role) -> Running:
     """A foreground job of several roles, in a home of its own."""
     marks = home / "marks"
     marks.mkdir(parents=True, exist_ok=True)
-    job = prepare(home, Launch(command=["true"]))
-    path = job.directory / "job.json"
-    path.write_text(json.dumps({**job.description(), "roles": roles}))
+    job = prepare(home, JobSpec(roles=roles, directory=home))
     launcher = subprocess.Popen(
         [agent_path(), "launch", job.directory],
         env={**os.environ, "MARKS": str(marks)},

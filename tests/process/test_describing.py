@@ -73,7 +73,7 @@ def test_the_document_is_the_contract_with_the_agent() -> None:
                     "backoff_max_ms": 30000,
                     "same_failure_max": 2,
                     "stop_grace_ms": 10000,
-                    "failure_grace_ms": 3000,
+                    "failure_grace_ms": 500,
                     "hang": {"factor": 10.0, "least_ms": 10000, "silence_ms": 1500},
                 },
             }

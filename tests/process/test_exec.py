@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.process.beside import Beside, start
+from penstock.process.lineage import descendants, everyone, process
 from tests.process import jobs
 from tests.process.jobs import PENSTOCK, Running, is_alive, penstock, wait_until
 
@@ -123,3 +125,79 @@ def test_a_program_that_is_not_there_is_told(running: Running) -> None:
     done = penstock(running.home, "exec", running.job.id, "--", "no-such-program")
     assert done.returncode == 127
     assert "cannot run no-such-program beside rank-0: No such file" in done.stderr
+
+
+def test_a_forked_rank_has_its_own_environment_and_not_its_zygotes(tmp_path: Path) -> None:
+    (tmp_path / "wait.py").write_text(
+        "import os, time; open(os.environ['MARKS'] + f'/{os.getpid()}.pid', 'w'); time.sleep(1000)"
+    )
+    found = jobs.start(
+        tmp_path, "--detach", "--ranks", "2", "--zygote", "always", "--", str(tmp_path / "wait.py")
+    )
+    try:
+        found.pids(2)
+        assert {worker["how"] for _, worker in found.state().workers} == {"zygote"}
+        text = "[os.environ[name] for name in ('RANK', 'WORLD_SIZE', 'PENSTOCK_WORKER')]"
+        done = penstock(tmp_path, "exec", found.job.id, "--rank", "1", "--python", text)
+        assert done.stdout == "['1', '2', 'rank-1']\n"
+    finally:
+        penstock(tmp_path, "stop", found.job.id, "--force")
+        jobs.end(found)
+
+
+def test_a_process_in_namespaces_of_its_own_is_met_there(running: Running) -> None:
+    """Goal: beside isolated workers too. Method: a process that is number 1 of its world; who is beside it has a small number."""
+    gang, worker = running.state().workers[0]
+    words = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "sleep",
+        "1000",
+    ]
+    keeper = subprocess.Popen(words)
+    try:
+        wait_until(lambda: descendants(everyone(), keeper.pid), "it has a child")
+        ((_, inside),) = descendants(everyone(), keeper.pid)
+        wait_until(lambda: process(inside.pid).words()[:1] == ["sleep"], "it has mounted and begun")  # type: ignore[union-attr]
+        reading, writing = os.pipe()
+        beside = Beside(running.job, gang, {**worker, "how": "exec"}, inside)
+        pid = start(
+            beside, ["bash", "-c", "echo $$ $(readlink /proc/1/exe); exit 5"], outputs=(writing, writing)
+        )
+        os.close(writing)
+        with os.fdopen(reading) as output:
+            number, first = output.read().split()
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
+        assert int(number) < 10
+        assert first.endswith(("sleep", "coreutils"))
+    finally:
+        keeper.kill()
+        keeper.wait()
+
+
+def test_beside_a_rank_of_an_isolated_job(tmp_path: Path) -> None:
+    found = jobs.start(
+        tmp_path, "--isolate", "--detach", "--", "bash", "-c", "touch $MARKS/begun; sleep 1000 & wait"
+    )
+    try:
+        wait_until((found.marks / "begun").exists, "the rank has begun")
+        done = penstock(
+            tmp_path,
+            "exec",
+            found.job.id,
+            "--",
+            "bash",
+            "-c",
+            "echo $RANK $(readlink /proc/self/ns/pid); exit 4",
+        )
+        (_, worker) = found.state().workers[0]
+        assert done.stdout.split() == ["0", os.readlink(f"/proc/{worker['pid']}/ns/pid")]
+        assert done.returncode == 4
+    finally:
+        penstock(tmp_path, "stop", found.job.id, "--force")
+        jobs.end(found)

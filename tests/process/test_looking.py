@@ -214,3 +214,41 @@ def test_who_descends_from_whom_is_read_from_the_system() -> None:
     assert process(os.getpid(), me.start_ticks - 1) is None
     assert me.pid in {each.pid for _, each in descendants(everyone(), me.parent)}
     assert me.environment()["PATH"]
+
+
+PULSING = """
+import sys, time
+from penstock.process import phase, pulse
+for step in range(5):
+    pulse(step)
+if sys.argv[1:] == ["hang"]:
+    def stuck_here():
+        time.sleep(1000)
+    stuck_here()
+with phase("eval"):
+    open(sys.argv[1], "w").close()
+    time.sleep(1000)
+"""
+
+
+def test_ps_shows_the_step_and_the_phase_that_a_rank_reports(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pulsing.py").write_text(PULSING)
+    running = run("--detach", "--", str(tmp_path / "pulsing.py"), str(tmp_path / "here"))
+    wait_until((tmp_path / "here").exists, "the rank evaluates")
+    (row,) = rows(running, "ps")
+    assert (row["step"], row["phase"]) == (4, "eval")
+    (line,) = [line for line in penstock(running.home, "ps").stdout.splitlines() if "rank-0" in line]
+    assert line.split()[3:5] == ["4", "eval"]
+
+
+def test_an_incident_of_a_hang_shows_stacks_and_how_far_everybody_came(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pulsing.py").write_text(PULSING)
+    running = run("--hang", "0.3", "--failure-grace", "0", "--", str(tmp_path / "pulsing.py"), "hang")
+    assert running.launcher is not None
+    _, err = running.launcher.communicate(timeout=PATIENCE_S)
+    assert f"`penstock incident {running.job.id}`".encode() in err
+    text = penstock(running.home, "incident", running.job.id).stdout
+    assert "no step for" in text.splitlines()[0]
+    assert "at step 4" in text
+    assert "stacks, taken before anything was killed:" in text
+    assert "stuck_here (pulsing.py:" in text

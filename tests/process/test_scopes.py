@@ -1,4 +1,4 @@
-"""Jobs of several roles: who restarts with whom, who comes after whom, who ends when, and what a failure is charged to."""
+"""Who restarts with whom and who is untouched, whose end is everybody's, and what a failure is charged to."""
 
 import os
 import signal
@@ -11,8 +11,6 @@ from tests.process.jobs import PATIENCE_S, Running, is_alive, role, wait_until
 RunRoles = Callable[..., Running]
 #: Writes its number down, then waits.
 PATIENT = "touch $MARKS/$$.pid; exec sleep 1000"
-#: Says when it begins and when it is asked to end.
-SERVICE = "echo data begins >> $MARKS/order; trap 'echo data ends >> $MARKS/order; exit 0' TERM; touch $MARKS/$$.pid; sleep 1000 & wait"
 
 
 def lives(running: Running) -> dict[str, tuple[int, int]]:
@@ -49,33 +47,9 @@ def test_who_restarts_is_what_the_scope_says(run_roles: RunRoles, scope: str, re
     assert [failure["cause"] for failure in failed] == ["crash"] + ["peer"] * (scope == "all")  # type: ignore[index]
 
 
-def test_roles_come_after_each_other_and_a_service_ends_when_nobody_needs_it(run_roles: RunRoles) -> None:
-    """Goal: a task, then a service, then those who need both. Method: each writes down when it begins and ends."""
-    train = "echo train begins >> $MARKS/order; until [ -e $MARKS/go ]; do :; done; echo train ends >> $MARKS/order"
-    running = run_roles(
-        role("train", train, after=["data", "fetch"]),
-        role("data", SERVICE, kind="service", after=["fetch"]),
-        role("fetch", "echo fetch begins >> $MARKS/order; echo fetch ends >> $MARKS/order", kind="task"),
-    )
-    order = running.marks / "order"
-    wait_until(lambda: order.exists() and "train begins" in order.read_text(), "the last begins")
-    assert running.job.phase() == "running"
-    (running.marks / "go").touch()
-
-    assert running.launcher is not None
-    assert running.launcher.wait(PATIENCE_S) == 0
-    lines = order.read_text().splitlines()
-    # A service runs as soon as it is started; what it does first is its own business.
-    assert lines[:2] == ["fetch begins", "fetch ends"]
-    assert set(lines[2:4]) == {"data begins", "train begins"}
-    assert lines[4:] == ["train ends", "data ends"]
-    phases = {gang.role: gang.phase for gang in running.state().gangs}
-    assert phases == {"train": "succeeded", "data": "stopped", "fetch": "succeeded"}
-
-
 def test_a_service_that_dies_is_started_again_and_those_who_need_it_run_on(run_roles: RunRoles) -> None:
     running = run_roles(
-        role("data", SERVICE, kind="service"), role("train", PATIENT, after=["data"], ranks=2)
+        role("data", PATIENT, kind="service"), role("train", PATIENT, after=["data"], ranks=2)
     )
     running.pids(3)
     before = lives(running)
@@ -92,7 +66,7 @@ def test_a_service_that_dies_is_started_again_and_those_who_need_it_run_on(run_r
 def test_a_task_that_fails_ends_the_job_and_who_comes_after_it_never_begins(run_roles: RunRoles) -> None:
     running = run_roles(
         role("other", PATIENT),
-        role("fetch", 'until [ -n "$(ls $MARKS)" ]; do :; done; exit 9', kind="task", most=0),
+        role("fetch", 'until [ -n "$(ls $MARKS)" ]; do :; done; exit 9', kind="task", crashes=0),
         role("train", "touch $MARKS/train", after=["fetch"]),
     )
     other = running.pids(1)
@@ -112,7 +86,7 @@ def test_a_task_that_fails_ends_the_job_and_who_comes_after_it_never_begins(run_
 def test_being_sent_away_costs_no_restart_but_a_crash_does(run_roles: RunRoles) -> None:
     """Goal: budgets differ by cause. Method: no crash is allowed; SIGTERM from outside, then code 75, then a crash."""
     script = "touch $MARKS/$$.pid; [ $PENSTOCK_INCARNATION = 1 ] && exit 75; [ $PENSTOCK_INCARNATION = 2 ] && exit 6; exec sleep 1000"
-    running = run_roles(role("rank", script, most=0))
+    running = run_roles(role("rank", script, crashes=0))
     (first,) = running.pids(1)
 
     os.kill(first, signal.SIGTERM)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.process import Job
-from penstock.process.reading import Gap, Piece, Reader, Worker, last_lines_place
+from penstock.process.reading import Gap, Piece, Reader, Worker, last_lines_place, segments
 from tests.process.jobs import PATIENCE_S, Running, penstock
 
 Run = Callable[..., Running]
@@ -142,5 +142,5 @@ def test_the_last_lines_begin_where_they_should(lines: list[str], count: int, en
             (job.directory / f"logs/rank-0.stdout.{half:016}").write_text(content[half:])
         else:
             (job.directory / "logs/rank-0.stdout").write_text(content)
-        place = last_lines_place(job, Worker("rank", 0), "stdout", count)
+        place = last_lines_place(segments(job).get("rank-0.stdout", []), count)
         assert content[place:].splitlines() == content.splitlines()[-count:]

@@ -1,5 +1,6 @@
 """What the person sees: bars in place, prompts in time, whole lines; and terminals for workers."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -132,6 +133,20 @@ def test_a_terminal_loses_nothing_when_its_worker_ends(run: Run) -> None:
     for rank in range(8):
         log = (running.job.directory / f"logs/rank-{rank}.stdout").read_bytes()
         assert log == b"".join(b"%d:%d\r\n" % (rank, n) for n in range(1, 4001))
+
+
+def test_the_last_words_on_a_terminal_tell_that_a_failure_is_the_same(run: Run) -> None:
+    """Goal: no third try of what fails the same way. Method: a rank that says so on its terminal, after a bar."""
+    script = r"printf '\r10%%\r20%%\n'; echo boom >&2; exit 3"
+    running = run("--tty", "--restarts", "9", "--", "bash", "-c", script)
+    assert running.launcher is not None
+    _, err = running.launcher.communicate(timeout=PATIENCE_S)
+    assert running.launcher.returncode == 3, err
+    state = running.state()
+    assert state.incarnation == 1
+    assert state.gangs[0].failures[0]["likeness"].endswith("boom")
+    incident = json.loads((running.job.directory / state.incidents[0]).read_text())
+    assert incident["ranks"][0]["stdout"] == ["20%", "boom"]
 
 
 def test_the_person_leaving_ends_the_job_and_the_terminal_is_left_clean(sit: Callable[..., Person]) -> None:

@@ -22,6 +22,11 @@ def around(tmp_path: Path) -> Surroundings:
         "project/trainer.py": "from project.model import Model\n",
         "project/model.py": "import torch.nn as nn\n",
         "project_without/__init__.py": "torchlight = 1\n",
+        "sets.py": "import os\nos.environ['OMP_NUM_THREADS'] = '4'\nimport torch\n",
+        "sets_far.py": "import torch, setting\n",
+        "setting.py": "import os\nos.environ.setdefault( \"PYTORCH_ALLOC_CONF\", 'x')\n",
+        "reads.py": "import os, torch\nif os.environ['OMP_NUM_THREADS'] == '4': os.environ['MY_OMP_X'] = '1'\n",
+        "sets_alone.py": "import os\nos.environ['OMP_NUM_THREADS'] = '4'\n",
         "compiled.pyc": "",
         "archive.zip": "PK\x03\x04",
         "shell.sh": "#!/bin/sh\n",
@@ -42,6 +47,8 @@ def around(tmp_path: Path) -> Surroundings:
         (["direct.py"], ["direct.py"], [], True),
         (["far.py"], ["far.py"], [], True),
         (["near.py"], ["near.py"], [], True),
+        (["reads.py"], ["reads.py"], [], True),
+        (["sets_alone.py"], ["sets_alone.py"], [], False),
         (
             ["-uO", "-X", "dev", "-Werror", "plain.py", "-m"],
             ["plain.py", "-m"],
@@ -91,6 +98,14 @@ def test_a_script_names_its_interpreter_in_its_first_line(around: Surroundings) 
         ([sys.executable, "missing.py"], "missing.py is no script: No such file or directory"),
         ([sys.executable, "project"], "project is no script: Is a directory"),
         ([sys.executable, "archive.zip"], "archive.zip is no text"),
+        (
+            [sys.executable, "sets.py"],
+            "sets.py sets OMP_NUM_THREADS, which is read when something is imported",
+        ),
+        (
+            [sys.executable, "sets_far.py"],
+            "setting.py sets PYTORCH_ALLOC_CONF, which is read when something is imported",
+        ),
         ([sys.executable, "compiled.pyc"], "compiled.pyc is no text"),
     ],
 )

@@ -107,10 +107,11 @@ def test_a_killed_zygote_touches_no_rank_and_comes_back(run: Run) -> None:
 
 @pytest.mark.parametrize("victim", ["launcher", "keeper", "agent"])
 def test_a_zygote_and_its_ranks_go_with_their_owner(run: Run, victim: str) -> None:
-    running = run("--ranks", "2", "--", sys.executable, "-c", PATIENT)
+    running = run("--ranks", "2", "--restarts", "1", "--", sys.executable, "-c", PATIENT)
     ranks = running.pids(2)
     state = running.state()
     assert hows(state) == {"zygote"}
+    assert is_alive(state.zygote)
     assert running.launcher is not None
     pids = {"launcher": running.launcher.pid, "keeper": state.keeper, "agent": state.agent}
 
@@ -192,6 +193,19 @@ def test_the_words_about_a_failure_are_those_of_python(run: Run, tmp_path: Path)
         found.append((running.launcher.returncode, log, running.state().reason))
     assert found[0] == found[1]
     assert found[0][1].endswith("KeyError: 'weight'\n")
+
+
+def test_a_zygote_that_nobody_will_need_again_is_not_kept(run: Run) -> None:
+    """Goal: no memory for a restart that cannot come. Its ranks do not notice."""
+    running = run("--ranks", "2", "--", sys.executable, "-c", PATIENT)
+    ranks = running.pids(2)
+    wait_until(lambda: running.state().zygote == 0, "the zygote is gone")
+    first, last = facts(running, "zygote")
+    assert "ready" in first
+    assert "no restarts were asked for" in str(last["unusable"])
+    assert not is_alive(int(str(first["pid"])))
+    assert all(map(is_alive, ranks))
+    assert hows(running.state()) == {"zygote"}
 
 
 def test_many_ranks_are_forked_by_several_midwives(run: Run) -> None:

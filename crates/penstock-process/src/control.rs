@@ -103,6 +103,10 @@ fn answer(stream: &UnixStream, ear: &Ear) -> std::io::Result<()> {
 
 fn reply(question: Question, state: &State, ear: &Ear) -> Value {
     match question {
+        Question::Stacks {} => {
+            ear.stacks.store(true, Ordering::Release);
+            json!({"ok": (&ear.wake).write(b"!").is_ok()})
+        }
         Question::State {} => json!({"ok": true, "state": shown(state, ear)}),
         Question::Ps {} => {
             let mut found = processes(state);
@@ -110,10 +114,6 @@ fn reply(question: Question, state: &State, ear: &Ear) -> Value {
                 found.iter_mut().for_each(|process| translate(process, &mut outside));
             }
             json!({"ok": true, "state": shown(state, ear), "processes": found})
-        }
-        Question::Stacks {} => {
-            ear.stacks.store(true, Ordering::Release);
-            json!({"ok": (&ear.wake).write(b"!").is_ok()})
         }
         Question::Stop { incarnation: Some(named), .. } if Some(named) != incarnation(state) => {
             let problem = format!("incarnation {named} is over");

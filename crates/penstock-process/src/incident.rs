@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::hang::Pulse;
 use crate::job::{Role, Room, Stream};
-use crate::pump::tail;
+use crate::pump::{Listing, log_name};
 use crate::redact::Redaction;
 use crate::state::{GangState, WorkerState, wall_s, write_whole};
 use crate::verdict::Action;
@@ -15,19 +15,22 @@ use crate::verdict::Action;
 const LINES: usize = 20;
 const TAIL_BYTES: u64 = 16 << 10;
 
-/// The last lines of a rank's output in this incarnation.
-pub fn last_lines(room: &Room, role: &str, worker: &WorkerState, stream: Stream) -> Vec<String> {
+/// The last lines of a rank's output in this incarnation; of a progress bar the last state.
+pub fn last_lines(there: &Listing, role: &str, worker: &WorkerState, stream: Stream) -> Vec<String> {
     let from = if stream == Stream::Out { worker.stdout_from } else { worker.stderr_from };
-    let text = tail(&room.log(role, worker.rank, stream), from, TAIL_BYTES).unwrap_or_default();
+    let text = there.tail(&log_name(role, worker.rank, stream), from, TAIL_BYTES).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
+    let state = |line: &'_ str| line.trim_end_matches('\r').rfind('\r').map_or(0, |at| at + 1);
+    let lines: Vec<&str> = text.lines().map(|line| &line[state(line)..]).collect();
     lines[lines.len().saturating_sub(LINES)..].iter().map(|line| (*line).to_owned()).collect()
 }
 
 /// What a failure has in common with the same one at another time: how the rank ended, and its last words.
-pub fn likeness(room: &Room, role: &str, worker: &WorkerState) -> Option<String> {
+pub fn likeness(room: &Room, role: &Role, worker: &WorkerState) -> Option<String> {
     let exit = worker.exit.as_ref()?;
-    let lines = last_lines(room, role, worker, Stream::Err);
+    // On a terminal the last words come with everything else.
+    let stream = if role.terminal { Stream::Out } else { Stream::Err };
+    let lines = last_lines(&Listing::read(&room.file("logs")), &role.name, worker, stream);
     let last = lines.iter().rev().find(|line| !line.trim().is_empty())?;
     exit.code.map(|code| format!("rank {} code {code}: {last}", worker.rank))
 }
@@ -51,6 +54,7 @@ pub struct Evidence<'a> {
 /// Writes the incident of the life that just failed; its name in the room.
 pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) -> Result<String> {
     let secrets = secrets(role);
+    let there = Listing::read(&room.file("logs"));
     let shown = |lines: Vec<String>| -> Vec<String> { lines.iter().map(|line| secrets.text(line)).collect() };
     let gang = evidence.gang;
     // Causal order: as noticed. Workers that ended only because we asked come after those that ended by themselves.
@@ -63,8 +67,8 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
                 "rank": worker.rank, "pid": worker.pid, "exit": worker.exit, "asked_to_end": worker.asked,
                 "ended": worker.exit.as_ref().map(ToString::to_string), "exit_ms": worker.exit_ms,
                 "pulse": evidence.pulses.get(&worker.rank), "cpu_s": worker.cpu_s, "rss_max_bytes": worker.rss_max_bytes,
-                "stdout": shown(last_lines(room, &role.name, worker, Stream::Out)),
-                "stderr": shown(last_lines(room, &role.name, worker, Stream::Err)),
+                "stdout": shown(last_lines(&there, &role.name, worker, Stream::Out)),
+                "stderr": shown(last_lines(&there, &role.name, worker, Stream::Err)),
             })
         })
         .collect();

@@ -218,8 +218,8 @@ fn conclude(room: &Room) -> i32 {
             let reason =
                 if state.phase == Phase::Failed { &state.reason } else { "keeper and agent were killed" };
             complain!("error: {reason}");
-            if let Some(incident) = state.incidents.last() {
-                complain!("\nhint: {} has the last lines of every rank", room.file(incident).display());
+            if !state.incidents.is_empty() {
+                complain!("\nhint: `penstock incident {}` tells how every rank ended, and why", state.job);
             }
         }
     }

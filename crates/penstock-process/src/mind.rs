@@ -58,7 +58,7 @@ impl Mind {
             look_at_ms = look_at_ms.into_iter().chain(until_ms).min();
             orders.push(order);
         }
-        let over = self.conclude();
+        let over = self.conclude(report);
         let phase = over.as_ref().map_or_else(|| phase_of(&orders), |over| over.phase);
         let queued = orders.iter().find(|order| phase == Phase::Queued && order.phase == phase);
         let reason = queued.map_or_else(|| self.memory.reason.clone(), |order| order.reason.clone());
@@ -93,7 +93,12 @@ impl Mind {
         let memory = &self.memory.gangs[gang];
         let about = about(report, gang);
         if let Some(outcome) = memory.outcome {
-            return settled(outcome, memory);
+            return if lingers(about, report.now_ms) {
+                // It waited for slots when it was ended, and got them before it heard of that.
+                Verdict { action: Action::Kill, reason: memory.reason.clone() }
+            } else {
+                settled(outcome, memory)
+            };
         }
         let known = self.gang(gang, about);
         if memory.incarnation > about.incarnation {
@@ -221,8 +226,9 @@ impl Mind {
     }
 
     /// Whether nothing is left to do, and how the job ended.
-    fn conclude(&mut self) -> Option<Over> {
-        if self.memory.gangs.iter().any(|memory| memory.outcome.is_none()) {
+    fn conclude(&mut self, report: &Report) -> Option<Over> {
+        let open = self.memory.gangs.iter().any(|memory| memory.outcome.is_none());
+        if open || report.gangs.iter().any(|about| lingers(about, report.now_ms)) {
             return None;
         }
         let failed = self.memory.gangs.iter().find(|memory| memory.outcome == Some(Outcome::Failed));
@@ -248,6 +254,12 @@ impl Mind {
         }
         Some(Over { phase, code })
     }
+}
+
+/// Whether workers run that can still be killed.
+fn lingers(about: &GangReport, now_ms: u64) -> bool {
+    let asleep = about.killing_since_ms.is_some_and(|since| now_ms >= since.saturating_add(UNKILLABLE_MS));
+    about.workers.iter().any(|worker| worker.running) && !asleep
 }
 
 /// What is said about a gang that is over, again and again until everybody knows.

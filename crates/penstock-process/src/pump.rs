@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use self::log::Rotation;
-pub use self::segments::{segment_path, segments, tail};
+use self::log::{Log, Rotation};
+pub use self::segments::Listing;
 use self::work::{Source, Work};
 use self::worker_log::WorkerLog;
 use crate::console::{Console, Voice};
@@ -131,7 +131,7 @@ impl Shared {
 #[derive(Clone)]
 struct Kept {
     log: Arc<Mutex<WorkerLog>>,
-    /// When it last wrote something, on the clock of [`system::now_ms`]; 0 before. Read without waiting for the disk.
+    /// When it last wrote something or began, on the clock of [`system::now_ms`]. Read without waiting for the disk.
     heard_ms: Arc<AtomicU64>,
 }
 
@@ -142,6 +142,8 @@ pub struct Pump {
     sources: Sender<Source>,
     wake: File,
     shared: Arc<Shared>,
+    /// The logs that an agent before us left.
+    found: Listing,
     /// Of every worker that ever spoke, because its streams go on with its next life.
     kept: Mutex<BTreeMap<(usize, u32), Kept>>,
 }
@@ -176,14 +178,16 @@ impl Pump {
             .name("penstock-pump".to_owned())
             .spawn(|| work.run())
             .map_err(|source| ProcessError::System { call: "thread", source })?;
-        let kept = Mutex::new(BTreeMap::new());
-        Ok(Self { room: room.clone(), job: job.clone(), sources, wake: wake.into(), shared, kept })
+        let (found, kept) = (Listing::read(&room.file("logs")), Mutex::new(BTreeMap::new()));
+        Ok(Self { room: room.clone(), job: job.clone(), sources, wake: wake.into(), shared, found, kept })
     }
 
     /// Takes over what a worker writes to. Where in its two logs this life begins.
     pub fn add(&self, speaker: Speaker, outputs: Outputs) -> Result<[u64; 2]> {
         let kept = self.kept_of(speaker);
         let from = kept.log.lock().map_or([0, 0], |mut log| log.begin(speaker.incarnation));
+        // Silence counts from the beginning of a life.
+        kept.heard_ms.store(system::now_ms(), Ordering::Relaxed);
         let (pipes, is_terminal) = match outputs {
             Outputs::Pipes([out, err]) => (vec![(Stream::Out, out), (Stream::Err, err)], false),
             Outputs::Terminal(terminal) => (vec![(Stream::Out, terminal)], true),
@@ -214,23 +218,25 @@ impl Pump {
         let mut kept = self.kept.lock().expect("nobody panics while holding this");
         let entry = kept.entry((speaker.role, speaker.rank)).or_insert_with(|| {
             let name = &self.job.roles[speaker.role].name;
-            let [out, err] = Stream::ALL.map(|stream| self.room.log(name, speaker.rank, stream));
             let rotation = Rotation {
                 segment_bytes: self.job.segment_bytes,
                 segments_kept: u64::from(self.job.segments_kept),
             };
-            let times = out.with_extension("times");
-            let log = WorkerLog::open([&out, &err], times, rotation);
+            let logs = Stream::ALL.map(|stream| {
+                let begins = self.found.begins(&log_name(name, speaker.rank, stream));
+                Log::open(&self.room.log(name, speaker.rank, stream), begins, rotation)
+            });
+            let times = self.room.log(name, speaker.rank, Stream::Out).with_extension("times");
+            let log = WorkerLog::open(logs, times);
             Kept { log: Arc::new(Mutex::new(log)), heard_ms: Arc::default() }
         });
         entry.clone()
     }
 
-    /// When a worker last wrote something.
+    /// When a worker last wrote something, or began.
     pub fn heard_ms(&self, role: usize, rank: u32) -> Option<u64> {
         let kept = self.kept.lock().expect("nobody panics while holding this");
-        let heard_ms = kept.get(&(role, rank))?.heard_ms.load(Ordering::Relaxed);
-        Some(heard_ms).filter(|heard_ms| *heard_ms > 0)
+        Some(kept.get(&(role, rank))?.heard_ms.load(Ordering::Relaxed))
     }
 
     /// The person's terminal has another size.
@@ -282,7 +288,7 @@ impl Pump {
             let Ok(log) = kept.log.lock() else { continue };
             let role = &self.job.roles[*role].name;
             for stream in Stream::ALL {
-                let name = format!("{role}-{rank}.{}", stream.name());
+                let name = log_name(role, *rank, stream);
                 let about = |offset, bytes, why: &str| Missing {
                     log: name.clone(),
                     offset,
@@ -306,4 +312,9 @@ impl Pump {
         // A full pipe wakes the thread as well as one byte more.
         let _ = (&self.wake).write(b"!");
     }
+}
+
+/// The name of the first segment of a log.
+pub fn log_name(role: &str, rank: u32, stream: Stream) -> String {
+    format!("{role}-{rank}.{}", stream.name())
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
 
 use crate::system::{self, interest};
 
@@ -13,10 +14,9 @@ const PIECE_BYTES: usize = 1 << 20;
 pub fn relay(from: &mut File, to: RawFd) {
     // SAFETY: ours since the process began, and never closed: the guard keeps `File` from doing so.
     let mut reader = ManuallyDrop::new(unsafe { File::from_raw_fd(to) });
-    let moved = match hand_over(from, to) {
-        Err(problem) if problem.raw_os_error() == Some(libc::EINVAL) => copy(from, Some(&mut reader)),
-        moved => moved,
-    };
+    // Only to a pipe: in a file, pages would go to the place where it ended when the wait for them began, over what others wrote since.
+    let pipe = reader.metadata().is_ok_and(|about| about.file_type().is_fifo());
+    let moved = if pipe { hand_over(from, to) } else { copy(from, Some(&mut reader)) };
     if moved.is_err() {
         // SAFETY: plain integers. To the process, not to this thread, so that the main thread sees it.
         unsafe { libc::kill(libc::getpid(), libc::SIGPIPE) };
@@ -24,7 +24,7 @@ pub fn relay(from: &mut File, to: RawFd) {
     }
 }
 
-/// Gives the pages of the one pipe to the other end, without looking at them. A terminal does not take them.
+/// Gives the pages of the one pipe to the other, without looking at them.
 fn hand_over(from: &File, to: RawFd) -> io::Result<()> {
     loop {
         // SAFETY: both descriptors are open, and no places in files are given.
@@ -97,5 +97,29 @@ mod tests {
         speaker.join().unwrap();
         relaying.join().unwrap();
         assert!(found == text);
+    }
+
+    #[test]
+    fn a_file_that_is_output_and_error_at_once_has_everything_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("both");
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"before\n").unwrap();
+        let relayed = |text: &'static [u8]| {
+            let (reader, writer) = system::pipe().unwrap();
+            let number = file.as_raw_fd();
+            let relaying = thread::spawn(move || relay(&mut File::from(reader), number));
+            let mut writer = File::from(writer);
+            writer.write_all(text).unwrap();
+            (writer, relaying)
+        };
+        let (error, quiet) = relayed(b"");
+        let (output, loud) = relayed(b"said\n");
+        drop(output);
+        loud.join().unwrap();
+        drop(error);
+        quiet.join().unwrap();
+        file.write_all(b"after\n").unwrap();
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "before\nsaid\nafter\n");
     }
 }

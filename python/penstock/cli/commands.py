@@ -78,6 +78,11 @@ COMMANDS = (
         "penstock.cli.checkpoint:app",
     ),
     Command(
+        "runs",
+        "List training runs, and tell the story of one across all of its lives.",
+        "penstock.cli.runs:app",
+    ),
+    Command(
         "demo", "Show the best real thing this build does, end to end, and check it.", "penstock.cli.demo:app"
     ),
     Command(

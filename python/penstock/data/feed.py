@@ -213,8 +213,9 @@ def forerun(plan: Plan, lane: Lane, feed: _rust.Feed) -> Forerunner | None:
     sources = {number: each.growing for number, each in enumerate(plan.prepared) if each.growing}
     if not sources:
         return None
-    # Lanes begin apart from each other, and so do processes that read the same lane.
-    start = (lane.number + random.random()) / lane.of
+    # Lanes begin apart from each other, and so do processes that read the same lane. Never from a global generator: those are
+    # the training's.
+    start = (lane.number + random.SystemRandom().random()) / lane.of
     return Forerunner(feed, sources, start=start, watch=plan.watch)
 
 

@@ -47,6 +47,12 @@
     │   ├── SlotsUnreadable      what is leased on this machine cannot be read
     │   ├── SpyMissing           the executable that reads stacks is not there
     │   └── StacksForbidden      the kernel does not let us look into processes
+    ├── RunError                 training runs
+    │   ├── RunUnknown           no run is in that directory
+    │   ├── RunDamaged           a journal or records that cannot be read
+    │   ├── RunStopped           a policy decided to stop
+    │   ├── SilentCorruption     a step that was executed again gave other bits
+    │   └── RollbackImpossible   no checkpoint is left from before the steps to leave out
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
@@ -115,6 +121,14 @@ from penstock.errors.root import (
     PenstockError,
     UsageError,
 )
+from penstock.errors.run import (
+    RollbackImpossible,
+    RunDamaged,
+    RunError,
+    RunStopped,
+    RunUnknown,
+    SilentCorruption,
+)
 from penstock.errors.state import (
     CheckpointDamaged,
     CheckpointUnknown,
@@ -173,11 +187,17 @@ __all__ = [
     "RecipeInvalid",
     "RegistryError",
     "ResumeFailed",
+    "RollbackImpossible",
     "RowOutOfRange",
+    "RunDamaged",
+    "RunError",
+    "RunStopped",
+    "RunUnknown",
     "SampleUndecodable",
     "SaveFailed",
     "ScanCancelled",
     "SchemaMixed",
+    "SilentCorruption",
     "SlotsUnreadable",
     "SourceEmpty",
     "SpyMissing",

@@ -45,7 +45,7 @@ def loader(
     which then have to be numbers. ``prefetch``: batches on the devices before
     they are asked for. ``threads``: of the feed, which read further ahead in host memory.
     """
-    placement = Placement(mesh or _all_devices(axis), axis)
+    placement = Placement(mesh or all_devices(axis), axis)
     given = recipe.plan.recipe if isinstance(recipe, Feed) else recipe
     for _, rows in given.batch_schedule:
         placement.check(rows)
@@ -70,7 +70,8 @@ def loader(
         raise
 
 
-def _all_devices(axis: str | Sequence[str]) -> Mesh:
+def all_devices(axis: str | Sequence[str]) -> Mesh:
+    """A mesh of every device, along the first axis."""
     names = (axis,) if isinstance(axis, str) else tuple(axis)
     shape = (jax.device_count(), *(1 for _ in names[1:]))
     return Mesh(np.array(jax.devices()).reshape(shape), names)

@@ -1,40 +1,70 @@
 """A pytree as a tree for checkpoints: parameters, optimizer states, keys, counters, in whatever containers JAX knows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+from jax.sharding import Mesh
 from jax.tree_util import tree_flatten_with_path, tree_unflatten
 
+from penstock.data import Feed, Lane
 from penstock.errors import TreeInvalid
+from penstock.jax import determinism, gang
+from penstock.jax.lane import lane_of
+from penstock.jax.loader import Loader, all_devices, loader
 from penstock.jax.tensors import is_key
 from penstock.state.contract import Copying, Held
+from penstock.state.fingerprint import fingerprint
 from penstock.state.tree import PlainTree
 
 
 class State:
     """See ``state``. It satisfies ``penstock.state.contract.Tree``."""
 
+    #: A loss is on its way when a step returns.
+    deferred = True
+
     def __init__(self, tree: Any) -> None:
-        #: The pytree; a new one after loading.
-        self.tree = tree
         self.rank = jax.process_index()
         self.ranks = jax.process_count()
-        leaves, self._form = tree_flatten_with_path(tree)
-        self._paths = [tuple(_key(step) for step in path) for path, _ in leaves]
-        self._plain = PlainTree(_nested(self._paths, [leaf for _, leaf in leaves]), self.rank, self.ranks)
+        self._tree = tree
+        self._plain, self._form, self._paths = self._flattened()
+        #: Whether a step has set another tree since.
+        self._stale = False
+
+    @property
+    def tree(self) -> Any:
+        """The pytree. A step sets the next one, which must have the same form; loading makes a new one."""
+        return self._tree
+
+    @tree.setter
+    def tree(self, tree: Any) -> None:
+        self._tree = tree
+        self._stale = True
+
+    def _flatten(self) -> PlainTree:
+        """The leaves by name, as they are now."""
+        if self._stale:
+            self._plain, self._form, self._paths = self._flattened()
+            self._stale = False
+        return self._plain
+
+    def _flattened(self) -> tuple[PlainTree, Any, list[tuple[str, ...]]]:
+        leaves, form = tree_flatten_with_path(self._tree)
+        paths = [tuple(_key(step) for step in path) for path, _ in leaves]
+        return PlainTree(_nested(paths, [leaf for _, leaf in leaves]), self.rank, self.ranks), form, paths
 
     def held(self) -> list[Held]:
         """Every array, as far as this process holds it."""
-        return self._plain.held()
+        return self._flatten().held()
 
     def values(self) -> dict[str, Any]:
         """Every leaf that is no array, and how keys make random numbers."""
-        return self._plain.values()
+        return self._flatten().values()
 
     def load_values(self, values: dict[str, Any]) -> None:
         """Take values back."""
-        for name, kind in self._plain.values().items():
+        for name, kind in self._flatten().values().items():
             if name.endswith("/impl") and values.get(name, kind) != kind:
                 reason = f"a key of {values[name]} was saved, but this one is of {kind}"
                 raise TreeInvalid(
@@ -52,6 +82,38 @@ class State:
                 found = found[part]
             leaves.append(found["key"] if isinstance(found, dict) else found)
         self.tree = tree_unflatten(self._form, leaves)
+
+    def lane_of(
+        self, *, mesh: Mesh | None = None, axis: str | Sequence[str] = "data", **feeding: Any
+    ) -> Lane:
+        """The rows that this process's devices hold."""
+        return lane_of(mesh or all_devices(axis), axis)
+
+    def batches(self, feed: Feed, **feeding: Any) -> Loader:
+        """Batches of global arrays."""
+        return loader(feed, **feeding)
+
+    def agree(self, values: Sequence[float]) -> list[list[float]]:
+        """The values of every process, in their order."""
+        return gang.agree(values)
+
+    def share(self, document: bytes) -> bytes:
+        """What process 0 has given."""
+        return gang.share(document)
+
+    def seed(self, number: int) -> None:
+        """JAX has no global generators."""
+
+    def generator(self, number: int) -> jax.Array:
+        """A key."""
+        return determinism.key(number)
+
+    def digest(self) -> bytes:
+        """16 bytes that follow from every array that this process holds."""
+        return fingerprint(self.held())
+
+    def timer(self) -> None:
+        """JAX tells nobody when a part of a compiled step is over."""
 
     def entries(self) -> dict[str, Any]:
         """JAX keeps no random state of its own: keys are leaves."""

@@ -44,9 +44,9 @@ class Beside:
     def environment(self) -> dict[str, str]:
         """The worker's variables. A forked one shows those of its zygote in /proc, so what tells workers apart is added."""
         found = self.process.environment()
-        role = next(r for r in self.job.description()["roles"] if r["name"] == self.gang.role)
-        rank, ranks, life = str(self.worker["rank"]), str(role["ranks"]), str(self.gang.incarnation or 0)
         if self.worker["how"] == "zygote":
+            role = next(r for r in self.job.description()["roles"] if r["name"] == self.gang.role)
+            rank, ranks, life = str(self.worker["rank"]), str(role["ranks"]), str(self.gang.incarnation or 0)
             found |= dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), rank)
             found |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"), ranks)
             found |= dict.fromkeys(("PENSTOCK_INCARNATION", "TORCHELASTIC_RESTART_COUNT"), life)

@@ -114,7 +114,8 @@ def warmed(role: Role, mode: str, preload: Sequence[str], *, directory: Path) ->
         directory=role.directory or directory,
         environment=role.environment,
         ranks=role.ranks,
-        restarts=any(vars(role.policy.budget).values()),
+        # Of preemption nobody knows beforehand; a warm Python is not kept for it alone.
+        restarts=any(lives for cause, lives in vars(role.policy.budget).items() if cause != "preemption"),
     )
     warm = warmth(role.command, around, mode=mode, preload=preload)
     return replace(role, zygote=warm.zygote, zygote_why=warm.why)

@@ -183,9 +183,8 @@ class Reader:
             self._places[worker, stream] = place
 
 
-def last_lines_place(job: Job, worker: Worker, stream: str, count: int) -> int:
-    """Where the last lines of a log begin."""
-    there = segments(job).get(f"{worker.name}.{stream}", [])
+def last_lines_place(there: list[Segment], count: int) -> int:
+    """Where the last lines of a log begin that has these segments."""
     # One more: the end of the line before them.
     wanted = count + 1
     at_end = True

@@ -24,6 +24,12 @@ TORCH = ("torch", "torch._dynamo", "torch.distributed")
 USERS_OF_TORCH = re.compile(
     rb"\b(torch|lightning|pytorch_lightning|transformers|accelerate|deepspeed|diffusers|trl|peft|torchtitan)\b"
 )
+#: Set by a program for what it imports next. In a fork that would be too late.
+SETS_EARLY = re.compile(
+    rb"""(?:environ\[\s*["'](?P<set>NAME)["']\s*\]\s*=(?!=)|environ\.setdefault\(\s*["'](?P<default>NAME)["'])""".replace(
+        b"NAME", rb"(?:OMP|MKL|KMP|GOMP|OPENBLAS|TORCH|TORCHDYNAMO|TORCHINDUCTOR|PYTORCH)_\w+"
+    )
+)
 #: How much of the user's text is looked through for them.
 FILES_MAX = 200
 FILE_BYTES_MAX = 1 << 20
@@ -76,7 +82,7 @@ class _ExecutedError(Exception):
 
 
 def warmth(
-    command: Sequence[str], around: Surroundings, *, mode: str = "auto", preload: Sequence[str] | None = None
+    command: Sequence[str], around: Surroundings, *, mode: str = "auto", preload: Sequence[str] = ()
 ) -> Warmth:
     """What to fork the ranks of a command from; with ``always``, an error when that is impossible."""
     if mode not in MODES:
@@ -90,7 +96,10 @@ def warmth(
         for name, why in _FROM_THE_START.items():
             if around.variable(name) is not None:
                 raise _ExecutedError(f"{name} {why}")
-        names = list(preload) if preload else _worth_loading(python, around)
+        seen = _looked_through(python, around)
+        names = list(preload) or (list(TORCH) if seen.mentions_torch else [])
+        if names and seen.sets_early is not None:
+            raise _ExecutedError(f"{seen.sets_early}, which is read when something is imported")
     except _ExecutedError as problem:
         if mode == "always":
             raise UsageError(
@@ -163,49 +172,77 @@ def _check_script(path: Path) -> None:
         raise _ExecutedError(f"{path.name} is no text")
 
 
-def _worth_loading(python: _Python, around: Surroundings) -> list[str]:
+@dataclass
+class _Seen:
+    """What the text of a program says."""
+
+    mentions_torch: bool = False
+    #: Which file sets what.
+    sets_early: str | None = None
+
+    def read(self, text: bytes, name: str) -> None:
+        self.mentions_torch = self.mentions_torch or USERS_OF_TORCH.search(text) is not None
+        if self.sets_early is None and (found := SETS_EARLY.search(text)) is not None:
+            variable = found["set"] or found["default"]
+            self.sets_early = f"{name} sets {variable.decode()}"
+
+
+def _looked_through(python: _Python, around: Surroundings) -> _Seen:
     if python.argv[0] == "-c":
-        return list(TORCH) if USERS_OF_TORCH.search(os.fsencode(python.argv[1])) else []
+        seen = _Seen()
+        seen.read(os.fsencode(python.argv[1]), "the command")
+        return seen
     if not python.module:
         script = around.directory / python.argv[0]
-        return list(TORCH) if _mentions_torch([script], script.resolve().parent) else []
+        return _read_all([script], script.resolve().parent)
     name = python.argv[0].partition(".")[0]
     if name in sys.stdlib_module_names:
-        return []
-    starts = list(_of_module(name, around.directory)) or _installed(name, python.interpreter)
+        return _Seen()
+    starts = list(_of_module(name, around.directory)) or _installed(python.argv[0], python.interpreter)
     # Where a module is that another interpreter finds is not known here; most that are run so train something.
-    return list(TORCH) if not starts or _mentions_torch(starts, around.directory) else []
+    return _read_all(starts, around.directory) if starts else _Seen(mentions_torch=True)
 
 
-def _installed(name: str, interpreter: str) -> list[Path]:
-    """The files of a module of our own interpreter. Found without importing it."""
+def _installed(module: str, interpreter: str) -> list[Path]:
+    """The files of a module of our own interpreter, and of the packages that it is in. Found without importing it."""
     if interpreter != sys.executable:
         return []
+    name, *rest = module.split(".")
     spec = importlib.util.find_spec(name)
-    folders = list(spec.submodule_search_locations or []) if spec is not None else []
-    return [path for folder in folders for path in Path(folder).rglob("*.py")]
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec is not None else []
+    files = [folder.joinpath(*rest) for folder in folders]
+    last = [
+        path
+        for file in files
+        for path in (file.with_suffix(".py"), file / "__main__.py", file / "__init__.py")
+    ]
+    # Packages around it are imported before it.
+    around = [
+        folder.joinpath(*rest[:depth], "__init__.py") for folder in folders for depth in range(len(rest))
+    ]
+    return [path for path in last + around if path.is_file()]
 
 
-def _mentions_torch(starts: Sequence[Path], folder: Path) -> bool:
-    """Whether the files, or what they import from the folder, say so. Looks at so many files and no more."""
-    seen: set[Path] = set()
-    waiting = list(starts)
-    while waiting and len(seen) < FILES_MAX:
+def _read_all(starts: Sequence[Path], folder: Path) -> _Seen:
+    """What the files say, and what they import from the folder. Looks at so many files and no more."""
+    seen = _Seen()
+    done: set[Path] = set()
+    waiting = list(reversed(starts))
+    while waiting and len(done) < FILES_MAX:
         path = waiting.pop()
-        if path in seen:
+        if path in done:
             continue
-        seen.add(path)
+        done.add(path)
         try:
             with path.open("rb") as file:
                 text = file.read(FILE_BYTES_MAX)
         except OSError:
             continue
-        if USERS_OF_TORCH.search(text):
-            return True
+        seen.read(text, path.name)
         for names in _IMPORT.findall(text):
             for name in names.decode("ascii", "ignore").replace(" import ", ",").split(","):
                 waiting += _of_module(name.split(".")[0].split()[0] if name.strip() else "", folder)
-    return False
+    return seen
 
 
 def _of_module(name: str, folder: Path) -> Iterator[Path]:

@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
@@ -30,7 +30,7 @@ from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.committing import quarantine
 from penstock.state.contract import Tree
 from penstock.state.finishing import Finisher
-from penstock.state.history import Committed
+from penstock.state.history import Committed, History
 from penstock.state.incarnations import Member, fence
 from penstock.state.loading import Rename, Wish, load, locate
 from penstock.state.log import Log
@@ -310,10 +310,30 @@ class Checkpoints:
         kept = found.manifest.entries.of(self._rank if rank is None else rank)
         return {name: from_json(value) for name, value in kept.items()}
 
-    def resume(self, into: Any, *, deadline_s: float | None = None, **wish: Any) -> Checkpoint | None:
+    def begin(self, tree: Any, *, token: str = "") -> int:
+        """Begin this incarnation without loading anything: from here on no earlier one can commit. Its number.
+
+        ``token``: for ranks that can talk to each other, where neither the caller nor the launcher gave one.
+        """
+        self._token = self._token or token
+        state = as_tree(tree, self._rank, self._ranks)
+        self._begin(state.rank, state.ranks)
+        assert self._member is not None, "it began"
+        assert self._member.incarnation is not None, "a fence has a number"
+        return self._member.incarnation
+
+    def resume(
+        self,
+        into: Any,
+        *,
+        deadline_s: float | None = None,
+        fits: Callable[[Checkpoint], bool] | None = None,
+        **wish: Any,
+    ) -> Checkpoint | None:
         """Begin this incarnation from the newest checkpoint that every rank can load; None if there is none.
 
-        From here on no earlier incarnation can commit. Damage that one rank finds moves all of them to the next one.
+        From here on no earlier incarnation can commit. Damage that one rank finds moves all of them to the next one. ``fits`` leaves
+        checkpoints out; it has to say the same on every rank. May be called again, to go back.
         """
         state = as_tree(into, self._rank, self._ranks)
         finisher = self._begin(state.rank, state.ranks)
@@ -328,7 +348,12 @@ class Checkpoints:
         limit_s = self._options.deadline_s if deadline_s is None else deadline_s
         if self._options.behind is not None:
             self._bring_back(self._member, limit_s)
-        agreed = agree(self.log, self._member, load_it, deadline_s=limit_s, first=self._choice)
+
+        def choose(history: History) -> Committed | None:
+            found = reversed(history.good())
+            return next((c for c in found if fits is None or fits(checkpoint_of(c, self.store))), None)
+
+        agreed = agree(self.log, self._member, load_it, deadline_s=limit_s, choose=choose, first=self._choice)
         self._choice = agreed.choice + 1
         finisher.seen = agreed.seen
         if agreed.checkpoint is None:

@@ -5,11 +5,15 @@ A mesh names its dimensions; the data-parallel ones number the lanes. Everything
 
 from collections.abc import Sequence
 
-from torch import distributed
+from torch import distributed, nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
 
 from penstock.data import Lane
 from penstock.errors import UsageError
+
+#: What dimensions of a mesh are called along which rows are spread.
+DATA_DIMS = ("dp", "dp_replicate", "dp_shard", "fsdp", "hsdp", "data", "replicate", "shard")
 
 
 def current_lane() -> Lane:
@@ -50,3 +54,19 @@ def lane_of(mesh: DeviceMesh, dim: str | Sequence[str] = "dp") -> Lane:
         number = number * mesh.size(at) + place[at]
         of *= mesh.size(at)
     return Lane(number, of=of)
+
+
+def lane_of_model(model: nn.Module) -> Lane:
+    """The lane of this rank, from the mesh of the model's parameters if its dimensions are named, else one per rank."""
+    meshes = {p.device_mesh for p in model.parameters() if isinstance(p, DTensor)}
+    for mesh in sorted(meshes, key=lambda each: -each.ndim):
+        names = mesh.mesh_dim_names or ()
+        spread = tuple(name for name in names if name in DATA_DIMS)
+        if len(names) > len(spread) and not spread and mesh.size() == distributed.get_world_size():
+            raise UsageError(
+                f"the mesh has the dimensions {', '.join(names)}, none of which is known to spread rows",
+                hint="say which: penstock.torch.state(…, lane=penstock.torch.lane_of(mesh, 'name'))",
+            )
+        if spread:
+            return lane_of(mesh, spread)
+    return current_lane()

@@ -8,15 +8,20 @@ import torch
 from torch import distributed, nn
 from torch.optim import Optimizer
 
+from penstock.data import Feed, Lane
 from penstock.errors import TreeInvalid, UsageError
 from penstock.state.contract import Copying, Held
-from penstock.torch import randomness
+from penstock.state.fingerprint import fingerprint
+from penstock.torch import determinism, gang, randomness
 from penstock.torch.documents import decode, encode, escaped, tensor_names
 from penstock.torch.guards import guard_before_change, settle
+from penstock.torch.lane import lane_of_model
+from penstock.torch.loader import Loader, loader
 from penstock.torch.mover import TORCH_TYPES
 from penstock.torch.naming import Names, names_of
 from penstock.torch.optimizing import GROUPS, Optimizing, Tensors
 from penstock.torch.tensors import Holder
+from penstock.torch.timing import DeviceTimer
 
 TIED = "tied"
 
@@ -52,6 +57,7 @@ class State:
         tensors: Mapping[str, torch.Tensor],
         dtype: torch.dtype | Mapping[str, torch.dtype] | None,
         skip: Sequence[str],
+        lane: Lane | None = None,
     ) -> None:
         self.model = model
         self.optimizers = tuple(optimizers)
@@ -59,6 +65,7 @@ class State:
         self._tensors = dict(tensors)
         self._dtype = dtype
         self._skip = tuple(skip)
+        self._lane = lane
         #: While loading: the documents, and the tensors inside of them.
         self._incoming: dict[str, Any] = {}
         self._rooms: dict[str, torch.Tensor] = {}
@@ -144,6 +151,49 @@ class State:
         for owner in self._owners():
             guard_before_change(owner, copying)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        found = next(iter(self.model.parameters()), None)
+        return torch.device("cpu") if found is None else found.device
+
+    @property
+    def deferred(self) -> bool:
+        """Whether a loss is ready only later."""
+        return self.device.type != "cpu"
+
+    def lane_of(self, **feeding: Any) -> Lane:
+        """The lane that was given, or the one that the model's mesh says, or one per rank."""
+        return lane_of_model(self.model) if self._lane is None else self._lane
+
+    def batches(self, feed: Feed, **feeding: Any) -> Loader:
+        """Batches of tensors, where the model is."""
+        return loader(feed, **{"device": self.device, **feeding})
+
+    def agree(self, values: Sequence[float]) -> list[list[float]]:
+        """The values of every rank, in the order of ranks."""
+        return gang.agree(values)
+
+    def share(self, document: bytes) -> bytes:
+        """What rank 0 has given."""
+        return gang.share(document)
+
+    def seed(self, number: int) -> None:
+        """Set PyTorch's global generators."""
+        determinism.seed(number)
+
+    def generator(self, number: int) -> torch.Generator:
+        """A generator of its own, where the model is."""
+        return determinism.generator(number, self.device)
+
+    def digest(self) -> bytes:
+        """16 bytes that follow from every tensor that this rank holds."""
+        return fingerprint(self.held())
+
+    def timer(self) -> DeviceTimer | None:
+        """CUDA events; nothing on the CPU, where the host does the work."""
+        return DeviceTimer(self.device) if self.device.type == "cuda" else None
+
     def _held(
         self, names: Names, inside: Mapping[str, torch.Tensor], dtypes: Mapping[str, str]
     ) -> list[Held]:
@@ -200,13 +250,14 @@ def state(
     extra: dict[str, Any] | None = None,
     optimizer_dtype: torch.dtype | Mapping[str, torch.dtype] | None = None,
     skip: Sequence[str] = (),
+    lane: Lane | None = None,
 ) -> State:
     """Everything that a run resumes from, for ``ps.Checkpoints``: any layout (FSDP2, tensor parallel, DDP, one process) loads any other.
 
     ``extra``: more by name: objects with ``state_dict`` and ``load_state_dict``, tensors (filled in place), or plain values (put back into
     this dict). ``optimizer_dtype``: the type that the optimizer's floating-point tensors are stored as, or one by key, such as
     ``{"exp_avg": torch.bfloat16}``. ``skip``: beginnings of names to leave out: ``"optimizer"``, ``"model/vision"``, ``"rng"``. Tensors that are not DTensors
-    must be equal on all ranks.
+    must be equal on all ranks. ``lane``: of a run's batches, where the names of the mesh do not say it.
     """
     if isinstance(skip, str):
         raise UsageError(f"skip is the text {skip!r}", hint=f"give a tuple: ({skip!r},)")
@@ -222,7 +273,7 @@ def state(
             tensors[name] = value
         else:
             documents[name] = _document(given, key, value)
-    return State(model, optimizers, documents, tensors, optimizer_dtype, skip)
+    return State(model, optimizers, documents, tensors, optimizer_dtype, skip, lane)
 
 
 def _document(extra: dict[str, Any], key: str, value: Any) -> Document:

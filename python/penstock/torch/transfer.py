@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from penstock import events
 from penstock.data import Batch as HostBatch
 from penstock.data.batch import FIELDS
 from penstock.errors import UsageError
@@ -57,8 +58,9 @@ class Transfer:
     def __call__(self, batch: HostBatch) -> Batch:
         """Start moving a batch; ``arrived`` makes it usable."""
         types = dict.fromkeys(batch) if self._types is None else self._types
-        staged = {name: self._staged(_field(batch, name)) for name in types}
-        with torch.cuda.stream(self._stream):
+        with events.span("data.stage", step=batch.step):
+            staged = {name: self._staged(_field(batch, name)) for name in types}
+        with events.span("data.h2d", step=batch.step), torch.cuda.stream(self._stream):
             turned = Batch(
                 {name: self._moved(value, types[name]) for name, value in staged.items()}, of=batch
             )

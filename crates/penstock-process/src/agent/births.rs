@@ -73,7 +73,11 @@ impl Agent {
     pub(super) fn keep_zygotes(&mut self) -> Option<u64> {
         let (news, again_ms) = self.nursery.keep_up(&self.room.file("zygote.log"), self.file_limit, now_ms());
         self.note_zygotes(news);
-        self.state.zygote = self.nursery.pids().next().unwrap_or(0);
+        let pid = self.nursery.pids().next().unwrap_or(0);
+        if self.state.zygote != pid {
+            self.state.zygote = pid;
+            self.told = None;
+        }
         again_ms
     }
 
@@ -153,6 +157,7 @@ impl Agent {
                 let born = pids.into_iter().zip(outputs);
                 let started = born.map(|(pid, outputs)| Started { pid, outputs }).collect();
                 self.state.gangs[gang].zygote = about;
+                self.retire_zygote(number, gang);
                 Ok(Beginning::Forked(started, gate))
             }
             Birth::Refused(why) => {
@@ -163,6 +168,20 @@ impl Agent {
                 self.told = None;
                 Ok(Beginning::Later)
             }
+        }
+    }
+
+    /// Ends a zygote after its last birth: every gang that uses it has begun, and none may begin again.
+    fn retire_zygote(&mut self, number: usize, begun: usize) {
+        let needed = self.plans.iter().enumerate().any(|(gang, plan)| {
+            let budget = &self.job.roles[plan.role].policy.budget;
+            let again = budget.crash + budget.memory + budget.hang > 0;
+            let waits = gang != begun && self.state.gangs[gang].incarnation.is_none();
+            self.wishes[plan.role] == Some(number) && (again || waits)
+        });
+        if !needed {
+            let news = self.nursery.retire(number);
+            self.note_zygotes(news.into_iter().collect());
         }
     }
 

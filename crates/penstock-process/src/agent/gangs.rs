@@ -69,7 +69,9 @@ impl Agent {
             self.note_incident(order);
         }
         match order.action {
-            Action::Start { incarnation } => self.begin(Start { gang, incarnation, order: order.clone() })?,
+            Action::Start { incarnation } => {
+                self.begin(Start { gang, incarnation, order: order.clone() })?;
+            }
             Action::Notify { deadline_ms } => self.notify_gang(gang, deadline_ms, &order.reason),
             Action::Witness => self.collect(Some(gang)),
             Action::End => {
@@ -255,7 +257,8 @@ impl Agent {
             .iter()
             .filter(|worker| !worker.asked && worker.exit.as_ref().is_some_and(|exit| !exit.is_success()));
         let first = failed.min_by_key(|worker| worker.exit_ms);
-        let likeness = first.and_then(|worker| incident::likeness(&self.room, &state.role, worker));
+        let likeness =
+            first.and_then(|worker| incident::likeness(&self.room, &self.job.roles[plan.role], worker));
         self.tended[gang].examined = Some(likeness);
     }
 

@@ -31,7 +31,7 @@ use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
 use crate::memory::Entry;
 use crate::memory_limit::MemoryGroups;
 use crate::messages::{GangReport, Orders, Over, Report};
-use crate::outside::{Outside, namespace};
+use crate::outside::Outside;
 use crate::pump::{Person, Pump};
 use crate::spawn::WORKER_MARK;
 use crate::state::{Phase, State, wall_s};
@@ -136,12 +136,7 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
 impl Agent {
     fn open(room: &Room, wires: Wires, signals: Signals) -> Result<Self> {
         let job = room.job()?;
-        // SAFETY: asks for a number.
-        let keeper = unsafe { libc::getppid() };
-        let mut state = State::load(room)?.unwrap_or_else(|| State::new(&job, keeper));
-        (state.agent, state.keeper) = (std::process::id() as i32, keeper);
-        state.namespace = namespace(wires.namespace.as_ref());
-        state.inside = wires.namespace.as_ref().map(|_| namespace(None)).unwrap_or_default();
+        let mut state = State::known(room, &job, wires.namespace.as_ref())?;
         let shown = Arc::new(Mutex::new(state.clone()));
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;

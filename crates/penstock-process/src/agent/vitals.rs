@@ -7,14 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
 use crate::complain;
 use crate::hang;
-use crate::job::{Job, Room, Stream};
+use crate::job::{Job, Room};
 use crate::pulses::{Notice, NoticeKind, Pulses};
 use crate::system::{self, now_ms};
 
@@ -100,14 +99,7 @@ impl Agent {
     pub(super) fn heard_ms(&self, gang: usize, rank: u32) -> Option<u64> {
         let role = &self.job.roles[self.plans[gang].role];
         role.policy.hang.as_ref().filter(|rule| rule.silence_ms > 0)?;
-        let started = self.state.gangs[gang].workers.iter().find(|worker| worker.rank == rank)?.started_at;
-        let begun = SystemTime::UNIX_EPOCH + Duration::from_secs_f64(started.max(0.0));
-        let written = Stream::ALL.iter().filter_map(|stream| {
-            std::fs::metadata(self.room.log(&role.name, rank, *stream)).ok()?.modified().ok()
-        });
-        let last = written.chain([begun]).max()?;
-        let quiet = SystemTime::now().duration_since(last).unwrap_or_default();
-        Some(now_ms().saturating_sub(u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX)))
+        self.pump.heard_ms(self.plans[gang].role, rank)
     }
 
     /// When to look at pulses again, if anybody may hang: a pulse wakes nobody.

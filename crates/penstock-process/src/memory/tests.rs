@@ -1,3 +1,5 @@
+//! The memory is a fold of its journal.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What is decided for a whole job: who begins, who ends, who is placed where.
+
 use proptest::prelude::*;
 use serde_json::json;
 

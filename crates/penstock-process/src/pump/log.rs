@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use memchr::memchr;
 
-use super::segments::{segment_path, segments};
+use super::segments::segment_path;
 
 /// How long a full disk is left alone.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
@@ -56,9 +56,9 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Continues what is there. A disk that refuses is no error: it may have space later.
-    pub(super) fn open(first: &Path, rotation: Rotation) -> Self {
-        let begins: VecDeque<u64> = segments(first).unwrap_or_default().into();
+    /// Continues what is there: segments that begin at these places. A disk that refuses is no error: it may have space later.
+    pub(super) fn open(first: &Path, begins: &[u64], rotation: Rotation) -> Self {
+        let begins: VecDeque<u64> = begins.iter().copied().collect();
         let mut log = Self {
             first: first.to_owned(),
             rotation,
@@ -220,24 +220,32 @@ impl Log {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::segments::tail;
+    use super::super::segments::Listing;
     use super::*;
+
+    fn begins(first: &Path) -> Vec<u64> {
+        Listing::read(first.parent().unwrap()).begins("rank-0.stdout").to_vec()
+    }
+
+    fn open(first: &Path, rotation: Rotation) -> Log {
+        Log::open(first, &begins(first), rotation)
+    }
 
     #[test]
     fn old_segments_are_removed_and_places_stay() {
         let folder = tempfile::tempdir().unwrap();
         let first = folder.path().join("rank-0.stdout");
         let rotation = Rotation { segment_bytes: 100, segments_kept: 3 };
-        let mut log = Log::open(&first, rotation);
+        let mut log = open(&first, rotation);
         for line in 0..100u32 {
             log.append(format!("line {line:04}\n").as_bytes(), Instant::now());
         }
         assert_eq!((log.at(), log.lost_bytes()), (1000, 0));
-        assert_eq!(segments(&first).unwrap(), [700, 800, 900]);
+        assert_eq!(begins(&first), [700, 800, 900]);
         assert_eq!(log.kept_from(), 700);
         let kept = std::fs::read_to_string(segment_path(&first, 800)).unwrap();
         assert!(kept.starts_with("line 0080\n") && kept.ends_with("line 0089\n"));
-        let again = Log::open(&first, rotation);
+        let again = open(&first, rotation);
         assert_eq!((again.at(), again.kept_from()), (1000, 700));
     }
 
@@ -245,13 +253,13 @@ mod tests {
     fn without_space_the_stream_goes_on_and_the_gap_is_seen_from_the_names() {
         let folder = tempfile::tempdir().unwrap();
         let first = folder.path().join("gone").join("rank-0.stdout");
-        let mut log = Log::open(&first, Rotation::default());
+        let mut log = open(&first, Rotation::default());
         let begun = Instant::now();
         log.append(b"lost\n", begun);
         std::fs::create_dir(first.parent().unwrap()).unwrap();
         log.append(b"too soon\n", begun);
         log.append(b"kept\n", begun + 2 * FULL_PAUSE);
-        assert_eq!(segments(&first).unwrap(), [14]);
+        assert_eq!(begins(&first), [14]);
         assert_eq!(log.lost().collect::<Vec<_>>(), [&Gap { offset: 0, bytes: 14 }]);
         assert_eq!((log.at(), log.lost_bytes()), (19, 14));
     }
@@ -263,15 +271,15 @@ mod tests {
         ) {
             let folder = tempfile::tempdir().unwrap();
             let first = folder.path().join("rank-0.stdout");
-            let mut log = Log::open(&first, Rotation { segment_bytes, segments_kept: 0 });
+            let mut log = open(&first, Rotation { segment_bytes, segments_kept: 0 });
             for piece in &pieces {
                 log.append(piece.as_bytes(), Instant::now());
             }
             let whole = pieces.concat();
             prop_assert_eq!(log.at(), whole.len() as u64);
-            prop_assert_eq!(tail(&first, 0, u64::MAX).unwrap(), whole.as_bytes());
+            prop_assert_eq!(Listing::read(folder.path()).tail("rank-0.stdout", 0, u64::MAX).unwrap(), whole.as_bytes());
             let mut from = 0;
-            for begin in segments(&first).unwrap() {
+            for begin in begins(&first) {
                 prop_assert_eq!(begin, from);
                 let bytes = std::fs::metadata(segment_path(&first, begin)).unwrap().len();
                 prop_assert!(segment_bytes == 0 || bytes <= 2 * segment_bytes);

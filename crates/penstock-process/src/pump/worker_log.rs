@@ -5,10 +5,10 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::log::{Log, Rotation};
+use super::log::Log;
 use crate::job::Stream;
 
 /// The least time between two records of one life.
@@ -19,17 +19,16 @@ const RECORD_BYTES: usize = 32;
 pub(super) struct WorkerLog {
     /// Standard output and standard error.
     logs: [Log; 2],
+    /// The index. Opened for each record: that is seldom, and descriptors are few.
     times: PathBuf,
-    index: Option<File>,
     noted: Option<Instant>,
     incarnation: u32,
 }
 
 impl WorkerLog {
     /// Continues what is there.
-    pub(super) fn open(paths: [&Path; 2], times: PathBuf, rotation: Rotation) -> Self {
-        let logs = paths.map(|path| Log::open(path, rotation));
-        Self { logs, times, index: None, noted: None, incarnation: 0 }
+    pub(super) fn open(logs: [Log; 2], times: PathBuf) -> Self {
+        Self { logs, times, noted: None, incarnation: 0 }
     }
 
     /// A life begins; where in the two streams.
@@ -58,10 +57,7 @@ impl WorkerLog {
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let numbers = [wall_ms, self.logs[0].at(), self.logs[1].at(), u64::from(self.incarnation)]
             .map(u64::to_le_bytes);
-        if self.index.is_none() {
-            self.index = File::options().create(true).append(true).open(&self.times).ok();
-        }
-        let Some(index) = &mut self.index else { return };
+        let Ok(mut index) = File::options().create(true).append(true).open(&self.times) else { return };
         if index.write_all(numbers.as_flattened()).is_err() {
             // Half a record would shift all later ones.
             let whole = index.metadata().map_or(0, |about| about.len() / RECORD_BYTES as u64);
@@ -72,6 +68,7 @@ impl WorkerLog {
 
 #[cfg(test)]
 mod tests {
+    use super::super::log::Rotation;
     use super::*;
 
     #[test]
@@ -79,7 +76,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let (out, err, times) = (path("r.stdout"), path("r.stderr"), path("r.times"));
-        let mut worker = WorkerLog::open([&out, &err], times.clone(), Rotation::default());
+        let logs = [out, err].map(|path| Log::open(&path, &[], Rotation::default()));
+        let mut worker = WorkerLog::open(logs, times.clone());
         assert_eq!(worker.begin(0), [0, 0]);
         let begun = Instant::now();
         worker.append(Stream::Out, b"12345", begun);

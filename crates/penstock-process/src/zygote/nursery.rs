@@ -131,6 +131,16 @@ impl Nursery {
         Some(news)
     }
 
+    /// Ends the zygote of a wish that nobody will use again: what it holds is of use to others. What changed.
+    pub fn retire(&mut self, number: usize) -> Option<News> {
+        let kept = &mut self.kept[number];
+        let pid = kept.zygote.as_ref().map(|zygote| (zygote.kill(), zygote.pid).1)?;
+        kept.given_up = true;
+        kept.readiness =
+            Readiness::Cold("the zygote was not kept, since no restarts were asked for".to_owned());
+        Some(News { pid, readiness: kept.readiness.clone() })
+    }
+
     /// Ends all of them.
     pub fn close(&mut self) {
         for zygote in self.kept.drain(..).filter_map(|kept| kept.zygote) {

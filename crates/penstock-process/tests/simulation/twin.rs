@@ -115,6 +115,7 @@ impl Twin {
 
     /// Lets happen what is due: ends of processes, stacks that are taken, slots that are free.
     pub(crate) fn pass(&mut self, now_ms: u64, scene: &Scene) {
+        let stopping = self.stop.is_some();
         for gang in 0..self.gangs.len() {
             let tended = &mut self.gangs[gang];
             for worker in tended.workers.iter_mut().filter(|worker| worker.running) {
@@ -138,7 +139,9 @@ impl Twin {
             tended.witnessed |= tended.witness_ms.is_some_and(|at_ms| at_ms <= now_ms);
             tended.examined |=
                 tended.orphans.is_empty() && tended.running() == 0 && !tended.workers.is_empty();
-            if let Some((placement, _)) = tended.queued.take_if(|(_, until_ms)| *until_ms <= now_ms) {
+            if let Some((placement, _)) =
+                tended.queued.take_if(|(_, until_ms)| *until_ms <= now_ms && !stopping)
+            {
                 self.begin(gang, &placement, now_ms, scene);
             }
         }
@@ -158,7 +161,8 @@ impl Twin {
                 .iter()
                 .map(|orphan| orphan.ends_ms.unwrap_or(orphan.since_ms + ORPHAN_GRACE_MS));
             let witness = tended.witness_ms.filter(|_| !tended.witnessed);
-            let queued = tended.queued.as_ref().map(|(_, until_ms)| *until_ms);
+            let queued =
+                tended.queued.as_ref().map(|(_, until_ms)| *until_ms).filter(|_| self.stop.is_none());
             ends.chain(orphans).chain(witness).chain(queued)
         });
         gangs.chain(self.stop_by_ms).min()

@@ -12,6 +12,8 @@ use crate::twin::{STOP_SLACK_MS, Twin};
 
 /// A coordinator that says nothing for so long is replaced.
 pub(crate) const PATIENCE_MS: u64 = 5000;
+/// From a report to its answer, at most.
+pub(crate) const LATENCY_MS: u64 = 4;
 const BETWEEN_STARTS_MS: u64 = 200;
 /// No job of a few lives needs so many; one that does goes round in circles.
 const ROUNDS_MAX: u32 = 30_000;
@@ -222,7 +224,7 @@ impl<'a> World<'a> {
         }
         self.look_at_ms = None;
         let stuck = self.faults != Faults::None && self.chance.percent(1);
-        let latency_ms = self.chance.between(0, 4);
+        let latency_ms = self.chance.between(0, LATENCY_MS);
         let text = serde_json::to_vec(&report).expect("a report is plain values");
         let heard = serde_json::from_slice(&text).expect("what was written can be read");
         assert_eq!(report, heard, "a report survives its way");

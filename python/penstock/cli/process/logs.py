@@ -14,7 +14,7 @@ from penstock.cli.process.log_lines import Display, is_colourful, labels
 from penstock.errors import JobSilent, UsageError
 from penstock.process.jobs import FINAL, Job, find
 from penstock.process.moments import places_since
-from penstock.process.reading import STREAMS, Gap, Reader, Worker, last_lines_place, workers
+from penstock.process.reading import STREAMS, Gap, Reader, Worker, last_lines_place, segments, workers
 
 #: Between two looks while there is output; twice as long after each look without.
 LOOK_S = 0.05
@@ -183,6 +183,8 @@ def _places(
         for key, place in places_since(job, chosen, begin.since).items():
             places[key] = max(places[key], place)
     if begin.tail is not None and exact_tail:
+        there = segments(job)
         for (worker, stream), place in places.items():
-            places[worker, stream] = max(place, last_lines_place(job, worker, stream, begin.tail))
+            of_log = there.get(f"{worker.name}.{stream}", [])
+            places[worker, stream] = max(place, last_lines_place(of_log, begin.tail))
     return places

@@ -6,9 +6,10 @@ from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, duration, print_json, print_table, say, size
 from penstock.cli.process.home import home
+from penstock.process.gpus import GpuUse, gpu_uses
 from penstock.process.jobs import FINAL, Job, find
 from penstock.process.jobs import jobs as all_jobs
-from penstock.process.standing import Row, gpu_memory, rows
+from penstock.process.standing import Row, rows
 from penstock.process.sweeping import sweep_lost
 
 app = command_app(
@@ -45,19 +46,28 @@ def ps(
     """
     sweep_lost(home(), tell=say)
     chosen = [find(home(), job)] if job is not None else _running()
-    gpus = gpu_memory()
+    gpus = gpu_uses()
     if json:
         for each in chosen:
-            for row in rows(each, supervisors=all_, gpu_bytes=gpus):
+            for row in rows(each, supervisors=all_, gpus=gpus):
                 print_json(row)
         return 0
     if not chosen:
         say("no job runs")
         return 0
-    heads = ["what", "pid", "state", "step", "phase", "cpu", "memory", *(["GPU"] if gpus is not None else [])]
+    heads = [
+        "what",
+        "pid",
+        "state",
+        "step",
+        "phase",
+        "cpu",
+        "memory",
+        *(["GPU", "GPU memory"] if gpus else []),
+    ]
     heads += ["age", "life", "start", "command"]
     shown = [line for each in chosen for line in _tree(each, supervisors=all_, gpus=gpus)]
-    print_table(heads, shown, right=["pid", "step", "cpu", "memory", "GPU", "age", "life"])
+    print_table(heads, shown, right=["pid", "step", "cpu", "memory", "GPU", "GPU memory", "age", "life"])
     return 0
 
 
@@ -65,9 +75,9 @@ def _running() -> list[Job]:
     return [job for job in all_jobs(home()) if job.phase() not in (*FINAL, "lost", "unreadable")]
 
 
-def _tree(job: Job, *, supervisors: bool, gpus: dict[int, int] | None) -> list[list[object]]:
+def _tree(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse]) -> list[list[object]]:
     """Lines of the table: the job, its roles, their workers, what is below each."""
-    width = 11 + (gpus is not None)
+    width = 13 if gpus else 11
 
     def line(what: str, state: str, why: str = "", life: object = "") -> list[object]:
         cells: list[object] = [what, "", state, *[""] * (width - 3)]
@@ -76,7 +86,7 @@ def _tree(job: Job, *, supervisors: bool, gpus: dict[int, int] | None) -> list[l
 
     state = job.state()
     lines = [line(job.id, job.phase(), state.reason if state else "")]
-    found = rows(job, supervisors=supervisors, gpu_bytes=gpus)
+    found = rows(job, supervisors=supervisors, gpus=gpus)
     lines += [_row(row, 1, gpus) for row in found if row["role"] is None]
     for role in job.description()["roles"]:
         gangs = [gang for gang in state.gangs if gang.role == role["name"]] if state else []
@@ -87,7 +97,7 @@ def _tree(job: Job, *, supervisors: bool, gpus: dict[int, int] | None) -> list[l
     return lines
 
 
-def _row(row: Row, indent: int, gpus: dict[int, int] | None) -> list[object]:
+def _row(row: Row, indent: int, gpus: dict[int, GpuUse]) -> list[object]:
     name = row["worker"] if row["depth"] == 0 else "└"
     state = STATES.get(row["state"], row["state"])
     if row.get("exit"):
@@ -100,12 +110,18 @@ def _row(row: Row, indent: int, gpus: dict[int, int] | None) -> list[object]:
         row.get("phase") or "",
         duration(row["cpu_s"] * 1e9) if row["cpu_s"] else "",
         size(row["rss_bytes"]) if row["rss_bytes"] else "",
-        *([size(row.get("gpu_bytes") or 0)] if gpus is not None else []),
+        *(_gpu(row) if gpus else []),
         span(row["age_s"]),
         _or_nothing(row["incarnation"]) if row["depth"] == 0 else "",
         row.get("how", ""),
         row["command"],
     ]
+
+
+def _gpu(row: Row) -> list[str]:
+    if not row.get("gpu_bytes"):
+        return ["", ""]
+    return [f"{row['gpu_percent']:.0f} %", size(row["gpu_bytes"])]
 
 
 def _ended(exit_: dict[str, Any]) -> str:

@@ -1,0 +1,61 @@
+"""Errors of training runs."""
+
+from penstock.errors.root import PenstockError
+
+
+class RunError(PenstockError):
+    """Something about a training run."""
+
+    exit_code = 1
+
+
+class RunUnknown(RunError):
+    """There is no run in that directory."""
+
+    exit_code = 2
+    hint = "a run is the directory that was given to penstock.Run; `penstock runs list FOLDER` finds them"
+
+    def __init__(self, *, directory: str) -> None:
+        self.directory = directory
+        super().__init__(f"there is no run in {directory}")
+
+
+class RunDamaged(RunError):
+    """A journal or a file of records cannot be read."""
+
+    def __init__(self, *, file: str, place: int, reason: str) -> None:
+        self.file, self.place, self.reason = file, place, reason
+        super().__init__(f"{file} cannot be read from {place} on: {reason}")
+
+
+class RunStopped(RunError):
+    """A policy decided to stop, and the decision is in force."""
+
+    hint = "look at the batch with `penstock data peek`; go on with another policy, or leave the step out with skips.jsonl"
+
+    def __init__(self, *, step: int, reason: str) -> None:
+        self.step, self.reason = step, reason
+        super().__init__(f"stopped at step {step}: {reason}")
+
+
+class SilentCorruption(RunStopped):
+    """The same step, executed again from the same checkpoint, gave other bits."""
+
+    hint = "a device computes wrong, or something is not pinned (`run.unpinned`); test the hardware of these ranks"
+
+    def __init__(self, *, step: int, ranks: list[int], reason: str) -> None:
+        super().__init__(step=step, reason=reason)
+        self.ranks = ranks
+
+
+class RollbackImpossible(RunError):
+    """No checkpoint is left from before the steps that are to be left out."""
+
+    hint = "keep more checkpoints, penstock.Keep(last=…), or save more often"
+
+    def __init__(self, *, step: int, place: str, known: list[int]) -> None:
+        self.step, self.place, self.known = step, place, known
+        steps = ", ".join(map(str, known)) or "none"
+        super().__init__(
+            f"step {step} is to be left out, but {place} has no checkpoint before it that fits (there are: {steps})"
+        )

@@ -1,0 +1,113 @@
+"""The directory of a run, and what lies where in it.
+
+::
+
+    run.json                what the run is: seed, recipe, registry, place of its checkpoints; written once
+    journal/LIFE-RANK.jsonl what happened and was decided
+    records/LIFE-RANK.rec   what every step was
+    events/LIFE-RANK.pev    spans and facts, for reports
+    skips.jsonl             what is left out of the data (``penstock.SkipJournal``)
+    checkpoints/            unless they are elsewhere
+
+All ranks must see the same directory, or one of their own: what has to be the same on all of them goes through rank 0.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.errors import RunDamaged, RunUnknown
+from penstock.run.journal import FOLDER as JOURNAL
+from penstock.run.journal import sync_folder
+
+FORM = 1
+_DEPTH_MAX = 4
+_PARTS_MAX = 10_000
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a run is, from its first start on."""
+
+    form: int
+    made: float
+    seed: int
+    deterministic: bool
+    #: As written; versions by address.
+    recipe: dict[str, Any]
+    recipe_digest: str
+    registry: str
+    checkpoints: str
+
+
+class RunDirectory:
+    """See the module's description."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @property
+    def skips(self) -> Path:
+        """The journal of skips."""
+        return self.path / "skips.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are unless they are elsewhere."""
+        return self.path / "checkpoints"
+
+    def events(self, incarnation: int, rank: int) -> Path:
+        """A new recording of a rank of a life; a life of several loops has several."""
+        folder, stem = self.path / "events", f"{incarnation:06d}-{rank:04d}"
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = (folder / f"{stem}{f'-{part}' if part else ''}.pev" for part in range(_PARTS_MAX))
+        free = next((path for path in parts if not path.exists()), None)
+        if free is None:
+            raise RunDamaged(file=str(folder), place=0, reason=f"{stem} has {_PARTS_MAX} recordings already")
+        return free
+
+    def about(self) -> About:
+        """What the run is."""
+        path = self.path / "run.json"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=About)
+        except (FileNotFoundError, NotADirectoryError):
+            raise RunUnknown(directory=str(self.path)) from None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
+            raise RunDamaged(file=str(path), place=0, reason=str(reason)) from reason
+
+    def is_run(self) -> bool:
+        """Whether there is one."""
+        return (self.path / "run.json").is_file() or (self.path / JOURNAL).is_dir()
+
+    def describe(self, about: About) -> None:
+        """Say what the run is, unless that is known."""
+        path = self.path / "run.json"
+        if path.exists():
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(f".{os.getpid()}")
+        with beside.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        sync_folder(self.path)
+
+
+def runs_below(folder: Path) -> Iterator[RunDirectory]:
+    """Every run in a folder and the folders in it, a few levels deep."""
+    yield from _below(folder, 0)
+
+
+def _below(folder: Path, depth: int) -> Iterator[RunDirectory]:
+    here = RunDirectory(folder)
+    if here.is_run():
+        yield here
+        return
+    if depth < _DEPTH_MAX and folder.is_dir():
+        for each in sorted(folder.iterdir()):
+            if each.is_dir() and not each.is_symlink():
+                yield from _below(each, depth + 1)

@@ -1,0 +1,238 @@
+"""The run: a loop around a user's step that survives any interruption and is bit-equal after it (R1).
+
+The run never touches the model. It brings batches, sets generators, saves and restores, judges what is reported, and writes down
+what was decided. What a step consists of stays the user's.
+"""
+
+import atexit
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal
+
+from penstock import events
+from penstock.data import Recipe, SkipJournal, Skips
+from penstock.errors import UsageError
+from penstock.registry import Registry
+from penstock.run import gang, journal, pinning
+from penstock.run.decisions import decisions_of
+from penstock.run.directory import RunDirectory
+from penstock.run.life import Life
+from penstock.run.notices import Leave
+from penstock.run.plain import as_trainable
+from penstock.run.policies import Policy
+from penstock.run.randomness import derive, numpy_generator, python_generator, seed_globals
+from penstock.run.rehearsal import RehearsedLife, rehearsal_of, rehearsed
+from penstock.run.settings import Settings
+from penstock.state import Checkpoints
+
+
+class Run:
+    """One training effort, in one directory, across all of its lives.
+
+    Made before the model, so that what decides bits is set before it: threads, algorithms, and the global generators, from which the
+    model's first weights are drawn. ``checkpoints`` are in the directory unless given. ``seed`` decides every random number but the order
+    of the data, which follows from the recipe. ``deterministic`` also pins algorithms; see ``unpinned`` for what is left.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        recipe: Recipe,
+        registry: Registry | None = None,
+        checkpoints: Checkpoints | None = None,
+        policy: Policy | None = None,
+        seed: int = 0,
+        deterministic: bool = False,
+    ) -> None:
+        if type(seed) is not int:
+            raise UsageError(f"the seed is {seed!r}, not a whole number")
+        place = RunDirectory(directory)
+        around = gang.gang_of()
+        before = decisions_of(journal.read(place.path))
+        #: Of an earlier life on as many ranks.
+        self._threads = before.threads.get(str(around.ranks), {})
+        pins = pinning.pin(deterministic=deterministic, threads=self._threads)
+        self.settings = Settings(
+            place,
+            place,
+            recipe,
+            registry or Registry(),
+            checkpoints,
+            policy or Policy(),
+            seed,
+            deterministic,
+            around,
+            pins,
+        )
+        #: Whether this process only executes steps of the run again, beside it.
+        self._rehearsal = rehearsal_of()
+        if self._rehearsal is not None:
+            self.settings = rehearsed(self.settings, self._rehearsal)
+        self._life: Life | None = None
+        #: Of the last life, for whoever asks after it.
+        self._number = -1
+        seed_globals(seed, step=0, lane=0)
+        pinning.seed_frameworks(derive(seed, "init"))
+
+    def steps(self, state: Any, **feeding: Any) -> "Steps":
+        """Join the gang, go on from the newest good checkpoint, and give ``(step, batch)`` after ``(step, batch)``.
+
+        ``state`` is what ``penstock.torch.state`` or ``penstock.jax.state`` makes, or a dict of numpy arrays. ``feeding`` is for its
+        batches: ``fields``, ``prefetch``, ``device`` with torch; ``mesh``, ``axis`` and ``fields`` with JAX.
+        """
+        if self._life is not None:
+            raise UsageError("this run is under way already", hint="one loop at a time")
+        trainable = as_trainable(state, self.settings.gang.ranks)
+        gang.check(self.settings.gang, trainable.ranks)
+        # Again, for frameworks that were loaded and threads that were set since.
+        pins = pinning.pin(deterministic=self.settings.deterministic, threads=self._threads)
+        self.settings = replace(self.settings, pins=pins)
+        kind = Life if self._rehearsal is None else RehearsedLife
+        return Steps(self, kind(self.settings, trainable, feeding))
+
+    def accept(self, loss: Any = None, grad_norm: Any = None, tokens: Any = None) -> bool:
+        """Whether the optimizer may step: call it between backward and ``optimizer.step()``, on every rank.
+
+        False when the policy skips this step, now or in an earlier life, or goes back behind it. Numbers, or tensors with one element.
+        """
+        return self._now().accept(loss, grad_norm, tokens)
+
+    def report(self, *, loss: Any = None, grad_norm: Any = None, tokens: Any = None) -> None:
+        """What the step gave; of this rank. Without ``accept`` a policy judges it after the optimizer's step, and undoes that by going back."""
+        self._now().report(loss, grad_norm, tokens)
+
+    def note(self, text: str, **facts: Any) -> None:
+        """Put something into the journal."""
+        self._now().note(text, facts)
+
+    @contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        """Time a part of a step, such as ``forward``: on the host as an event, and on the device where that does the work."""
+        life = self._now()
+        step = life.next_step - 1
+        with events.span(f"run.{name}", step=step), ExitStack() as after:
+            if life.timer is not None:
+                life.timer.begin(name, step)
+                after.callback(life.timer.end, name)
+            yield
+
+    def seed_of(self, domain: str, *, step: int | None = None, lane: int | None = None) -> int:
+        """128 bits for a domain (``init``, ``data``, ``dropout``, ``user``, or a name of your own), now or at another step and lane."""
+        life = self._life
+        at = step if step is not None else (0 if life is None else max(0, life.next_step - 1))
+        number = lane if lane is not None else (0 if life is None else life.lane.number)
+        return derive(self.settings.seed, domain, step=at, lane=number)
+
+    def generator(self, domain: str = "user", *, kind: Literal["numpy", "python", "native"] = "numpy") -> Any:
+        """A fresh generator for a domain at this step: of NumPy, of Python, or of the state's framework (``native``)."""
+        number = self.seed_of(domain)
+        if kind == "native":
+            return self._now().state.generator(number)
+        return python_generator(number) if kind == "python" else numpy_generator(number)
+
+    @property
+    def incarnation(self) -> int:
+        """Which life this is, from 0."""
+        return self._number
+
+    @property
+    def skips(self) -> Skips:
+        """What is left out of the data."""
+        return SkipJournal(self.settings.source.skips).read()
+
+    @property
+    def unpinned(self) -> tuple[str, ...]:
+        """What may make bits differ between two executions, in words."""
+        return self.settings.pins.unpinned
+
+    @property
+    def rank(self) -> int:
+        """Of this process."""
+        return self.settings.gang.rank
+
+    def _now(self) -> Life:
+        if self._life is None:
+            raise UsageError(
+                "there is no step now", hint="call it inside of `for step, batch in run.steps(state)`"
+            )
+        return self._life
+
+    def _enter(self, life: Life | None) -> None:
+        self._life = life
+        if life is not None:
+            self._number = life.incarnation
+
+
+class Steps:
+    """Iterate it. It ends what it began when the loop ends, breaks or fails; as a context it also learns how.
+
+    An error that leaves a plain ``for`` tells the iterator nothing, so what is written about it then is written when the process ends.
+    """
+
+    def __init__(self, run: Run, life: Life) -> None:
+        self._run = run
+        self._life = life
+        self._steps: Iterator[tuple[int, Any]] | None = None
+        self._closed = False
+        self._at_exit = partial(_exiting, life)
+        atexit.register(self._at_exit)
+
+    def __iter__(self) -> "Steps":
+        return self
+
+    def __next__(self) -> tuple[int, Any]:
+        if self._closed:
+            raise StopIteration
+        try:
+            if self._steps is None:
+                self._run._enter(self._life)
+                self._life.begin()
+                self._steps = self._life.steps()
+            return next(self._steps)
+        except StopIteration:
+            self._finish(None)
+            raise
+        except BaseException as problem:
+            self._finish(problem)
+            raise
+
+    def close(self) -> None:
+        """Leave the loop. What was not saved is executed again by the next life."""
+        self._finish(GeneratorExit())
+
+    def _finish(self, problem: BaseException | None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._run._enter(None)
+        atexit.unregister(self._at_exit)
+        self._life.end(problem)
+        in_time = isinstance(problem, Leave) and problem.committed
+        self._life.close(orderly=problem is None or in_time or isinstance(problem, GeneratorExit))
+
+    def __enter__(self) -> "Steps":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._finish(value or GeneratorExit())
+
+    def __del__(self) -> None:
+        # Left by `break` or by an error: only the end of the process shows which. Alone, nobody has to be waited for.
+        if not getattr(self, "_closed", True) and not sys.is_finalizing():
+            self._closed = True
+            self._run._enter(None)
+            self._life.close(orderly=self._life.state.ranks == 1)
+
+
+def _exiting(life: Life) -> None:
+    """The process ends, and nobody has said how the loop did."""
+    life.end(getattr(sys, "last_value", None) or GeneratorExit())
+    life.close(orderly=False)

@@ -1,0 +1,118 @@
+"""Notices: "save now", "save and leave by …", wherever they come from.
+
+Under ``penstock run`` they come through the pulse (``penstock.process.pulse``), which also tells the agent how far this rank is.
+Elsewhere, and where that is not there, they are signals: SIGTERM asks to save and leave (Slurm, Kubernetes, a person), SIGUSR1 to save and go
+on. A signal only sets a flag; the loop looks at it between steps, where a state is whole.
+"""
+
+import importlib
+import math
+import os
+import signal
+import threading
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+#: What a process exits with that has saved and left because it was asked to: "temporary failure, try again" of sysexits.h.
+EXIT_LEFT = 75
+#: From SIGTERM until whoever sent it loses patience, where nothing says when.
+GRACE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Somebody wants a checkpoint now."""
+
+    reason: str
+    #: Whether to end after it; and by when, as ``time.time`` counts. 0 when nothing was said.
+    leave: bool = False
+    leave_by: float = 0.0
+
+
+class Leave(SystemExit):
+    """Ends the process after it has saved, with the exit code that says so. It is no error."""
+
+    def __init__(self, notice: Notice, step: int, *, committed: bool = True) -> None:
+        #: Whether the checkpoint of the step exists, or time was over before.
+        self.notice, self.step, self.committed = notice, step, committed
+        super().__init__(EXIT_LEFT)
+
+
+class Notices:
+    """Listens from ``open`` to ``close``. One per process, on the main thread (elsewhere only pulses are heard)."""
+
+    def __init__(self, grace_s: float = GRACE_S) -> None:
+        self._grace_s = grace_s
+        self._heard: Notice | None = None
+        self._before: dict[int, Any] = {}
+        self._process = _supervised()
+        #: The agent's notices are numbered, and stand until the next one.
+        self._number = 0
+        self._closed = True
+
+    def open(self) -> None:
+        """Begin to listen. Where the agent gives notices, SIGTERM stays what it is: an end at once."""
+        if self._process is not None:
+            # Plain steps, whatever an earlier loop has left.
+            self._process.phase(None)
+        self._closed = False
+        if self._process is not None or threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            self._before[number] = signal.signal(number, self._on_signal)
+
+    def close(self) -> None:
+        """Signals do what they did before. What comes after a loop has no steps, and is no hang."""
+        if self._process is not None and not self._closed:
+            self._process.phase("eval")
+        self._closed = True
+        for number, before in self._before.items():
+            signal.signal(number, signal.SIG_DFL if before is None else before)
+        self._before = {}
+
+    def pulse(self, step: int) -> None:
+        """Tell the agent that a step begins; hear what it has to say."""
+        if self._process is not None:
+            self._listen(self._process.pulse(step))
+
+    def phase(self, name: str) -> AbstractContextManager[Any]:
+        """Something that takes longer than a step, and is no hang."""
+        made: AbstractContextManager[Any] = nullcontext()
+        return made if self._process is None else self._process.phase(name)
+
+    def take(self) -> Notice | None:
+        """What was heard since the last time."""
+        if self._process is not None:
+            self._listen(self._process.notice())
+        heard, self._heard = self._heard, None
+        return heard
+
+    def _listen(self, found: Any) -> None:
+        """A notice of the agent in our words, once."""
+        if found is None or found.number == self._number:
+            return
+        self._number = found.number
+        leave_by = found.leave_by if math.isfinite(found.leave_by) else 0.0
+        self._heard = Notice(found.reason or found.kind, leave=found.kind != "save", leave_by=leave_by)
+
+    def hear(self, notice: Notice | None) -> None:
+        """Put back what could not be heeded yet."""
+        self._heard = self._heard or notice
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        if number == signal.SIGUSR1:
+            self._heard = self._heard or Notice(name)
+        else:
+            self._heard = Notice(name, leave=True, leave_by=time.time() + self._grace_s)
+
+
+def _supervised() -> Any:
+    """What speaks with the agent of ``penstock run``, if this process has one; None elsewhere."""
+    if "PENSTOCK_PULSES" not in os.environ:
+        return None
+    process = importlib.import_module("penstock.process")
+    return process if all(hasattr(process, name) for name in ("pulse", "notice", "phase")) else None

@@ -1,0 +1,87 @@
+"""When a run saves, and what of its checkpoints is in the journal."""
+
+import time
+from typing import Any
+
+from penstock import events
+from penstock.errors import PenstockError
+from penstock.run.contract import Trainable
+from penstock.run.journal import Journal
+from penstock.run.policies import Policy
+from penstock.state import Checkpoints, Pending
+
+
+class Saving:
+    """The saves of one life. Only rank 0 journals."""
+
+    def __init__(self, checkpoints: Checkpoints, state: Trainable, policy: Policy, journal: Journal) -> None:
+        self.checkpoints = checkpoints
+        self._state = state
+        self._policy = policy
+        self._journal = journal
+        self._under_way: list[Pending] = []
+        #: The step that was saved last, if any was in this life.
+        self.saved: int | None = None
+        self._clock = time.monotonic()
+
+    def due(self, step: int) -> bool:
+        """Whether the policy wants a checkpoint before a step, by the step's number. The same on all ranks."""
+        every = self._policy.save_every
+        return every is not None and step % every == 0 and step != self.saved
+
+    def late(self) -> bool:
+        """Whether it wants one by the clock. Ranks have clocks of their own, so that of rank 0 counts."""
+        limit_s = self._policy.save_every_s
+        return limit_s is not None and time.monotonic() - self._clock >= limit_s
+
+    def save(self, step: int, entries: dict[str, Any], metrics: dict[str, float], why: str) -> Pending:
+        """Capture, and go on."""
+        with events.span("run.capture", step=step, why=why):
+            pending = self.checkpoints.save(step, self._state, entries, metrics=metrics)
+        self._under_way.append(pending)
+        self.saved = step
+        self._clock = time.monotonic()
+        return pending
+
+    def restored(self, step: int) -> None:
+        """What is there now was loaded."""
+        self.saved = step
+        self._clock = time.monotonic()
+
+    def note(self) -> None:
+        """Put into the journal what has ended by now."""
+        if not self._under_way:
+            return
+        ended = [each for each in self._under_way if each.done()]
+        self._under_way = [each for each in self._under_way if not each.done()]
+        for pending in ended:
+            self._journalled(pending)
+
+    def settle(self, timeout_s: float | None = None) -> bool:
+        """Wait until every save has ended, or time is over; whether all have."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        for pending in self._under_way:
+            pending.ended(None if until is None else max(0.0, until - time.monotonic()))
+        self.note()
+        return not self._under_way
+
+    def _journalled(self, pending: Pending) -> None:
+        if self._state.rank != 0:
+            return
+        problem = pending.error
+        if problem is None:
+            found = pending.wait()
+            self._journal.write(
+                "commit",
+                pending.step,
+                sync=True,
+                digest=found.digest,
+                number=found.number,
+                bytes=found.bytes,
+                written=pending.bytes_written,
+                blocked_s=round(pending.blocked_s, 6),
+                durable_s=round(pending.durable_s, 6),
+            )
+        else:
+            hint = problem.hint if isinstance(problem, PenstockError) else None
+            self._journal.write("save_failed", pending.step, sync=True, reason=str(problem), hint=hint)

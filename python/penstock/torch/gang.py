@@ -1,0 +1,111 @@
+"""The ranks of a run: joining them, and the two things they have to say to each other between steps."""
+
+import atexit
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import torch
+from torch import distributed
+
+from penstock.errors import UsageError
+
+#: How long a collective may take before it is an error.
+TIMEOUT_S = 600.0
+#: Of what rank 0 shares: decisions, lists of skips.
+_SHARED_BYTES_MAX = 1 << 30
+
+
+def join(backend: str | None = None, *, timeout_s: float = TIMEOUT_S) -> torch.device:
+    """Join the ranks that ``penstock run``, torchrun or srun started, and return this rank's device; alone, just return it.
+
+    The group is ended with the process. ``backend``: ``nccl`` where there are enough devices, else ``gloo``.
+    """
+    rank, ranks, local = _place(os.environ)
+    count = torch.cuda.device_count()
+    if backend == "nccl" and local >= count:
+        raise UsageError(f"rank {rank} is number {local} on its host, which has {count} devices")
+    on_device = count > local and backend != "gloo"
+    device = torch.device("cuda", local) if on_device else torch.device("cpu")
+    if on_device:
+        torch.cuda.set_device(device)
+    if ranks > 1 and not distributed.is_initialized():
+        distributed.init_process_group(
+            backend or ("nccl" if on_device else "gloo"),
+            rank=rank,
+            world_size=ranks,
+            timeout=timedelta(seconds=timeout_s),
+        )
+        atexit.register(_leave)
+    return device
+
+
+def agree(values: Sequence[float]) -> list[list[float]]:
+    """The values of every rank, in the order of ranks."""
+    if not _is_group():
+        return [list(values)]
+    own = torch.tensor(values, dtype=torch.float64)
+    found = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(found, own, group=_host_group())
+    return [each.tolist() for each in found]
+
+
+def share(document: bytes) -> bytes:
+    """What rank 0 has given."""
+    if not _is_group():
+        return document
+    length = torch.tensor([len(document)])
+    distributed.broadcast(length, 0, group=_host_group())
+    if int(length) > _SHARED_BYTES_MAX:
+        raise UsageError(f"{int(length)} bytes are too much to share between ranks")
+    given = document if distributed.get_rank() == 0 else bytes(int(length))
+    content = (
+        torch.frombuffer(bytearray(given), dtype=torch.uint8) if given else torch.empty(0, dtype=torch.uint8)
+    )
+    if int(length):
+        distributed.broadcast(content, 0, group=_host_group())
+    return content.numpy().tobytes()
+
+
+def _host_group() -> "distributed.ProcessGroup | None":
+    """A group that exchanges host memory, so that nobody waits for the device: the default one, or one beside it."""
+    default = distributed.group.WORLD
+    if "gloo" in str(distributed.get_backend(default)) or "cpu" in _device_types(default):
+        return None
+    if default not in _BESIDE:
+        _BESIDE.clear()
+        made = distributed.new_group(backend="gloo")
+        assert isinstance(made, distributed.ProcessGroup), "every rank is in it"
+        _BESIDE[default] = made
+    return _BESIDE[default]
+
+
+def _device_types(group: "distributed.ProcessGroup | None") -> list[str]:
+    assert group is not None, "there is a default group"
+    return [device.type for device in group._device_types]
+
+
+_BESIDE: "dict[distributed.ProcessGroup | None, distributed.ProcessGroup]" = {}
+
+
+def _place(environment: Mapping[str, str]) -> tuple[int, int, int]:
+    """Rank, ranks, and number on the host, as the launcher says."""
+    for names in (
+        ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+    ):
+        if names[0] in environment and names[1] in environment:
+            rank, ranks, local = (int(environment.get(name, "0")) for name in names)
+            return rank, ranks, local
+    return 0, 1, 0
+
+
+def _is_group() -> bool:
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
+def _leave() -> None:
+    # After an error a peer may be gone, and nobody waits for it.
+    if distributed.is_initialized() and not hasattr(sys, "last_value"):
+        distributed.destroy_process_group()

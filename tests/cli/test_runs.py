@@ -1,0 +1,59 @@
+"""``penstock runs``: what a person and a program are told about a run."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import main
+from penstock.run import Policy
+from tests.run.small import make, train
+from tests.torch.stream import Stream, make_stream
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs: one of two lives with a skipped step, one that was stopped."""
+    stream: Stream = make_stream(tmp_path_factory.mktemp("stream"))
+    made = tmp_path_factory.mktemp("runs")
+    for stop in (5, 9):
+        policy = Policy(save_every=4, stop_at=stop, non_finite="skip")
+        train(make(stream, made / "deep/good", policy), bad={3: math.nan})
+    with pytest.raises(Exception, match="stopped at step 2"):
+        train(make(stream, made / "bad", Policy(save_every=4, stop_at=9)), bad={2: math.nan})
+    return made
+
+
+def test_runs_are_found_with_their_state(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "list", str(folder), "--json"]) == 0
+    bad, good = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (good["run"], good["lives"], good["step"], good["state"]) == ("deep/good", 2, 8, "done")
+    assert (bad["run"], bad["lives"], bad["state"]) == ("bad", 1, "stopped")
+    assert main(["runs", "list", str(folder)]) == 0
+    assert "deep/good" in capsys.readouterr().out
+    assert main(["runs", "list", str(folder / "bad/journal")]) == 0
+    assert "no runs" in capsys.readouterr().err
+
+
+def test_the_story_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: the story across lives, for people and for programs. Method: every entry once, with a sentence of its own."""
+    assert main(["runs", "show", str(folder / "deep/good")]) == 0
+    told = capsys.readouterr().out
+    for words in (
+        "begins from nothing",
+        "skip: the loss is nan",
+        "weights are now",
+        "goes on from the checkpoint of life 0",
+        "done",
+    ):
+        assert words in told, words
+    assert main(["runs", "show", str(folder / "deep/good"), "--json"]) == 0
+    entries = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [entry["life"] for entry in entries if entry["kind"] == "start"] == [0, 1]
+    assert all(entry["sentence"] != entry["kind"] for entry in entries)
+
+
+def test_what_is_no_run_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "show", str(folder)]) == 2
+    assert "there is no run in" in capsys.readouterr().err
