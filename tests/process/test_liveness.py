@@ -68,6 +68,20 @@ def test_a_hang_is_seen_its_stacks_are_kept_and_the_gang_restarts(run: Run, tmp_
     assert running.state().incarnation == 1
 
 
+def test_a_hang_in_a_namespace_of_processes_has_stacks_too(run: Run, tmp_path: Path) -> None:
+    """Goal: numbers of processes differ inside and outside. Method: the agent takes stacks inside, `penstock stacks` outside."""
+    text = "steps(30)\nwait_for_the_others() if life == 0 else None\n"
+    running = run("--ranks", "2", "--restarts", "1", "--isolate", "--hang", "3", "--", script(tmp_path, text))
+    wait_until(lambda: len(_known(running)) == 2, "both ranks pulse")
+    wait_until(
+        lambda: "wait_for_the_others" in penstock(running.home, "stacks", running.job.id).stdout, "seen"
+    )
+    assert running.launcher is not None
+    _, err = running.launcher.communicate(timeout=60)
+    assert running.launcher.returncode == 0, err
+    assert "wait_for_the_others" in str(incident(running)["stacks"]["groups"])
+
+
 def test_a_long_checkpoint_is_no_hang(run: Run, tmp_path: Path) -> None:
     """Goal: phases have times of their own. Method: a checkpoint that takes many times what a step may take."""
     text = "steps(30)\nwith phase('checkpoint'):\n    pace.wait(2)\nsteps(30)\n"
@@ -124,7 +138,7 @@ def test_steps_of_a_new_life_are_its_own(run: Run, tmp_path: Path) -> None:
     running = run("--restarts", "1", "--detach", "--", script(tmp_path, text))
     wait_until(lambda: running.state().incarnation == 1, "it is started again")
     assert incident(running)["step"] == 29
-    wait_until(lambda: running.state().workers[0][1]["pid"] > 0, "it runs")
+    wait_until(lambda: any(worker["pid"] > 0 for _, worker in running.state().workers), "it runs")
     assert _known(running) == {}
 
 

@@ -198,9 +198,17 @@ impl State {
         }
     }
 
-    /// Replaces what the room says. On a full disk the space is used that was held for this.
+    /// Replaces what the room says.
     pub fn save(&self, room: &Room) -> Result<()> {
+        self.save_changes(room, &mut Vec::new())
+    }
+
+    /// The same, unless the room says that already: `saved`. On a full disk the space is used that was held for this.
+    pub fn save_changes(&self, room: &Room, saved: &mut Vec<u8>) -> Result<()> {
         let text = serde_json::to_vec(self).expect("a state is plain values");
+        if *saved == text {
+            return Ok(());
+        }
         let path = room.file("state.json");
         write_whole(&path, &text).or_else(|problem| {
             if reserve::give_up(room) { write_whole(&path, &text) } else { Err(problem) }
@@ -210,6 +218,7 @@ impl State {
         } else {
             reserve::hold(room, text.len() as u64);
         }
+        *saved = text;
         Ok(())
     }
 }

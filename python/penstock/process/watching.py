@@ -7,12 +7,14 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from penstock.process.gpus import GpuUse, gpu_uses
-from penstock.process.jobs import Job
+from penstock.process.jobs import GangState, Job
 from penstock.process.pulsefile import Pulse, pulses_of
+from penstock.process.reading import STREAMS, Segment, segments
 from penstock.process.stacks.kernel import children, family
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -82,38 +84,14 @@ class Watcher:
         now_s = time.time()
         if state is None:
             return Seen(job=self._job.id, phase=phase, reason="", at=now_s, age_s=0.0, rows=[])
-        pulses, below, gpus = pulses_of(self._job), children(), gpu_uses()
+        pulses, below, gpus, logs = pulses_of(self._job), children(), gpu_uses(), segments(self._job)
         rows = [
-            self._row(gang.role, gang.incarnation or 0, worker, pulses.get((gang.role, worker["rank"])))
+            _row(gang, worker, pulses.get((gang.role, worker["rank"])), logs)
             for gang, worker in state.workers
         ]
         rows = [row if row.is_over else self._measured(row, family(row.pid, below), gpus) for row in rows]
         age_s = (state.ended_at or now_s) - state.started_at
         return Seen(job=state.job, phase=phase, reason=state.reason, at=now_s, age_s=age_s, rows=rows)
-
-    def _row(self, role: str, incarnation: int, worker: dict[str, object], pulse: Pulse | None) -> Row:
-        rank, pid = int(str(worker["rank"])), int(str(worker["pid"]))
-        line = last_line(self._job.directory / "logs" / f"{role}-{rank}.{s}" for s in ("stdout", "stderr"))
-        row = Row(
-            role=role,
-            rank=rank,
-            pid=pid,
-            incarnation=incarnation,
-            state=_state(pid) if worker["exit"] is None else _ended(worker["exit"]),
-            last_line=line,
-        )
-        if pulse is None or pulse.incarnation != incarnation:
-            return row
-        now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        return msgspec.structs.replace(
-            row,
-            step=pulse.step if pulse.steps else None,
-            step_age_s=(now_ns - pulse.step_at_ns) / 1e9 if pulse.steps else None,
-            step_s=pulse.step_ns / 1e9 or None,
-            typical_s=pulse.typical_ns / 1e9 or None,
-            phase=pulse.phase,
-            phase_age_s=(now_ns - pulse.phase_since_ns) / 1e9,
-        )
 
     def _measured(self, row: Row, pids: list[int], gpus: dict[int, GpuUse]) -> Row:
         usages = [usage for usage in map(_usage, pids) if usage is not None]
@@ -132,6 +110,31 @@ class Watcher:
             gpu_percent=sum(use.percent for use in own) if own else None,
             gpu_bytes=sum(use.bytes for use in own) if own else None,
         )
+
+
+def _row(gang: GangState, worker: dict[str, Any], pulse: Pulse | None, logs: dict[str, list[Segment]]) -> Row:
+    name, incarnation = f"{gang.role}-{worker['rank']}", gang.incarnation or 0
+    newest = [logs[log][-1].path for stream in STREAMS if logs.get(log := f"{name}.{stream}")]
+    row = Row(
+        role=gang.role,
+        rank=worker["rank"],
+        pid=worker["pid"],
+        incarnation=incarnation,
+        state=_state(worker["pid"]) if worker["exit"] is None else _ended(worker["exit"]),
+        last_line=last_line(map(Path, newest)),
+    )
+    if pulse is None or pulse.incarnation != incarnation:
+        return row
+    now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return msgspec.structs.replace(
+        row,
+        step=pulse.step if pulse.steps else None,
+        step_age_s=(now_ns - pulse.step_at_ns) / 1e9 if pulse.steps else None,
+        step_s=pulse.step_ns / 1e9 or None,
+        typical_s=pulse.typical_ns / 1e9 or None,
+        phase=pulse.phase,
+        phase_age_s=(now_ns - pulse.phase_since_ns) / 1e9,
+    )
 
 
 def last_line(paths: Iterable[Path]) -> str:

@@ -437,6 +437,8 @@ class Life:
             self._saving.settle()
             if self.settings.checkpoints is None:
                 self._checkpoints.close()
+        else:
+            self._checkpoints.give_up()
         self._records.close()
         if self._ended:
             self._journal.close()

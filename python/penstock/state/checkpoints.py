@@ -414,6 +414,11 @@ class Checkpoints:
             self._behind.wait()
         self._raise_unnoticed()
 
+    def give_up(self) -> None:
+        """Do not wait for other ranks any more, because one of them is gone: saves that need it fail now, not at their deadline."""
+        if self._finisher is not None:
+            self._finisher.given_up.set()
+
     def close(self) -> None:
         """Finish what was begun and give the memory back."""
         self._saver.shutdown(wait=True)

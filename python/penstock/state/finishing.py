@@ -20,6 +20,7 @@ from penstock.state.checkpoint import checkpoint_of
 from penstock.state.committing import Gone, commit
 from penstock.state.history import Committed
 from penstock.state.incarnations import check_newest
+from penstock.state.leaving import Event
 from penstock.state.log import Log
 from penstock.state.manifest import Manifest, manifest_name
 from penstock.state.parts import Part, assemble, read_part
@@ -52,6 +53,8 @@ class Finisher:
     #: The last checkpoint that was saved or loaded; pieces that did not change refer to its files.
     parent: tuple[str, Manifest] | None = None
     clock: Clock = field(default_factory=Clock)
+    #: Other ranks are not waited for any more.
+    given_up: Event = field(default_factory=Event)
 
     def finish(self, capture: Capture, attempt: int, metrics: dict[str, float]) -> tuple[Committed, Written]:
         """Make a capture a checkpoint."""
@@ -158,7 +161,7 @@ class Finisher:
 
     def _await_parts(self, capture: Capture, folder: str, round_: int) -> list[Part]:
         parts: dict[int, Part] = {}
-        wait = Wait(self.deadline_s, self.clock)
+        wait = Wait(self.deadline_s, self.clock, self.given_up)
         while True:
             for rank in range(capture.ranks):
                 name = f"{folder}/{_part(rank, round_)}"
@@ -177,7 +180,7 @@ class Finisher:
                 )
 
     def _await_commit(self, capture: Capture, attempt: int, again: str) -> Committed | None:
-        wait = Wait(self.deadline_s, self.clock)
+        wait = Wait(self.deadline_s, self.clock, self.given_up)
         mine = (self.incarnation, capture.step, attempt)
         while True:
             history = self.log.read()

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.state.leaving import Event
+
 PAUSE_MIN_S = 0.01
 PAUSE_MAX_S = 1.0
 
@@ -22,8 +24,10 @@ class Clock:
 class Wait:
     """One wait: ``while not there: if not wait.again(): give up``."""
 
-    def __init__(self, deadline_s: float, clock: Clock) -> None:
+    def __init__(self, deadline_s: float, clock: Clock, given_up: Event | None = None) -> None:
         self._clock = clock
+        #: Set by somebody else when there is nothing to wait for any more.
+        self._given_up = given_up
         self._began = clock.ticks()
         self._deadline_s = deadline_s
         self._pause_s = PAUSE_MIN_S
@@ -36,7 +40,7 @@ class Wait:
     def again(self) -> bool:
         """Pause, longer every time, and say whether to look once more. The last look is at the deadline."""
         left_s = self._deadline_s - self.waited_s
-        if left_s <= 0:
+        if left_s <= 0 or (self._given_up is not None and self._given_up.is_set()):
             return False
         self._clock.pause(min(self._pause_s, left_s))
         self._pause_s = min(self._pause_s * 1.5, PAUSE_MAX_S)

@@ -67,6 +67,8 @@ pub struct Agent {
     job: Job,
     plans: Vec<GangPlan>,
     state: State,
+    /// What `state.json` says.
+    saved: Vec<u8>,
     /// The copy that the control thread shows.
     shown: Arc<Mutex<State>>,
     journal: Journal,
@@ -184,6 +186,7 @@ impl Agent {
             job,
             plans,
             state,
+            saved: Vec::new(),
             shown,
             watch,
             link: Link::default(),
@@ -386,7 +389,7 @@ impl Agent {
             shown.clone_from(&self.state);
         }
         let seen = self.outside.lock().map(|mut outside| outside.shown(&self.state));
-        if let Err(problem) = seen.as_ref().unwrap_or(&self.state).save(&self.room) {
+        if let Err(problem) = seen.as_ref().unwrap_or(&self.state).save_changes(&self.room, &mut self.saved) {
             complain!("penstock-agent: {problem}");
         }
     }

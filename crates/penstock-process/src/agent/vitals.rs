@@ -15,6 +15,7 @@ use crate::complain;
 use crate::hang;
 use crate::job::{Job, Room};
 use crate::pulses::{Notice, NoticeKind, Pulses};
+use crate::state::{wall_s, write_whole};
 use crate::system::{self, now_ms};
 
 /// How often pulses are looked at while nobody has said when to.
@@ -99,7 +100,11 @@ impl Agent {
     pub(super) fn heard_ms(&self, gang: usize, rank: u32) -> Option<u64> {
         let role = &self.job.roles[self.plans[gang].role];
         role.policy.hang.as_ref().filter(|rule| rule.silence_ms > 0)?;
-        self.pump.heard_ms(self.plans[gang].role, rank)
+        let started = self.state.gangs[gang].workers.iter().find(|worker| worker.rank == rank)?.started_at;
+        let age_ms = ((wall_s() - started).max(0.0) * 1000.0) as u64;
+        let begun_ms = now_ms().saturating_sub(age_ms);
+        // What an earlier life wrote says nothing about this one.
+        self.pump.heard_ms(self.plans[gang].role, rank).max(Some(begun_ms))
     }
 
     /// When to look at pulses again, if anybody may hang: a pulse wakes nobody.
@@ -155,8 +160,16 @@ impl Agent {
         let python = self.job.python.as_ref()?;
         let log = File::options().create(true).append(true).open(self.room.file("agent.log")).ok()?;
         let answer = File::create(self.room.file("stacks.new")).ok()?;
+        // In a namespace of its own the collector sees the numbers that we see, which `state.json` does not show.
+        let seen = self.room.file("stacks.state");
+        write_whole(&seen, &serde_json::to_vec(&self.state).ok()?).ok()?;
         let mut command = Command::new(python);
-        command.args(["-m", "penstock.process.stacks"]).arg(self.room.path()).arg("--json");
+        command
+            .args(["-m", "penstock.process.stacks"])
+            .arg(self.room.path())
+            .arg("--json")
+            .arg("--state")
+            .arg(&seen);
         command.stdin(Stdio::null()).stdout(answer).stderr(log);
         // SAFETY: only calls that are allowed between fork and exec.
         unsafe {
@@ -204,6 +217,7 @@ impl Agent {
         } else {
             let _ = std::fs::remove_file(&path);
         }
+        let _ = std::fs::remove_file(self.room.file("stacks.state"));
         self.note_stacks(collector.gangs, found);
         true
     }

@@ -25,12 +25,14 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rank", type=ranks_in)
     parser.add_argument("--native", choices=("no", "one", "all"), default="no")
+    parser.add_argument("--state", type=Path, help="instead of the job's own state.json")
     parser.add_argument("--deadline", type=float, default=DEADLINE_S)
     asked = parser.parse_args()
     wish = Asked(
         ranks=None if asked.rank is None else frozenset(asked.rank),
         native=asked.native,
         deadline_s=asked.deadline,
+        state=asked.state,
     )
     collected = collect(Job(asked.directory), wish)
     answer = msgspec.json.encode(collected) if asked.json else shown(collected).encode()

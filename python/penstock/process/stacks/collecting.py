@@ -49,6 +49,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     native: str = "no"
     #: For everything together.
     deadline_s: float = 30.0
+    #: What is known about the job, if not what its own file says.
+    state: Path | None = None
 
 
 def collect(job: Job, asked: Asked | None = None) -> Collected:
@@ -56,7 +58,7 @@ def collect(job: Job, asked: Asked | None = None) -> Collected:
     asked = asked or Asked()
     at, begun = time.time(), time.monotonic()
     until = begun + asked.deadline_s
-    targets = targets_of(job, asked.ranks)
+    targets = targets_of(job, asked.ranks, asked.state)
     try:
         spy: Path | SpyMissing = spy_path()
     except SpyMissing as problem:

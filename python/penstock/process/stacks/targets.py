@@ -1,8 +1,11 @@
 """Which process of each worker is looked at."""
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.process.jobs import Job
+import msgspec
+
+from penstock.process.jobs import Job, JobState
 from penstock.process.pulsefile import Pulse, pulses_of
 from penstock.process.stacks.kernel import children, family, runs_python
 
@@ -17,9 +20,9 @@ class Target(NamedTuple):
     is_python: bool
 
 
-def targets_of(job: Job, ranks: frozenset[int] | None = None) -> list[Target]:
+def targets_of(job: Job, ranks: frozenset[int] | None = None, known: Path | None = None) -> list[Target]:
     """Every worker that runs, or those of some ranks."""
-    state = job.state()
+    state = job.state() if known is None else msgspec.json.decode(known.read_bytes(), type=JobState)
     pulses = pulses_of(job)
     below = children()
     return [
