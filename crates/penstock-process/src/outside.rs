@@ -8,8 +8,6 @@ use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-use crate::error::Result;
-use crate::job::{Job, Room};
 use crate::lineage::Process;
 use crate::state::State;
 
@@ -94,21 +92,8 @@ impl Outside {
     }
 }
 
-impl State {
-    /// What is known of a job, by its newest agent: us. `home` is the launcher's namespace of processes, where that is another.
-    pub fn known(room: &Room, job: &Job, home: Option<&OwnedFd>) -> Result<Self> {
-        // SAFETY: asks for a number.
-        let keeper = unsafe { libc::getppid() };
-        let mut state = Self::load(room)?.unwrap_or_else(|| Self::new(job, keeper));
-        (state.agent, state.keeper) = (std::process::id() as i32, keeper);
-        state.namespace = namespace(home);
-        state.inside = home.map(|_| namespace(None)).unwrap_or_default();
-        Ok(state)
-    }
-}
-
 /// A namespace of processes by its name; empty where the system does not tell. Without a descriptor of one, our own.
-fn namespace(other: Option<&OwnedFd>) -> String {
+pub fn namespace(other: Option<&OwnedFd>) -> String {
     let path = other
         .map_or_else(|| "/proc/self/ns/pid".to_owned(), |fd| format!("/proc/self/fd/{}", fd.as_raw_fd()));
     fs::read_link(path).map(|name| name.display().to_string()).unwrap_or_default()

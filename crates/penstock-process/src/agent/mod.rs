@@ -4,11 +4,12 @@ mod births;
 mod gangs;
 mod link;
 pub mod places;
+mod stopping;
 mod vitals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -31,21 +32,16 @@ use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
 use crate::memory::Entry;
 use crate::memory_limit::MemoryGroups;
 use crate::messages::{GangReport, Orders, Over, Report};
-use crate::outside::Outside;
+use crate::outside::{Outside, namespace};
 use crate::pump::{Person, Pump};
 use crate::spawn::WORKER_MARK;
-use crate::state::{Phase, State, wall_s};
+use crate::state::State;
 use crate::system::{self, Signals, now_ms, signal_name};
 use crate::verdict::Stop;
 use crate::zygote::nursery::Nursery;
 
-/// A foreground job is gone a second after its launcher.
-const LAUNCHER_GONE_GRACE_MS: u64 = 400;
 /// How often the tree is looked at while it ends: the death of a grandchild wakes nobody.
 const LOOK_MS: u64 = 20;
-/// Beyond the grace of a stop; then the agent kills without being told.
-const STOP_SLACK_MS: u64 = 3000;
-const DRAIN: Duration = Duration::from_secs(2);
 
 /// What wakes the agent.
 struct Watch {
@@ -135,10 +131,21 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
     Ok(())
 }
 
+/// What is known about the job when we come: what an agent before us wrote, or nothing.
+fn known(room: &Room, job: &Job, wires: &Wires) -> Result<State> {
+    // SAFETY: asks for a number.
+    let keeper = unsafe { libc::getppid() };
+    let mut state = State::load(room)?.unwrap_or_else(|| State::new(job, keeper));
+    (state.agent, state.keeper) = (std::process::id() as i32, keeper);
+    state.namespace = namespace(wires.namespace.as_ref());
+    state.inside = wires.namespace.as_ref().map(|_| namespace(None)).unwrap_or_default();
+    Ok(state)
+}
+
 impl Agent {
     fn open(room: &Room, wires: Wires, signals: Signals) -> Result<Self> {
         let job = room.job()?;
-        let mut state = State::known(room, &job, wires.namespace.as_ref())?;
+        let mut state = known(room, &job, &wires)?;
         let shown = Arc::new(Mutex::new(state.clone()));
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;
@@ -267,19 +274,6 @@ impl Agent {
             .position(|plan| self.job.roles[plan.role].name == role && plan.ranks.contains(&rank))
     }
 
-    /// Ends by itself what has to end, when nobody says so in time; when to look again.
-    fn keep_safe(&mut self) -> Option<u64> {
-        let due_ms = self.stop_by_ms?;
-        if now_ms() < due_ms {
-            return Some(due_ms);
-        }
-        for gang in 0..self.plans.len() {
-            self.kill_gang(gang);
-        }
-        self.stop_by_ms = Some(now_ms() + STOP_SLACK_MS);
-        self.stop_by_ms
-    }
-
     /// Reports, if there is something to report and somebody to hear it; when to try again.
     fn talk(&mut self) -> Option<u64> {
         let now_ms = now_ms();
@@ -327,58 +321,6 @@ impl Agent {
             self.ready = None;
         }
         Ok(())
-    }
-
-    fn finish(&mut self) {
-        let everybody: Vec<u32> = (0..self.job.workers()).collect();
-        self.pump.drain(&everybody, DRAIN);
-        let over = self.over.clone().unwrap_or(Over { phase: Phase::Failed, code: 1 });
-        if over.phase == Phase::Failed && self.stop.as_ref().is_some_and(|stop| stop.failed) {
-            self.note_doom();
-        }
-        self.state.phase = over.phase;
-        self.state.exit_code = Some(over.code);
-        self.state.ended_at = Some(wall_s());
-        self.link.lose();
-        self.nursery.close();
-        self.vitals.close();
-        self.places.release_all();
-        (self.state.coordinator, self.state.zygote) = (0, 0);
-        self.save();
-        self.cgroup.iter().for_each(Cgroup::remove);
-        self.memory.iter().for_each(MemoryGroups::remove);
-        let _ = std::fs::remove_file(self.room.file("agent.sock"));
-        self.ready = None;
-        // The terminal may be slow, and its owner may want to read on; only they end the wait.
-        while !self.pump.close(Duration::from_millis(50)) && self.watch.leash.is_some() && !self.is_forced() {
-            if self.wait(Some(0)).is_err() {
-                break;
-            }
-        }
-    }
-
-    /// What doomed the job is an incident of each gang that had begun.
-    fn note_doom(&mut self) {
-        for gang in 0..self.plans.len() {
-            let state = &self.state.gangs[gang];
-            let order = crate::messages::Order {
-                gang,
-                incarnation: state.incarnation,
-                action: crate::verdict::Action::Fail,
-                reason: self.state.reason.clone(),
-                phase: Phase::Failed,
-                failures: state.failures.clone(),
-                placement: Vec::new(),
-                incident: true,
-            };
-            if state.incarnation.is_some() {
-                self.note_incident(&order);
-            }
-        }
-    }
-
-    fn is_forced(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.forced)
     }
 
     /// Lets others see the state. A full disk must not end supervision, so the file may stay behind the socket.
@@ -448,49 +390,5 @@ impl Agent {
             }
         }
         Ok(())
-    }
-
-    fn read_leash(&mut self) {
-        let mut bytes = [0; 16];
-        let count = self.watch.leash.as_ref().map_or(Ok(0), |mut leash| leash.read(&mut bytes));
-        match count {
-            Ok(0) => {
-                self.watch.leash = None;
-                self.ask_to_stop("the launcher's death", libc::SIGKILL, Some(LAUNCHER_GONE_GRACE_MS));
-            }
-            Ok(count) => {
-                for signal in &bytes[..count] {
-                    if i32::from(*signal) == libc::SIGWINCH {
-                        self.pump.resize();
-                        continue;
-                    }
-                    let again = self.stop.is_some();
-                    self.ask_to_stop(
-                        &format!("{} to the launcher", signal_name(i32::from(*signal))),
-                        i32::from(*signal),
-                        None,
-                    );
-                    if let Some(stop) = self.stop.as_mut().filter(|_| again) {
-                        stop.forced = true;
-                    }
-                }
-            }
-            Err(_) => {}
-        }
-    }
-
-    /// The first who asks is named; a later one can only shorten the time.
-    fn ask_to_stop(&mut self, by: &str, signal: i32, grace_ms: Option<u64>) {
-        let own_ms = self.job.roles.iter().map(|role| role.policy.stop_grace_ms).max().unwrap_or(0);
-        let grace_ms = grace_ms.unwrap_or(own_ms);
-        match &mut self.stop {
-            Some(stop) => stop.grace_ms = stop.grace_ms.min(grace_ms),
-            None => {
-                let code = 128 + signal;
-                self.stop = Some(Stop { by: by.to_owned(), grace_ms, forced: false, code, failed: false });
-            }
-        }
-        let due_ms = now_ms() + grace_ms + STOP_SLACK_MS;
-        self.stop_by_ms = Some(self.stop_by_ms.map_or(due_ms, |known| known.min(due_ms)));
     }
 }

@@ -31,7 +31,8 @@ class Block(nn.Module):
         query, key, value = parts.permute(2, 0, 3, 1, 4)
         seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         hidden = hidden + self.join(seen.transpose(1, 2).reshape(rows, length, WIDTH))
-        return hidden + self.think(self.between(hidden))
+        thought: torch.Tensor = self.think(self.between(hidden))
+        return hidden + thought
 
 
 class Gpt(nn.Module):
@@ -45,7 +46,8 @@ class Gpt(nn.Module):
 
     def forward(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Of every token."""
-        return self.out(self.blocks(self.words(tokens) + self.places(positions)))
+        logits: torch.Tensor = self.out(self.blocks(self.words(tokens) + self.places(positions)))
+        return logits
 
 
 def main(place: Path, name: str, stop_at: int) -> None:
@@ -68,7 +70,7 @@ def main(place: Path, name: str, stop_at: int) -> None:
             loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         with run.span("backward"):
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
         if run.accept(loss, tokens=tokens.numel()):
             optimizer.step()
         if run.rank == 0 and step % 5 == 0:
