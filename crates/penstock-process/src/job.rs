@@ -160,11 +160,10 @@ impl Job {
         found
     }
 
-    /// What a gang leases: a slot for each rank, and the spares.
-    pub fn want(&self, plan: &GangPlan) -> Want {
-        let role = &self.roles[plan.role];
-        let places = u32::try_from(plan.ranks.len()).unwrap_or(u32::MAX).saturating_add(role.spares);
-        Want { role: role.name.clone(), places, need: role.slots }
+    /// What a role leases: a slot for each rank, and the spares.
+    pub fn want(&self, role: usize) -> Want {
+        let role = &self.roles[role];
+        Want { role: role.name.clone(), places: role.ranks.saturating_add(role.spares), need: role.slots }
     }
 
     /// The number of a worker among all of the job.

@@ -58,8 +58,7 @@ impl Agent {
         state.failures.clone_from(&order.failures);
         let current = state.incarnation;
         if matches!(order.action, Action::Succeed | Action::Fail | Action::Stopped) {
-            self.places.release(gang);
-            self.tended[gang].queued = None;
+            self.release(gang);
         }
         let running = if self.is_past_hope(gang) { 0 } else { self.running_of(gang).len() };
         if !order.concerns(current, running, self.stop.is_some()) {

@@ -3,7 +3,7 @@
 //! Gangs that are ordered to start together ask together, so that two jobs cannot each hold half of what both need. A gang whose slots
 //! are not free is queued; the agent looks again when the kernel tells that somebody's lease is gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
 
 use crate::agent::Agent;
@@ -14,7 +14,7 @@ use crate::job::{Job, Room};
 use crate::memory_limit::{MemoryGroups, Version};
 use crate::messages::Order;
 use crate::policy::Scope;
-use crate::slots::desk::{Desk, Gate, Holder, Lease, lease_port};
+use crate::slots::desk::{Desk, Holder, Lease, lease_port};
 use crate::slots::giving::variables;
 use crate::slots::inventory::Inventory;
 use crate::slots::placing::impossible;
@@ -37,6 +37,8 @@ pub(super) struct Start {
 /// Lives that were ordered together, and ask together.
 struct Wave {
     waiting: Waiting,
+    /// Whose slots are asked for, in this order.
+    roles: Vec<usize>,
     starts: Vec<Start>,
 }
 
@@ -51,8 +53,10 @@ pub(super) struct Places {
     /// Ordered, not asked for yet.
     ordered: Vec<Start>,
     waves: Vec<Wave>,
-    /// For each gang, its slots in order.
+    /// For each role, its slots in order: those of ranks, then spares.
     slots: BTreeMap<usize, Vec<Lease>>,
+    /// Gangs that are over for good.
+    over: BTreeSet<usize>,
     /// For each role, where its ranks meet.
     meeting: BTreeMap<usize, Lease>,
 }
@@ -70,6 +74,7 @@ impl Places {
             ordered: Vec::new(),
             waves: Vec::new(),
             slots: BTreeMap::new(),
+            over: BTreeSet::new(),
             meeting: BTreeMap::new(),
         }
     }
@@ -79,9 +84,10 @@ impl Places {
         self.waves.iter().map(|wave| wave.waiting.news_fd()).collect()
     }
 
-    /// Nothing of a gang is needed any more: neither its slots nor its place in the queue.
-    pub(super) fn release(&mut self, gang: usize) {
-        self.slots.remove(&gang);
+    /// A gang needs no place in the queue any more.
+    fn leave(&mut self, gang: usize) {
+        self.over.insert(gang);
+        self.ordered.retain(|start| start.gang != gang);
         self.waves.iter_mut().for_each(|wave| wave.starts.retain(|start| start.gang != gang));
         self.waves.retain(|wave| !wave.starts.is_empty());
     }
@@ -133,33 +139,44 @@ impl Places {
         }
     }
 
-    /// Who uses what, for people who look.
-    fn note(&mut self, users: &[(usize, u32, u32, i32)]) {
+    /// Who uses what, for people who look: for each slot of a role, the rank and its process.
+    fn note(&mut self, role: usize, users: &BTreeMap<u32, (u32, i32)>) {
         let Ok(Some(gate)) = self.desk().and_then(|desk| desk.enter()) else { return };
-        self.note_at(&gate, users);
-    }
-
-    fn note_at(&mut self, gate: &Gate, users: &[(usize, u32, u32, i32)]) {
-        for (gang, index, rank, pid) in users {
-            let lease = self.slots.get_mut(gang).and_then(|leases| leases.get_mut(*index as usize));
-            lease.into_iter().for_each(|lease| lease.note(gate, Some(*rank), *pid));
+        for (slot, (rank, pid)) in users {
+            let lease = self.slots.get_mut(&role).and_then(|leases| leases.get_mut(*slot as usize));
+            lease.into_iter().for_each(|lease| lease.note(&gate, Some(*rank), *pid));
         }
     }
 }
 
 impl Agent {
-    /// Starts a life at once, or when its slots are leased.
+    /// Starts a life at once, or when the slots of its role are leased.
     pub(super) fn begin(&mut self, start: Start) -> Result<()> {
-        let want = self.job.want(&self.plans[start.gang]);
-        if want.need.is_nothing() || self.places.slots.contains_key(&start.gang) {
+        let role = self.plans[start.gang].role;
+        if self.job.want(role).need.is_nothing() || self.places.slots.contains_key(&role) {
             return self.start_gang(&start);
         }
-        let waits =
-            self.places.waves.iter().flat_map(|wave| &wave.starts).any(|known| known.gang == start.gang);
-        if !waits {
-            self.places.ordered.push(start);
+        let plans = &self.plans;
+        let of_role = |wave: &&mut Wave| wave.starts.iter().any(|known| plans[known.gang].role == role);
+        match self.places.waves.iter_mut().find(of_role) {
+            Some(wave) => {
+                wave.starts.retain(|known| known.gang != start.gang);
+                wave.starts.push(start);
+            }
+            None => self.places.ordered.push(start),
         }
         Ok(())
+    }
+
+    /// A gang is over for good; with the last one of a role its slots are free.
+    pub(super) fn release(&mut self, gang: usize) {
+        self.places.leave(gang);
+        self.tended[gang].queued = None;
+        let role = self.plans[gang].role;
+        let mut peers = (0..self.plans.len()).filter(|peer| self.plans[*peer].role == role);
+        if peers.all(|peer| self.places.over.contains(&peer)) {
+            self.places.slots.remove(&role);
+        }
     }
 
     /// Asks for all that was ordered together.
@@ -168,7 +185,9 @@ impl Agent {
         if starts.is_empty() {
             return Ok(());
         }
-        let wants: Vec<_> = starts.iter().map(|start| self.job.want(&self.plans[start.gang])).collect();
+        let roles: BTreeSet<usize> = starts.iter().map(|start| self.plans[start.gang].role).collect();
+        let roles: Vec<usize> = roles.into_iter().collect();
+        let wants: Vec<_> = roles.iter().map(|role| self.job.want(*role)).collect();
         let names: Vec<&str> = wants.iter().map(|want| want.role.as_str()).collect();
         let holder = Holder { role: names.join(", "), ..self.places.holder.clone() };
         let asked = self
@@ -176,7 +195,7 @@ impl Agent {
             .inventory()
             .and_then(|inventory| Waiting::join(&self.places.desk()?, &inventory, holder, wants));
         match asked {
-            Ok(waiting) => self.places.waves.push(Wave { waiting, starts }),
+            Ok(waiting) => self.places.waves.push(Wave { waiting, roles, starts }),
             // What this machine can never give, it will not give later either.
             Err(problem) => self.doom(problem.to_string(), 2),
         }
@@ -195,8 +214,8 @@ impl Agent {
                 let inventory = self.places.inventory()?;
                 match wave.waiting.look(&inventory, now_ms()) {
                     Ok(Answer::Granted(grant)) => {
-                        for (start, leases) in wave.starts.iter().zip(grant) {
-                            self.places.slots.insert(start.gang, leases);
+                        self.places.slots.extend(wave.roles.iter().copied().zip(grant));
+                        for start in &wave.starts {
                             self.tended[start.gang].queued = None;
                             self.start_gang(start)?;
                         }
@@ -239,9 +258,8 @@ impl Agent {
         let role = &self.job.roles[plan.role];
         let mut place = Place::default();
         place.kept.extend(self.places.meeting.get(&plan.role).map(Lease::fd));
-        let index = slot.checked_sub(plan.ranks.start).map(|index| index as usize);
-        let leases = self.places.slots.get(&gang);
-        if let Some(lease) = leases.zip(index).and_then(|(leases, index)| leases.get(index)) {
+        let leases = self.places.slots.get(&plan.role);
+        if let Some(lease) = leases.and_then(|leases| leases.get(slot as usize)) {
             place.kept.push(lease.fd());
             place.variables = variables(lease);
             place.cpus.clone_from(&lease.share().cpus);
@@ -263,19 +281,17 @@ impl Agent {
 
     /// Writes down who uses which slot.
     pub(super) fn note_places(&mut self, gang: usize) {
-        if !self.places.slots.contains_key(&gang) {
+        let role = self.plans[gang].role;
+        if !self.places.slots.contains_key(&role) {
             return;
         }
-        let first = self.plans[gang].ranks.start;
-        let workers = self.state.gangs[gang].workers.clone();
-        let users: Vec<_> = workers
-            .iter()
-            .map(|worker| {
-                let pid = self.outside.lock().map_or(worker.pid, |mut outside| outside.pid(worker.pid));
-                (gang, worker.slot.saturating_sub(first), worker.rank, pid)
-            })
-            .collect();
-        self.places.note(&users);
+        let workers = &self.state.gangs[gang].workers;
+        let users = workers.iter().map(|worker| {
+            let pid = self.outside.lock().map_or(worker.pid, |mut outside| outside.pid(worker.pid));
+            (worker.slot, (worker.rank, pid))
+        });
+        let users = users.collect();
+        self.places.note(role, &users);
     }
 }
 
@@ -293,17 +309,15 @@ pub(super) fn groups(job: &Job, room: &Room) -> (Option<Cgroup>, Option<MemoryGr
 
 /// Why a job can never run on this machine, if so: a role alone, or those that start together.
 pub fn check(job: &Job) -> Result<()> {
-    let wants: Vec<_> = job.gangs().iter().map(|plan| (plan.role, job.want(plan))).collect();
-    if wants.iter().all(|(_, want)| want.need.is_nothing()) {
+    let wants: Vec<_> = (0..job.roles.len()).map(|role| job.want(role)).collect();
+    if wants.iter().all(|want| want.need.is_nothing()) {
         return Ok(());
     }
     let inventory = Inventory::read()?;
-    let alone = wants.iter().map(|(role, want)| (job.roles[*role].name.clone(), vec![want.clone()]));
-    let first = wants.iter().filter(|(role, _)| job.roles[*role].after.is_empty());
-    let first: Vec<_> = first.map(|(_, want)| want.clone()).collect();
-    let together =
-        if job.roles.len() == 1 { job.roles[0].name.clone() } else { "all that start at once".to_owned() };
-    for (who, wants) in alone.chain([(together, first)]) {
+    let first = wants.iter().zip(&job.roles).filter(|(_, role)| role.after.is_empty());
+    let first: Vec<_> = first.map(|(want, _)| want.clone()).collect();
+    let alone = wants.iter().map(|want| (want.role.clone(), vec![want.clone()]));
+    for (who, wants) in alone.chain([("all that start at once".to_owned(), first)]) {
         if let Some(why) = impossible(&inventory, &wants) {
             return Err(ProcessError::Slots(format!("{who}: {why}")));
         }
