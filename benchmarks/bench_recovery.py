@@ -95,7 +95,10 @@ def _penstock(place: Path, zygote: str) -> "subprocess.Popen[bytes]":
         preload=PRELOAD if zygote == "always" else [],
     )
     job = prepare(place / "home", wish)
-    return subprocess.Popen([agent_path(), "launch", job.directory], stdout=subprocess.DEVNULL)
+    # Ranks that lost a peer say so at length.
+    return subprocess.Popen(
+        [agent_path(), "launch", job.directory], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def _torchrun(place: Path) -> "subprocess.Popen[bytes]":

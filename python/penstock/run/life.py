@@ -96,7 +96,9 @@ class Life:
         before = self._shared_decisions()
         self.judge = Judge(self.state, self.settings.policy, before)
         self._skips = self._shared_skips()
-        self._refuse_seed(before)
+        if self.settings.repeat is None:
+            # A repetition is compared, and names it.
+            self._refuse_seed(before)
         if self.is_first:
             directory.describe(telling.about(self.settings, self._checkpoints))
             directory.keep_recipe(self.settings.recipe)
