@@ -14,6 +14,7 @@ from penstock import Recipe, Registry, batch_at
 from penstock.cli.scenes import corpus, insist
 from penstock.process import Job, jobs
 from penstock.run import records
+from penstock.run.account import account
 
 _RECIPE = """\
 seed = 17
@@ -63,10 +64,22 @@ def play(place: Path) -> Iterator[str]:
     first, last = whole[0].ranks[0].whole_loss, whole[_ON_TWO - 1].ranks[0].whole_loss
     insist("the loss falls", holds=last < first - 1)
     yield f"loss {first:.3f} → {last:.3f}; a run that nobody disturbed has the same batches, losses and parameters, bit for bit"
+    yield _account(place)
     words = ["data", "peek", str(place / "recipe.toml"), "--step", str(step), "--registry", registry.url]
     shown = subprocess.run([*_PENSTOCK, *words], capture_output=True, check=False, timeout=_TIMEOUT_S)
     insist("a batch can be looked at", holds=shown.returncode == 0)
     yield f"what the model saw at the fault: penstock {' '.join(words)}"
+
+
+def _account(place: Path) -> str:
+    """Where the time of the run that was disturbed went."""
+    found = account(place / "runs" / "killed")
+    seconds = found.seconds
+    insist("every second is in one account", holds=abs(sum(seconds.values()) - found.wall_s) < 1e-6)
+    parts = ", ".join(f"{name} {spent:.1f}" for name, spent in seconds.items())
+    return (
+        f"of {found.wall_s:.1f} s of rank 0: {parts} ({found.kept} steps count, {found.lost} were made again)"
+    )
 
 
 def _compare(
