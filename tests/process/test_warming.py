@@ -27,6 +27,8 @@ def around(tmp_path: Path) -> Surroundings:
         "setting.py": "import os\nos.environ.setdefault( \"PYTORCH_ALLOC_CONF\", 'x')\n",
         "reads.py": "import os, torch\nif os.environ['OMP_NUM_THREADS'] == '4': os.environ['MY_OMP_X'] = '1'\n",
         "sets_alone.py": "import os\nos.environ['OMP_NUM_THREADS'] = '4'\n",
+        "with_us.py": "import torch\nimport penstock as ps\n",
+        "with_us_alone.py": "import json\nfrom penstock import Registry\n",
         "compiled.pyc": "",
         "archive.zip": "PK\x03\x04",
         "shell.sh": "#!/bin/sh\n",
@@ -138,3 +140,19 @@ def test_what_has_to_see_a_process_from_its_start_is_not_kept_from_it(around: Su
         directory=around.directory, ranks=2, environment={"COVERAGE_PROCESS_START": "settings"}
     )
     assert "COVERAGE_PROCESS_START" in warmth([sys.executable, "plain.py"], measured).why
+
+
+@pytest.mark.parametrize(
+    ("script", "names"),
+    [
+        ("with_us.py", [*TORCH, "penstock.run", "penstock.torch"]),
+        ("with_us_alone.py", ["penstock.run"]),
+        ("direct.py", list(TORCH)),
+    ],
+)
+def test_programs_that_use_us_have_us_imported_beforehand(
+    around: Surroundings, script: str, names: list[str]
+) -> None:
+    found = warmth([sys.executable, script], around)
+    assert found.zygote is not None
+    assert found.zygote["preload"] == names

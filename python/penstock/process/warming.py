@@ -24,6 +24,10 @@ TORCH = ("torch", "torch._dynamo", "torch.distributed")
 USERS_OF_TORCH = re.compile(
     rb"\b(torch|lightning|pytorch_lightning|transformers|accelerate|deepspeed|diffusers|trl|peft|torchtitan)\b"
 )
+#: Of ourselves, for programs that use us: importing it in every rank costs as much as the rest of a restart.
+PENSTOCK = ("penstock.run",)
+PENSTOCK_WITH_TORCH = ("penstock.torch",)
+USERS_OF_PENSTOCK = re.compile(rb"^[ \t]*(?:from|import)[ \t]+penstock\b", re.MULTILINE)
 #: Set by a program for what it imports next. In a fork that would be too late.
 SETS_EARLY = re.compile(
     rb"""(?:environ\[\s*["'](?P<set>NAME)["']\s*\]\s*=(?!=)|environ\.setdefault\(\s*["'](?P<default>NAME)["'])""".replace(
@@ -97,7 +101,7 @@ def warmth(
             if around.variable(name) is not None:
                 raise _ExecutedError(f"{name} {why}")
         seen = _looked_through(python, around)
-        names = list(preload) or (list(TORCH) if seen.mentions_torch else [])
+        names = list(preload) or seen.preload()
         if names and seen.sets_early is not None:
             raise _ExecutedError(f"{seen.sets_early}, which is read when something is imported")
     except _ExecutedError as problem:
@@ -177,11 +181,20 @@ class _Seen:
     """What the text of a program says."""
 
     mentions_torch: bool = False
+    imports_penstock: bool = False
     #: Which file sets what.
     sets_early: str | None = None
 
+    def preload(self) -> list[str]:
+        """What to import beforehand."""
+        names = list(TORCH) if self.mentions_torch else []
+        if self.imports_penstock:
+            names += [*PENSTOCK, *(PENSTOCK_WITH_TORCH if self.mentions_torch else ())]
+        return names
+
     def read(self, text: bytes, name: str) -> None:
         self.mentions_torch = self.mentions_torch or USERS_OF_TORCH.search(text) is not None
+        self.imports_penstock = self.imports_penstock or USERS_OF_PENSTOCK.search(text) is not None
         if self.sets_early is None and (found := SETS_EARLY.search(text)) is not None:
             variable = found["set"] or found["default"]
             self.sets_early = f"{name} sets {variable.decode()}"

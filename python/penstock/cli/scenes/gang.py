@@ -69,6 +69,7 @@ def play(place: Path) -> Iterator[str]:
     shown = subprocess.run([*_PENSTOCK, *words], capture_output=True, check=False, timeout=_TIMEOUT_S)
     insist("a batch can be looked at", holds=shown.returncode == 0)
     yield f"what the model saw at the fault: penstock {' '.join(words)}"
+    yield f"a proof by executing everything again: penstock runs prove {place / 'runs' / 'killed'}"
 
 
 def _account(place: Path) -> str:
@@ -132,7 +133,8 @@ def _start(place: Path, name: str, ranks: int, stop_at: int) -> "subprocess.Pope
     """``penstock run`` as a person would call it, in a home of its own."""
     program = Path(__file__).with_name("gpt.py")
     words = ["run", "--ranks", str(ranks), "--restarts", "3", "--", sys.executable, str(program)]
-    variables = {**os.environ, "PENSTOCK_HOME": str(place / f"home-{name}-{ranks}")}
+    # Hashes of strings decide bits too, where programs iterate over sets.
+    variables = {**os.environ, "PYTHONHASHSEED": "0", "PENSTOCK_HOME": str(place / f"home-{name}-{ranks}")}
     with (place / f"{name}-{ranks}.log").open("wb") as log:
         return subprocess.Popen(
             [*_PENSTOCK, *words, str(place), name, str(stop_at)],
