@@ -102,9 +102,11 @@ def _penstock(place: Path, zygote: str) -> "subprocess.Popen[bytes]":
 
 
 def _torchrun(place: Path) -> "subprocess.Popen[bytes]":
-    options = ["--nproc-per-node", str(RANKS), "--max-restarts", str(KILLS + 1)]
+    options = ["--standalone", "--nproc-per-node", str(RANKS), "--max-restarts", str(KILLS + 1)]
     words = [sys.executable, "-m", "torch.distributed.run", *options, str(PROGRAM), "theirs", str(place)]
-    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # As it is, ranks of a new life find the addresses of the killed one in the store that they share, and never meet again.
+    variables = {**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables)
 
 
 def _prepare(place: Path) -> None:
