@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -194,7 +195,7 @@ def test_words_after_the_script_are_the_scripts_and_logs_go_where_they_are_wishe
 
 def test_what_the_environment_of_torchrun_says_counts(tmp_path: Path) -> None:
     environment = {**os.environ, "PET_NPROC_PER_NODE": "3", "PENSTOCK_HOME": str(tmp_path)}
-    words = ["python", "-m", "penstock.cli.main", "run", "--dry-run", "--json", "--", "true"]
+    words = [sys.executable, "-m", "penstock.cli.main", "run", "--dry-run", "--json", "--", "true"]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["roles"][0]["ranks"] == 3
 

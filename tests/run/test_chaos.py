@@ -4,6 +4,7 @@ import json
 import os
 import random
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,7 +91,7 @@ def launch(
     (home / "recipe.json").write_bytes(msgspec.json.encode(written(stream.recipe())))
     words = [home / "recipe.json", stream.folder / "registry", out, home / "plan.json", place]
     wish = Launch(
-        command=["python", str(ROOT / "tests/run/chaos.py"), *map(str, words)],
+        command=[sys.executable, str(ROOT / "tests/run/chaos.py"), *map(str, words)],
         ranks=RANKS,
         restarts=Restarts(most=100, backoff_s=0, same_failure_max=0, failure_grace_s=0.2),
         # Ours too, so that a life costs little; never the user's.

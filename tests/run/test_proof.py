@@ -210,7 +210,7 @@ def gang(stream: Stream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     home = {"PENSTOCK_HOME": str(folder / "home")}
     before = os.environ.get("PENSTOCK_HOME")
     os.environ |= home
-    words = ["run", "--ranks", "2", "--restarts", "2", "--", "python", str(PROGRAM), "ddp"]
+    words = ["run", "--ranks", "2", "--restarts", "2", "--", sys.executable, str(PROGRAM), "ddp"]
     done = subprocess.run(
         [*PENSTOCK, *words, str(stream.folder), str(folder / "run"), "1:7"],
         env={**os.environ, **PINNED},

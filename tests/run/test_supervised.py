@@ -29,7 +29,7 @@ def test_a_supervised_gang_is_bit_equal_after_kills(
     kills = ",".join(f"{draw.randrange(ranks)}:{step}" for step in (draw.randint(8, 11), draw.randint(1, 4)))
     for name, words in (("whole", ""), ("killed", kills)):
         options = ["--ranks", str(ranks), "--restarts", "3", "--"]
-        command = ["python", str(SCRIPT), kind, str(stream.folder), str(tmp_path / name), words]
+        command = [sys.executable, str(SCRIPT), kind, str(stream.folder), str(tmp_path / name), words]
         job = run(*options, *command, environment=ENVIRONMENT)
         assert job.launcher is not None
         output, trouble = job.launcher.communicate(timeout=120)
@@ -72,7 +72,7 @@ def test_a_job_that_is_stopped_saves_first(
         "import sys; from pathlib import Path; from penstock.run import Policy; from tests.run.programs import *; "
         f"train(Stream(Path({str(stream.folder)!r})), Path({str(tmp_path / 'run')!r}), Policy(save_every=10**6), wrap=WRAPS['ddp'])"
     )
-    job = run("--ranks", "2", "--", "python", "-c", program, environment=ENVIRONMENT)
+    job = run("--ranks", "2", "--", sys.executable, "-c", program, environment=ENVIRONMENT)
     assert job.launcher is not None
     wait_until(lambda: any((tmp_path / "run/records").glob("*.rec")), "the run has begun", timeout_s=60)
     wait_until(
