@@ -13,9 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.bench_launch import READY, _end, _marks, _spawn, _start, _wait
+from benchmarks.bench_launch import _spawn
+from benchmarks.gangs import READY, end, fresh_marks, start, wait, wait_ready
 from benchmarks.table import Table
-from penstock.process import Launch, Restarts, find
+from penstock.process import Launch, Restarts
 
 BARE = [sys.executable, "-S", "-c", READY]
 TORCH = [sys.executable, "-c", f"import torch, torch._dynamo, torch.distributed\n{READY}"]
@@ -46,21 +47,21 @@ def run() -> Table:
 
 def _lives(home: Path, command: list[str], ranks: int, *, zygote: str, rounds: int) -> tuple[float, float]:
     """Seconds from a kill to all ranks ready again, and from launch to all ranks ready."""
-    marks = _marks(home)
+    marks = fresh_marks(home)
     restarts = Restarts(most=rounds, backoff_s=0, same_failure_max=0, failure_grace_s=0)
     launch = Launch(command=command, ranks=ranks, restarts=restarts, zygote=zygote)
     begun = time.perf_counter()
-    name, launcher = _start(home, launch, stderr=subprocess.DEVNULL)
-    _wait(lambda: len(os.listdir(marks)) == ranks)
+    job, launcher = start(home, launch, stderr=subprocess.DEVNULL)
+    wait_ready(marks, ranks)
     first = time.perf_counter() - begun
     took = []
     for life in range(1, rounds + 1):
-        state = find(home, name).state()
+        state = job.state()
         assert state is not None
         victim = state.workers[ranks // 2][1]["pid"]
         begun = time.perf_counter()
         os.kill(victim, signal.SIGKILL)
-        _wait(lambda life=life: len(os.listdir(marks)) == ranks * (life + 1))  # type: ignore[misc]
+        wait(lambda life=life: len(os.listdir(marks)) == ranks * (life + 1))  # type: ignore[misc]
         took.append(time.perf_counter() - begun)
-    _end(launcher)
+    end(launcher)
     return statistics.median(took), first
