@@ -1,6 +1,8 @@
 //! What can go wrong between us and stored bytes. Every variant names the file; those that can name the byte do.
 
+use std::fmt;
 use std::io;
+use std::ops::Range;
 
 /// A failure to read bytes, or to trust the bytes that were read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +65,9 @@ pub enum IoError {
         /// Its registered length in bytes.
         bytes: u64,
     },
+    /// A store that is not a disk of this machine did not give what was asked for.
+    #[error("{0}")]
+    Store(Box<StoreProblem>),
     /// Anything else the operating system said.
     #[error("reading `{name}` failed{}: {reason}", at(*.offset))]
     Other {
@@ -84,6 +89,52 @@ impl IoError {
             io::ErrorKind::PermissionDenied => Self::Denied { name },
             _ => Self::Other { name, offset, reason: error.to_string() },
         }
+    }
+}
+
+/// In which way a store failed. Each is one class of exception.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreKind {
+    /// Nothing has that name.
+    Missing,
+    /// The store knows us and does not let us, or does not know us (any more).
+    Denied,
+    /// The store asked us to slow down, until the budget of retries was spent.
+    Throttled,
+    /// No answer, or no progress, within the deadline.
+    TimedOut,
+    /// The object is another one than when it was opened.
+    Changed,
+    /// Anything else, after retries.
+    Failed,
+}
+
+/// What a store did not do, of which object, after how many tries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreProblem {
+    /// In which way it failed.
+    pub kind: StoreKind,
+    /// What was wanted: `read`, `write`, `list`, `describe`, `delete`.
+    pub verb: &'static str,
+    /// The object.
+    pub url: String,
+    /// The bytes that were wanted, where it was a range.
+    pub range: Option<Range<u64>>,
+    /// How often it was tried.
+    pub tries: u32,
+    /// How long that took, in milliseconds.
+    pub waited_ms: u64,
+    /// The store's words.
+    pub reason: String,
+}
+
+impl fmt::Display for StoreProblem {
+    fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(into, "cannot {} `{}`", self.verb, self.url)?;
+        if let Some(range) = &self.range {
+            write!(into, " bytes {}..{}", range.start, range.end)?;
+        }
+        write!(into, " ({} tries, {} ms): {}", self.tries, self.waited_ms, self.reason)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{OnceLock, RwLock};
@@ -27,6 +28,10 @@ pub trait ReadAt: Send + Sync {
     fn read_again(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
         self.read_at(offset, into)
     }
+
+    /// Says which bytes will be read soon, in any order. Whoever is far away begins to fetch them, at most as many as it likes, and
+    /// returns at once; a disk of this machine does nothing.
+    fn will_need(&self, _ranges: &[Range<u64>]) {}
 
     /// Whether it has no bytes.
     fn is_empty(&self) -> bool {

@@ -6,7 +6,7 @@
 use penstock_data::DataError;
 use penstock_data::feed::FeedError;
 use penstock_events::EventError;
-use penstock_io::IoError;
+use penstock_io::{IoError, StoreKind, StoreProblem};
 use penstock_state::StateError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -125,6 +125,7 @@ fn from_io(py: Python<'_>, error: IoError) -> PyErr {
         IoError::Denied { name } => {
             raise!(py, "StoreDenied", { verb: "read", url: name, reason: "permission denied" })
         }
+        IoError::Store(problem) => from_store(py, *problem),
         IoError::Short { name, .. }
         | IoError::Corrupt { name, .. }
         | IoError::SizeChanged { name, .. }
@@ -132,6 +133,33 @@ fn from_io(py: Python<'_>, error: IoError) -> PyErr {
         | IoError::Other { name, .. } => {
             raise!(py, "StoreFailed", { verb: "read", url: name, reason: reason })
         }
+    }
+}
+
+/// Failures of stores.
+pub(crate) fn from_store(py: Python<'_>, problem: StoreProblem) -> PyErr {
+    let StoreProblem { kind, verb, url, range, tries, waited_ms, reason } = problem;
+    let class = match kind {
+        StoreKind::Missing => return raise!(py, "ObjectMissing", { url: url }),
+        StoreKind::Denied => "StoreDenied",
+        StoreKind::Throttled => "StoreThrottled",
+        StoreKind::TimedOut => "StoreTimedOut",
+        StoreKind::Changed => "ObjectChanged",
+        StoreKind::Failed => "StoreFailed",
+    };
+    let range = range.map(|range| (range.start, range.end));
+    let fields = PyDict::new(py);
+    let filled: PyResult<()> = (|| {
+        fields.set_item("verb", verb)?;
+        fields.set_item("url", url)?;
+        fields.set_item("reason", reason)?;
+        fields.set_item("range", range)?;
+        fields.set_item("tries", tries)?;
+        fields.set_item("waited_s", waited_ms as f64 / 1e3)
+    })();
+    match filled {
+        Ok(()) => make(py, class, &fields),
+        Err(problem) => problem,
     }
 }
 

@@ -10,8 +10,12 @@
     │   └── NotAnEventFile       something else, or a damaged header
     ├── StoreError               where bytes live
     │   ├── ObjectMissing        nothing has that name
-    │   ├── StoreDenied          the store does not let us
-    │   └── StoreFailed          anything else the store said, after retries
+    │   └── StoreRefusal         the store did not do it; with object, bytes, tries and time
+    │       ├── StoreDenied          it does not let us
+    │       ├── StoreThrottled       it asked us to slow down, until the budget of retries was spent
+    │       ├── StoreTimedOut        no answer, or no progress, within the deadline
+    │       ├── ObjectChanged        it holds another object than when it was opened
+    │       └── StoreFailed          anything else it said, after retries
     ├── RegistryError            names, versions and tags
     │   ├── AddressInvalid       not of the form name, name@3, name@tag or name@b3:…
     │   ├── AddressUnknown       no dataset, version or tag of that name
@@ -151,10 +155,14 @@ from penstock.errors.state import (
     TreeMismatch,
 )
 from penstock.errors.store import (
+    ObjectChanged,
     ObjectMissing,
     StoreDenied,
     StoreError,
     StoreFailed,
+    StoreRefusal,
+    StoreThrottled,
+    StoreTimedOut,
 )
 
 __all__ = [
@@ -188,6 +196,7 @@ __all__ = [
     "NotEqual",
     "NothingToRegister",
     "NumbersContended",
+    "ObjectChanged",
     "ObjectMissing",
     "PenstockError",
     "ProcessError",
@@ -219,6 +228,9 @@ __all__ = [
     "StoreDenied",
     "StoreError",
     "StoreFailed",
+    "StoreRefusal",
+    "StoreThrottled",
+    "StoreTimedOut",
     "TooManyBadRows",
     "TooManyUndecodable",
     "TreeInvalid",

@@ -1,4 +1,4 @@
-"""Errors of stores."""
+"""Errors of the places where bytes live."""
 
 from penstock.errors.root import PenstockError
 
@@ -15,23 +15,73 @@ class ObjectMissing(StoreError):
         super().__init__(f"there is no {url}")
 
 
-class StoreDenied(StoreError):
+class StoreRefusal(StoreError):
+    """A store did not do what was asked; says of which object and bytes, after how many tries and how long."""
+
+    said = "cannot"
+
+    def __init__(
+        self,
+        *,
+        verb: str,
+        url: str,
+        reason: str,
+        range: tuple[int, int] | None = None,  # noqa: A002 - what it is
+        tries: int = 1,
+        waited_s: float = 0.0,
+    ) -> None:
+        self.verb, self.url, self.reason = verb, url, reason
+        #: First byte and end of what was wanted, where it was a part of the object.
+        self.range, self.tries, self.waited_s = range, tries, waited_s
+        part = f" bytes {range[0]}..{range[1]}" if range else ""
+        after = f" after {tries} tries in {waited_s:.1f} s" if tries > 1 else ""
+        super().__init__(f"{self.said} {verb} {url}{part}{after}: {reason}")
+
+
+class StoreDenied(StoreRefusal):
     """The store does not let us."""
 
     hint = "check the credentials, or the permissions of the directory"
-
-    def __init__(self, *, verb: str, url: str, reason: str) -> None:
-        self.verb, self.url, self.reason = verb, url, reason
-        super().__init__(f"not allowed to {verb} {url}: {reason}")
+    said = "not allowed to"
 
 
-class StoreFailed(StoreError):
+class StoreThrottled(StoreRefusal):
+    """The store asked us to slow down, until the budget of retries was spent."""
+
+    hint = "lower the limits of requests and bandwidth, or let fewer processes read at once"
+    exit_code = 1
+
+
+class StoreTimedOut(StoreRefusal):
+    """No answer, or no progress, within the deadline."""
+
+    hint = "is the store reachable from here? the deadlines can be raised"
+    exit_code = 1
+
+
+class ObjectChanged(StoreRefusal):
+    """The object is another one than when it was opened."""
+
+    hint = "originals must not be changed after registration; register them again as a new version"
+    exit_code = 1
+
+
+class StoreFailed(StoreRefusal):
     """The store said something else, after all retries."""
 
     exit_code = 1
 
-    def __init__(self, *, verb: str, url: str, reason: str, full: bool = False) -> None:
-        self.verb, self.url, self.reason = verb, url, reason
+    def __init__(
+        self,
+        *,
+        verb: str,
+        url: str,
+        reason: str,
+        range: tuple[int, int] | None = None,  # noqa: A002 - what it is
+        tries: int = 1,
+        waited_s: float = 0.0,
+        full: bool = False,
+    ) -> None:
         #: Whether there is no room left.
         self.full = full
-        super().__init__(f"cannot {verb} {url}: {reason}")
+        super().__init__(verb=verb, url=url, reason=reason, range=range, tries=tries, waited_s=waited_s)
