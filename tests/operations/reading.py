@@ -1,0 +1,113 @@
+"""A reader of far data as a process of its own: ``python -m tests.operations.reading REGISTRY ADDRESS [URL]``.
+
+It makes a batch for each line on its standard input and answers with a line of JSON: step and digest, or the error that came instead; at the
+end of its input it says what the store, the cache and the feed counted. So a test can break the world between two batches, and every
+reading has caches, clients and limits that are its own.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+BATCH = 32
+SEED = 11
+#: No test waits longer for one line.
+PATIENCE_S = 60.0
+
+
+class Reading:
+    """The test's side of a reader."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self.process.pid
+
+    def batch(self) -> dict[str, Any]:
+        """The next batch: ``step`` and ``digest``, or ``error`` with the fields of the exception."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+        return self._line()
+
+    def rest(self, batches: int) -> list[str]:
+        """Digests of so many batches, none of which may fail."""
+        found = [self.batch() for _ in range(batches)]
+        assert all("digest" in each for each in found), found
+        return [each["digest"] for each in found]
+
+    def end(self) -> dict[str, Any]:
+        """What was counted; the process ends."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        counts = self._line()
+        assert self.process.wait(PATIENCE_S) == 0
+        return counts
+
+    def _line(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        # A reader that hangs is killed, so that the test fails with an empty line instead of never.
+        bound = threading.Timer(PATIENCE_S, self.process.kill)
+        bound.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            bound.cancel()
+        assert line, f"the reader is gone, exit code {self.process.wait(PATIENCE_S)}"
+        return msgspec.json.decode(line)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def reading(
+    registry: str, address: str, *words: str, variables: Mapping[str, str | None] | None = None
+) -> Iterator[Reading]:
+    """Start a reader; it is killed at the end if it is still there. A variable that is None is taken away."""
+    environment = {**os.environ, **(variables or {})}
+    command = [sys.executable, "-m", "tests.operations.reading", registry, address, *words]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={name: value for name, value in environment.items() if value is not None},
+    ) as process:
+        try:
+            yield Reading(process)
+        finally:
+            process.kill()
+
+
+def main() -> None:
+    """Answer every line of the input with a batch."""
+    import penstock as ps
+    from penstock._rust import store_counts
+
+    registry, address, *words = sys.argv[1:]
+    recipe = ps.Recipe(sources=[ps.Source(address)], seed=SEED, batch=BATCH)
+    say: Callable[[object], int] = lambda answer: os.write(1, msgspec.json.encode(answer) + b"\n")
+    feed: Any = None
+    for _ in sys.stdin:
+        try:
+            if feed is None:
+                feed = ps.open(recipe, registry=ps.Registry(registry), threads=1, share="share" in words)
+            batch = next(feed)
+            say({"step": batch.step, "digest": batch.digest, "pid": os.getpid()})
+        except ps.PenstockError as problem:
+            shown = {name: value for name, value in vars(problem).items() if isinstance(value, str | int | float)}
+            say({"error": type(problem).__name__, "message": str(problem), **shown})
+    stalls = 0 if feed is None else feed.statistics().stalls
+    say({**store_counts(), "stalls": stalls})
+    if feed is not None:
+        feed.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Rows of docs/operations.md about stores: a real S3 server behind a proxy that does what networks and stores do."""
+
+import configparser
+import os
+from pathlib import Path
+
+from penstock.store import open_store
+from tests.faulty.faults import Flip, Reset, Stall, Status, Truncate
+from tests.operations.conftest import STEPS, Far
+from tests.operations.rows import row
+
+
+def _survives(far: Far) -> dict[str, int]:
+    """An epoch is read, bit for bit; what was counted."""
+    with far.reading() as reader:
+        assert reader.rest(STEPS) == far.digests
+        return reader.end()
+
+
+@row("slow store")
+def test_answers_that_stop_coming_are_asked_for_again(far: Far) -> None:
+    far.proxy.add(Stall(100_000), times=2, method="GET", path="tokens-")
+    counts = _survives(far)
+    assert counts["retries"] >= 2 and counts["timeouts"] >= 2
+
+
+@row("slow store")
+def test_a_store_that_never_answers_ends_in_a_timeout_and_its_stall_is_told(far: Far) -> None:
+    rule = far.proxy.add(Stall(None), method="GET", path="tokens-1")
+    with far.reading(PENSTOCK_STALL_S="0.5") as reader:
+        found = next(each for each in (reader.batch() for _ in range(STEPS)) if "error" in each)
+        assert found["error"] == "StoreTimedOut"
+        assert "tokens-1.npy" in found["url"]
+        assert found["tries"] > 1
+        assert rule.happened >= found["tries"]
+        # The store is well again; so is the feed, where it was.
+        far.proxy.heal()
+        seen = reader.batch()
+        assert far.digests[seen["step"]] == seen["digest"]
+        assert reader.end()["stalls"] >= 1
+
+
+@row("5xx storm, 429")
+def test_a_storm_is_ridden_out(far: Far) -> None:
+    storm = far.proxy.add(Status(503), share=0.5, times=6, method="GET", path="tokens-")
+    slow = far.proxy.add(Status(429, retry_after_s=0), times=1, method="GET", path="tokens-")
+    counts = _survives(far)
+    assert counts["retries"] >= storm.happened + slow.happened > 3
+    assert counts["throttled"] >= 1
+
+
+@row("5xx storm, 429")
+def test_a_storm_without_end_is_an_error_that_says_so(far: Far) -> None:
+    storm = far.proxy.add(Status(503), method="GET", path="tokens-")
+    with far.reading() as reader:
+        found = reader.batch()
+        assert found["error"] == "StoreThrottled"
+        assert found["tries"] == 4
+        # Four tries of each part under way, not a multiplication of them.
+        assert storm.happened <= 4 * 16
+        far.proxy.heal()
+        assert reader.rest(STEPS - 1)[-1] == far.digests[-1]
+
+
+@row("connection reset, refused")
+def test_a_connection_that_is_reset_is_made_again(far: Far) -> None:
+    far.proxy.add(Reset(None), times=1, method="GET", path="tokens-")
+    far.proxy.add(Reset(200_000), times=2, method="GET", path="tokens-")
+    counts = _survives(far)
+    assert counts["retries"] >= 3
+
+
+@row("truncated body")
+def test_what_is_missing_of_a_body_is_fetched(far: Far) -> None:
+    far.proxy.add(Truncate(300_000), times=3, method="GET", path="tokens-")
+    counts = _survives(far)
+    assert counts["retries"] >= 3
+
+
+@row("wrong bytes")
+def test_a_flipped_bit_is_never_delivered_and_fetched_again(far: Far) -> None:
+    rule = far.proxy.add(Flip(1_500_000), times=1, path="tokens-0")
+    counts = _survives(far)
+    assert rule.happened == 1
+    assert counts["refetched"] >= 1
+
+
+@row("wrong bytes")
+def test_bytes_that_stay_wrong_are_an_error_with_their_place(far: Far) -> None:
+    rule = far.proxy.add(Flip(1_500_000), path="tokens-0")
+    with far.reading() as reader:
+        found = [reader.batch() for _ in range(STEPS)]
+        bad = [each for each in found if "error" in each]
+        assert {each["error"] for each in bad} == {"CorruptShard"}
+        assert {(each["shard"].endswith("tokens-0.npy"), each["offset"]) for each in bad} == {
+            (True, 1_500_000 // 65536 * 65536)
+        }
+        assert all(far.digests[each["step"]] == each["digest"] for each in found if "digest" in each)
+        # What is wrong was not kept: once the store is well, all is.
+        far.proxy.heal()
+    assert rule.happened >= 3
+    assert _survives(far)["refetched"] == 0
+
+
+@row("object changed under us")
+def test_an_object_that_changes_is_an_error_and_never_mixed(far: Far) -> None:
+    with far.reading(PENSTOCK_CACHE="off") as reader:
+        assert reader.batch()["digest"] == far.digests[0]
+        store = open_store(far.store)
+        for name in far.names:
+            data = bytearray(store.get(name))
+            data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
+            store.delete(name)
+            assert store.put_if_absent(name, bytes(data))
+        found = [reader.batch() for _ in range(STEPS)]
+        bad = [each for each in found if "error" in each]
+        assert bad and {each["error"] for each in bad} <= {"ObjectChanged", "CorruptShard"}
+        assert all(far.digests[each["step"]] == each["digest"] for each in found if "digest" in each)
+
+
+@row("object gone")
+def test_an_object_that_is_gone_is_named_and_the_cache_goes_on(far: Far) -> None:
+    with far.reading() as reader:
+        assert reader.rest(STEPS) == far.digests
+    for name in far.names:
+        open_store(far.store).delete(name)
+    with far.reading(PENSTOCK_CACHE="off") as alone:
+        found = alone.batch()
+        assert found["error"] in ("ObjectMissing", "CorruptShard")
+        assert "tokens-" in found["message"]
+
+
+@row("credentials expired")
+def test_new_credentials_are_found_where_the_old_ones_were(far: Far) -> None:
+    profile = far.place / "credentials"
+    _write_profile(profile, "old")
+    variables: dict[str, str | None] = {
+        "AWS_ACCESS_KEY_ID": None,
+        "AWS_SECRET_ACCESS_KEY": None,
+        "AWS_SHARED_CREDENTIALS_FILE": str(profile),
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_PROFILE": "default",
+        "PENSTOCK_CACHE": "off",
+    }
+    text = "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+    with far.reading(**variables) as reader:
+        assert reader.batch()["digest"] == far.digests[0]
+        _write_profile(profile, "new")
+        expired = far.proxy.add(Status(403, text=text), times=1, method="GET", path="tokens-")
+        assert reader.rest(STEPS - 1) == far.digests[1:]
+        assert expired.happened == 1
+        assert reader.end()["renewed"] >= 1
+
+
+@row("credentials expired")
+def test_credentials_that_stay_refused_are_an_error(far: Far) -> None:
+    refused = far.proxy.add(Status(403, text="<Error><Code>ExpiredToken</Code></Error>"), path="tokens-")
+    with far.reading() as reader:
+        found = reader.batch()
+        assert found["error"] == "StoreDenied"
+        assert "tokens-" in found["url"]
+    assert refused.happened >= 2
+
+
+def _write_profile(path: Path, key: str) -> None:
+    profile = configparser.ConfigParser()
+    profile["default"] = {"aws_access_key_id": key, "aws_secret_access_key": "test"}
+    with path.open("w") as file:
+        profile.write(file)
