@@ -13,6 +13,7 @@ mod scan;
 mod shard;
 mod source;
 mod state;
+mod store;
 
 use pyo3::prelude::*;
 
@@ -44,6 +45,9 @@ mod _rust {
 
     #[pymodule_export]
     use crate::state::{Arena, copy_buffers, hash_buffers, read_tensors, write_buffers};
+
+    #[pymodule_export]
+    use crate::store::{StoreClient, store_counts, store_flying};
 
     use pyo3::prelude::*;
 

@@ -13,7 +13,7 @@ use super::ground::{COUNTING, EVICTING, Ground};
 use super::ledger::Entry;
 use super::names::{FOLDERS, TEMPORARY, object_of, piece_of};
 use super::space::disk_of;
-use super::tally::{TALLY, add};
+use crate::counts::COUNTS;
 
 /// Files up to which the whole cache is looked at.
 const WHOLE_FILES_MAX: u64 = 16_384;
@@ -115,7 +115,7 @@ impl HostCache {
                 ground.ledger.subtract(Entry::Bytes, file.bytes);
                 ground.ledger.subtract(Entry::Files, 1);
                 ground.ledger.add(Entry::Evicted, 1);
-                add(&TALLY.evicted, 1);
+                COUNTS.cache_evicted.add(1);
             }
         }
         freed

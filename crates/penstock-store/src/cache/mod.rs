@@ -13,7 +13,6 @@ mod names;
 pub mod notices;
 mod objects;
 mod space;
-pub mod tally;
 mod tending;
 mod writing;
 
@@ -28,12 +27,12 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use penstock_io::Digest;
 
+use crate::counts::COUNTS;
 use ground::{Ground, Held, place_of};
 pub use ledger::Entry;
 use names::{file_bytes, piece_hash, piece_path, trailer};
 pub use notices::{Notice, listen};
 pub use space::{Share, disk_of};
-use tally::{TALLY, add};
 pub use tending::{Shown, Verified};
 use writing::write_new;
 
@@ -192,7 +191,8 @@ impl HostCache {
 
     /// Counts that a piece or an object was found, or not.
     pub(crate) fn count_found(&self, found: bool) {
-        add(if found { &TALLY.hits } else { &TALLY.misses }, 1);
+        let count = if found { &COUNTS.cache_hits } else { &COUNTS.cache_misses };
+        count.add(1);
         self.ground().ledger.add(if found { Entry::Hits } else { Entry::Misses }, 1);
     }
 
@@ -228,7 +228,7 @@ impl HostCache {
 
     /// Somebody was waited for in vain: the next ones are waited for only shortly, for a while.
     pub(crate) fn lose_patience(&self) {
-        add(&TALLY.impatient, 1);
+        COUNTS.flights_impatient.add(1);
         self.impatient_until_ms.store(self.now_ms() + IMPATIENT_FOR.as_millis() as u64, Ordering::Relaxed);
     }
 
@@ -261,7 +261,7 @@ impl HostCache {
             Ok((written, ground)) => {
                 self.full_told.store(false, Ordering::Relaxed);
                 if written.is_new {
-                    add(&TALLY.written_bytes, bytes);
+                    COUNTS.cache_written_bytes.add(bytes);
                     ground.ledger.add(Entry::Bytes, bytes);
                     ground.ledger.add(Entry::Files, 1);
                     self.evict_if_over(&ground);
@@ -276,7 +276,7 @@ impl HostCache {
     }
 
     fn skip(&self) {
-        add(&TALLY.skipped, 1);
+        COUNTS.cache_skipped.add(1);
         self.ground().ledger.add(Entry::Skipped, 1);
     }
 
@@ -302,7 +302,7 @@ impl HostCache {
             ledger.subtract(Entry::Bytes, bytes);
             ledger.subtract(Entry::Files, 1);
             ledger.add(Entry::Rotten, 1);
-            add(&TALLY.rotten, 1);
+            COUNTS.cache_rotten.add(1);
             notices::tell("cache.rotten", path.display(), "it is not what was written; dropped");
         }
     }

@@ -7,7 +7,7 @@ use penstock_io::Digest;
 use super::HostCache;
 use super::evicting::files_in;
 use super::names::{FOLDERS, is_whole, object_of, piece_of};
-use super::tally::{TALLY, add};
+use crate::counts::COUNTS;
 
 /// What a cache holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl HostCache {
         for file in (0..FOLDERS).flat_map(|folder| files_in(self.root(), folder)) {
             if std::fs::remove_file(&file.path).is_ok() {
                 freed += file.bytes;
-                add(&TALLY.evicted, 1);
+                COUNTS.cache_evicted.add(1);
             }
         }
         self.show();

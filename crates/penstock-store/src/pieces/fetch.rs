@@ -12,8 +12,8 @@ use penstock_io::{BLOCK_BYTES, IoError, block_sum};
 use super::flight::Outcome;
 use super::resident::Resident;
 use super::{BLOCKS, Far};
-use crate::cache::tally::{TALLY, add};
 use crate::cache::{Claim, Entry, HostCache};
+use crate::counts::COUNTS;
 
 /// How often wrong bytes are fetched again.
 const REFETCHES_MAX: u32 = 2;
@@ -72,7 +72,7 @@ impl Fetch<'_> {
     fn wait_for(&mut self, cache: &HostCache, piece: u64, outcomes: &mut [Option<Outcome>]) {
         let end = Instant::now() + cache.patience();
         let mut pause = LOOK_AGAIN.0;
-        add(&TALLY.joined, 1);
+        COUNTS.flights_joined.add(1);
         // Ends with the patience, or before.
         loop {
             if let Some(found) = self.far.from_cache(piece) {
@@ -117,7 +117,7 @@ impl Fetch<'_> {
     }
 
     fn count(&self, bytes: u64) {
-        add(&TALLY.fetched_bytes, bytes);
+        COUNTS.pieces_fetched_bytes.add(bytes);
         if let Some(cache) = &self.far.cache {
             cache.count(Entry::Fetched, bytes);
         }
@@ -140,7 +140,7 @@ impl Fetch<'_> {
                     found: *sum,
                 });
             }
-            add(&TALLY.refetched, 1);
+            COUNTS.corrupt_refetched.add(1);
             self.far.origin.read_at(range.start, &mut self.buffer[place.clone()])?;
             self.count(range.end - range.start);
         }

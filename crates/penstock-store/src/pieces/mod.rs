@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use penstock_io::{BLOCK_BYTES, BlockSums, Digest, IoError, ReadAt};
 
 use crate::cache::HostCache;
-use crate::cache::tally::{TALLY, add};
+use crate::counts::COUNTS;
 use fetch::{Fetch, runs};
 use flight::Flight;
 use resident::Resident;
@@ -183,7 +183,7 @@ impl Far {
                 Boarding::Here(resident) => Ok(Some(resident)),
                 Boarding::Theirs(flight) if flight.begin() => self.fly(&flight, piece, &mut Vec::new()),
                 Boarding::Theirs(flight) => {
-                    add(&TALLY.joined, 1);
+                    COUNTS.flights_joined.add(1);
                     match flight.wait(piece, FLIGHT_PATIENCE) {
                         Some(outcome) => outcome,
                         None => break,

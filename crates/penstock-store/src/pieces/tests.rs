@@ -279,7 +279,7 @@ fn rotten_pieces_are_dropped_and_fetched_again() {
     let scene = scene(13, true);
     scene.read(0, FILE_BYTES).unwrap();
     let fetched = scene.origin.counted().1;
-    let before = TALLY.rotten.load(Ordering::Relaxed);
+    let before = COUNTS.cache_rotten.get();
     let files = scene.piece_files();
     assert_eq!(files.len(), 3);
     let mut content = std::fs::read(&files[0]).unwrap();
@@ -289,7 +289,7 @@ fn rotten_pieces_are_dropped_and_fetched_again() {
     std::fs::write(&files[2], b"").unwrap();
     scene.elsewhere().read(0, FILE_BYTES).unwrap();
     assert_eq!(scene.origin.counted().1, 2 * fetched);
-    assert!(TALLY.rotten.load(Ordering::Relaxed) >= before + 3);
+    assert!(COUNTS.cache_rotten.get() >= before + 3);
     let cache = scene.cache.as_ref().unwrap();
     assert!(cache.verify(&mut |_| true).rotten.is_empty());
     scene.elsewhere().read(0, FILE_BYTES).unwrap();
@@ -305,9 +305,9 @@ fn a_fetch_of_another_process_is_waited_for_and_then_done_oneself() {
     assert!(matches!(held, Claim::Ours(Some(_))));
     let other = scene.elsewhere();
     assert!(matches!(other.cache.as_ref().unwrap().claim(&key, 0), Claim::Theirs));
-    let before = TALLY.impatient.load(Ordering::Relaxed);
+    let before = COUNTS.flights_impatient.get();
     other.read(0, FILE_BYTES).unwrap();
-    assert!(TALLY.impatient.load(Ordering::Relaxed) > before);
+    assert!(COUNTS.flights_impatient.get() > before);
     drop(held);
     scene.read(0, FILE_BYTES).unwrap();
     assert_eq!(scene.origin.counted().1, FILE_BYTES as u64);
