@@ -8,13 +8,20 @@ from typing import Any, Literal, Self, TypeAlias, final
 from typing_extensions import Buffer
 
 #: A file on this machine, or name, length in bytes, and a function from offset and length to exactly those bytes.
-_Source: TypeAlias = Path | tuple[str, int, Callable[[int, int], bytes]]
+_Source: TypeAlias = (
+    Path
+    | tuple[StoreClient, str, int, str]
+    | tuple[StoreClient, str, str]
+    | tuple[str, int, Callable[[int, int], bytes]]
+)
+_Index: TypeAlias = Path | bytes | tuple[StoreClient, str]
 
 __all__ = [
     "Arena",
     "EventReader",
     "Feed",
     "FeedBatch",
+    "HostCache",
     "ShardFile",
     "Span",
     "StoreClient",
@@ -27,6 +34,7 @@ __all__ = [
     "digest",
     "digest_file",
     "digest_rows",
+    "disk_room",
     "events_abandon",
     "events_flush",
     "events_path",
@@ -37,7 +45,9 @@ __all__ = [
     "first_position",
     "hash_buffers",
     "held_out",
+    "parse_size",
     "quick_hash",
+    "read_object",
     "read_tensors",
     "record",
     "reframe",
@@ -49,6 +59,7 @@ __all__ = [
     "store_counts",
     "store_flying",
     "token_lengths",
+    "use_cache",
     "write_buffers",
     "zstd_head",
 ]
@@ -178,7 +189,7 @@ def reframe(
 class ShardFile:
     """One shard, open for reading; every byte that leaves it has matched its registered checksum."""
 
-    def __new__(cls, source: _Source, index: Path | bytes, digest: str) -> Self: ...
+    def __new__(cls, source: _Source, index: _Index, digest: str) -> Self: ...
     @property
     def rows(self) -> int:
         """How many rows it has."""
@@ -194,13 +205,13 @@ class ShardFile:
     def read(self, offset: int, length: int) -> bytes:
         """Bytes of the file itself."""
 
-def find_damage(source: _Source, index: Path | bytes, digest: str) -> list[tuple[int, int, str]]:
+def find_damage(source: _Source, index: _Index, digest: str) -> list[tuple[int, int, str]]:
     """Every stretch of a file that is not as its index says: first byte, length, in which way."""
 
 def archive_members(shard: str, row: bytes) -> list[tuple[str, int, int]]:
     """The members of one sample of an archive: extension, first byte, end."""
 
-_ShardParts: TypeAlias = tuple[_Source, Path | bytes, str, int, tuple[int, int] | None]
+_ShardParts: TypeAlias = tuple[_Source, _Index, str, int, tuple[int, int] | None]
 
 @final
 class Feed:
@@ -372,3 +383,46 @@ def store_counts() -> dict[str, Any]:
 
 def store_flying() -> list[tuple[str, str, tuple[int, int] | None, str, float]]:
     """Requests that are under way, the oldest first: verb, URL, range, stage and age in seconds."""
+
+@final
+class HostCache:
+    """A directory of verified pieces of far objects, shared by all processes of the host. Raises ``OSError`` if it cannot be one."""
+
+    def __new__(
+        cls,
+        root: Path,
+        *,
+        limit: str,
+        reserve_bytes: int,
+        explicit: bool,
+        patience_s: float,
+        pause_s: float,
+    ) -> Self: ...
+    @property
+    def root(self) -> Path:
+        """The directory."""
+    @property
+    def limit_bytes(self) -> int:
+        """Bytes that it may hold."""
+    def show(self) -> tuple[int, int, int]:
+        """Bytes, pieces and objects that are there; all files are looked at."""
+    def ledger(self) -> list[tuple[str, int]]:
+        """What all processes of the host have counted."""
+    def verify(self, progress: Callable[[int], object]) -> tuple[int, int, list[Path]]:
+        """Read everything and drop what is rotten: files and bytes that were read, and the files that were dropped."""
+    def trim(self, bytes: int) -> int | None:  # noqa: A002 - what it is
+        """Remove what was not used for longest until so many bytes are left; the bytes that went, None if another process is at it."""
+    def clear(self) -> int:
+        """Remove everything; the bytes that went."""
+
+def use_cache(cache: HostCache | None) -> None:
+    """Files opened from now on use this cache, or none."""
+
+def disk_room(place: Path) -> tuple[int, int] | None:
+    """Bytes of the disk that holds a directory, and how many are free."""
+
+def parse_size(text: str, place: Path) -> int | None:
+    """A size as people write it, in bytes on the disk of a directory; None if it is none."""
+
+def read_object(client: StoreClient, name: str, digest: str) -> bytes:
+    """A small object named by its content, through the cache of the host."""

@@ -3,6 +3,7 @@
 //! If a line here would make sense without Python, it is in the wrong crate. What Python people need to know
 //! stands in `python/penstock/_rust.pyi`.
 
+mod cache;
 mod eras;
 mod error;
 mod events;
@@ -19,6 +20,9 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _rust {
+    #[pymodule_export]
+    use crate::cache::{PyHostCache, disk_room, parse_size, read_object, use_cache};
+
     #[pymodule_export]
     use crate::eras::slice_order;
 
