@@ -125,6 +125,8 @@ impl Stores {
 
 /// Makes a store. Nothing is contacted.
 pub(crate) fn make(place: &Place, settings: BTreeMap<String, String>, limits: &Limits) -> Result<Stores, String> {
+    // Another part of the program may have brought other cryptography first; either is good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let words = |error: object_store::Error| error.to_string();
     match place.scheme.as_str() {
         "s3" => {
