@@ -102,6 +102,8 @@ fn words(error: &Error) -> String {
     let full = error.to_string();
     // "Error performing GET http://… in 12ms - Server returned …": the object and the time are said elsewhere.
     let said = full.rsplit_once(" - ").map_or(full.as_str(), |(_, said)| said);
+    // "Generic S3 error: HTTP error: …", "Server returned non-2xx status code: 503 …": who said it is in the URL.
+    let said = said.strip_prefix("Generic ").and_then(|rest| rest.split_once(" error: ")).map_or(said, |(_, said)| said);
     let said = said.strip_prefix("Server returned non-2xx status code: ").unwrap_or(said);
     let said = said.strip_prefix("HTTP error: ").unwrap_or(said);
     let mut root = error.source();
