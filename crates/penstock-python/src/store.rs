@@ -65,7 +65,9 @@ impl StoreClient {
         length: usize,
         etag: Option<&str>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        PyBytes::new_with(py, length, |into| self.run(py, |client| client.read_into(name, start, into, etag)))
+        PyBytes::new_with(py, length, |into| {
+            self.run(py, |client| client.read_into(name, start, into, etag))
+        })
     }
 
     /// Makes an object unless it exists; whether this call made it.

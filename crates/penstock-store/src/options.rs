@@ -102,9 +102,7 @@ impl Options {
 fn overruled(all: &BTreeMap<String, String>, name: &str) -> bool {
     let names: &[&str] = match name {
         "aws_region" => &["aws_region", "aws_default_region", "region", "default_region"],
-        "aws_endpoint_url" => {
-            &["aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint", "aws_endpoint_url_s3"]
-        }
+        "aws_endpoint_url" => &["aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint", "aws_endpoint_url_s3"],
         _ => &[name],
     };
     names.iter().any(|name| all.contains_key(*name))
@@ -126,11 +124,9 @@ impl Stores {
 }
 
 /// Makes a store. Nothing is contacted.
-pub(crate) fn make(
-    place: &Place,
-    settings: BTreeMap<String, String>,
-    limits: &Limits,
-) -> Result<Stores, String> {
+pub(crate) fn make(place: &Place, settings: BTreeMap<String, String>, limits: &Limits) -> Result<Stores, String> {
+    // Another part of the program may have brought other cryptography first; either is good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let words = |error: object_store::Error| error.to_string();
     match place.scheme.as_str() {
         "s3" => {
@@ -151,8 +147,7 @@ pub(crate) fn make(
             Ok(Stores::both(builder.build().map_err(words)?, settings))
         }
         "az" => {
-            let builder =
-                MicrosoftAzureBuilder::new().with_client_options(client(limits)).with_retry(no_retries());
+            let builder = MicrosoftAzureBuilder::new().with_client_options(client(limits)).with_retry(no_retries());
             let builder = configured(builder, &settings, |builder, key: AzureConfigKey, value| {
                 builder.with_config(key, value)
             });
@@ -172,9 +167,7 @@ pub(crate) fn make(
             let made = memory(&place.bucket);
             Ok(Stores { objects: made.clone(), parts: Some(made), settings })
         }
-        other => {
-            Err(format!("there is no store for `{other}://`; known are s3, gs, az, http, https and memory"))
-        }
+        other => Err(format!("there is no store for `{other}://`; known are s3, gs, az, http, https and memory")),
     }
 }
 

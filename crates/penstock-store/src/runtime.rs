@@ -88,8 +88,6 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 fn start() -> Runtime {
-    // Two parts of the program may bring different cryptography; the first to say so decides, and both are good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("penstock-store")
