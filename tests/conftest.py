@@ -32,6 +32,19 @@ def need(program: str, *, remedy: str) -> str:
     pytest.skip(reason)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def host_cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Tests, and the processes that they start, share a cache of their own."""
+    before = os.environ.get("PENSTOCK_CACHE")
+    place = tmp_path_factory.mktemp("host-cache")
+    os.environ["PENSTOCK_CACHE"] = str(place)
+    yield place
+    if before is None:
+        del os.environ["PENSTOCK_CACHE"]
+    else:
+        os.environ["PENSTOCK_CACHE"] = before
+
+
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
     """The browser of the web tests."""

@@ -8,15 +8,23 @@ from typing import Any, Literal, Self, TypeAlias, final
 from typing_extensions import Buffer
 
 #: A file on this machine, or name, length in bytes, and a function from offset and length to exactly those bytes.
-_Source: TypeAlias = Path | tuple[str, int, Callable[[int, int], bytes]]
+_Source: TypeAlias = (
+    Path
+    | tuple[StoreClient, str, int, str]
+    | tuple[StoreClient, str, str]
+    | tuple[str, int, Callable[[int, int], bytes]]
+)
+_Index: TypeAlias = Path | bytes | tuple[StoreClient, str]
 
 __all__ = [
     "Arena",
     "EventReader",
     "Feed",
     "FeedBatch",
+    "HostCache",
     "ShardFile",
     "Span",
+    "StoreClient",
     "Tally",
     "__version__",
     "archive_members",
@@ -26,6 +34,7 @@ __all__ = [
     "digest",
     "digest_file",
     "digest_rows",
+    "disk_room",
     "events_abandon",
     "events_flush",
     "events_path",
@@ -36,7 +45,9 @@ __all__ = [
     "first_position",
     "hash_buffers",
     "held_out",
+    "parse_size",
     "quick_hash",
+    "read_object",
     "read_tensors",
     "record",
     "reframe",
@@ -45,7 +56,10 @@ __all__ = [
     "slice_order",
     "span",
     "stops_at",
+    "store_counts",
+    "store_flying",
     "token_lengths",
+    "use_cache",
     "write_buffers",
     "zstd_head",
 ]
@@ -175,7 +189,7 @@ def reframe(
 class ShardFile:
     """One shard, open for reading; every byte that leaves it has matched its registered checksum."""
 
-    def __new__(cls, source: _Source, index: Path | bytes, digest: str) -> Self: ...
+    def __new__(cls, source: _Source, index: _Index, digest: str) -> Self: ...
     @property
     def rows(self) -> int:
         """How many rows it has."""
@@ -191,13 +205,13 @@ class ShardFile:
     def read(self, offset: int, length: int) -> bytes:
         """Bytes of the file itself."""
 
-def find_damage(source: _Source, index: Path | bytes, digest: str) -> list[tuple[int, int, str]]:
+def find_damage(source: _Source, index: _Index, digest: str) -> list[tuple[int, int, str]]:
     """Every stretch of a file that is not as its index says: first byte, length, in which way."""
 
 def archive_members(shard: str, row: bytes) -> list[tuple[str, int, int]]:
     """The members of one sample of an archive: extension, first byte, end."""
 
-_ShardParts: TypeAlias = tuple[_Source, Path | bytes, str, int, tuple[int, int] | None]
+_ShardParts: TypeAlias = tuple[_Source, _Index, str, int, tuple[int, int] | None]
 
 @final
 class Feed:
@@ -331,3 +345,84 @@ def read_tensors(
 
 def slice_order(version: str, slices: int) -> bytes:
     """The slices of a version in the order in which eras take them (u64): fixed for the version, whatever the seed."""
+
+#: Name below the root, length in bytes, stamp, and the entity tag where the store has them.
+_StoreEntry: TypeAlias = tuple[str, int, str, str | None]
+
+@final
+class StoreClient:
+    """The client of a root in a store: s3, gs, az, http, https or memory. Every call keeps to the limits and fails with a store's error.
+
+    ``options`` are settings of the provider by the names of its environment variables in lower case; ``limits`` those of
+    ``penstock.store.Limits``. Clients that are made alike share connections, budget and limits.
+    """
+
+    def __new__(cls, url: str, options: dict[str, str], limits: dict[str, Any]) -> Self: ...
+    @property
+    def url(self) -> str:
+        """Where the root is."""
+    def get(self, name: str) -> bytes:
+        """All bytes of an object."""
+    def get_range(self, name: str, start: int, length: int, etag: str | None = None) -> bytes:
+        """Exactly ``length`` bytes from ``start``, in parts that come at the same time; with a tag, only of that object."""
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """Make an object unless it exists; whether this call made it."""
+    def put_file_if_absent(self, name: str, path: Path) -> bool:
+        """The same with the content of a file."""
+    def put_buffers(self, name: str, buffers: Sequence[Buffer]) -> int:
+        """Make or replace an object; its length."""
+    def describe(self, name: str) -> _StoreEntry:
+        """What the store says about an object."""
+    def entries(self, prefix: str) -> list[_StoreEntry]:
+        """All objects below a prefix, sorted by name."""
+    def delete(self, name: str) -> None:
+        """Remove an object; it is no error if it is gone."""
+
+def store_counts() -> dict[str, Any]:
+    """What this process has asked of stores: counts, and of every duration how many (``_times``), p50 and p99 in seconds."""
+
+def store_flying() -> list[tuple[str, str, tuple[int, int] | None, str, float]]:
+    """Requests that are under way, the oldest first: verb, URL, range, stage and age in seconds."""
+
+@final
+class HostCache:
+    """A directory of verified pieces of far objects, shared by all processes of the host. Raises ``OSError`` if it cannot be one."""
+
+    def __new__(
+        cls,
+        root: Path,
+        *,
+        limit: str,
+        reserve_bytes: int,
+        explicit: bool,
+        patience_s: float,
+        pause_s: float,
+    ) -> Self: ...
+    @property
+    def root(self) -> Path:
+        """The directory."""
+    @property
+    def limit_bytes(self) -> int:
+        """Bytes that it may hold."""
+    def show(self) -> tuple[int, int, int]:
+        """Bytes, pieces and objects that are there; all files are looked at."""
+    def ledger(self) -> list[tuple[str, int]]:
+        """What all processes of the host have counted."""
+    def verify(self, progress: Callable[[int], object]) -> tuple[int, int, list[Path]]:
+        """Read everything and drop what is rotten: files and bytes that were read, and the files that were dropped."""
+    def trim(self, bytes: int) -> int | None:  # noqa: A002 - what it is
+        """Remove what was not used for longest until so many bytes are left; the bytes that went, None if another process is at it."""
+    def clear(self) -> int:
+        """Remove everything; the bytes that went."""
+
+def use_cache(cache: HostCache | None) -> None:
+    """Files opened from now on use this cache, or none."""
+
+def disk_room(place: Path) -> tuple[int, int] | None:
+    """Bytes of the disk that holds a directory, and how many are free."""
+
+def parse_size(text: str, place: Path) -> int | None:
+    """A size as people write it, in bytes on the disk of a directory; None if it is none."""
+
+def read_object(client: StoreClient, name: str, digest: str) -> bytes:
+    """A small object named by its content, through the cache of the host."""

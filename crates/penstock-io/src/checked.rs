@@ -35,6 +35,8 @@ pub struct CheckedFile {
     file: Arc<dyn ReadAt>,
     /// What the bytes should be.
     sums: Arc<dyn BlockSums>,
+    /// Whether the file hands out bytes only after checking them against the same sums.
+    checks_itself: bool,
     /// One bit per block, set once the block has been found good. Never cleared.
     good: Box<[AtomicU64]>,
 }
@@ -72,7 +74,7 @@ impl CheckedFile {
         }
         let words = block_count(expected).div_ceil(64);
         let good = (0..words).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { file, sums, good })
+        Ok(Self { checks_itself: file.is_checked(), file, sums, good })
     }
 
     /// What errors call the file.
@@ -85,7 +87,17 @@ impl CheckedFile {
         self.sums.file_bytes()
     }
 
-    /// How many blocks have been found good so far.
+    /// Says which bytes will be read soon.
+    pub fn will_need(&self, ranges: &[Range<u64>]) {
+        self.file.will_need(ranges);
+    }
+
+    /// Whether saying so does anything.
+    pub fn is_far(&self) -> bool {
+        self.file.is_far()
+    }
+
+    /// How many blocks have been found good so far; a file that checks itself does not say.
     pub fn blocks_good(&self) -> u64 {
         self.good.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
     }
@@ -103,6 +115,9 @@ impl CheckedFile {
         let end = self.within(offset, into.len() as u64)?;
         if into.is_empty() {
             return Ok(());
+        }
+        if self.checks_itself {
+            return self.file.read_at(offset, into);
         }
         let mut at = offset;
         while at < end {

@@ -13,4 +13,5 @@ mod read_at;
 pub use checked::{BlockSums, CheckedFile, Damage, DamageKind, verify_blocks};
 pub use error::{IoError, StoreKind, StoreProblem};
 pub use hash::{BLOCK_BYTES, BlockHasher, Digest, DigestParseError, DigestStream, block_count, block_sum};
+pub use mapped::Mapping;
 pub use read_at::{LocalFile, MemoryFile, ReadAt};

@@ -7,13 +7,14 @@
 
 use std::fs::File;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-/// How many mappings there may be at once; further files are read without.
-const SLOTS: usize = 4096;
+/// How many mappings there may be at once; further files are read without. Half of what Linux allows a process by default.
+const SLOTS: usize = 32_768;
 const PAGE: usize = 4096;
 /// ext2/3/4, xfs, btrfs, tmpfs, overlay, f2fs, zfs.
 const LOCAL_FILE_SYSTEMS: [i64; 7] =
@@ -36,36 +37,47 @@ static TABLE: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 static INSTALL: Once = Once::new();
+/// Where a free slot was found last; looking goes on from there.
+static FREE_HINT: AtomicUsize = AtomicUsize::new(0);
 /// What handled SIGBUS before, as a leaked box; null when nothing did.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The bytes of a file, mapped for reading.
-pub(crate) struct Mapping {
+/// The bytes of a file, mapped for reading, or as words that processes share.
+pub struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
     slot: &'static Slot,
+    /// Whether it was mapped for writing; then it is used as atomic words only.
+    shared: bool,
 }
 
-// SAFETY: the memory is only read.
+// SAFETY: the memory is only read, or written by atomic operations.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps a file of `bytes` bytes; nothing where that is not possible or not wise.
-    pub(crate) fn new(file: &File, bytes: u64) -> Option<Self> {
+    pub fn new(file: &File, bytes: u64) -> Option<Self> {
+        Self::with(file, bytes, false)
+    }
+
+    /// Maps the first page of a file, which is open for writing, as words that all who map it share.
+    pub fn shared(file: &File) -> Option<Self> {
+        Self::with(file, PAGE as u64, true)
+    }
+
+    fn with(file: &File, bytes: u64, shared: bool) -> Option<Self> {
         let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes >= PAGE)?;
         if !is_local(file) {
             return None;
         }
         INSTALL.call_once(install);
-        let slot = TABLE.iter().find(|slot| {
-            slot.taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        })?;
+        let slot = free_slot()?;
+        let access = if shared { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         // SAFETY: a new mapping of an open file; nothing that exists is touched.
-        let start = unsafe {
-            libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         let start = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast::<u8>()) };
         let Some(start) = start else {
             slot.taken.store(false, Ordering::Release);
@@ -74,11 +86,32 @@ impl Mapping {
         slot.torn.store(false, Ordering::Relaxed);
         slot.end.store(start.as_ptr() as usize + bytes.next_multiple_of(PAGE), Ordering::Relaxed);
         slot.start.store(start.as_ptr() as usize, Ordering::Release);
-        Some(Self { start, bytes, slot })
+        Some(Self { start, bytes, slot, shared })
+    }
+
+    /// What `look` finds in some of the bytes; nothing if the file no longer has them, or never had. Whoever changes the file meanwhile
+    /// changes what is seen.
+    pub fn look<T>(&self, range: Range<usize>, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        if self.shared || range.start > range.end || range.end > self.bytes {
+            return None;
+        }
+        // SAFETY: inside the mapping, which lives as long as `self`; a page that is gone is replaced by the handler.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(self.start.as_ptr().add(range.start), range.end - range.start)
+        };
+        let found = look(bytes);
+        (!self.slot.torn.load(Ordering::Acquire)).then_some(found)
+    }
+
+    /// The words of a shared page; none of a mapping for reading.
+    pub fn words(&self) -> &[AtomicU64] {
+        let count = if self.shared { self.bytes / 8 } else { 0 };
+        // SAFETY: a mapping begins at a page and is writable; every process uses its words atomically.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast::<AtomicU64>(), count) }
     }
 
     /// Fills `into` with the bytes at `offset`; false if the file no longer has them, or never had.
-    pub(crate) fn copy(&self, offset: u64, into: &mut [u8]) -> bool {
+    pub fn copy(&self, offset: u64, into: &mut [u8]) -> bool {
         let Some(end) = usize::try_from(offset).ok().and_then(|first| first.checked_add(into.len())) else {
             return false;
         };
@@ -105,6 +138,21 @@ impl Drop for Mapping {
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
         self.slot.taken.store(false, Ordering::Release);
     }
+}
+
+/// A slot that is now taken. Looking begins where one was found last, so that a full table is not gone through each time.
+fn free_slot() -> Option<&'static Slot> {
+    let first = FREE_HINT.load(Ordering::Relaxed);
+    for number in (first..SLOTS).chain(0..first.min(SLOTS)) {
+        let slot = &TABLE[number];
+        if !slot.taken.load(Ordering::Relaxed)
+            && slot.taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            FREE_HINT.store(number + 1, Ordering::Relaxed);
+            return Some(slot);
+        }
+    }
+    None
 }
 
 fn is_local(file: &File) -> bool {
@@ -139,7 +187,9 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context:
                 slot.torn.store(true, Ordering::Release);
                 let page = (address / PAGE * PAGE) as *mut libc::c_void;
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-                if libc::mmap(page, PAGE, libc::PROT_READ, flags, -1, 0) != libc::MAP_FAILED {
+                if libc::mmap(page, PAGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+                    != libc::MAP_FAILED
+                {
                     return;
                 }
             }
@@ -205,9 +255,14 @@ mod tests {
     #[test]
     fn slots_are_used_again() {
         let (file, content) = file_of(8_192);
-        for _ in 0..2 * SLOTS {
+        for _ in 0..SLOTS + 100 {
             assert!(Mapping::new(file.as_file(), content.len() as u64).is_some());
         }
+        let words = Mapping::shared(file.as_file()).unwrap();
+        let same = Mapping::shared(file.as_file()).unwrap();
+        words.words()[3].store(17, Ordering::Relaxed);
+        assert_eq!(same.words()[3].load(Ordering::Relaxed), 17);
+        assert!(Mapping::new(file.as_file(), 4_096).unwrap().words().is_empty());
         let (small, content) = file_of(100);
         assert!(Mapping::new(small.as_file(), content.len() as u64).is_none());
     }

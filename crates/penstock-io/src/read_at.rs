@@ -33,6 +33,16 @@ pub trait ReadAt: Send + Sync {
     /// returns at once; a disk of this machine does nothing.
     fn will_need(&self, _ranges: &[Range<u64>]) {}
 
+    /// Whether [`Self::will_need`] does anything, so that nobody prepares ranges for nothing.
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// Whether what it hands out has matched its registered sums already, so that nobody has to sum it again.
+    fn is_checked(&self) -> bool {
+        false
+    }
+
     /// Whether it has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0

@@ -81,6 +81,15 @@ pub(crate) fn record(kind: &str, fields: Option<&Bound<'_, PyDict>>) -> PyResult
     Ok(())
 }
 
+/// Records, from Rust, that something happened now.
+pub(crate) fn record_point(kind: &str, fields: &[(&str, &str)]) {
+    if let Some(recorder) = RECORDER.load().as_ref() {
+        let mut encoder = recorder.point(kind);
+        fields.iter().for_each(|(key, value)| encoder.text(key, value));
+        recorder.push(&encoder);
+    }
+}
+
 /// Records that something begins now; leaving the returned context records its end.
 #[pyfunction]
 #[pyo3(signature = (kind, /, **fields))]

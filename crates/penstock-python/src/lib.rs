@@ -3,6 +3,7 @@
 //! If a line here would make sense without Python, it is in the wrong crate. What Python people need to know
 //! stands in `python/penstock/_rust.pyi`.
 
+mod cache;
 mod eras;
 mod error;
 mod events;
@@ -13,11 +14,15 @@ mod scan;
 mod shard;
 mod source;
 mod state;
+mod store;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 mod _rust {
+    #[pymodule_export]
+    use crate::cache::{PyHostCache, disk_room, parse_size, read_object, use_cache};
+
     #[pymodule_export]
     use crate::eras::slice_order;
 
@@ -44,6 +49,9 @@ mod _rust {
 
     #[pymodule_export]
     use crate::state::{Arena, copy_buffers, hash_buffers, read_tensors, write_buffers};
+
+    #[pymodule_export]
+    use crate::store::{StoreClient, store_counts, store_flying};
 
     use pyo3::prelude::*;
 

@@ -140,8 +140,8 @@ fn token_source(
             fixed.map_or(RowLayout::Ranges, |(offset, row_bytes)| RowLayout::Fixed { offset, row_bytes });
         let raised = raised.clone();
         let open = move || -> Result<Shard, FeedError> {
-            let file = source.open_again(&raised).map_err(DataError::from)?;
-            Ok(Shard::open(file, Arc::new(index.open_again(&digest)?))?)
+            let index = Arc::new(index.open(&digest)?);
+            Ok(Shard::open(source.open_indexed(&raised, &index)?, index)?)
         };
         LazyShard::new(rows, layout, Box::new(open))
     });

@@ -1,37 +1,57 @@
 //! Reading across the border: rows of one shard by number, bytes of one file by place, everything checked.
 
-use crate::error;
-use crate::source::{Raised, Source};
+use crate::source::{Raised, Source, Window};
+use crate::store::StoreClient;
+use crate::{cache, error};
 use penstock_data::{DataError, Index, Shard};
-use penstock_io::{DamageKind, Digest, verify_blocks};
+use penstock_io::{DamageKind, Digest, IoError, ReadAt, verify_blocks};
+use penstock_store::Client;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An index as Python passes it: the file that holds it, or its bytes.
+/// An index as Python passes it: its bytes, an object of a store (client and name), or the file that holds it.
 #[derive(FromPyObject)]
 pub(crate) enum IndexSource {
     Bytes(Vec<u8>),
+    Far((Py<StoreClient>, String)),
     File(PathBuf),
 }
 
 impl IndexSource {
-    fn open(self, digest: &str) -> Result<Index, DataError> {
-        self.open_again(digest)
-    }
-
-    /// Opens the index, keeping its source for later.
-    pub(crate) fn open_again(&self, digest: &str) -> Result<Index, DataError> {
+    /// Opens the index; one that is far comes through the cache of the host.
+    pub(crate) fn open(&self, digest: &str) -> Result<Index, DataError> {
         let expected: Digest = digest.parse().map_err(|reason: penstock_io::DigestParseError| {
             DataError::IndexDamaged { reason: reason.to_string() }
         })?;
         match self {
             IndexSource::Bytes(bytes) => Index::from_bytes(bytes.clone(), Some(expected)),
             IndexSource::File(path) => Index::open_path(path, Some(expected)),
+            IndexSource::Far((client, name)) => far_index(&client.get().client, name, expected),
         }
     }
+}
+
+/// What the cache has is mapped; what is not there, or turns out to be another, is fetched.
+fn far_index(client: &Arc<Client>, name: &str, expected: Digest) -> Result<Index, DataError> {
+    let behind = cache::of_client(client);
+    if let Some(path) = behind.as_ref().and_then(|cache| cache.object(&expected)) {
+        match Index::open_path(&path, Some(expected)) {
+            Ok(index) => return Ok(index),
+            Err(DataError::IndexDamaged { .. }) => {
+                behind.iter().for_each(|cache| cache.drop_object(&expected))
+            }
+            // Evicted in this very moment.
+            Err(_) => {}
+        }
+    }
+    let data = client.get(name).map_err(|problem| DataError::Io(IoError::Store(Box::new(problem))))?;
+    if let Some(cache) = behind {
+        cache.keep_object(&expected, &data);
+    }
+    Index::from_bytes(data, Some(expected))
 }
 
 /// One shard, open for reading.
@@ -47,7 +67,10 @@ impl ShardFile {
     #[new]
     fn new(py: Python<'_>, source: Source, index: IndexSource, digest: &str) -> PyResult<Self> {
         let raised = Raised::default();
-        let opened = py.detach(|| Shard::open(source.open(&raised)?, Arc::new(index.open(digest)?)));
+        let opened = py.detach(|| {
+            let index = Arc::new(index.open(digest)?);
+            Shard::open(source.open_indexed(&raised, &index)?, index)
+        });
         match opened {
             Ok(shard) => Ok(ShardFile { shard, raised }),
             Err(problem) => Err(raised.take().unwrap_or_else(|| error::from_data(py, problem))),
@@ -121,7 +144,10 @@ pub(crate) fn find_damage(
     let raised = Raised::default();
     let found = py.detach(|| {
         let index = index.open(digest)?;
-        let file = source.open(&raised)?;
+        let file: Arc<dyn ReadAt> = match &source {
+            Source::Far(_) => Arc::new(Window::new(source.open(&raised)?)),
+            _ => source.open(&raised)?,
+        };
         Ok(verify_blocks(&*file, &index, 0..u64::MAX, &mut |_| true))
     });
     let damages = found.map_err(|problem| raised.take().unwrap_or_else(|| error::from_data(py, problem)))?;

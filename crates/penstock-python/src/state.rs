@@ -55,7 +55,7 @@ impl Arena {
 }
 
 /// The bytes of a buffer, without the interpreter's lock.
-fn bytes_of(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
+pub(crate) fn bytes_of(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
     if !buffer.is_c_contiguous() {
         return Err(PyBufferError::new_err("memory of tensors has to be in one piece"));
     }

@@ -22,6 +22,7 @@ from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty
 from penstock.registry import Registry
 from penstock.registry.scanning import object_name, put_object
 from penstock.store import Store
+from penstock.store.hostcache import use_host_cache
 
 #: Part of the key of plan tables: raise it when the same lengths are planned differently.
 PLANNER = 1
@@ -117,10 +118,14 @@ def rest_table(registry: Registry, broken: BrokenLeg, packing: Packing, length: 
 
 
 def table_source(store: Store, table: str) -> Any:
-    """A table as the Rust side opens it: a path, or name, bytes and a function where the registry is not on this machine."""
+    """A table as the Rust side opens it: a path, or an object that is read through the cache of the host."""
     path = store.local_path(object_name(table))
     if path is not None:
         return path
+    client = getattr(store, "client", None)
+    if client is not None:
+        use_host_cache()
+        return client, object_name(table), table
     data = store.get(object_name(table))
     return (
         f"{store.url}/{object_name(table)}",

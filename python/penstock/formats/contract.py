@@ -8,10 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from penstock._rust import StoreClient
 from penstock.store import Store, join
 
 Row = dict[str, Any]
 RowNumbers = npt.NDArray[np.uint64]
+#: The file that holds an index, its bytes, or the object of a store that it is.
+IndexPlace = Path | bytes | tuple[StoreClient, str]
 #: Told how many bytes and rows were done since the last call.
 Progress = Callable[[int, int], None]
 
@@ -113,8 +116,8 @@ class OpenShard:
     label: str
     raw: RawFile
     rows: int
-    #: The index's own bytes, or the file that holds them, and the digest they must have.
-    index: Path | bytes
+    #: Where the index is, and the digest it must have.
+    index: IndexPlace
     index_digest: str
     #: The fields of the whole version.
     schema: list[FieldKind]

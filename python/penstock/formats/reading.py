@@ -1,9 +1,7 @@
-"""Bytes of shards, checked: from files on this machine directly, from stores through a small cache of large pieces."""
+"""Bytes of shards, checked: from files on this machine directly, from stores piece by piece through the cache of the host."""
 
 import io
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +13,7 @@ from penstock import _rust
 from penstock.formats.contract import (
     BadLine,
     FieldKind,
+    IndexPlace,
     OpenShard,
     Policy,
     Progress,
@@ -23,12 +22,12 @@ from penstock.formats.contract import (
     Scanned,
 )
 from penstock.formats.joining import Joined
+from penstock.store.hostcache import use_host_cache
 
-_PIECE_BYTES = 1 << 20
-_PIECES_MAX = 32
 _THREADS = min(4, os.cpu_count() or 1)
 
-Source = Path | tuple[str, int, Callable[[int, int], bytes]]
+#: A path; an object of a store, which Rust reads through the cache of the host; or name, length and a function for what Python joins.
+Source = Path | tuple[_rust.StoreClient, str, int, str] | tuple[str, int, Callable[[int, int], bytes]]
 
 
 def source_of(raw: RawFile) -> Source:
@@ -37,37 +36,13 @@ def source_of(raw: RawFile) -> Source:
         joined = Joined(raw.members)
         return raw.url, joined.size_bytes, joined.read
     path = raw.path
-    return path if path is not None else (raw.url, raw.size_bytes, _Pieces(raw).read)
-
-
-class _Pieces:
-    """The last few pieces of an object, so that rows beside each other cost one request."""
-
-    def __init__(self, raw: RawFile) -> None:
-        self._raw = raw
-        self._pieces: OrderedDict[int, bytes] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def read(self, offset: int, length: int) -> bytes:
-        """A range of the object; large ones bypass the cache."""
-        if length >= _PIECE_BYTES:
-            return self._raw.store.get_range(self._raw.name, offset, length)
-        first, last = offset // _PIECE_BYTES, (offset + max(length, 1) - 1) // _PIECE_BYTES
-        data = b"".join(self._piece(number) for number in range(first, last + 1))
-        start = offset - first * _PIECE_BYTES
-        return data[start : start + length]
-
-    def _piece(self, number: int) -> bytes:
-        with self._lock:
-            if (piece := self._pieces.get(number)) is not None:
-                self._pieces.move_to_end(number)
-                return piece
-        piece = self._raw.read(number * _PIECE_BYTES, _PIECE_BYTES)
-        with self._lock:
-            self._pieces[number] = piece
-            while len(self._pieces) > _PIECES_MAX:
-                self._pieces.popitem(last=False)
-        return piece
+    if path is not None:
+        return path
+    client: _rust.StoreClient | None = getattr(raw.store, "client", None)
+    if client is None:
+        return raw.url, raw.size_bytes, raw.read
+    use_host_cache()
+    return client, raw.name, raw.size_bytes, raw.stamp
 
 
 def choices(policy: Policy) -> dict[str, Any]:
@@ -179,7 +154,7 @@ def gather(file: _rust.ShardFile, rows: RowNumbers) -> list[memoryview]:
     return [view[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def check_all(raw: RawFile, index: Path | bytes, index_digest: str) -> list[tuple[str, int, str]]:
+def check_all(raw: RawFile, index: IndexPlace, index_digest: str) -> list[tuple[str, int, str]]:
     """Every place of a shard that is not as registered: file, offset and reason."""
     if raw.members:
         joined = Joined(raw.members, patient=True)

@@ -27,6 +27,7 @@ from penstock.registry.record import FORM, About, Record, Root, Tag, check_name,
 from penstock.registry.scanning import Watch, object_name, scan_all
 from penstock.registry.version import Version
 from penstock.store import open_store, to_url
+from penstock.store.hostcache import read_object
 
 if TYPE_CHECKING:
     import numpy as np
@@ -285,5 +286,9 @@ class Registry:
             )
 
     def _version(self, record: Record) -> Version:
-        manifest = decode(self.store.get(object_name(record.manifest)), name=record.manifest, upgrade=upgrade)
+        manifest = decode(
+            read_object(self.store, object_name(record.manifest), record.manifest),
+            name=record.manifest,
+            upgrade=upgrade,
+        )
         return Version(record=record, manifest=manifest, registry=self.store, roots=self._roots(record))

@@ -17,7 +17,7 @@ import numpy as np
 from penstock._rust import ShardFile
 from penstock.errors import CorruptShard, ObjectMissing, RowOutOfRange, UsageError
 from penstock.formats import format_named
-from penstock.formats.contract import FieldKind, OpenShard, RawFile, Row, RowReader
+from penstock.formats.contract import FieldKind, IndexPlace, OpenShard, RawFile, Row, RowReader
 from penstock.formats.reading import open_file
 from penstock.registry.deriving import remake
 from penstock.registry.manifest import Field, Manifest, Shard
@@ -25,6 +25,7 @@ from penstock.registry.record import About, Record
 from penstock.registry.scanning import object_name
 from penstock.registry.verifying import Report, verify_version
 from penstock.store import Store, join, open_store
+from penstock.store.hostcache import read_object
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,7 +188,12 @@ class Version:
     def index_of(self, name: str) -> "Path | builtins.bytes":
         """An index by its digest: the file that holds it where there is one, else its bytes."""
         path = self._registry.local_path(object_name(name))
-        return path if path is not None else self._registry.get(object_name(name))
+        return path if path is not None else read_object(self._registry, object_name(name), name)
+
+    def _index_place(self, name: str) -> IndexPlace:
+        """An index as it is opened: one that is far away is fetched when its shard is first touched."""
+        client = getattr(self._registry, "client", None)
+        return self.index_of(name) if client is None else (client, object_name(name))
 
     def raw(self, name: str) -> RawFile:
         """An original file of the version, at the newest place that has it."""
@@ -227,7 +233,7 @@ class Version:
 
     def _opened(self, raw: RawFile, shard: Shard, index: str) -> OpenShard:
         schema = [FieldKind(field.name, field.kind, field.optional) for field in self.schema]
-        return OpenShard(raw.url, raw, shard.rows, self.index_of(index), index, schema)
+        return OpenShard(raw.url, raw, shard.rows, self._index_place(index), index, schema)
 
     def _take_of(self, at: int, rows: "np.ndarray[Any, Any]") -> list[Row]:
         first = self._ends[at] - self.manifest.shards[at].rows
