@@ -365,6 +365,8 @@ class StoreClient:
         """All bytes of an object."""
     def get_range(self, name: str, start: int, length: int, etag: str | None = None) -> bytes:
         """Exactly ``length`` bytes from ``start``, in parts that come at the same time; with a tag, only of that object."""
+    def read_into(self, name: str, start: int, into: Buffer, etag: str | None = None) -> None:
+        """The same into memory of the caller, which has to be writable and is filled whole."""
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Make an object unless it exists; whether this call made it."""
     def put_file_if_absent(self, name: str, path: Path) -> bool:
