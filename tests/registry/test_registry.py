@@ -187,7 +187,9 @@ def test_registering_a_copy_elsewhere_adds_its_place(
     assert local.resolve("web")[5]["id"] == 5
 
 
-def test_shards_may_stay_on_s3(s3_bucket: str, local: Registry, write_rows: WriteRows) -> None:
+def test_shards_may_stay_on_s3(
+    s3_bucket: str, local: Registry, write_rows: WriteRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from penstock.store import open_store
 
     store = open_store(f"{s3_bucket}/data")
@@ -204,6 +206,9 @@ def test_shards_may_stay_on_s3(s3_bucket: str, local: Registry, write_rows: Writ
     )
     damages = local.resolve("web").verify().damages
     assert [damage.file for damage in damages] == [f"{s3_bucket}/data/part-1.jsonl"]
+    # What the host has is what was registered; without it, the change is seen.
+    assert ids(local.resolve("web").take(range(2000, 4000))) == list(range(2000, 4000))
+    monkeypatch.setenv("PENSTOCK_CACHE", "off")
     with pytest.raises(errors.CorruptShard, match=r"part-1\.jsonl is corrupt at byte"):
         local.resolve("web").take(range(2000, 4000))
 

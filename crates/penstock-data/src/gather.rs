@@ -4,6 +4,7 @@
 //! neighbours share a read, a block check and a frame, and dealt to threads in contiguous runs. No slice belongs to two
 //! threads, so order is kept without any lock.
 
+use std::ops::Range;
 use std::thread;
 
 use crate::DataError;
@@ -65,9 +66,31 @@ pub(crate) fn gather(shard: &Shard, rows: &[u64], threads: usize) -> Result<Gath
     if !slots.is_sorted_by_key(|slot| slot.offset) {
         slots.sort_unstable_by_key(|slot| slot.offset);
     }
+    announce(shard, &slots);
     let useful = (rows.len() / THREAD_ROWS_MIN).max(total as usize / THREAD_BYTES_MIN).max(1);
     deal(shard, &mut slots, thread_count(threads).min(useful).min(rows.len().max(1)))?;
     Ok(Gathered { bytes, ends })
+}
+
+/// Tells a file that is far away what will be read of it, so that it comes in few requests and all at once.
+fn announce(shard: &Shard, slots: &[Slot<'_>]) {
+    if !shard.file.is_far() {
+        return;
+    }
+    let mut ranges: Vec<Range<u64>> = Vec::with_capacity(slots.len());
+    for slot in slots {
+        if shard.index.document().layout != Layout::Frames {
+            ranges.push(slot.offset..slot.end());
+            continue;
+        }
+        let mut at = slot.offset;
+        // Each turn passes a whole frame, and a frame has at least one byte.
+        while let Some(frame) = shard.index.frame_of(at).filter(|_| at < slot.end()) {
+            ranges.push(frame.packed.offset..frame.packed.offset + frame.packed.length);
+            at = frame.content.offset + frame.content.length.max(1);
+        }
+    }
+    shard.file.will_need(&ranges);
 }
 
 /// A buffer for `total` bytes, or a typed error where the allocator would end the process.

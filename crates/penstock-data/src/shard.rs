@@ -66,6 +66,11 @@ impl Shard {
         Ok(self.file.read_into(offset, into)?)
     }
 
+    /// Says which bytes of the raw file will be read soon.
+    pub fn will_need(&self, ranges: &[std::ops::Range<u64>]) {
+        self.file.will_need(ranges);
+    }
+
     /// Reads the whole file again and returns all damage. `progress` is told bytes done, and ends the work by returning
     /// false.
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> bool) -> Vec<Damage> {

@@ -139,11 +139,12 @@ fn token_source(
         let layout =
             fixed.map_or(RowLayout::Ranges, |(offset, row_bytes)| RowLayout::Fixed { offset, row_bytes });
         let raised = raised.clone();
+        let is_far = matches!(source, Source::Far(_));
         let open = move || -> Result<Shard, FeedError> {
             let index = Arc::new(index.open(&digest)?);
             Ok(Shard::open(source.open_indexed(&raised, &index)?, index)?)
         };
-        LazyShard::new(rows, layout, Box::new(open))
+        LazyShard::new(rows, layout, Box::new(open)).far(is_far)
     });
     TokenSource::new(lazy.collect(), item_bytes)
 }

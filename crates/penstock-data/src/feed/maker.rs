@@ -129,6 +129,17 @@ impl Maker {
         self.plan.turns.wanted()
     }
 
+    /// Says to sources that are far away what a step will read of them. Planning costs little beside fetching, so it is done twice.
+    fn announce(&self, positions: Range<u64>) -> Result<(), FeedError> {
+        for (number, stream) in self.streams.iter().enumerate().filter(|(_, stream)| stream.is_far()) {
+            let places = positions.clone().filter_map(|position| self.plan.turns.place(position));
+            let of_stream = places.filter(|place| usize::from(place.source) == number);
+            let located = of_stream.map(|place| stream.find(place.index)).collect::<Result<Vec<_>, _>>()?;
+            stream.will_need(&located);
+        }
+        Ok(())
+    }
+
     /// Makes the rows at some positions of a batch that begins at `start`; how long each stage took.
     fn make_rows(
         &self,
@@ -245,6 +256,7 @@ impl MakeBatch for Maker {
         if self.masked {
             builder = builder.with_mask();
         }
+        self.announce(mine.clone())?;
         let mut times = StageTimes::default();
         for first in (mine.start..mine.end).step_by(GROUP_ROWS as usize) {
             let group = first..mine.end.min(first + GROUP_ROWS);

@@ -79,6 +79,28 @@ impl Part {
         self.tokens.item_bytes()
     }
 
+    /// Whether its tokens are somewhere else.
+    pub fn is_far(&self) -> bool {
+        self.tokens.is_far()
+    }
+
+    /// Says what will be read soon: rows of so many tokens each.
+    pub fn will_need(&self, rows: &[&Found], tokens: usize) {
+        let mut wanted = Vec::with_capacity(rows.len() * 4);
+        for found in rows {
+            // What cannot be planned is said when it is read.
+            let spans = spans(found, tokens).unwrap_or_default();
+            wanted.extend(spans.iter().map(|span| {
+                let (row, start) = place(found, span);
+                (row, start, span.length)
+            }));
+        }
+        self.tokens.will_need(&wanted);
+        if let Some(mask) = &self.mask {
+            mask.will_need(&wanted);
+        }
+    }
+
     /// Fills `into` with what was found and appends what it is made of; how many tokens that are. What is left of `into` stays
     /// as it is.
     pub fn read(
@@ -89,21 +111,10 @@ impl Part {
         origins: &mut Vec<Origin>,
     ) -> Result<usize, FeedError> {
         let item = self.item_bytes();
-        let tokens = into.tokens.len() / item;
-        let mut spans = Vec::with_capacity(16);
-        match found {
-            Found::Row(_) => spans.push(Span { sample: 0, start: 0, length: tokens as u32, at: 0 }),
-            Found::Pack { block, pack } => block.packs.spans(*pack, &block.block.lengths, &mut spans)?,
-        }
         let mut used = 0;
-        for Span { sample, start, length, at } in spans {
-            let (row, first) = match found {
-                Found::Row(row) => (*row, 0),
-                Found::Pack { block, .. } => {
-                    (block.block.rows[sample as usize], block.block.start(sample as usize))
-                }
-            };
-            let (start, range) = (first + start, at as usize..(at + length) as usize);
+        for span in spans(found, into.tokens.len() / item)? {
+            let (Span { length, at, .. }, (row, start)) = (span, place(found, &span));
+            let range = at as usize..(at + length) as usize;
             used = range.end;
             self.tokens.read(row, start, &mut into.tokens[range.start * item..range.end * item])?;
             match (&mut into.mask, &self.mask) {
@@ -114,6 +125,27 @@ impl Part {
             origins.push(Origin { row: 0, at, length, source: 0, sample: self.rows.of(row), start, epoch });
         }
         Ok(used)
+    }
+}
+
+/// What a row of `tokens` tokens is made of.
+fn spans(found: &Found, tokens: usize) -> Result<Vec<Span>, FeedError> {
+    let mut spans = Vec::with_capacity(16);
+    match found {
+        Found::Row(_) => spans.push(Span { sample: 0, start: 0, length: tokens as u32, at: 0 }),
+        Found::Pack { block, pack } => block.packs.spans(*pack, &block.block.lengths, &mut spans)?,
+    }
+    Ok(spans)
+}
+
+/// The row of the part that a span lies in, and its first token there.
+fn place(found: &Found, span: &Span) -> (u64, u32) {
+    match found {
+        Found::Row(row) => (*row, span.start),
+        Found::Pack { block, .. } => {
+            let sample = span.sample as usize;
+            (block.block.rows[sample], block.block.start(sample) + span.start)
+        }
     }
 }
 

@@ -152,6 +152,23 @@ impl SourceStream {
         Ok(Located { found, epoch: stop.epoch, length, part })
     }
 
+    /// Whether any of its tokens are somewhere else.
+    pub fn is_far(&self) -> bool {
+        self.parts.known().iter().any(|part| part.is_far())
+    }
+
+    /// Says which rows will be read soon.
+    pub fn will_need(&self, rows: &[Located]) {
+        for part in self.parts.known() {
+            let of_part = |row: &&Located| Arc::ptr_eq(&row.part, &part);
+            let found: Vec<&Found> = rows.iter().filter(of_part).map(|row| &row.found).collect();
+            let tokens = rows.iter().find(of_part).map_or(0, |row| row.length as usize);
+            if part.is_far() && !found.is_empty() {
+                part.will_need(&found, tokens);
+            }
+        }
+    }
+
     /// Fills `into` with a row and appends what it is made of; how many tokens that are. What is left of `into`, the padding,
     /// stays as it is.
     pub fn read(

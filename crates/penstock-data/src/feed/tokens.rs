@@ -1,9 +1,13 @@
 //! Tokens of a source: samples by row number, wherever in its shards they lie, checked block by block on first touch.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::FeedError;
 use crate::{DataError, Shard};
+
+/// Far shards that are opened at once.
+const OPENERS: usize = 8;
 
 /// How the rows of a shard are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub type OpenShard = dyn Fn() -> Result<Shard, FeedError> + Send + Sync;
 pub struct LazyShard {
     rows: u64,
     layout: RowLayout,
+    /// Whether its bytes are somewhere else, so that it is worth saying beforehand what will be read.
+    is_far: bool,
     open: Box<OpenShard>,
     opened: OnceLock<Shard>,
     /// Held while opening, so that it happens once.
@@ -36,7 +42,12 @@ pub struct LazyShard {
 impl LazyShard {
     /// A shard of `rows` rows.
     pub fn new(rows: u64, layout: RowLayout, open: Box<OpenShard>) -> Self {
-        Self { rows, layout, open, opened: OnceLock::new(), opening: Mutex::new(()) }
+        Self { rows, layout, is_far: false, open, opened: OnceLock::new(), opening: Mutex::new(()) }
+    }
+
+    /// The same for a file that is somewhere else.
+    pub fn far(self, is_far: bool) -> Self {
+        Self { is_far, ..self }
     }
 
     fn get(&self) -> Result<&Shard, FeedError> {
@@ -104,6 +115,44 @@ impl TokenSource {
         }
         let first = if shard == 0 { 0 } else { self.ends[shard - 1] };
         Ok((shard, row - first))
+    }
+
+    /// Whether any of its shards is somewhere else.
+    pub fn is_far(&self) -> bool {
+        self.shards.iter().any(|shard| shard.is_far)
+    }
+
+    /// Says which tokens will be read soon: row, first token, and how many. Shards that are not open yet are opened, some at a time;
+    /// whatever goes wrong is said by reading.
+    pub fn will_need(&self, wanted: &[(u64, u32, u32)]) {
+        let mut by_shard: BTreeMap<usize, Vec<(u64, u32, u32)>> = BTreeMap::new();
+        for &(row, start, length) in wanted {
+            if let Ok((at, local)) = self.locate(row) {
+                if self.shards[at].is_far {
+                    by_shard.entry(at).or_default().push((local, start, length));
+                }
+            }
+        }
+        let closed: Vec<usize> =
+            by_shard.keys().copied().filter(|&at| self.shards[at].opened.get().is_none()).collect();
+        std::thread::scope(|scope| {
+            for share in closed.chunks(closed.len().div_ceil(OPENERS).max(1)) {
+                scope.spawn(move || share.iter().for_each(|&at| drop(self.shards[at].get())));
+            }
+        });
+        for (at, rows) in by_shard {
+            let Ok(shard) = self.shards[at].get() else { continue };
+            let range = |(local, start, length): (u64, u32, u32)| {
+                let first = match self.shards[at].layout {
+                    RowLayout::Fixed { offset, row_bytes } => offset + local * row_bytes,
+                    RowLayout::Ranges => shard.index().row(local)?.offset,
+                };
+                let first = first + u64::from(start) * self.item_bytes as u64;
+                Some(first..first + u64::from(length) * self.item_bytes as u64)
+            };
+            let ranges: Vec<_> = rows.into_iter().filter_map(range).collect();
+            shard.will_need(&ranges);
+        }
     }
 
     /// Fills `into` with the tokens of a row from `start` on; `into` is a whole number of stored tokens.
