@@ -1,6 +1,6 @@
-"""A reader of far data as a process of its own: ``python -m tests.operations.reading REGISTRY ADDRESS [URL]``.
+"""A reader of far data as a process of its own: ``python -m tests.operations.reading REGISTRY ADDRESS [share|ahead]``.
 
-It makes a batch for each line on its standard input and answers with a line of JSON: step and digest, or the error that came instead; at the
+It makes a batch for each line on its standard input (``open`` only opens) and answers with a line of JSON: step and digest, or the error that came instead; at the
 end of its input it says what the store, the cache and the feed counted. So a test can break the world between two batches, and every
 reading has caches, clients and limits that are its own.
 """
@@ -32,10 +32,17 @@ class Reading:
         """The process."""
         return self.process.pid
 
+    def open(self) -> None:
+        """The feed is opened, and nothing of its files read."""
+        assert self._ask(b"open\n") == {"opened": True}
+
     def batch(self) -> dict[str, Any]:
         """The next batch: ``step`` and ``digest``, or ``error`` with the fields of the exception."""
+        return self._ask(b"batch\n")
+
+    def _ask(self, line: bytes) -> dict[str, Any]:
         assert self.process.stdin is not None
-        self.process.stdin.write(b"\n")
+        self.process.stdin.write(line)
         self.process.stdin.flush()
         return self._line()
 
@@ -91,19 +98,23 @@ def main() -> None:
     from penstock._rust import store_counts
 
     registry, address, *words = sys.argv[1:]
+    shared = "share" in words
     recipe = ps.Recipe(sources=[ps.Source(address)], seed=SEED, batch=BATCH)
     say: Callable[[object], int] = lambda answer: os.write(1, msgspec.json.encode(answer) + b"\n")
     feed: Any = None
-    for _ in sys.stdin:
+    for line in sys.stdin:
         try:
             if feed is None:
-                feed = ps.open(recipe, registry=ps.Registry(registry), threads=1, share="share" in words)
+                feed = ps.open(recipe, registry=ps.Registry(registry), threads=1 if words else 0, **({"share": True} if shared else {}))
+            if line == "open\n":
+                say({"opened": True})
+                continue
             batch = next(feed)
-            say({"step": batch.step, "digest": batch.digest, "pid": os.getpid()})
+            say({"step": batch.step, "digest": batch.digest})
         except ps.PenstockError as problem:
             shown = {name: value for name, value in vars(problem).items() if isinstance(value, str | int | float)}
             say({"error": type(problem).__name__, "message": str(problem), **shown})
-    stalls = 0 if feed is None else feed.statistics().stalls
+    stalls = getattr(feed and feed.statistics(), "stalls", 0)
     say({**store_counts(), "stalls": stalls})
     if feed is not None:
         feed.close()

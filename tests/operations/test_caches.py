@@ -66,7 +66,7 @@ def test_rot_is_found_dropped_and_fetched_again(far: Far) -> None:
     with far.reading() as reader:
         assert reader.rest(STEPS) == far.digests
         counts = reader.end()
-    assert (counts["cache_rotten"], counts["bytes"]) == (0, 0)
+    assert (counts["cache_rotten"], counts["bytes_read"]) == (0, 0)
 
 
 @row("kill -9 of whoever fills the cache")

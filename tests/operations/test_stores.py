@@ -10,6 +10,15 @@ from tests.operations.conftest import STEPS, Far
 from tests.operations.rows import row
 
 
+@row("5xx storm, 429")
+def test_a_feed_that_reads_ahead_stands_where_it_stood(far: Far) -> None:
+    far.proxy.add(Status(503), method="GET", path="tokens-")
+    with far.reading("ahead") as reader:
+        assert reader.batch()["error"] == "StoreThrottled"
+        far.proxy.heal()
+        assert reader.rest(STEPS) == far.digests
+
+
 def _survives(far: Far) -> dict[str, int]:
     """An epoch is read, bit for bit; what was counted."""
     with far.reading() as reader:
@@ -28,15 +37,17 @@ def test_answers_that_stop_coming_are_asked_for_again(far: Far) -> None:
 def test_a_store_that_never_answers_ends_in_a_timeout_and_its_stall_is_told(far: Far) -> None:
     rule = far.proxy.add(Stall(None), method="GET", path="tokens-1")
     with far.reading(PENSTOCK_STALL_S="0.5") as reader:
-        found = next(each for each in (reader.batch() for _ in range(STEPS)) if "error" in each)
+        before = []
+        while "error" not in (found := reader.batch()):
+            before.append(found["digest"])
+            assert len(before) < STEPS
         assert found["error"] == "StoreTimedOut"
         assert "tokens-1.npy" in found["url"]
         assert found["tries"] > 1
         assert rule.happened >= found["tries"]
         # The store is well again; so is the feed, where it was.
         far.proxy.heal()
-        seen = reader.batch()
-        assert far.digests[seen["step"]] == seen["digest"]
+        assert before + reader.rest(STEPS - len(before)) == far.digests
         assert reader.end()["stalls"] >= 1
 
 
@@ -58,8 +69,9 @@ def test_a_storm_without_end_is_an_error_that_says_so(far: Far) -> None:
         assert found["tries"] == 4
         # Four tries of each part under way, not a multiplication of them.
         assert storm.happened <= 4 * 16
+        # The feed stands where it stood, so nothing is left out once the store is well.
         far.proxy.heal()
-        assert reader.rest(STEPS - 1)[-1] == far.digests[-1]
+        assert reader.rest(STEPS) == far.digests
 
 
 @row("connection reset, refused")
@@ -82,7 +94,7 @@ def test_a_flipped_bit_is_never_delivered_and_fetched_again(far: Far) -> None:
     rule = far.proxy.add(Flip(1_500_000), times=1, path="tokens-0")
     counts = _survives(far)
     assert rule.happened == 1
-    assert counts["refetched"] >= 1
+    assert counts["corrupt_refetched"] >= 1
 
 
 @row("wrong bytes")
@@ -99,13 +111,13 @@ def test_bytes_that_stay_wrong_are_an_error_with_their_place(far: Far) -> None:
         # What is wrong was not kept: once the store is well, all is.
         far.proxy.heal()
     assert rule.happened >= 3
-    assert _survives(far)["refetched"] == 0
+    assert _survives(far)["corrupt_refetched"] == 0
 
 
 @row("object changed under us")
 def test_an_object_that_changes_is_an_error_and_never_mixed(far: Far) -> None:
     with far.reading(PENSTOCK_CACHE="off") as reader:
-        assert reader.batch()["digest"] == far.digests[0]
+        reader.open()
         store = open_store(far.store)
         for name in far.names:
             data = bytearray(store.get(name))
@@ -144,12 +156,12 @@ def test_new_credentials_are_found_where_the_old_ones_were(far: Far) -> None:
     }
     text = "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
     with far.reading(**variables) as reader:
-        assert reader.batch()["digest"] == far.digests[0]
+        reader.open()
         _write_profile(profile, "new")
         expired = far.proxy.add(Status(403, text=text), times=1, method="GET", path="tokens-")
-        assert reader.rest(STEPS - 1) == far.digests[1:]
+        assert reader.rest(STEPS) == far.digests
         assert expired.happened == 1
-        assert reader.end()["renewed"] >= 1
+        assert reader.end()["credentials_reread"] >= 1
 
 
 @row("credentials expired")
@@ -159,7 +171,7 @@ def test_credentials_that_stay_refused_are_an_error(far: Far) -> None:
         found = reader.batch()
         assert found["error"] == "StoreDenied"
         assert "tokens-" in found["url"]
-    assert refused.happened >= 2
+    assert refused.happened >= 1
 
 
 def _write_profile(path: Path, key: str) -> None:

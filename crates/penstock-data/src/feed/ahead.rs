@@ -4,7 +4,7 @@
 //! the order. Finished batches wait in a map until their turn. The distance between the consumer and the furthest thread is
 //! bounded, which bounds memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -54,6 +54,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 struct State {
     /// The step that the next free thread takes.
     next_to_make: u64,
+    /// Steps before it that somebody has to make again, because an error came of them.
+    again: BTreeSet<u64>,
     /// The step that the consumer gets next.
     next_to_give: u64,
     ready: BTreeMap<u64, Result<Option<Batch>, FeedError>>,
@@ -63,7 +65,7 @@ struct State {
     threads_asleep: usize,
     /// How long a batch takes to make, smoothed; nothing before the first.
     make_s: Option<f64>,
-    /// Whether a thread has met the end of the stream, or an error.
+    /// Whether a thread has met the end of the stream.
     ended: bool,
     waits_s: Vec<f64>,
     given: u64,
@@ -99,6 +101,7 @@ impl Ahead {
         let step = maker.first_from(step);
         let state = State {
             next_to_make: step,
+            again: BTreeSet::new(),
             next_to_give: step,
             ready: BTreeMap::new(),
             closed: false,
@@ -216,14 +219,17 @@ impl Ahead {
                 state.waits_s.drain(..WAITS_MAX / 2);
             }
             state.waits_s.push(begun.elapsed().as_secs_f64());
+        } else if result.is_err() {
+            state.try_again();
         } else {
-            // The end and errors stay where they are: asking again gets the same answer.
+            // The end stays where it is: asking again gets the same answer.
             let step = state.next_to_give;
-            state.ready.insert(step, result.clone_end());
+            state.ready.insert(step, Ok(None));
         }
         // Threads that wait for room are woken when a quarter of it is free, so that they work for a while before they sleep again.
         let ahead = state.next_to_make.saturating_sub(state.next_to_give);
-        let wake = state.threads_asleep > 0 && ahead <= self.shared.depth - (self.shared.depth / 4).max(1);
+        let room = ahead <= self.shared.depth - (self.shared.depth / 4).max(1);
+        let wake = state.threads_asleep > 0 && (room || !state.again.is_empty());
         drop(state);
         if wake {
             self.shared.room.notify_all();
@@ -232,17 +238,14 @@ impl Ahead {
     }
 }
 
-/// What can be answered twice: the end of the stream, and errors. A batch cannot, and never needs to be.
-trait CloneEnd {
-    fn clone_end(&self) -> Result<Option<Batch>, FeedError>;
-}
-
-impl CloneEnd for Result<Option<Batch>, FeedError> {
-    fn clone_end(&self) -> Result<Option<Batch>, FeedError> {
-        match self {
-            Ok(_) => Ok(None),
-            Err(error) => Err(error.clone()),
-        }
+impl State {
+    /// The consumer was told of an error. What caused it may pass, and others may have met it too: all their steps are made again, and
+    /// the consumer that asks again is at the step where it was.
+    fn try_again(&mut self) {
+        self.again.insert(self.next_to_give);
+        let failed = self.ready.iter().filter(|(_, result)| result.is_err()).map(|(step, _)| *step);
+        self.again.extend(failed);
+        self.ready.retain(|_, result| result.is_ok());
     }
 }
 
@@ -259,7 +262,7 @@ fn hold(shared: &Shared) -> MutexGuard<'_, State> {
 fn work(shared: &Shared) {
     loop {
         let mut state = hold(shared);
-        while !state.closed && state.next_to_make >= state.next_to_give + shared.depth {
+        while !state.closed && !shared.has_work(&state) {
             state.threads_asleep += 1;
             state = shared.room.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.threads_asleep -= 1;
@@ -276,8 +279,16 @@ fn work(shared: &Shared) {
 }
 
 impl Shared {
+    /// Whether there is a step to make, and room for it.
+    fn has_work(&self, state: &State) -> bool {
+        !state.again.is_empty() || (!state.ended && state.next_to_make < state.next_to_give + self.depth)
+    }
+
     /// The next step that nobody makes yet.
     fn take(&self, state: &mut State) -> u64 {
+        if let Some(step) = state.again.pop_first() {
+            return step;
+        }
         let step = state.next_to_make;
         state.next_to_make = self.maker.first_from(step + 1);
         step
@@ -287,22 +298,20 @@ impl Shared {
     /// gain. None where they take long, where there is no room, or where a step has to wait for something itself.
     fn quick_step(&self, state: &mut State) -> Option<u64> {
         let quick = state.make_s.is_some_and(|seconds| seconds < QUICK_S);
-        let room = state.next_to_make < state.next_to_give + self.depth;
-        if !quick || !room || state.ended || self.maker.wait(state.next_to_make, Duration::ZERO) != Ok(true) {
+        if !quick || !self.has_work(state) || self.maker.wait(state.next_to_make, Duration::ZERO) != Ok(true) {
             return None;
         }
         Some(self.take(state))
     }
 
-    /// Makes a step that was taken and puts it where the consumer looks; whether there may be more.
+    /// Makes a step that was taken and puts it where the consumer looks; false when the feed closes.
     fn finish(&self, step: u64) -> bool {
         let begun = Instant::now();
         let Some(result) = make(self, step) else { return false };
         let took = begun.elapsed().as_secs_f64();
-        let last = !matches!(result, Ok(Some(_)));
         let mut state = hold(self);
         state.make_s = Some(state.make_s.map_or(took, |known| known + (took - known) / 8.0));
-        state.ended |= last;
+        state.ended |= matches!(result, Ok(None));
         if !state.closed {
             state.ready.insert(step, result);
         }
@@ -311,7 +320,7 @@ impl Shared {
         if wake {
             self.made.notify_all();
         }
-        !last
+        true
     }
 }
 
@@ -334,163 +343,4 @@ fn make(shared: &Shared, step: u64) -> Option<Result<Option<Batch>, FeedError>> 
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use std::sync::{Arc, Condvar, Mutex};
-
-    use super::super::batch::{BatchBuilder, Pool};
-    use super::*;
-
-    const SOON: Duration = Duration::from_secs(60);
-
-    /// Makes empty batches up to `end`, then says what comes there. Steps named in `gates` wait until they are let through.
-    struct Numbers {
-        end: u64,
-        at_end: fn(u64) -> Result<Option<Batch>, FeedError>,
-        gates: Mutex<BTreeMap<u64, bool>>,
-        opened: Condvar,
-        /// The furthest step that was begun, plus one.
-        begun: AtomicU64,
-        pool: Arc<Pool>,
-    }
-
-    impl Numbers {
-        fn new(end: u64, gates: &[u64]) -> Self {
-            Self {
-                end,
-                at_end: |_| Ok(None),
-                gates: Mutex::new(gates.iter().map(|&gate| (gate, false)).collect()),
-                opened: Condvar::new(),
-                begun: AtomicU64::new(0),
-                pool: Arc::default(),
-            }
-        }
-
-        fn let_through(&self, step: u64) {
-            self.gates.lock().unwrap().insert(step, true);
-            self.opened.notify_all();
-        }
-    }
-
-    impl MakeBatch for Numbers {
-        fn make(&self, step: u64) -> Result<Option<Batch>, FeedError> {
-            self.begun.fetch_max(step + 1, Ordering::SeqCst);
-            let gates = self.gates.lock().unwrap();
-            drop(self.opened.wait_while(gates, |gates| gates.get(&step) == Some(&false)).unwrap());
-            if step >= self.end {
-                return (self.at_end)(step);
-            }
-            Ok(Some(BatchBuilder::new(step, step, (1, 1, 1), &self.pool).finish()))
-        }
-    }
-
-    fn start(maker: &Arc<Numbers>, step: u64, threads: usize, depth: usize) -> Ahead {
-        Ahead::start(Arc::clone(maker) as Arc<dyn MakeBatch>, step, threads, depth).unwrap()
-    }
-
-    fn step_of(ahead: &Ahead) -> Option<u64> {
-        ahead.next(SOON).unwrap().unwrap().map(|batch| batch.step)
-    }
-
-    #[test]
-    fn batches_come_in_order_and_the_end_stays_the_end() {
-        for (threads, depth) in [(0, 1), (1, 1), (3, 2), (8, 64), (2, 1)] {
-            let ahead = start(&Arc::new(Numbers::new(200, &[])), 17, threads, depth);
-            for step in 17..200 {
-                assert_eq!(step_of(&ahead), Some(step), "{threads} threads");
-            }
-            assert_eq!([step_of(&ahead), step_of(&ahead)], [None, None]);
-            assert_eq!((ahead.waits().batches, ahead.waits().waits_s.len()), (183, 183));
-        }
-    }
-
-    /// Goal: a slow batch is waited for, and those after it wait for their turn. Method: hold one back until all others that
-    /// may be made are made.
-    #[test]
-    fn a_batch_that_is_late_keeps_its_place() {
-        let maker = Arc::new(Numbers::new(100, &[0]));
-        let ahead = start(&maker, 0, 4, 8);
-        assert_eq!(ahead.next(Duration::from_millis(20)).map(|found| found.is_err()), Ok(true));
-        while ahead.waits().ready < 7 {
-            std::thread::yield_now();
-        }
-        maker.let_through(0);
-        assert_eq!(
-            (0..100).map(|_| step_of(&ahead)).collect::<Vec<_>>(),
-            (0..100).map(Some).collect::<Vec<_>>()
-        );
-    }
-
-    #[test]
-    fn threads_are_never_further_ahead_than_allowed() {
-        let maker = Arc::new(Numbers::new(1_000, &[]));
-        let ahead = start(&maker, 0, 4, 5);
-        for taken in 0..50 {
-            while ahead.waits().ready < 5 {
-                std::thread::yield_now();
-            }
-            assert_eq!(maker.begun.load(Ordering::SeqCst), taken + 5);
-            assert_eq!(step_of(&ahead), Some(taken));
-        }
-    }
-
-    #[test]
-    fn errors_come_in_their_turn_and_stay() {
-        for threads in [0, 1, 3] {
-            let mut maker = Numbers::new(5, &[]);
-            maker.at_end = |step| Err(FeedError::Plan { reason: format!("step {step}") });
-            let ahead = start(&Arc::new(maker), 0, threads, 16);
-            (0..5).for_each(|step| assert_eq!(step_of(&ahead), Some(step)));
-            for _ in 0..3 {
-                assert_eq!(ahead.next(SOON).err(), Some(FeedError::Plan { reason: "step 5".into() }));
-            }
-        }
-    }
-
-    #[test]
-    fn a_panic_in_a_thread_is_an_error_and_nobody_waits_for_ever() {
-        let mut maker = Numbers::new(2, &[]);
-        maker.at_end = |step| panic!("no step {step}");
-        let ahead = start(&Arc::new(maker), 0, 2, 4);
-        (0..2).for_each(|step| assert_eq!(step_of(&ahead), Some(step)));
-        let reason = "it panicked at step 2: no step 2".to_owned();
-        assert_eq!(ahead.next(SOON).err(), Some(FeedError::Thread { reason }));
-    }
-
-    /// Goal: no thread outlives its feed. Method: threads hold the maker, so whoever is left of it can be counted.
-    #[test]
-    fn closing_and_dropping_end_all_threads() {
-        for threads in [0, 1, 8] {
-            let maker = Arc::new(Numbers::new(u64::MAX, &[]));
-            let ahead = start(&maker, 0, threads, 4);
-            assert_eq!(step_of(&ahead), Some(0));
-            ahead.close();
-            ahead.close();
-            assert!(ahead.threads.lock().unwrap().is_empty());
-            assert_eq!(ahead.next(SOON).err(), Some(FeedError::Closed));
-            assert_eq!(ahead.waits().ready, 0);
-            drop(ahead);
-            assert_eq!(Arc::strong_count(&maker), 1);
-            drop(start(&maker, 3, threads, 4));
-            assert_eq!(Arc::strong_count(&maker), 1);
-        }
-    }
-
-    #[test]
-    fn a_consumer_that_waits_is_told_when_the_feed_closes() {
-        let maker = Arc::new(Numbers::new(10, &[0]));
-        let ahead = Arc::new(start(&maker, 0, 1, 4));
-        let waiting = std::thread::spawn({
-            let ahead = Arc::clone(&ahead);
-            move || ahead.next(SOON).err()
-        });
-        let closing = std::thread::spawn({
-            let ahead = Arc::clone(&ahead);
-            move || ahead.close()
-        });
-        assert_eq!(waiting.join().unwrap(), Some(FeedError::Closed));
-        maker.let_through(0);
-        closing.join().unwrap();
-    }
-}
+mod tests;

@@ -44,14 +44,14 @@ def play(place: Path) -> Iterator[str]:
         found = _read(place, far.address)
         insist("faults of a store change no bit", holds=found["digests"] == expected)
         counts = found["counts"]
-        insist("the faults were met", holds=counts["retries"] >= 3 and counts["refetched"] >= 1)
+        insist("the faults were met", holds=counts["retries"] >= 3 and counts["corrupt_refetched"] >= 1)
         yield (
             f"the store refused twice, reset a connection and flipped a bit: {counts['retries']} retries, "
-            f"{counts['refetched']} piece fetched again, {len(expected)} batches equal to those of local files"
+            f"{counts['corrupt_refetched']} piece fetched again, {len(expected)} batches equal to those of local files"
         )
     found = _read(place, far.address)
     insist("the cache of the host has every byte", holds=found["digests"] == expected)
-    insist("nothing was fetched", holds=found["counts"]["bytes"] == 0)
+    insist("nothing was fetched", holds=found["counts"]["bytes_read"] == 0)
     yield "killed the store (signal 9) and read everything again from the host's cache: the same batches, nothing fetched"
 
 
