@@ -232,11 +232,18 @@ def test_what_is_under_way_says_object_range_and_stage(web: str) -> None:
     with Proxy(web) as proxy:
         proxy.add(Stall(after=10))
         client = store(proxy, read_s=60, total_s=60, tries=1)
-        reader = threading.Thread(target=lambda: pytest.raises(StoreFailed, client.get_range, "a.bin", 3, 50))
+
+        def read() -> None:
+            with pytest.raises(StoreFailed):
+                client.get_range("a.bin", 3, 50)
+
+        reader = threading.Thread(target=read)
         reader.start()
         mine: list[Any] = []
         while not mine and reader.is_alive():
-            mine = [one for one in store_flying() if one[1].startswith(proxy.url) and one[3] == "moving bytes"]
+            mine = [
+                one for one in store_flying() if one[1].startswith(proxy.url) and one[3] == "moving bytes"
+            ]
     # The proxy is gone, and with it the connection.
     reader.join(30)
     assert mine[0][:3] == ("read", f"{proxy.url}/a.bin", (3, 53))

@@ -96,13 +96,17 @@ impl<'a> Asking<'a> {
     }
 
     /// Waits until this client may make one more request.
-    async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'a>, (Trouble, Option<std::sync::Arc<Stores>>)> {
+    async fn turn(
+        &self,
+    ) -> Result<tokio::sync::SemaphorePermit<'a>, (Trouble, Option<std::sync::Arc<Stores>>)> {
         self.flight.enter(Stage::Turn);
         let asked = Instant::now();
         let connection = self.client.connection();
-        let permit = connection.gate.acquire().await.map_err(|_| {
-            (Trouble::lasting(StoreKind::Failed, "the client is closed"), None)
-        })?;
+        let permit = connection
+            .gate
+            .acquire()
+            .await
+            .map_err(|_| (Trouble::lasting(StoreKind::Failed, "the client is closed"), None))?;
         let wait = connection.pace(self.ask.bytes, Instant::now());
         if !wait.is_zero() {
             sleep(wait).await;

@@ -121,7 +121,10 @@ mod tests {
         COUNTS.cache_rotten.add(2);
         let all = COUNTS.all();
         assert!(all.contains(&("cache_rotten", before + 2)));
-        assert_eq!(all.len(), all.iter().map(|(name, _)| name).collect::<std::collections::BTreeSet<_>>().len());
+        assert_eq!(
+            all.len(),
+            all.iter().map(|(name, _)| name).collect::<std::collections::BTreeSet<_>>().len()
+        );
         assert!(TIMES.all().iter().any(|(name, _)| *name == "answer"));
     }
 }

@@ -91,7 +91,8 @@ impl Client {
 
     async fn read_part(&self, mut part: Part<'_>) -> Result<(), StoreProblem> {
         let (range, bytes) = (part.range.clone(), part.into.len() as u64);
-        let ask = Ask { verb: "read", name: part.name, range: Some(range), bytes, total: self.limits().total };
+        let ask =
+            Ask { verb: "read", name: part.name, range: Some(range), bytes, total: self.limits().total };
         let mut asking = Asking::new(self, ask);
         asking
             .persist(async |asking, stores| {
@@ -120,7 +121,8 @@ async fn hedged(asking: &Asking<'_>, stores: &Stores, part: &mut Part<'_>) -> Re
     let Some(patience) = connection.hedges.patience(part.into.len() as u64, limits) else {
         return fetch(asking, stores, part).await;
     };
-    let rest = Part { name: part.name, range: part.range.clone(), etag: part.etag.clone(), into: &mut [], got: 0 };
+    let rest =
+        Part { name: part.name, range: part.range.clone(), etag: part.etag.clone(), into: &mut [], got: 0 };
     let mut spare = Vec::new();
     let won = {
         let first = std::pin::pin!(fetch(asking, stores, part));
@@ -164,7 +166,8 @@ async fn fetch(asking: &Asking<'_>, stores: &Stores, part: &mut Part<'_>) -> Res
             && answer.meta.e_tag.as_ref().is_some_and(|found| found != expected)
         {
             // A store that does not know the condition answers all the same.
-            let reason = format!("its entity tag is {}, not {expected}", answer.meta.e_tag.unwrap_or_default());
+            let reason =
+                format!("its entity tag is {}, not {expected}", answer.meta.e_tag.unwrap_or_default());
             return Err(Failure::Ours(Trouble::lasting(StoreKind::Changed, reason)));
         }
         if answer.range.end < part.range.end {
@@ -204,7 +207,10 @@ enum Failure {
 fn take(part: &mut Part<'_>, bytes: &Bytes) -> Result<(), Failure> {
     let end = part.got + bytes.len();
     let Some(place) = part.into.get_mut(part.got..end) else {
-        return Err(Failure::Ours(Trouble::lasting(StoreKind::Failed, "the answer is longer than what was asked for")));
+        return Err(Failure::Ours(Trouble::lasting(
+            StoreKind::Failed,
+            "the answer is longer than what was asked for",
+        )));
     };
     place.copy_from_slice(bytes);
     part.got = end;
