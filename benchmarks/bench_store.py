@@ -15,9 +15,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.faulty.nginx import nginx
+
 from benchmarks.table import Table
 from penstock.store.remote import RemoteStore
-from tests.faulty.nginx import nginx
 
 FILE_BYTES = 512 << 20
 PART_BYTES = 8 << 20

@@ -27,4 +27,4 @@ pub use client::{Client, Described};
 pub use limits::Limits;
 pub use options::{Options, Place};
 pub use remote::RemoteFile;
-pub use runtime::PerProcess;
+pub use runtime::{PerProcess, interruptible};
