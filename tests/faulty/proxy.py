@@ -52,8 +52,8 @@ class Seen:
     fault: Fault | None = None
 
 
-class _Over(Exception):  # noqa: N818 - no error: the connection has served its purpose
-    """The connection ends here."""
+class _Over(Exception):
+    """No error: the connection has served its purpose and ends here."""
 
 
 class Proxy:
@@ -220,7 +220,9 @@ class Proxy:
         self, client: socket.socket, server: socket.socket, seen: Seen, rest: bytes, length: int | None
     ) -> None:
         """The body, with what is to be done to it."""
-        stop = getattr(seen.fault, "after", None) if isinstance(seen.fault, Reset | Truncate | Stall) else None
+        stop = (
+            getattr(seen.fault, "after", None) if isinstance(seen.fault, Reset | Truncate | Stall) else None
+        )
         flip = seen.fault.at - (seen.request.range or (0, 0))[0] if isinstance(seen.fault, Flip) else None
         begun, most = time.monotonic(), PIECE_BYTES
         if isinstance(seen.fault, Throttle):

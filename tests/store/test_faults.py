@@ -6,6 +6,9 @@ asserted is what was asked of the server, how often, and how it ended.
 
 import multiprocessing
 import random
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -232,15 +235,60 @@ def test_what_is_under_way_says_object_range_and_stage(web: str) -> None:
     with Proxy(web) as proxy:
         proxy.add(Stall(after=10))
         client = store(proxy, read_s=60, total_s=60, tries=1)
-        reader = threading.Thread(target=lambda: pytest.raises(StoreFailed, client.get_range, "a.bin", 3, 50))
+
+        def read() -> None:
+            with pytest.raises(StoreFailed):
+                client.get_range("a.bin", 3, 50)
+
+        reader = threading.Thread(target=read)
         reader.start()
         mine: list[Any] = []
         while not mine and reader.is_alive():
-            mine = [one for one in store_flying() if one[1].startswith(proxy.url) and one[3] == "moving bytes"]
+            mine = [
+                one for one in store_flying() if one[1].startswith(proxy.url) and one[3] == "moving bytes"
+            ]
     # The proxy is gone, and with it the connection.
     reader.join(30)
     assert mine[0][:3] == ("read", f"{proxy.url}/a.bin", (3, 53))
     assert not [one for one in store_flying() if one[1].startswith(proxy.url)]
+
+
+def test_a_large_object_is_read_in_parts_once_its_length_is_known(proxy: Proxy) -> None:
+    """Goal: no deadline is for a whole object of any length. Method: the first answer is left, and parts of one tag are asked for."""
+    assert store(proxy, part_bytes=65_536).get("a.bin") == CONTENT
+    ranges = [one.request.range for one in proxy.requests()]
+    assert ranges[0] is None
+    assert sorted(part for part in ranges[1:] if part) == [
+        (at, at + 60_000) for at in range(0, BYTES, 60_000)
+    ]
+
+
+def test_our_own_limit_of_bandwidth_is_not_the_stores_deadline(proxy: Proxy) -> None:
+    """Goal: waiting for a turn does not count. Method: the limit lets the read take twice as long as its parts may."""
+    client = store(proxy, part_bytes=10_000, total_s=0.4, byte_rate=300_000)
+    assert client.get_range("a.bin", 0, BYTES) == CONTENT
+
+
+_INTERRUPTED = """
+import sys
+from penstock.store import Limits
+from penstock.store.remote import RemoteStore
+try:
+    RemoteStore(sys.argv[1], limits=Limits(read_s=100, total_s=100)).get("a.bin")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_waiting_program_can_be_interrupted(proxy: Proxy) -> None:
+    """Goal: Ctrl-C does not wait for a deadline. Method: a real process, a real SIGINT, an answer that never comes."""
+    proxy.add(Stall(after=None))
+    program = [sys.executable, "-c", _INTERRUPTED, proxy.url]
+    child = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not proxy.requests() and child.poll() is None:
+        threading.Event().wait(0.01)
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=60) == ("interrupted\n", "")
 
 
 def _read_in_child(client: RemoteStore) -> None:

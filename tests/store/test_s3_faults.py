@@ -63,7 +63,9 @@ def test_a_large_object_arrives_whole_through_faults(proxy: Proxy, place: str, t
     proxy.add(Truncate(after=1 << 20), times=2, method="GET")
     assert store.get_range("large", 0, len(content)) == content
     view = memoryview(content)
-    assert store.put_buffers("again", [view[:PART], view[PART : 2 * PART + 1], view[2 * PART + 1 :]]) == len(content)
+    assert store.put_buffers("again", [view[:PART], view[PART : 2 * PART + 1], view[2 * PART + 1 :]]) == len(
+        content
+    )
     assert store.get("again") == content
 
 

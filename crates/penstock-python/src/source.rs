@@ -89,10 +89,10 @@ impl Source {
     }
 }
 
-/// The entity tag that a stamp is, where a read can be pinned to it; other stamps are times, or tags that say "about the same".
+/// The entity tag that a stamp is, where a read can be pinned to it; other stamps are times, tags that say "about the same", or several.
 fn pin(stamp: &str) -> Option<String> {
-    let is_time = stamp.as_bytes().get(10) == Some(&b'T') && stamp.starts_with(|c: char| c.is_ascii_digit());
-    (!stamp.is_empty() && !is_time && !stamp.starts_with("W/")).then(|| stamp.to_owned())
+    let tag = stamp.strip_prefix('"')?.strip_suffix('"')?;
+    (!tag.contains('"')).then(|| stamp.to_owned())
 }
 
 /// Something far that is read block by block from beginning to end: what was read last is kept, in large parts.

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use penstock_io::StoreProblem;
 use penstock_store::counts::{COUNTS, TIMES};
-use penstock_store::{Client, Described, FileBody, Limits, Options, Slices, flying};
+use penstock_store::{Client, Described, FileBody, Limits, Options, Slices, flying, interruptible};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::error;
+use crate::source::Raised;
 use crate::state::{bytes_of, writable};
 
 /// Name, length, stamp, and the entity tag where there is one.
@@ -144,8 +145,30 @@ impl StoreClient {
         py: Python<'_>,
         doing: impl FnOnce(&Client) -> Result<T, StoreProblem> + Send,
     ) -> PyResult<T> {
-        py.detach(|| doing(&self.client)).map_err(|problem| error::from_store(py, problem))
+        let raised = Raised::default();
+        let seen = raised.clone();
+        // Whoever presses Ctrl-C does not want to wait for a deadline. Python's signals are seen by its first thread only.
+        let stopped = move || match Python::attach(|py| py.check_signals()) {
+            Ok(()) => false,
+            Err(signal) => {
+                seen.keep(signal);
+                true
+            }
+        };
+        let outcome = py.detach(|| match is_first_thread() {
+            true => interruptible(stopped, || doing(&self.client)),
+            false => doing(&self.client),
+        });
+        match raised.take() {
+            Some(signal) => Err(signal),
+            None => outcome.map_err(|problem| error::from_store(py, problem)),
+        }
     }
+}
+
+fn is_first_thread() -> bool {
+    // SAFETY: both only ask for a number.
+    unsafe { libc::gettid() == libc::getpid() }
 }
 
 fn parts(described: Described) -> EntryParts {

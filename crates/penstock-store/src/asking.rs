@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use penstock_io::{StoreKind, StoreProblem};
-use tokio::time::{sleep, timeout_at};
+use tokio::sync::SemaphorePermit;
+use tokio::time::{sleep, timeout, timeout_at};
 
 use crate::client::Client;
 use crate::counts::{COUNTS, TIMES};
@@ -12,6 +13,9 @@ use crate::flying::{self, Stage};
 use crate::options::Stores;
 use crate::retry;
 use crate::trouble::Trouble;
+
+/// A request waits for its turn for at most so many times its own deadline.
+const QUEUE: u32 = 10;
 
 /// What is wanted.
 pub(crate) struct Ask<'a> {
@@ -37,6 +41,8 @@ pub(crate) struct Asking<'a> {
     ask: Ask<'a>,
     flight: flying::Entry,
     begun: Instant,
+    /// Time spent waiting for turns. It is not the store's, so the deadline moves by it.
+    queued: Duration,
     tries: u32,
     /// Whether an earlier try may have done what was asked.
     pub(crate) unsure: bool,
@@ -46,7 +52,16 @@ pub(crate) struct Asking<'a> {
 impl<'a> Asking<'a> {
     pub(crate) fn new(client: &'a Client, ask: Ask<'a>) -> Self {
         let flight = flying::begin(ask.verb, client.url_of(ask.name), ask.range.clone());
-        Self { client, ask, flight, begun: Instant::now(), tries: 0, unsure: false, reread: false }
+        Self {
+            client,
+            ask,
+            flight,
+            begun: Instant::now(),
+            queued: Duration::ZERO,
+            tries: 0,
+            unsure: false,
+            reread: false,
+        }
     }
 
     /// Says that bytes are moving.
@@ -62,9 +77,10 @@ impl<'a> Asking<'a> {
         // Every turn spends a try, of which there is a limit, or the one reading of credentials.
         loop {
             self.tries += 1;
-            let deadline = (self.begun + self.ask.total).into();
+            let turn = self.turn().await;
+            let deadline = (self.begun + self.queued + self.ask.total).into();
             let outcome = timeout_at(deadline, async {
-                let _turn = self.turn().await?;
+                let _turn = turn.map_err(|trouble| (trouble, None))?;
                 let stores = self.client.stores()?;
                 self.flight.enter(Stage::Answer);
                 (once(self, &stores).await).map_err(|trouble| (trouble, Some(stores)))
@@ -95,18 +111,21 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Waits until this client may make one more request.
-    async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'a>, (Trouble, Option<std::sync::Arc<Stores>>)> {
+    /// Waits until this client may make one more request. Others hold their turns within limits, and so does the queue.
+    async fn turn(&mut self) -> Result<SemaphorePermit<'a>, Trouble> {
         self.flight.enter(Stage::Turn);
         let asked = Instant::now();
         let connection = self.client.connection();
-        let permit = connection.gate.acquire().await.map_err(|_| {
-            (Trouble::lasting(StoreKind::Failed, "the client is closed"), None)
-        })?;
+        let late = || {
+            Trouble::lasting(StoreKind::TimedOut, "it did not get its turn: too many requests are waiting")
+        };
+        let permit = timeout(self.ask.total.saturating_mul(QUEUE), connection.gate.acquire()).await;
+        let permit = permit.ok().and_then(Result::ok).ok_or_else(late)?;
         let wait = connection.pace(self.ask.bytes, Instant::now());
         if !wait.is_zero() {
             sleep(wait).await;
         }
+        self.queued += asked.elapsed();
         TIMES.turn.add(asked.elapsed());
         Ok(permit)
     }
@@ -129,7 +148,7 @@ impl<'a> Asking<'a> {
         if self.tries >= limits.tries {
             return Err("");
         }
-        let left = self.ask.total.saturating_sub(self.begun.elapsed());
+        let left = (self.ask.total + self.queued).saturating_sub(self.begun.elapsed());
         let pause = retry::pause(limits, self.tries, trouble.retry_after, retry::draw());
         let budget = self.client.connection().spend(left, Instant::now());
         match budget {

@@ -67,9 +67,9 @@ impl Body for FileBody {
 
     fn copy(&self, range: Range<u64>) -> Result<Bytes, String> {
         let mut copied = vec![0; (range.end - range.start) as usize];
-        self.file
-            .read_exact_at(&mut copied, range.start)
-            .map_err(|error| format!("the file to be sent cannot be read at byte {}: {error}", range.start))?;
+        self.file.read_exact_at(&mut copied, range.start).map_err(|error| {
+            format!("the file to be sent cannot be read at byte {}: {error}", range.start)
+        })?;
         Ok(copied.into())
     }
 }

@@ -129,7 +129,8 @@ impl Client {
         }
         let made = Self { place, url: url.clone(), options, limits, connection: PerProcess::new() };
         // A mistake in the settings is said now and not at the first read.
-        made.stores().map_err(|(trouble, _)| StoreProblem { kind: trouble.kind, ..refused(trouble.reason) })?;
+        made.stores()
+            .map_err(|(trouble, _)| StoreProblem { kind: trouble.kind, ..refused(trouble.reason) })?;
         let made = Arc::new(made);
         clients.insert(key, Arc::clone(&made));
         Ok(made)
@@ -156,7 +157,8 @@ impl Client {
 
     /// What the store calls a name.
     pub(crate) fn key(&self, name: &str) -> Result<Path, Trouble> {
-        Path::parse(self.place.key(name)).map_err(|error| Trouble::lasting(StoreKind::Failed, error.to_string()))
+        Path::parse(self.place.key(name))
+            .map_err(|error| Trouble::lasting(StoreKind::Failed, error.to_string()))
     }
 
     /// The store as it is now.
@@ -239,8 +241,10 @@ impl Client {
             listed.map_err(|error| judge(&error, note))
         }))?;
         let skip = if self.place.prefix.is_empty() { 0 } else { self.place.prefix.len() + 1 };
-        let mut named: Vec<Described> =
-            found.into_iter().map(|object| described(object.location.as_ref()[skip..].to_owned(), object)).collect();
+        let mut named: Vec<Described> = found
+            .into_iter()
+            .map(|object| described(object.location.as_ref()[skip..].to_owned(), object))
+            .collect();
         named.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(named)
     }

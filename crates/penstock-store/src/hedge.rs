@@ -25,7 +25,11 @@ pub(crate) struct Hedges {
 impl Hedges {
     /// Nothing known.
     pub(crate) fn new() -> Self {
-        Self { taken: std::array::from_fn(|_| Histogram::new()), reads: AtomicU64::new(0), hedged: AtomicU64::new(0) }
+        Self {
+            taken: std::array::from_fn(|_| Histogram::new()),
+            reads: AtomicU64::new(0),
+            hedged: AtomicU64::new(0),
+        }
     }
 
     /// How long to wait for a read of this length before asking again; nothing when that should not be done.
@@ -44,7 +48,9 @@ impl Hedges {
     pub(crate) fn allow(&self, limits: &Limits) -> bool {
         let allowed = (self.reads.load(Ordering::Relaxed) as f64 * limits.hedge_share) as u64;
         self.hedged
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |hedged| (hedged < allowed).then_some(hedged + 1))
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |hedged| {
+                (hedged < allowed).then_some(hedged + 1)
+            })
             .is_ok()
     }
 

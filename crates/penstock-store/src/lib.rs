@@ -31,4 +31,4 @@ pub use limits::Limits;
 pub use options::{Options, Place};
 pub use pieces::PieceFile;
 pub use remote::RemoteFile;
-pub use runtime::PerProcess;
+pub use runtime::{PerProcess, interruptible};

@@ -74,10 +74,16 @@ impl Limits {
         if !(0.0..=1.0).contains(&self.hedge_share) {
             return Some(("hedge_share", "it is a share, between 0 and 1"));
         }
-        let rates =
-            [("request_rate", self.request_rate), ("byte_rate", self.byte_rate), ("retry_rate", Some(self.retry_rate))];
+        let rates = [
+            ("request_rate", self.request_rate),
+            ("byte_rate", self.byte_rate),
+            ("retry_rate", Some(self.retry_rate)),
+        ];
         let bad = |rate: &Option<f64>| rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0));
-        rates.into_iter().find(|(_, rate)| bad(rate)).map(|(name, _)| (name, "a rate has to be more than nothing"))
+        rates
+            .into_iter()
+            .find(|(_, rate)| bad(rate))
+            .map(|(name, _)| (name, "a rate has to be more than nothing"))
     }
 }
 

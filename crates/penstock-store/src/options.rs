@@ -89,7 +89,8 @@ impl Options {
                 // Keys belong together: a token of the profile does not fit keys of the environment.
                 let key = name.starts_with("aws_");
                 let name = if key { name } else { format!("aws_{name}") };
-                if !(key && own_keys) && !overruled(&all, &name) {
+                let foreign = key && own_keys;
+                if !foreign && !overruled(&all, &name) {
                     all.insert(name, value);
                 }
             }
@@ -102,7 +103,9 @@ impl Options {
 fn overruled(all: &BTreeMap<String, String>, name: &str) -> bool {
     let names: &[&str] = match name {
         "aws_region" => &["aws_region", "aws_default_region", "region", "default_region"],
-        "aws_endpoint_url" => &["aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint", "aws_endpoint_url_s3"],
+        "aws_endpoint_url" => {
+            &["aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint", "aws_endpoint_url_s3"]
+        }
         _ => &[name],
     };
     names.iter().any(|name| all.contains_key(*name))
@@ -124,7 +127,11 @@ impl Stores {
 }
 
 /// Makes a store. Nothing is contacted.
-pub(crate) fn make(place: &Place, settings: BTreeMap<String, String>, limits: &Limits) -> Result<Stores, String> {
+pub(crate) fn make(
+    place: &Place,
+    settings: BTreeMap<String, String>,
+    limits: &Limits,
+) -> Result<Stores, String> {
     // Another part of the program may have brought other cryptography first; either is good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let words = |error: object_store::Error| error.to_string();
@@ -147,7 +154,8 @@ pub(crate) fn make(place: &Place, settings: BTreeMap<String, String>, limits: &L
             Ok(Stores::both(builder.build().map_err(words)?, settings))
         }
         "az" => {
-            let builder = MicrosoftAzureBuilder::new().with_client_options(client(limits)).with_retry(no_retries());
+            let builder =
+                MicrosoftAzureBuilder::new().with_client_options(client(limits)).with_retry(no_retries());
             let builder = configured(builder, &settings, |builder, key: AzureConfigKey, value| {
                 builder.with_config(key, value)
             });
@@ -167,7 +175,9 @@ pub(crate) fn make(place: &Place, settings: BTreeMap<String, String>, limits: &L
             let made = memory(&place.bucket);
             Ok(Stores { objects: made.clone(), parts: Some(made), settings })
         }
-        other => Err(format!("there is no store for `{other}://`; known are s3, gs, az, http, https and memory")),
+        other => {
+            Err(format!("there is no store for `{other}://`; known are s3, gs, az, http, https and memory"))
+        }
     }
 }
 

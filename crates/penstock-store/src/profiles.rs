@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// What a profile may say, by the names that the client knows.
-const KNOWN: [&str; 5] = ["aws_access_key_id", "aws_secret_access_key", "aws_session_token", "region", "endpoint_url"];
+const KNOWN: [&str; 5] =
+    ["aws_access_key_id", "aws_secret_access_key", "aws_session_token", "region", "endpoint_url"];
 
 /// The settings of the chosen profile. A profile that was asked for by name and that is in neither file is an error.
 pub(crate) fn read(environment: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
@@ -17,7 +18,8 @@ pub(crate) fn read(environment: &BTreeMap<String, String>) -> Result<BTreeMap<St
         let given = environment.get(variable).map(PathBuf::from);
         given.or_else(|| environment.get("HOME").map(|home| PathBuf::from(home).join(".aws").join(usual)))
     };
-    let text = |path: Option<PathBuf>| path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    let text =
+        |path: Option<PathBuf>| path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
     let config = text(place("AWS_CONFIG_FILE", "config"));
     let credentials = text(place("AWS_SHARED_CREDENTIALS_FILE", "credentials"));
     // In the file of settings profiles other than the default are called so; in that of credentials they are not.

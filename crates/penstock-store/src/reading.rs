@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::time::Instant;
 
 use bytes::Bytes;
-use futures_util::future::{Either, select, try_join_all};
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::future::{Either, select};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::{GetOptions, GetRange};
 use penstock_io::{StoreKind, StoreProblem};
 use tokio::time::sleep;
@@ -19,8 +19,8 @@ use crate::runtime::block_on;
 use crate::trouble::{Trouble, judge};
 use crate::watched::with_note;
 
-/// A small whole object is read again from its beginning when its answer breaks off.
-const WHOLE_START: usize = 64 << 10;
+/// An object of more parts than this is not read in one go.
+const PARTS_IN_ONE: u64 = 2;
 
 /// One part of an object and how far it has come.
 struct Part<'a> {
@@ -51,47 +51,27 @@ impl Client {
             let range = start..start + into.len() as u64;
             self.read_part(Part { name, range, etag: etag.map(str::to_owned), into, got: 0 })
         });
-        let parts: Vec<_> = parts.collect();
-        block_on(try_join_all(parts)).map(|_| ())
+        // A part is begun when there may be a request for it, so that its time does not run before.
+        let parts = stream::iter(parts).buffer_unordered(self.limits().requests_max);
+        block_on(parts.try_collect())
     }
 
-    /// All bytes of an object whose length is not known.
+    /// All bytes of an object whose length is not known. A large one is read in parts as soon as its length is.
     pub fn get(&self, name: &str) -> Result<Vec<u8>, StoreProblem> {
         let mut asking = Asking::new(self, Ask::small("read", name, self));
-        let mut whole: Vec<u8> = Vec::with_capacity(WHOLE_START);
-        let mut etag: Option<String> = None;
-        block_on(asking.persist(async |asking, stores| {
-            let range = (!whole.is_empty()).then_some(GetRange::Offset(whole.len() as u64));
-            let options = GetOptions { range, if_match: etag.clone(), ..GetOptions::default() };
-            let key = self.key(name)?;
-            let answer = async {
-                let answer = stores.objects.get_opts(&key, options).await?;
-                asking.moving();
-                let size = answer.meta.size;
-                etag.clone_from(&answer.meta.e_tag);
-                let mut body = answer.into_stream();
-                while let Some(bytes) = body.try_next().await? {
-                    COUNTS.bytes_read.add(bytes.len() as u64);
-                    whole.extend_from_slice(&bytes);
-                }
-                Ok::<u64, object_store::Error>(size)
-            };
-            let (size, note) = with_note(answer).await;
-            // Without a tag nothing says that the rest would belong to the same object.
-            let outcome = size.map_err(|error| judge(&error, note)).and_then(|size| {
-                if whole.len() as u64 == size { Ok(()) } else { Err(broken(whole.len() as u64, size)) }
-            });
-            if outcome.is_err() && etag.is_none() {
-                whole.clear();
-            }
-            outcome
-        }))?;
-        Ok(whole)
+        let mut whole = Whole { bytes: Vec::new(), etag: None };
+        let large = block_on(asking.persist(async |asking, stores| whole.fetch(asking, stores, name).await))?;
+        if let Some(bytes) = large {
+            whole.bytes = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+            self.read_into(name, 0, &mut whole.bytes, whole.etag.as_deref())?;
+        }
+        Ok(whole.bytes)
     }
 
     async fn read_part(&self, mut part: Part<'_>) -> Result<(), StoreProblem> {
         let (range, bytes) = (part.range.clone(), part.into.len() as u64);
-        let ask = Ask { verb: "read", name: part.name, range: Some(range), bytes, total: self.limits().total };
+        let ask =
+            Ask { verb: "read", name: part.name, range: Some(range), bytes, total: self.limits().total };
         let mut asking = Asking::new(self, ask);
         asking
             .persist(async |asking, stores| {
@@ -102,6 +82,54 @@ impl Client {
                 Ok(())
             })
             .await
+    }
+}
+
+/// An object that is read from its beginning to its end, and how far it has come.
+struct Whole {
+    bytes: Vec<u8>,
+    etag: Option<String>,
+}
+
+impl Whole {
+    /// One request for what is missing; the object's length if it is too large for that.
+    async fn fetch(
+        &mut self,
+        asking: &Asking<'_>,
+        stores: &Stores,
+        name: &str,
+    ) -> Result<Option<u64>, Trouble> {
+        let key = asking.client.key(name)?;
+        let range = (!self.bytes.is_empty()).then_some(GetRange::Offset(self.bytes.len() as u64));
+        let options = GetOptions { range, if_match: self.etag.clone(), ..GetOptions::default() };
+        let most = asking.client.limits().part_bytes as u64 * PARTS_IN_ONE;
+        let answer = async {
+            let answer = stores.objects.get_opts(&key, options).await?;
+            asking.moving();
+            let size = answer.meta.size;
+            self.etag.clone_from(&answer.meta.e_tag);
+            if size > most && self.etag.is_some() {
+                return Ok((size, true));
+            }
+            let mut body = answer.into_stream();
+            while let Some(bytes) = body.try_next().await? {
+                COUNTS.bytes_read.add(bytes.len() as u64);
+                self.bytes.extend_from_slice(&bytes);
+            }
+            Ok((size, false))
+        };
+        let (answer, note) = with_note(answer).await;
+        let outcome = match answer {
+            Ok((size, true)) => Ok(Some(size)),
+            Ok((size, false)) if self.bytes.len() as u64 == size => Ok(None),
+            Ok((size, false)) => Err(broken(self.bytes.len() as u64, size)),
+            Err(error) => Err(judge(&error, note)),
+        };
+        if outcome.is_err() && self.etag.is_none() {
+            // Nothing says that the rest would belong to the same object.
+            self.bytes.clear();
+        }
+        outcome
     }
 }
 
@@ -120,7 +148,8 @@ async fn hedged(asking: &Asking<'_>, stores: &Stores, part: &mut Part<'_>) -> Re
     let Some(patience) = connection.hedges.patience(part.into.len() as u64, limits) else {
         return fetch(asking, stores, part).await;
     };
-    let rest = Part { name: part.name, range: part.range.clone(), etag: part.etag.clone(), into: &mut [], got: 0 };
+    let rest =
+        Part { name: part.name, range: part.range.clone(), etag: part.etag.clone(), into: &mut [], got: 0 };
     let mut spare = Vec::new();
     let won = {
         let first = std::pin::pin!(fetch(asking, stores, part));
@@ -164,7 +193,8 @@ async fn fetch(asking: &Asking<'_>, stores: &Stores, part: &mut Part<'_>) -> Res
             && answer.meta.e_tag.as_ref().is_some_and(|found| found != expected)
         {
             // A store that does not know the condition answers all the same.
-            let reason = format!("its entity tag is {}, not {expected}", answer.meta.e_tag.unwrap_or_default());
+            let reason =
+                format!("its entity tag is {}, not {expected}", answer.meta.e_tag.unwrap_or_default());
             return Err(Failure::Ours(Trouble::lasting(StoreKind::Changed, reason)));
         }
         if answer.range.end < part.range.end {
@@ -204,7 +234,10 @@ enum Failure {
 fn take(part: &mut Part<'_>, bytes: &Bytes) -> Result<(), Failure> {
     let end = part.got + bytes.len();
     let Some(place) = part.into.get_mut(part.got..end) else {
-        return Err(Failure::Ours(Trouble::lasting(StoreKind::Failed, "the answer is longer than what was asked for")));
+        return Err(Failure::Ours(Trouble::lasting(
+            StoreKind::Failed,
+            "the answer is longer than what was asked for",
+        )));
     };
     place.copy_from_slice(bytes);
     part.got = end;

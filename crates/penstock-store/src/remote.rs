@@ -9,7 +9,9 @@ use crate::Client;
 /// See the module's description. Reads are pinned to the object that was described, where the store has entity tags.
 pub struct RemoteFile {
     client: Arc<Client>,
-    name: String,
+    /// Below the client's root.
+    object: String,
+    /// What errors call it.
     url: String,
     bytes: u64,
     etag: Option<String>,
@@ -18,7 +20,7 @@ pub struct RemoteFile {
 impl RemoteFile {
     /// Nothing is contacted. `etag` is what the object has to be; without it, it is what the first answer of each read says.
     pub fn open(client: &Arc<Client>, name: &str, bytes: u64, etag: Option<String>) -> Self {
-        Self { client: Arc::clone(client), name: name.to_owned(), url: client.url_of(name), bytes, etag }
+        Self { client: Arc::clone(client), object: name.to_owned(), url: client.url_of(name), bytes, etag }
     }
 }
 
@@ -28,7 +30,7 @@ impl ReadAt for RemoteFile {
     }
 
     fn name(&self) -> &str {
-        &self.url
+        self.url.as_str()
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
@@ -38,7 +40,57 @@ impl ReadAt for RemoteFile {
             return Err(IoError::Short { name: self.url.clone(), offset, wanted, got });
         }
         self.client
-            .read_into(&self.name, offset, into, self.etag.as_deref())
+            .read_into(&self.object, offset, into, self.etag.as_deref())
             .map_err(|problem| IoError::Store(Box::new(problem)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, Options};
+    use penstock_io::{StoreKind, StoreProblem};
+
+    fn client(name: &str) -> Arc<Client> {
+        let limits = Limits { part_bytes: 1000, ..Limits::default() };
+        Client::open(&format!("memory://{name}/below"), Options::default(), limits).unwrap()
+    }
+
+    /// Goal: the far file keeps the contract of a near one. Method: ask it and the twin in memory the same questions.
+    #[test]
+    fn a_far_file_answers_like_a_near_one() {
+        let client = client("remote-alike");
+        let content: Vec<u8> = (0..10_000u32).map(|number| number as u8).collect();
+        client.put_if_absent("a", content.clone().into()).unwrap();
+        let found = client.describe("a").unwrap();
+        let far = RemoteFile::open(&client, "a", found.bytes, found.etag);
+        let near = penstock_io::MemoryFile::new(far.name(), content);
+        for (offset, wanted) in
+            [(0, 10_000), (3, 4), (9_999, 1), (10_000, 0), (9_998, 4), (10_001, 1), (u64::MAX, 1)]
+        {
+            let (mut a, mut b) = (vec![0; wanted], vec![0; wanted]);
+            let (one, other) = (far.read_at(offset, &mut a), near.read_at(offset, &mut b));
+            assert_eq!(one, other, "{offset}+{wanted}");
+            assert!(one.is_err() || a == b);
+        }
+    }
+
+    #[test]
+    fn another_object_of_the_same_name_is_refused() {
+        let client = client("remote-changed");
+        client.put_if_absent("a", vec![1; 2500].into()).unwrap();
+        let found = client.describe("a").unwrap();
+        let far = RemoteFile::open(&client, "a", found.bytes, found.etag);
+        client.delete("a").unwrap();
+        client.put_if_absent("a", vec![2; 2500].into()).unwrap();
+        let kind = |outcome: Result<(), IoError>| match outcome {
+            Err(IoError::Store(problem)) => problem,
+            other => panic!("{other:?}"),
+        };
+        let problem = kind(far.read_at(7, &mut [0; 10]));
+        assert_eq!((problem.kind, problem.range.clone()), (StoreKind::Changed, Some(7..17)));
+        client.delete("a").unwrap();
+        let StoreProblem { kind, url, tries, .. } = *kind(far.read_at(0, &mut [0; 10]));
+        assert_eq!((kind, url.as_str(), tries), (StoreKind::Missing, "memory://remote-changed/below/a", 1));
     }
 }

@@ -49,7 +49,9 @@ impl Budget {
 /// A number between 0 and 1. Not secret: it spreads the load.
 pub(crate) fn draw() -> f64 {
     static STATE: AtomicU64 = AtomicU64::new(0);
-    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |age| age.as_nanos() as u64);
+    let seed = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(1, |age| age.as_nanos() as u64);
     let step = STATE.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
     // The finaliser of splitmix64, over a counter, the clock and the process, so that forks differ.
     let mut mixed = step ^ seed ^ (u64::from(std::process::id()) << 32);
@@ -64,7 +66,11 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_their_limit() {
-        let limits = Limits { pause: Duration::from_millis(100), pause_max: Duration::from_secs(1), ..Limits::default() };
+        let limits = Limits {
+            pause: Duration::from_millis(100),
+            pause_max: Duration::from_secs(1),
+            ..Limits::default()
+        };
         let bounds: Vec<u128> = (1..=6).map(|tries| bound(&limits, tries).as_millis()).collect();
         assert_eq!(bounds, [100, 200, 400, 800, 1000, 1000]);
         assert_eq!(bound(&limits, u32::MAX), Duration::from_secs(1));
@@ -84,7 +90,8 @@ mod tests {
         let limits = Limits { retry_burst: 10, retry_rate: 5.0, ..Limits::default() };
         let now = Instant::now();
         let mut budget = Budget::new(&limits, now);
-        let granted: Vec<Duration> = (0..1_000).filter_map(|_| budget.spend(Duration::from_secs(2), now)).collect();
+        let granted: Vec<Duration> =
+            (0..1_000).filter_map(|_| budget.spend(Duration::from_secs(2), now)).collect();
         assert_eq!(granted.len(), 20);
         assert_eq!(granted[9], Duration::ZERO);
         assert_eq!(granted[19], Duration::from_secs(2));

@@ -3,14 +3,20 @@
 //! A fork copies memory but no threads, so locks may stay locked and connections be shared. Nothing made by the parent is touched in
 //! the child: a value that carries another process's number is left alone (and leaked), and a new one is made.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
 
+use futures_util::future::{Either, select};
+use penstock_io::{StoreKind, StoreProblem};
 use tokio::runtime::{Builder, Runtime};
 
 /// Threads that move bytes between sockets and memory. What they read is copied to its place by the threads that asked.
 const THREADS: usize = 2;
+/// How often a waiting thread is asked whether it should give up.
+const ASKED_EVERY: Duration = Duration::from_millis(100);
 
 /// A value that every process makes for itself, when it first asks for it.
 pub struct PerProcess<T> {
@@ -81,10 +87,52 @@ unsafe impl<T: Send + Sync> Send for PerProcess<T> {}
 // SAFETY: as above; the pointer itself is atomic.
 unsafe impl<T: Send + Sync> Sync for PerProcess<T> {}
 
+thread_local! {
+    /// Asked now and then by the thread that waits: whether to give up.
+    static GIVE_UP: RefCell<Option<Box<dyn Fn() -> bool>>> = const { RefCell::new(None) };
+}
+
+/// Does something during which all waiting of this thread asks `give_up` ten times a second, and ends when it says so.
+pub fn interruptible<T>(give_up: impl Fn() -> bool + 'static, doing: impl FnOnce() -> T) -> T {
+    struct Forget;
+    impl Drop for Forget {
+        fn drop(&mut self) {
+            GIVE_UP.with(|place| place.borrow_mut().take());
+        }
+    }
+    GIVE_UP.with(|place| *place.borrow_mut() = Some(Box::new(give_up)));
+    let _forget = Forget;
+    doing()
+}
+
 /// Runs to completion on the calling thread, with the timers and sockets of the process's runtime.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<T>(call: impl Future<Output = Result<T, StoreProblem>>) -> Result<T, StoreProblem> {
     static RUNTIME: PerProcess<Runtime> = PerProcess::new();
-    RUNTIME.get_or_make(start).block_on(future)
+    RUNTIME.get_or_make(start).block_on(async {
+        let mut call = std::pin::pin!(call);
+        // Ends with the call, which has deadlines, or when it is given up.
+        loop {
+            match select(call, std::pin::pin!(tokio::time::sleep(ASKED_EVERY))).await {
+                Either::Left((outcome, _)) => return outcome,
+                Either::Right(((), waiting)) => call = waiting,
+            }
+            if GIVE_UP.with(|place| place.borrow().as_ref().is_some_and(|give_up| give_up())) {
+                return Err(interrupted());
+            }
+        }
+    })
+}
+
+fn interrupted() -> StoreProblem {
+    StoreProblem {
+        kind: StoreKind::Failed,
+        verb: "wait for",
+        url: "the store".into(),
+        range: None,
+        tries: 1,
+        waited_ms: 0,
+        reason: "interrupted".into(),
+    }
 }
 
 fn start() -> Runtime {

@@ -45,7 +45,9 @@ pub(crate) fn judge(error: &Error, note: Note) -> Trouble {
     let words = words(error);
     match error {
         Error::NotFound { .. } => Trouble::lasting(StoreKind::Missing, words),
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Trouble::lasting(StoreKind::Denied, words),
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+            Trouble::lasting(StoreKind::Denied, words)
+        }
         // S3 says so while another conditional write of the same name is being decided: nothing was written, ask again.
         Error::AlreadyExists { .. } if words.contains("ConditionalRequestConflict") => {
             Trouble { unsure: false, ..Trouble::passing(StoreKind::Failed, words) }
@@ -103,7 +105,10 @@ fn words(error: &Error) -> String {
     // "Error performing GET http://… in 12ms - Server returned …": the object and the time are said elsewhere.
     let said = full.rsplit_once(" - ").map_or(full.as_str(), |(_, said)| said);
     // "Generic S3 error: HTTP error: …", "Server returned non-2xx status code: 503 …": who said it is in the URL.
-    let said = said.strip_prefix("Generic ").and_then(|rest| rest.split_once(" error: ")).map_or(said, |(_, said)| said);
+    let said = said
+        .strip_prefix("Generic ")
+        .and_then(|rest| rest.split_once(" error: "))
+        .map_or(said, |(_, said)| said);
     let said = said.strip_prefix("Server returned non-2xx status code: ").unwrap_or(said);
     let said = said.strip_prefix("HTTP error: ").unwrap_or(said);
     let mut root = error.source();

@@ -101,7 +101,8 @@ impl Client {
             .await?;
         let ranges = (0..length.div_ceil(part_bytes))
             .map(|number| number * part_bytes..((number + 1) * part_bytes).min(length));
-        let sent = ranges.enumerate().map(|(number, range)| self.put_part(name, &upload, number, range, body));
+        let sent =
+            ranges.enumerate().map(|(number, range)| self.put_part(name, &upload, number, range, body));
         let sent: Result<Vec<PartId>, StoreProblem> =
             stream::iter(sent).buffered(PARTS_AT_ONCE).try_collect().await;
         let finished = match sent {
@@ -131,7 +132,8 @@ impl Client {
                 let key = self.key(name)?;
                 let data = copied(body, range.clone())?;
                 asking.moving();
-                let (sent, note) = with_note(parts(stores)?.put_part(&key, upload, number, data.into())).await;
+                let (sent, note) =
+                    with_note(parts(stores)?.put_part(&key, upload, number, data.into())).await;
                 let sent = sent.map_err(|error| judge(&error, note))?;
                 COUNTS.bytes_written.add(bytes);
                 TIMES.write.add(begun.elapsed());
@@ -140,12 +142,18 @@ impl Client {
             .await
     }
 
-    async fn complete(&self, name: &str, upload: &MultipartId, sent: Vec<PartId>) -> Result<(), StoreProblem> {
+    async fn complete(
+        &self,
+        name: &str,
+        upload: &MultipartId,
+        sent: Vec<PartId>,
+    ) -> Result<(), StoreProblem> {
         let mut asking = Asking::new(self, Ask::small("write", name, self));
         asking
             .persist(async |asking, stores| {
                 let key = self.key(name)?;
-                let (done, note) = with_note(parts(stores)?.complete_multipart(&key, upload, sent.clone())).await;
+                let (done, note) =
+                    with_note(parts(stores)?.complete_multipart(&key, upload, sent.clone())).await;
                 match done.map_err(|error| judge(&error, note)) {
                     Ok(_) => Ok(()),
                     // An earlier try whose answer was lost may have completed it; then the upload is gone and the object is there.

@@ -70,7 +70,8 @@ impl HttpService for Watched {
             if let Ok(answer) = &answer {
                 TIMES.answer.add(asked.elapsed());
                 let after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok());
-                let note = Note { status: Some(answer.status().as_u16()), retry_after: after.and_then(seconds) };
+                let note =
+                    Note { status: Some(answer.status().as_u16()), retry_after: after.and_then(seconds) };
                 // Requests that nobody asked for (tokens of a provider) are made outside of a note too.
                 let _ = NOTE.try_with(|place| *place.borrow_mut() = note);
             }

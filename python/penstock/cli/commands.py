@@ -78,6 +78,11 @@ COMMANDS = (
         "penstock.cli.checkpoint:app",
     ),
     Command(
+        "cache",
+        "Show, verify, trim and clear what this host keeps of far objects; deleting it changes speed only.",
+        "penstock.cli.cache:app",
+    ),
+    Command(
         "runs",
         "List training runs, tell the story of one across all of its lives, and prove that it is what it should be.",
         "penstock.cli.runs:app",

@@ -9,6 +9,7 @@
     │   ├── EventFormatUnknown   written by a newer Penstock
     │   └── NotAnEventFile       something else, or a damaged header
     ├── StoreError               where bytes live
+    │   ├── CacheUnusable        a directory cannot be the cache of this host
     │   ├── ObjectMissing        nothing has that name
     │   └── StoreRefusal         the store did not do it; with object, bytes, tries and time
     │       ├── StoreDenied          it does not let us
@@ -155,6 +156,7 @@ from penstock.errors.state import (
     TreeMismatch,
 )
 from penstock.errors.store import (
+    CacheUnusable,
     ObjectChanged,
     ObjectMissing,
     StoreDenied,
@@ -170,6 +172,7 @@ __all__ = [
     "AddressUnknown",
     "AgentMissing",
     "BadRow",
+    "CacheUnusable",
     "CheckpointDamaged",
     "CheckpointUnknown",
     "CommitsUnseen",

@@ -85,3 +85,14 @@ class StoreFailed(StoreRefusal):
         #: Whether there is no room left.
         self.full = full
         super().__init__(verb=verb, url=url, reason=reason, range=range, tries=tries, waited_s=waited_s)
+
+
+class CacheUnusable(StoreError):
+    """A directory cannot be the cache of this host."""
+
+    hint = "name another directory with PENSTOCK_CACHE, or do without by PENSTOCK_CACHE=off"
+    exit_code = 1
+
+    def __init__(self, *, place: str, reason: str) -> None:
+        self.place, self.reason = place, reason
+        super().__init__(f"{place} cannot be the cache of this host: {reason}")

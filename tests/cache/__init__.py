@@ -1,0 +1,1 @@
+"""The host cache, with real servers, real processes and real kills."""
