@@ -69,7 +69,7 @@ impl StoreClient {
         if length < 2 {
             // So short ones are shared by all of Python and may not be written.
             return PyBytes::new_with(py, length, |into| {
-                self.run(py, |client| client.read_into(name, start, into, etag))
+                self.run(py, |client| client.read_into(name, start, into, etag).map(drop))
             });
         }
         let (made, into) = zeroed(py, length)?;
@@ -90,7 +90,7 @@ impl StoreClient {
         // SAFETY: the exporter keeps the memory while we hold the buffer, which is until the read is done; that nobody else uses it
         // meanwhile is the caller's promise, as with every function that fills a buffer.
         let memory = unsafe { std::slice::from_raw_parts_mut(writable(&into)?, into.len_bytes()) };
-        self.run(py, |client| client.read_into(name, start, memory, etag))
+        self.run(py, |client| client.read_into(name, start, memory, etag).map(drop))
     }
 
     /// Makes an object unless it exists; whether this call made it.

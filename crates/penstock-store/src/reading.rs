@@ -35,15 +35,16 @@ struct Part<'a> {
 
 impl Client {
     /// Fills `into` with the bytes of an object from `offset` on, all of them or a problem. With an entity tag, only from that object.
+    /// Returns the tag that the object had, where it has one.
     pub fn read_into(
         &self,
         name: &str,
         offset: u64,
         into: &mut [u8],
         etag: Option<&str>,
-    ) -> Result<(), StoreProblem> {
+    ) -> Result<Option<String>, StoreProblem> {
         if into.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let part_bytes = even(into.len(), self.limits().part_bytes);
         let parts = into.chunks_mut(part_bytes).enumerate().map(|(number, into)| {
@@ -53,7 +54,8 @@ impl Client {
         });
         // A part is begun when there may be a request for it, so that its time does not run before.
         let parts = stream::iter(parts).buffer_unordered(self.limits().requests_max);
-        block_on(parts.try_collect())
+        let tags: Vec<Option<String>> = block_on(parts.try_collect())?;
+        Ok(tags.into_iter().flatten().next())
     }
 
     /// All bytes of an object whose length is not known. A large one is read in parts as soon as its length is.
@@ -68,7 +70,7 @@ impl Client {
         Ok(whole.bytes)
     }
 
-    async fn read_part(&self, mut part: Part<'_>) -> Result<(), StoreProblem> {
+    async fn read_part(&self, mut part: Part<'_>) -> Result<Option<String>, StoreProblem> {
         let (range, bytes) = (part.range.clone(), part.into.len() as u64);
         let ask =
             Ask { verb: "read", name: part.name, range: Some(range), bytes, total: self.limits().total };
@@ -81,7 +83,8 @@ impl Client {
                 asking.client.connection().hedges.finished(bytes, begun.elapsed());
                 Ok(())
             })
-            .await
+            .await?;
+        Ok(part.etag)
     }
 }
 

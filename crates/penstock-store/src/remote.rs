@@ -1,12 +1,13 @@
 //! One object of a store as a file that is read by position.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use penstock_io::{IoError, ReadAt};
 
 use crate::Client;
 
-/// See the module's description. Reads are pinned to the object that was described, where the store has entity tags.
+/// See the module's description. Reads are pinned to one object, where the store has entity tags: the one that was described, or the
+/// one that the first read met.
 pub struct RemoteFile {
     client: Arc<Client>,
     /// Below the client's root.
@@ -14,12 +15,13 @@ pub struct RemoteFile {
     /// What errors call it.
     url: String,
     bytes: u64,
-    etag: Option<String>,
+    etag: OnceLock<String>,
 }
 
 impl RemoteFile {
-    /// Nothing is contacted. `etag` is what the object has to be; without it, it is what the first answer of each read says.
+    /// Nothing is contacted. `etag` is what the object has to be; without it, it is what the first answer says.
     pub fn open(client: &Arc<Client>, name: &str, bytes: u64, etag: Option<String>) -> Self {
+        let etag = etag.map(OnceLock::from).unwrap_or_default();
         Self { client: Arc::clone(client), object: name.to_owned(), url: client.url_of(name), bytes, etag }
     }
 }
@@ -39,9 +41,15 @@ impl ReadAt for RemoteFile {
             let got = self.bytes.saturating_sub(offset).min(wanted);
             return Err(IoError::Short { name: self.url.clone(), offset, wanted, got });
         }
-        self.client
-            .read_into(&self.object, offset, into, self.etag.as_deref())
-            .map_err(|problem| IoError::Store(Box::new(problem)))
+        let tag = self
+            .client
+            .read_into(&self.object, offset, into, self.etag.get().map(String::as_str))
+            .map_err(|problem| IoError::Store(Box::new(problem)))?;
+        // Weak tags say "about the same", which no read can be pinned to.
+        if let Some(tag) = tag.filter(|tag| tag.starts_with('"')) {
+            let _ = self.etag.set(tag);
+        }
+        Ok(())
     }
 }
 
