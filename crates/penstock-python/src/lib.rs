@@ -11,6 +11,7 @@ mod plan;
 mod records;
 mod scan;
 mod shard;
+mod share;
 mod source;
 mod state;
 
@@ -41,6 +42,9 @@ mod _rust {
 
     #[pymodule_export]
     use crate::shard::{ShardFile, archive_members, find_damage};
+
+    #[pymodule_export]
+    use crate::share::{Exchange, SharedBytes, StepClaim};
 
     #[pymodule_export]
     use crate::state::{Arena, copy_buffers, hash_buffers, read_tensors, write_buffers};

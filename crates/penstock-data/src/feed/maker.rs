@@ -9,7 +9,7 @@ use super::ahead::MakeBatch;
 use super::batch::{Batch, BatchBuilder, Origin, Pool};
 use super::part::{Part, RowBytes};
 use super::stream::{Located, SourceStream};
-use super::times::{StageClock, StageTimes};
+use super::times::{Histogram, StageClock, StageTimes};
 use super::turns::Turns;
 use crate::plan::{BatchSchedule, Place, lane_rows};
 
@@ -75,6 +75,11 @@ impl Maker {
     /// Where the time of all threads went since opening.
     pub fn stage_times(&self) -> StageTimes {
         self.clock.times()
+    }
+
+    /// How the times of batches are spread: planning, reading, hashing.
+    pub fn stage_spread(&self) -> &[Histogram; 3] {
+        self.clock.spread()
     }
 
     /// The streams of the sources.
