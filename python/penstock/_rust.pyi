@@ -13,10 +13,13 @@ _Source: TypeAlias = Path | tuple[str, int, Callable[[int, int], bytes]]
 __all__ = [
     "Arena",
     "EventReader",
+    "Exchange",
     "Feed",
     "FeedBatch",
     "ShardFile",
+    "SharedBytes",
     "Span",
+    "StepClaim",
     "Tally",
     "__version__",
     "archive_members",
@@ -218,6 +221,8 @@ class Feed:
         """Batches delivered, batches ready, and the last waits in seconds (f64)."""
     def stage_times(self) -> tuple[float, float, float]:
         """Seconds of all threads since opening: planning, reading, hashing."""
+    def stage(self) -> str:
+        """What its threads do now: read, plan, measure, share (somebody else makes the batch), or idle."""
     def stage_spread(self) -> list[tuple[float, float]]:
         """Seconds that half and 99 % of all batches did not pass: planning, reading, hashing, getting them from others."""
     def sharing(self) -> _SharingTold | None:
@@ -240,7 +245,7 @@ class FeedBatch(Buffer):
     """One batch; a buffer of its tokens, row after row."""
 
     @staticmethod
-    def from_bytes(bytes: bytes) -> FeedBatch:
+    def from_bytes(packed: bytes) -> FeedBatch:
         """The batch that bytes are; BatchDamaged when they are none."""
     def to_bytes(self) -> bytes:
         """The batch as bytes for another process, hash included."""
@@ -288,7 +293,7 @@ class Exchange:
 class StepClaim:
     """The right to make a step for everybody; forgotten without a result, another makes it."""
 
-    def put(self, bytes: bytes) -> SharedBytes | None:
+    def put(self, packed: bytes) -> SharedBytes | None:
         """Hand over what was made; the same as others see it, or None when there is no memory for that."""
 
 @final

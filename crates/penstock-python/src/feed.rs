@@ -5,7 +5,7 @@ use crate::plan::{FeedPlan, Growth, PartPlan};
 use crate::share::{SharingTold, told};
 use crate::source::Raised;
 use penstock_data::feed::share::{Member, Sharing};
-use penstock_data::feed::{Ahead, Batch, FeedError, Histogram, MakeBatch, Maker, wire};
+use penstock_data::feed::{Ahead, Batch, Doing, FeedError, Histogram, MakeBatch, Maker, wire};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -109,6 +109,17 @@ impl Feed {
         (times.plan.as_secs_f64(), times.read.as_secs_f64(), times.digest.as_secs_f64())
     }
 
+    /// What its threads do now: read, plan, measure, share (somebody else makes the batch), or idle.
+    fn stage(&self) -> &'static str {
+        match self.maker.doing() {
+            Some(Doing::Read) => "read",
+            Some(Doing::Plan) => "plan",
+            None if self.shared.is_some() => "share",
+            Some(Doing::Measure) => "measure",
+            None => "idle",
+        }
+    }
+
     /// Seconds that half and 99 % of all batches did not pass: planning, reading, hashing, getting them from others.
     fn stage_spread(&self) -> Vec<(f64, f64)> {
         let [plan, read, digest] = self.maker.stage_spread();
@@ -180,8 +191,8 @@ impl FeedBatch {
 
     /// The batch that bytes are.
     #[staticmethod]
-    fn from_bytes(py: Python<'_>, bytes: PyBackedBytes) -> PyResult<Self> {
-        let batch = wire::read(Arc::new(bytes)).map_err(|problem| error::from_feed(py, problem))?;
+    fn from_bytes(py: Python<'_>, packed: PyBackedBytes) -> PyResult<Self> {
+        let batch = wire::read(Arc::new(packed)).map_err(|problem| error::from_feed(py, problem))?;
         Ok(Self { batch })
     }
 

@@ -73,9 +73,9 @@ pub(crate) struct StepClaim {
 #[pymethods]
 impl StepClaim {
     /// Hands over what was made; the same as others see it, or None when there is no memory for that.
-    fn put(&self, py: Python<'_>, bytes: PyBackedBytes) -> Option<SharedBytes> {
+    fn put(&self, py: Python<'_>, packed: PyBackedBytes) -> Option<SharedBytes> {
         let claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        py.detach(|| claim.put(&[&bytes])).ok().map(|memory| SharedBytes { memory })
+        py.detach(|| claim.put(&[&packed])).ok().map(|memory| SharedBytes { memory })
     }
 }
 

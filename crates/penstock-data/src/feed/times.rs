@@ -1,6 +1,6 @@
 //! Where the time of making batches goes: planning, reading, hashing; summed over threads, and how it is spread over batches.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Each power of two is divided into so many parts, so a percentile is at most 6 % off.
@@ -83,11 +83,33 @@ impl StageTimes {
     }
 }
 
-/// Times of any number of threads; touched once per batch.
+/// What a thread can be doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// Reading and checking tokens.
+    Read,
+    /// Finding what stands at positions.
+    Plan,
+    /// Waiting until a source is measured far enough.
+    Measure,
+}
+
+/// Times of any number of threads; touched once per batch, and what they do now once per group of rows.
 #[derive(Default)]
 pub(super) struct StageClock {
     sums: [AtomicU64; 3],
     spread: [Histogram; 3],
+    /// How many threads are doing what.
+    inside: [AtomicUsize; 3],
+}
+
+/// Says that a thread does something until it is dropped.
+pub(super) struct Inside<'a>(&'a AtomicUsize);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl StageClock {
@@ -98,6 +120,19 @@ impl StageClock {
             sum.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
             spread.add(time);
         }
+    }
+
+    /// This thread does something, until what is returned is dropped.
+    pub(super) fn enter(&self, doing: Doing) -> Inside<'_> {
+        let inside = &self.inside[doing as usize];
+        inside.fetch_add(1, Ordering::Relaxed);
+        Inside(inside)
+    }
+
+    /// What threads do now; of several things the one that may take longest.
+    pub(super) fn doing(&self) -> Option<Doing> {
+        let busy = |doing: &Doing| self.inside[*doing as usize].load(Ordering::Relaxed) > 0;
+        [Doing::Read, Doing::Plan, Doing::Measure].into_iter().find(busy)
     }
 
     /// The sums so far.
