@@ -18,6 +18,8 @@ const PATIENCE_MAX: Duration = Duration::from_secs(10);
 const PATIENCE_FIRST: Duration = Duration::from_millis(900);
 /// What is left of the slowest time with every step that was quicker.
 const FORGETTING: f64 = 0.95;
+/// Steps that are kept, since each has a descriptor; twice as many as a feed reads ahead.
+const KEPT_MAX: usize = 128;
 /// Steps that may be claimed at a time; more are made without being shared.
 const CLAIMS_MAX: usize = 4096;
 
@@ -116,7 +118,7 @@ impl Table {
             state.entries.remove(&step);
         } else {
             state.keep(step, shared);
-            while state.bytes > self.budget_bytes {
+            while state.bytes > self.budget_bytes || state.order.len() > KEPT_MAX {
                 let Some(oldest) = state.order.front().copied() else { break };
                 state.forget(oldest);
             }
@@ -281,6 +283,10 @@ mod tests {
         assert_eq!(told(&table.ask(4, 20, NOW)), "ready");
         table.put(9, shared(26));
         assert_eq!(table.told().1, 20);
+        assert_eq!(told(&table.ask(9, 20, NOW)), "make");
+        let many = Table::new(1 << 20);
+        (0..2 * KEPT_MAX as u64).for_each(|step| many.put(step, shared(1)));
+        assert_eq!(many.told().1, KEPT_MAX as u64);
         assert_eq!(told(&table.ask(9, 20, NOW)), "make");
     }
 
