@@ -34,7 +34,7 @@ TOOLS = {
 # Peers whose pins contradict everybody else's; what the tests use of them works with the versions that we have.
 WITHOUT_DEPENDENCIES = ["megatron-core==0.16.1", "mosaicml-streaming==0.13.0"]
 # Command that a test needs -> Debian package that brings it.
-SYSTEM_PACKAGES = {"chromium": "chromium"}
+SYSTEM_PACKAGES = {"chromium": "chromium", "nginx": "nginx"}
 
 
 class Unready(Exception):
@@ -208,7 +208,8 @@ def install_system_packages() -> bool:
     )
     if not missing or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return False
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # On runlevel 1 Debian does not start the services that it installs: tests start their own.
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     step("package lists", ["apt-get", "update", "-qq"], environment=environment)
     install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
     step(f"system packages: {', '.join(missing)}", install, environment=environment)

@@ -14,6 +14,7 @@ mod shard;
 mod share;
 mod source;
 mod state;
+mod store;
 
 use pyo3::prelude::*;
 
@@ -48,6 +49,9 @@ mod _rust {
 
     #[pymodule_export]
     use crate::state::{Arena, copy_buffers, hash_buffers, read_tensors, write_buffers};
+
+    #[pymodule_export]
+    use crate::store::{StoreClient, store_counts, store_flying};
 
     use pyo3::prelude::*;
 

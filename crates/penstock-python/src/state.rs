@@ -55,7 +55,7 @@ impl Arena {
 }
 
 /// The bytes of a buffer, without the interpreter's lock.
-fn bytes_of(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
+pub(crate) fn bytes_of(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
     if !buffer.is_c_contiguous() {
         return Err(PyBufferError::new_err("memory of tensors has to be in one piece"));
     }
@@ -63,7 +63,7 @@ fn bytes_of(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
     Ok(unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) })
 }
 
-fn writable(buffer: &PyBuffer<u8>) -> PyResult<*mut u8> {
+pub(crate) fn writable(buffer: &PyBuffer<u8>) -> PyResult<*mut u8> {
     if buffer.readonly() || !buffer.is_c_contiguous() {
         return Err(PyBufferError::new_err("memory to be filled has to be writable and in one piece"));
     }

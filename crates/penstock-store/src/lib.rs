@@ -2,3 +2,29 @@
 //!
 //! Everything here is a [`penstock_io::ReadAt`] to those above: `RemoteFile` reads ranges of one object, `PieceFile` stands before any
 //! origin, keeps pieces of it in memory and in the cache of the host, and starts to fetch what it is told will be needed.
+
+mod asking;
+mod body;
+mod client;
+pub mod counts;
+pub mod flying;
+mod hedge;
+pub mod histogram;
+mod limits;
+mod options;
+mod profiles;
+mod reading;
+mod remote;
+mod retry;
+mod runtime;
+mod throttle;
+mod trouble;
+mod upload;
+mod watched;
+
+pub use body::{Body, FileBody, Slices};
+pub use client::{Client, Described};
+pub use limits::Limits;
+pub use options::{Options, Place};
+pub use remote::RemoteFile;
+pub use runtime::PerProcess;

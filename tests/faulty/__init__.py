@@ -1,0 +1,1 @@
+"""Servers that misbehave on purpose, and real ones to put behind them."""
