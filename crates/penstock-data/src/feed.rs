@@ -7,6 +7,7 @@
 
 mod ahead;
 mod batch;
+mod buffer;
 mod build;
 mod error;
 mod kept;
@@ -16,14 +17,17 @@ mod part;
 mod records;
 mod recurrence;
 mod rest;
+pub mod share;
 mod stream;
 mod table;
 mod times;
 mod tokens;
 mod turns;
+pub mod wire;
 
 pub use ahead::{Ahead, MakeBatch, WAITS_MAX, Waits};
 pub use batch::{Batch, BatchBuilder, Origin, Pool};
+pub use buffer::Memory;
 pub use build::{Measured, Packing, build_table};
 pub use error::FeedError;
 pub use leg::{Keying, Leg, LegKind};
@@ -33,6 +37,6 @@ pub use records::digest_rows;
 pub use rest::build_rest;
 pub use stream::{Located, SourceStream, StreamPhase, TokenKind};
 pub use table::{BlockRows, Table, TableHead, TableWriter};
-pub use times::StageTimes;
+pub use times::{Doing, Histogram, StageTimes};
 pub use tokens::{LazyShard, OpenShard, RowLayout, TokenSource};
 pub use turns::{MixtureRecipe, Reach, Turns};

@@ -107,7 +107,7 @@ class Ahead(Generic[Turned]):
         return True
 
     def _reopen(self, cursor: Cursor) -> None:
-        fresh = Feed(self.plan, self.lane, cursor=cursor, threads=self._threads, memory_bytes=MEMORY_BYTES)
+        fresh = self._feed.reopened(cursor, threads=self._threads)
         self._feed.close()
         self._feed = fresh
         self._step = cursor.step
@@ -208,6 +208,6 @@ def _has_step(plan: Plan, lane: Lane, step: int) -> bool:
         # What is planned says it; fetching records and calling maps is for whoever wants the batch.
         planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, 0, MEMORY_BYTES)
         return planned.next() is not None
-    probe = Feed(plan, lane, cursor=cursor_at(plan, step), threads=0, memory_bytes=MEMORY_BYTES)
+    probe = Feed(plan, lane, cursor=cursor_at(plan, step))
     with probe:
         return next(probe, None) is not None
