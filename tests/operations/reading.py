@@ -105,16 +105,20 @@ def main() -> None:
     for line in sys.stdin:
         try:
             if feed is None:
-                feed = ps.open(recipe, registry=ps.Registry(registry), threads=1 if words else 0, **({"share": True} if shared else {}))
+                feed = ps.open(
+                    recipe, registry=ps.Registry(registry), threads=1 if words else 0, share=shared
+                )
             if line == "open\n":
                 say({"opened": True})
                 continue
             batch = next(feed)
             say({"step": batch.step, "digest": batch.digest})
         except ps.PenstockError as problem:
-            shown = {name: value for name, value in vars(problem).items() if isinstance(value, str | int | float)}
+            shown = {
+                name: value for name, value in vars(problem).items() if isinstance(value, str | int | float)
+            }
             say({"error": type(problem).__name__, "message": str(problem), **shown})
-    stalls = getattr(feed and feed.statistics(), "stalls", 0)
+    stalls = 0 if feed is None else feed.statistics().stalls
     say({**store_counts(), "stalls": stalls})
     if feed is not None:
         feed.close()

@@ -33,9 +33,10 @@ def _small_disk(place: Path) -> Iterator[Path]:
 
 @row("disk of the cache full")
 def test_a_full_disk_is_read_past(far: Far) -> None:
-    with _small_disk(far.place / "disk") as disk, far.reading(
-        PENSTOCK_CACHE=str(disk / "cache"), PENSTOCK_CACHE_BYTES="1G"
-    ) as reader:
+    with (
+        _small_disk(far.place / "disk") as disk,
+        far.reading(PENSTOCK_CACHE=str(disk / "cache"), PENSTOCK_CACHE_BYTES="1G") as reader,
+    ):
         assert reader.rest(STEPS) == far.digests
         counts = reader.end()
         assert counts["cache_skipped"] > 0

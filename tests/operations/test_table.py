@@ -10,4 +10,3 @@ def test_rows_and_tests_are_the_same(root: Path) -> None:
     written = "".join(file.read_text() for file in Path(__file__).parent.glob("test_*.py"))
     tested = set(re.findall(r'^@row\("(.+)"\)$', written, re.MULTILINE))
     assert promised - {"fault"} == tested
-
