@@ -16,6 +16,7 @@ use crate::client::Client;
 use crate::counts::{COUNTS, TIMES};
 use crate::options::Stores;
 use crate::runtime::block_on;
+use crate::spreading::spread;
 use crate::trouble::{Trouble, judge};
 use crate::watched::with_note;
 
@@ -49,11 +50,16 @@ impl Client {
         let parts = into.chunks_mut(part_bytes).enumerate().map(|(number, into)| {
             let start = offset + (number * part_bytes) as u64;
             let range = start..start + into.len() as u64;
-            self.read_part(Part { name, range, etag: etag.map(str::to_owned), into, got: 0 })
+            Part { name, range, etag: etag.map(str::to_owned), into, got: 0 }
         });
+        spread(parts.collect(), |share| self.read_parts(share))
+    }
+
+    /// Parts at the same time, on one thread.
+    fn read_parts(&self, parts: Vec<Part<'_>>) -> Result<(), StoreProblem> {
         // A part is begun when there may be a request for it, so that its time does not run before.
-        let parts = stream::iter(parts).buffer_unordered(self.limits().requests_max);
-        block_on(parts.try_collect())
+        let reads = stream::iter(parts.into_iter().map(|part| self.read_part(part)));
+        block_on(reads.buffer_unordered(self.limits().requests_max).try_collect())
     }
 
     /// All bytes of an object whose length is not known. A large one is read in parts as soon as its length is.
