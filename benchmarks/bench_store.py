@@ -24,7 +24,7 @@ FILE_BYTES = 512 << 20
 PART_BYTES = 8 << 20
 PIECE_BYTES = 1 << 20
 AT_ONCE = 8
-ROUNDS = 5
+ROUNDS = 7
 
 #: Name, first byte, end.
 Range = tuple[str, int, int]
@@ -113,6 +113,7 @@ def curl(url: str, parts: list[Range]) -> None:
     command = [
         program,
         "--silent",
+        "--no-progress-meter",
         "--show-error",
         "--fail",
         "--parallel",

@@ -19,6 +19,7 @@ mod reading;
 mod remote;
 mod retry;
 mod runtime;
+mod spreading;
 mod throttle;
 mod trouble;
 mod upload;

@@ -2,6 +2,7 @@
 //! the same time; and a second request for a part that is slow.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use crate::client::Client;
 use crate::counts::{COUNTS, TIMES};
 use crate::options::Stores;
 use crate::runtime::block_on;
+use crate::spreading::spread;
 use crate::trouble::{Trouble, judge};
 use crate::watched::with_note;
 
@@ -50,12 +52,23 @@ impl Client {
         let parts = into.chunks_mut(part_bytes).enumerate().map(|(number, into)| {
             let start = offset + (number * part_bytes) as u64;
             let range = start..start + into.len() as u64;
-            self.read_part(Part { name, range, etag: etag.map(str::to_owned), into, got: 0 })
+            Part { name, range, etag: etag.map(str::to_owned), into, got: 0 }
         });
+        let met = OnceLock::new();
+        spread(parts.collect(), |share| self.read_parts(share, &met))?;
+        Ok(met.into_inner())
+    }
+
+    /// Parts at the same time, on one thread; the tag of the object that was met is kept.
+    fn read_parts(&self, parts: Vec<Part<'_>>, met: &OnceLock<String>) -> Result<(), StoreProblem> {
         // A part is begun when there may be a request for it, so that its time does not run before.
-        let parts = stream::iter(parts).buffer_unordered(self.limits().requests_max);
-        let tags: Vec<Option<String>> = block_on(parts.try_collect())?;
-        Ok(tags.into_iter().flatten().next())
+        let reads = stream::iter(parts.into_iter().map(|part| self.read_part(part)));
+        let tags: Vec<Option<String>> =
+            block_on(reads.buffer_unordered(self.limits().requests_max).try_collect())?;
+        if let Some(tag) = tags.into_iter().flatten().next() {
+            let _ = met.set(tag);
+        }
+        Ok(())
     }
 
     /// All bytes of an object whose length is not known. A large one is read in parts as soon as its length is.

@@ -116,14 +116,20 @@ pub(crate) fn block_on<T>(call: impl Future<Output = Result<T, StoreProblem>>) -
                 Either::Left((outcome, _)) => return outcome,
                 Either::Right(((), waiting)) => call = waiting,
             }
-            if GIVE_UP.with(|place| place.borrow().as_ref().is_some_and(|give_up| give_up())) {
+            if is_interrupted() {
                 return Err(interrupted());
             }
         }
     })
 }
 
-fn interrupted() -> StoreProblem {
+/// Whether this thread should give up what it waits for.
+pub(crate) fn is_interrupted() -> bool {
+    GIVE_UP.with(|place| place.borrow().as_ref().is_some_and(|give_up| give_up()))
+}
+
+/// What a call ends with that was given up.
+pub(crate) fn interrupted() -> StoreProblem {
     StoreProblem {
         kind: StoreKind::Failed,
         verb: "wait for",
