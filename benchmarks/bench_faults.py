@@ -15,13 +15,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
-
-import penstock as ps
-from benchmarks.table import Table
 from tests.faulty.faults import Fault, Flip, Reset, Stall, Status, Truncate
 from tests.faulty.nginx import nginx
 from tests.faulty.proxy import Proxy
 from tests.operations.reading import BATCH, SEED, Reading, reading
+
+import penstock as ps
+from benchmarks.table import Table
 
 _ROWS, _LENGTH = 4096, 1024
 _FAULTS: dict[str, tuple[Fault, int]] = {
@@ -87,16 +87,17 @@ def _reader_killed(registry: ps.Registry, address: str) -> float:
 def _server_killed(place: Path, registry: ps.Registry, address: str) -> float:
     recipe = place / "recipe.toml"
     recipe.write_text(f'seed = {SEED}\nbatch = {BATCH}\nsources = [{{ name = "{address}" }}]\n')
-    with _serving(recipe, registry) as (server, one), _serving(recipe, registry) as (_, two):
-        with ps.open(f"{one},{two.removeprefix('penstock://')}") as feed:
-            for _ in range(4):
-                next(feed)
-            server.kill()
-            begun = time.perf_counter()
-            # Batches that were read ahead are no news.
-            for _ in range(64):
-                next(feed)
-            return time.perf_counter() - begun
+    with ExitStack() as stack:
+        (server, one), (_, two) = (stack.enter_context(_serving(recipe, registry)) for _ in range(2))
+        feed = stack.enter_context(ps.open(f"{one},{two.removeprefix('penstock://')}"))
+        for _ in range(4):
+            next(feed)
+        server.kill()
+        begun = time.perf_counter()
+        # Batches that were read ahead are no news.
+        for _ in range(64):
+            next(feed)
+        return time.perf_counter() - begun
 
 
 @contextmanager
@@ -108,7 +109,8 @@ def _serving(recipe: Path, registry: ps.Registry) -> Iterator[tuple["subprocess.
         try:
             until = time.monotonic() + 60
             while not ready.exists():
-                assert server.poll() is None and time.monotonic() < until
+                assert server.poll() is None
+                assert time.monotonic() < until
                 time.sleep(0.01)
             yield server, ready.read_text().strip()
         finally:

@@ -30,7 +30,7 @@ def start(version: Version) -> int:
         try:
             good = digest(open_file(version.open_shard(shard)).read(0, shard.bytes)) == shard.digest
             os._exit(0 if good and store_counts()["flights_impatient"] == 0 else 3)
-        except BaseException as problem:
+        except BaseException as problem:  # noqa: BLE001 - whatever it is, the parent is told
             print(repr(problem), file=sys.stderr, flush=True)
             os._exit(4)
     return child

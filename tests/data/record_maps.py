@@ -1,6 +1,7 @@
 """Functions that tests of records use as maps; they stand in a module, as maps must."""
 
 import io
+import threading
 from typing import Any
 
 import numpy as np
@@ -58,3 +59,14 @@ def shapeless(row: dict[str, Any]) -> dict[str, Any]:
 def unlike(row: dict[str, Any]) -> list[Any]:
     """No row."""
     return list(row)
+
+
+#: Closed by whoever wants rows to be waited for.
+gate = threading.Event()
+gate.set()
+
+
+def held(row: dict[str, Any]) -> dict[str, Any]:
+    """Waits at the gate."""
+    assert gate.wait(60)
+    return row

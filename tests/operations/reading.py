@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -100,7 +100,10 @@ def main() -> None:
     registry, address, *words = sys.argv[1:]
     shared = "share" in words
     recipe = ps.Recipe(sources=[ps.Source(address)], seed=SEED, batch=BATCH)
-    say: Callable[[object], int] = lambda answer: os.write(1, msgspec.json.encode(answer) + b"\n")
+
+    def say(answer: object) -> int:
+        return os.write(1, msgspec.json.encode(answer) + b"\n")
+
     feed: Any = None
     for line in sys.stdin:
         try:

@@ -160,7 +160,8 @@ def _service(far: Far) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
         try:
             until = time.monotonic() + 60
             while not (ready.exists() and ready.read_text().strip()):
-                assert server.poll() is None and time.monotonic() < until
+                assert server.poll() is None
+                assert time.monotonic() < until
                 os.sched_yield()
             yield server, ready.read_text().strip()
         finally:

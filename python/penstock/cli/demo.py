@@ -11,7 +11,7 @@ from pathlib import Path
 
 from penstock.cli.output import Json, command_app, print_json
 from penstock.cli.process.home import home
-from penstock.cli.scenes import flight, gang, raw, training
+from penstock.cli.scenes import far, flight, gang, raw, training
 
 app = command_app(
     "demo",
@@ -22,6 +22,7 @@ app = command_app(
 Scene = Callable[[Path], Iterator[str]]
 SCENES: dict[str, Scene] = {
     "Raw files become a dataset where they are": raw.play,
+    "Data is far away: its store refuses, lies and dies, and no bit changes": far.play,
     "A model is trained from raw text, killed, its checkpoint damaged, and resumed bit-equal": training.play,
     "A gang of ranks is supervised: one is killed, the others go on with it, then fewer of them": gang.play,
     "A killed process still tells its story": flight.play,

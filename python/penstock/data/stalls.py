@@ -75,7 +75,11 @@ def _flying() -> str:
     """The object that has been fetched for longest, with its range and age; nothing when none is."""
     flying = getattr(_rust, "store_flying", None)
     found = flying() if flying is not None else []
-    return str(found[0]) if found else ""
+    if not found:
+        return ""
+    verb, url, place, stage, age = found[0]
+    part = "" if place is None else f", bytes {place[0]} to {place[1]}"
+    return f"{verb} {url}{part}, {stage} since {age:.1f} s"
 
 
 class _Watcher:

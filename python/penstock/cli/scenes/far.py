@@ -29,6 +29,18 @@ sys.stdout.buffer.write(msgspec.json.encode({"digests": digests, "counts": store
 """
 
 
+class Read(msgspec.Struct):
+    """What a reader found."""
+
+    digests: list[str]
+    #: Of its store and cache; some are times.
+    counts: dict[str, float | None]
+
+    def count(self, name: str) -> int:
+        """One of the counts."""
+        return int(self.counts[name] or 0)
+
+
 def play(place: Path) -> Iterator[str]:
     """Register over HTTP, read through faults, kill the store, read again from the host's cache."""
     raw = place / "raw"
@@ -42,16 +54,16 @@ def play(place: Path) -> Iterator[str]:
         yield f"registered {_SHARDS} files over HTTP, {far.bytes / 1e6:.0f} MB: the same version as from the local disk"
         process.send_signal(signal.SIGUSR1)
         found = _read(place, far.address)
-        insist("faults of a store change no bit", holds=found["digests"] == expected)
-        counts = found["counts"]
-        insist("the faults were met", holds=counts["retries"] >= 3 and counts["corrupt_refetched"] >= 1)
+        insist("faults of a store change no bit", holds=found.digests == expected)
+        retries, refetched = found.count("retries"), found.count("corrupt_refetched")
+        insist("the faults were met", holds=retries >= 3 and refetched >= 1)
         yield (
-            f"the store refused twice, reset a connection and flipped a bit: {counts['retries']} retries, "
-            f"{counts['corrupt_refetched']} piece fetched again, {len(expected)} batches equal to those of local files"
+            f"the store refused twice, reset a connection and flipped a bit: {retries} retries, "
+            f"{refetched} piece fetched again, {len(expected)} batches equal to those of local files"
         )
     found = _read(place, far.address)
-    insist("the cache of the host has every byte", holds=found["digests"] == expected)
-    insist("nothing was fetched", holds=found["counts"]["bytes_read"] == 0)
+    insist("the cache of the host has every byte", holds=found.digests == expected)
+    insist("nothing was fetched", holds=found.count("bytes_read") == 0)
     yield "killed the store (signal 9) and read everything again from the host's cache: the same batches, nothing fetched"
 
 
@@ -64,7 +76,7 @@ def _write(raw: Path) -> None:
 
 
 def _digests(registry: Registry, address: str) -> list[str]:
-    recipe = Recipe(sources=[Source(address, epochs=1)], seed=5, batch=64)
+    recipe = Recipe(sources=(Source(address, epochs=1),), seed=5, batch=64)
     with open_feed(recipe, registry=registry) as feed:
         return [batch.digest for batch in feed]
 
@@ -85,10 +97,10 @@ def _store(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
             process.wait(_TIMEOUT_S)
 
 
-def _read(place: Path, address: str) -> dict[str, "list[str] | dict[str, int]"]:
+def _read(place: Path, address: str) -> "Read":
     """An epoch as a process of its own reads it."""
     variables = {**os.environ, "PENSTOCK_CACHE": str(place / "cache")}
     words = [sys.executable, "-c", _READER, str(place / "registry"), address]
     done = subprocess.run(words, env=variables, capture_output=True, check=False, timeout=_TIMEOUT_S)
     insist(f"an epoch is read ({done.stderr.decode(errors='replace')[-400:]})", holds=done.returncode == 0)
-    return msgspec.json.decode(done.stdout)
+    return msgspec.json.decode(done.stdout, type=Read)

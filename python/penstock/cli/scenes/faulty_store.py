@@ -12,6 +12,7 @@ import struct
 import sys
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 _FAULTS = ["refuse", "refuse", "reset", "flip"]
 
@@ -20,7 +21,7 @@ class FaultyStore(SimpleHTTPRequestHandler):
     """Ranges of files, and faults while there are any left."""
 
     protocol_version = "HTTP/1.1"
-    faults: list[str] = []
+    faults: ClassVar[list[str]] = []
 
     def do_HEAD(self) -> None:
         """Length and stamp of a file."""

@@ -1,0 +1,144 @@
+"""What a feed tells of itself: percentiles by stage, waits that are too long, and numbers for Prometheus."""
+
+import logging
+import re
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+from penstock import events
+from penstock.data import metrics
+from penstock.errors import RecipeInvalid, UsageError
+from tests.data.corpus import Corpus
+from tests.data.gallery import Gallery
+from tests.data.record_maps import gate, held
+
+
+class Heard(logging.Handler):
+    """Says when a line was logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.changed = threading.Condition()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self.changed:
+            self.lines.append(record.getMessage())
+            self.changed.notify_all()
+
+    def wait(self, count: int) -> list[str]:
+        """The lines, once there are so many."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.lines) >= count, 60)
+            return list(self.lines)
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    found = Heard()
+    logging.getLogger("penstock.data").addHandler(found)
+    yield found
+    logging.getLogger("penstock.data").removeHandler(found)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_wait_that_is_too_long_is_told_and_told_again_and_counted_once(
+    tmp_path: Path, heard: Heard, threads: int
+) -> None:
+    """Goal: no silent stall. Method: a map stands at a gate that opens when the wait was told twice."""
+    gallery = Gallery.make(tmp_path / "gallery")
+    recipe = gallery.recipe(ps.Source("notes@1", stages=[ps.Map(held)]), batch=4)
+    with events.recording(tmp_path / "events") as recording:
+        with gallery.open(recipe, threads=threads, stall_s=0.05) as feed:
+            gate.clear()
+            try:
+                waiting = threading.Thread(target=lambda: next(feed))
+                waiting.start()
+                lines = heard.wait(2)
+            finally:
+                gate.set()
+            waiting.join()
+            told = feed.statistics()
+        events.flush()
+    assert all(re.match(r"step 0 is waited for since \d+\.\d s, in stage finish", line) for line in lines)
+    assert told.stalls == 1
+    assert told.stalled_s >= 0.1
+    stalls = [each for each in events.read(recording) if each.kind == "data.stall"]
+    assert len(stalls) >= 2
+    assert stalls[0].fields["stage"] == "finish"
+    ages = [each.fields["age_s"] for each in stalls]
+    assert ages == sorted(ages)
+
+
+def test_a_feed_that_nobody_waits_for_too_long_tells_nothing(corpus: Corpus, heard: Heard) -> None:
+    with corpus.open(corpus.recipe("web@1"), threads=1, stall_s=60) as feed:
+        for _ in range(20):
+            next(feed)
+        told = feed.statistics()
+    assert (told.stalls, told.stalled_s, heard.lines) == (0, 0.0, [])
+
+
+def test_limits_that_are_no_seconds_are_refused(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(RecipeInvalid):
+            corpus.open(corpus.recipe("web@1"), stall_s=wrong)
+    monkeypatch.setenv("PENSTOCK_STALL_S", "soon")
+    with pytest.raises(RecipeInvalid, match="soon"):
+        corpus.open(corpus.recipe("web@1"))
+
+
+def test_statistics_tell_how_long_each_stage_takes(corpus: Corpus) -> None:
+    with (
+        corpus.open(corpus.recipe("web@1"), threads=1) as alone,
+        corpus.open(corpus.recipe("web@1"), share=True) as shared,
+    ):
+        for _ in range(20):
+            next(alone)
+            next(shared)
+        stages, told = alone.statistics().stages, shared.statistics()
+    assert set(stages) == {"wait", "plan", "read", "digest"}
+    assert all(0 < stages[name].p50_s <= stages[name].p99_s for name in ("plan", "read", "digest"))
+    assert set(told.stages) == {*stages, "share"}
+    assert told.sharing is not None
+    assert told.to_json()["sharing"]["standing"] == "reader"
+
+
+def test_numbers_are_served_as_prometheus_reads_them(corpus: Corpus) -> None:
+    endpoint = metrics.serve("127.0.0.1:0")
+    try:
+        assert metrics.serve("127.0.0.1:0") is endpoint
+        with corpus.open(corpus.recipe("web@1"), share=True) as feed:
+            for _ in range(3):
+                next(feed)
+            with urllib.request.urlopen(f"http://{endpoint.address}/metrics") as answer:
+                body = answer.read().decode()
+                assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://{endpoint.address}/")
+        refused.value.close()
+        assert refused.value.code == 404
+    finally:
+        endpoint.close()
+    sample = re.compile(r'[a-z_]+(\{([a-z]+="[^"]*",?)+\})? -?[0-9.e+-]+')
+    assert all(line.startswith("# TYPE ") or sample.fullmatch(line) for line in body.splitlines())
+    assert 'penstock_feed_batches_total{feed="0",lane="0/1"} 3' in body
+    assert 'penstock_feed_stage_seconds{feed="0",lane="0/1",stage="read",quantile="0.99"}' in body
+    assert 'penstock_feed_share_made_total{feed="0",lane="0/1"}' in body
+    assert metrics.text() == ""
+
+
+def test_an_address_that_cannot_be_served_is_a_word_and_reading_goes_on(
+    corpus: Corpus, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="no address"):
+        metrics.serve("nowhere")
+    monkeypatch.setenv("PENSTOCK_METRICS", "nowhere")
+    with corpus.open(corpus.recipe("web@1")) as feed:
+        assert next(feed).step == 0
+    assert "PENSTOCK_METRICS" in heard.wait(1)[0]
