@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from tests.faulty.nginx import nginx
 
 from benchmarks.table import Table
 from penstock import Registry
@@ -22,7 +23,6 @@ from penstock._rust import HostCache, ShardFile
 from penstock.formats.reading import open_file
 from penstock.registry import Version
 from penstock.store.hostcache import cache_place
-from tests.faulty.nginx import nginx
 
 ROWS = 150_000
 TAKEN = 50_000

@@ -314,7 +314,7 @@ impl Far {
     }
 
     /// A piece of the host cache.
-    fn from_cache(&self, piece: u64) -> Option<Arc<Resident>> {
+    fn of_cache(&self, piece: u64) -> Option<Arc<Resident>> {
         let range = self.range(piece);
         let bytes = range.end - range.start;
         let file = self.cache.as_ref()?.find(&self.key, piece, bytes)?;
@@ -330,7 +330,7 @@ impl Far {
             return true;
         }
         let Some(cache) = &self.cache else { return false };
-        let Some(resident) = self.from_cache(piece) else { return false };
+        let Some(resident) = self.of_cache(piece) else { return false };
         cache.count_found(true);
         self.shelf.put(piece, resident);
         true
