@@ -21,6 +21,9 @@ const GAP_BYTES_MAX: u64 = 4_096;
 /// Bytes of rows that share one read.
 const RUN_BYTES_MAX: u64 = 256 << 10;
 
+/// Bytes between two rows of a far file that are not worth telling apart.
+const NEAR_BYTES: u64 = 64 << 10;
+
 /// Rows, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Gathered {
@@ -77,10 +80,17 @@ fn announce(shard: &Shard, slots: &[Slot<'_>]) {
     if !shard.file.is_far() {
         return;
     }
-    let mut ranges: Vec<Range<u64>> = Vec::with_capacity(slots.len());
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let frames = shard.index.document().layout == Layout::Frames;
     for slot in slots {
-        if shard.index.document().layout != Layout::Frames {
-            ranges.push(slot.offset..slot.end());
+        if !frames {
+            // Slots are in order; whoever is far away fetches in parts that are larger than such a gap.
+            match ranges.last_mut() {
+                Some(last) if slot.offset <= last.end.saturating_add(NEAR_BYTES) => {
+                    last.end = last.end.max(slot.end());
+                }
+                _ => ranges.push(slot.offset..slot.end()),
+            }
             continue;
         }
         let mut at = slot.offset;

@@ -35,7 +35,7 @@ impl Share {
         };
         let number: f64 = letters.trim().parse().ok()?;
         let bytes = number * factor as f64;
-        (number.is_finite() && bytes >= 1.0 && bytes < 9e18).then_some(Self::Bytes(bytes as u64))
+        (1.0..9e18).contains(&bytes).then_some(Self::Bytes(bytes as u64))
     }
 
     /// In bytes, on the disk of a directory.

@@ -1,3 +1,5 @@
+//! What the cache promises, on real directories.
+
 use super::*;
 
 fn small(root: &Path) -> Arc<HostCache> {

@@ -41,14 +41,14 @@ impl Fetch<'_> {
         };
         let (mut claims, mut theirs) = (Vec::new(), Vec::new());
         for piece in self.pieces.clone() {
-            let found = self.far.from_cache(piece).or_else(|| match cache.claim(&self.far.key, piece) {
+            let found = self.far.of_cache(piece).or_else(|| match cache.claim(&self.far.key, piece) {
                 Claim::Theirs => {
                     theirs.push(piece);
                     None
                 }
                 claim => {
                     // Somebody may have finished it between our look and our lock.
-                    let found = self.far.from_cache(piece);
+                    let found = self.far.of_cache(piece);
                     if found.is_none() {
                         claims.push((piece, claim));
                     }
@@ -75,7 +75,7 @@ impl Fetch<'_> {
         COUNTS.flights_joined.add(1);
         // Ends with the patience, or before.
         loop {
-            if let Some(found) = self.far.from_cache(piece) {
+            if let Some(found) = self.far.of_cache(piece) {
                 outcomes[(piece - self.pieces.start) as usize] = Some(Ok(Some(found)));
                 return;
             }
@@ -86,7 +86,7 @@ impl Fetch<'_> {
                 }
                 Claim::Theirs => std::thread::sleep(pause),
                 _held => {
-                    match self.far.from_cache(piece) {
+                    match self.far.of_cache(piece) {
                         Some(found) => outcomes[(piece - self.pieces.start) as usize] = Some(Ok(Some(found))),
                         None => self.fetch_run(piece..piece + 1, outcomes),
                     }

@@ -13,9 +13,10 @@ mod pool;
 mod resident;
 mod shelf;
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use penstock_io::{BLOCK_BYTES, BlockSums, Digest, IoError, ReadAt};
@@ -45,6 +46,18 @@ pub struct PieceFile {
     far: Arc<Far>,
 }
 
+/// The piece that a thread read last. Rows come in order, so the next one often lies in it too, and taking it off the shelf again
+/// would cost more than copying a short row.
+struct Last {
+    shelf: u64,
+    piece: u64,
+    resident: Arc<Resident>,
+}
+
+thread_local! {
+    static LAST: Cell<Option<Last>> = const { Cell::new(None) };
+}
+
 /// What a fetch needs to know.
 pub(crate) struct Far {
     origin: Arc<dyn ReadAt>,
@@ -53,6 +66,8 @@ pub(crate) struct Far {
     bytes: u64,
     shelf: Arc<Shelf>,
     cache: Option<Arc<HostCache>>,
+    /// When the host cache was last told which pieces are still read, in seconds of [`seconds`].
+    touched_s: AtomicU32,
 }
 
 impl PieceFile {
@@ -69,7 +84,17 @@ impl PieceFile {
         }
         let behind = cache.as_ref().map_or(0, |cache| Arc::as_ptr(cache) as usize);
         let shelf = Shelf::of(key, found, found.div_ceil(PIECE_BYTES), behind);
-        Ok(Self { far: Arc::new(Far { origin, sums, key, bytes: found, shelf, cache }) })
+        Ok(Self {
+            far: Arc::new(Far {
+                origin,
+                sums,
+                key,
+                bytes: found,
+                shelf,
+                cache,
+                touched_s: AtomicU32::new(seconds()),
+            }),
+        })
     }
 }
 
@@ -112,14 +137,23 @@ impl ReadAt for PieceFile {
         for range in ranges {
             let end = range.end.min(far.bytes);
             if range.start < end {
-                wanted.extend(range.start / PIECE_BYTES..=(end - 1) / PIECE_BYTES);
+                let first = range.start / PIECE_BYTES;
+                // Most ranges come in order, and many lie in the piece of the one before.
+                let known = wanted.last().is_some_and(|&last| last == first);
+                wanted.extend(first + u64::from(known)..=(end - 1) / PIECE_BYTES);
             }
         }
-        wanted.sort_unstable();
+        if !wanted.is_sorted() {
+            wanted.sort_unstable();
+        }
         wanted.dedup();
         let now = seconds();
+        let is_due = now.saturating_sub(far.touched_s.load(Ordering::Relaxed)) > TOUCH_S;
+        if is_due {
+            far.touched_s.store(now, Ordering::Relaxed);
+        }
         // What the host has is here in microseconds; only the rest is worth a thread.
-        wanted.retain(|&piece| !far.is_near(piece, now));
+        wanted.retain(|&piece| !far.is_near(piece, is_due));
         if far.cache.is_none() {
             // What memory cannot hold until it is read would be fetched twice.
             wanted.truncate(budget::MEMORY_BYTES_MAX / PIECE_BYTES as usize / 2);
@@ -152,8 +186,15 @@ impl Far {
 
     /// Reads from the piece that byte `at` lies in, if it is here; how many bytes that were.
     fn read_here(&self, at: u64, into: &mut [u8]) -> Option<u64> {
-        let resident = self.shelf.get(at / PIECE_BYTES);
-        self.copy(resident.as_ref()?, at, into)
+        let piece = at / PIECE_BYTES;
+        let last = LAST.take().filter(|last| (last.shelf, last.piece) == (self.shelf.number, piece));
+        let last = match last {
+            Some(last) => last,
+            None => Last { shelf: self.shelf.number, piece, resident: self.shelf.get(piece).clone()? },
+        };
+        let count = self.copy(&last.resident, at, into)?;
+        LAST.set(Some(last));
+        Some(count)
     }
 
     fn copy(&self, resident: &Arc<Resident>, at: u64, into: &mut [u8]) -> Option<u64> {
@@ -255,6 +296,7 @@ impl Far {
             sums: Arc::clone(&self.sums),
             shelf: Arc::clone(&self.shelf),
             cache: None,
+            touched_s: AtomicU32::new(0),
             ..*self
         };
         let mut fetch = Fetch {
@@ -272,7 +314,7 @@ impl Far {
     }
 
     /// A piece of the host cache.
-    fn from_cache(&self, piece: u64) -> Option<Arc<Resident>> {
+    fn of_cache(&self, piece: u64) -> Option<Arc<Resident>> {
         let range = self.range(piece);
         let bytes = range.end - range.start;
         let file = self.cache.as_ref()?.find(&self.key, piece, bytes)?;
@@ -280,17 +322,15 @@ impl Far {
     }
 
     /// Whether a piece is here, or was in the host cache and now is.
-    fn is_near(&self, piece: u64, now: u32) -> bool {
-        let Some(cache) = &self.cache else { return self.shelf.has(piece) };
-        if let Some(resident) = &*self.shelf.get(piece) {
-            let touched = resident.touched_s.load(Ordering::Relaxed);
-            if now.saturating_sub(touched) > TOUCH_S {
-                resident.touched_s.store(now, Ordering::Relaxed);
+    fn is_near(&self, piece: u64, is_due: bool) -> bool {
+        if self.shelf.seems_here(piece) {
+            if let Some(cache) = self.cache.as_ref().filter(|_| is_due) {
                 cache.touch(&self.key, piece);
             }
             return true;
         }
-        let Some(resident) = self.from_cache(piece) else { return false };
+        let Some(cache) = &self.cache else { return false };
+        let Some(resident) = self.of_cache(piece) else { return false };
         cache.count_found(true);
         self.shelf.put(piece, resident);
         true

@@ -3,7 +3,7 @@
 //! Each block is summed when it is first touched, wherever it came from, and a bit remembers; only good blocks are handed out.
 
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use penstock_io::{BLOCK_BYTES, BlockSums, Mapping, block_sum};
 
@@ -15,8 +15,6 @@ pub(crate) struct Resident {
     good: AtomicU64,
     /// Whether it was read since the budget last looked.
     used: AtomicBool,
-    /// When the host cache was last told that somebody reads it, in seconds of [`super::seconds`].
-    pub(crate) touched_s: AtomicU32,
 }
 
 enum Held {
@@ -46,13 +44,7 @@ impl Resident {
     }
 
     fn new(held: Held, bytes: usize, good: u64) -> Self {
-        Self {
-            held,
-            bytes,
-            good: AtomicU64::new(good),
-            used: AtomicBool::new(true),
-            touched_s: AtomicU32::new(super::seconds()),
-        }
+        Self { held, bytes, good: AtomicU64::new(good), used: AtomicBool::new(true) }
     }
 
     /// Bytes of memory that it takes from this process alone.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 
 use arc_swap::ArcSwapOption;
@@ -17,10 +18,16 @@ type Key = (Digest, u64, usize);
 
 static SHELVES: LazyLock<Forked<HashMap<Key, Weak<Shelf>>>> = LazyLock::new(Forked::default);
 
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
 /// See the module's description.
 pub(crate) struct Shelf {
+    /// Tells shelves apart, also those that are gone.
+    pub(crate) number: u64,
     /// One place per piece.
     places: Box<[ArcSwapOption<Resident>]>,
+    /// One bit per piece that is here, for those who only want to know: looking at a place itself costs more than a short row.
+    here: Box<[AtomicU64]>,
     /// Fetches under way, by each of their pieces.
     flights: Forked<HashMap<u64, Arc<Flight>>>,
 }
@@ -44,7 +51,9 @@ impl Shelf {
             }
             shelves.retain(|_, shelf| shelf.strong_count() > 0);
             let places = (0..pieces).map(|_| ArcSwapOption::const_empty()).collect();
-            let shelf = Arc::new(Self { places, flights: Forked::default() });
+            let here = (0..pieces.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let shelf = Arc::new(Self { number, places, here, flights: Forked::default() });
             shelves.insert((key, bytes, cache), Arc::downgrade(&shelf));
             shelf
         })
@@ -59,9 +68,15 @@ impl Shelf {
         self.places[piece as usize].load().is_some()
     }
 
+    /// Whether a piece seems to be here; enough for a hint.
+    pub(crate) fn seems_here(&self, piece: u64) -> bool {
+        self.here[piece as usize / 64].load(Ordering::Relaxed) & (1 << (piece % 64)) != 0
+    }
+
     /// Puts a piece on the shelf.
     pub(crate) fn put(self: &Arc<Self>, piece: u64, resident: Arc<Resident>) {
         self.places[piece as usize].store(Some(Arc::clone(&resident)));
+        self.here[piece as usize / 64].fetch_or(1 << (piece % 64), Ordering::Relaxed);
         budget::note(self, piece, &resident);
     }
 
@@ -70,6 +85,7 @@ impl Shelf {
         let place = &self.places[piece as usize];
         let current = place.load();
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, resident)) {
+            self.here[piece as usize / 64].fetch_and(!(1 << (piece % 64)), Ordering::Relaxed);
             place.compare_and_swap(&*current, None);
         }
     }

@@ -1,3 +1,6 @@
+//! What a far object behind its pieces promises, with an origin that counts, fails, lies and waits.
+#![allow(clippy::single_range_in_vec_init, reason = "a hint is a list of ranges, also of one")]
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Condvar, Mutex, MutexGuard, PoisonError};
