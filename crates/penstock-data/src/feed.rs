@@ -7,6 +7,7 @@
 
 mod ahead;
 mod batch;
+mod buffer;
 mod build;
 mod error;
 mod kept;
@@ -21,9 +22,11 @@ mod table;
 mod times;
 mod tokens;
 mod turns;
+pub mod wire;
 
 pub use ahead::{Ahead, MakeBatch, WAITS_MAX, Waits};
 pub use batch::{Batch, BatchBuilder, Origin, Pool};
+pub use buffer::Memory;
 pub use build::{Measured, Packing, build_table};
 pub use error::FeedError;
 pub use leg::{Keying, Leg, LegKind};

@@ -175,6 +175,7 @@ pub(crate) fn from_feed(py: Python<'_>, error: FeedError) -> PyErr {
         FeedError::TableWrite { path, reason } => {
             raise!(py, "StoreFailed", { verb: "write", url: path, reason: reason })
         }
+        FeedError::Wire { reason } => raise!(py, "BatchDamaged", { reason: reason }),
         FeedError::Thread { .. } | FeedError::Unmeasured { .. } | FeedError::Closed => {
             raise!(py, "FeedClosed", { reason: error.to_string() })
         }

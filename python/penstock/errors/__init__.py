@@ -38,6 +38,7 @@
     │   ├── SampleUndecodable    a sample that a stage cannot make anything of, with version, row and shard
     │   ├── TooManyUndecodable   more such samples were masked than the recipe allows
     │   ├── CursorForeign        a cursor made by another recipe, or tampered with
+    │   ├── BatchDamaged         bytes that should be a batch are none
     │   └── FeedClosed           a feed used after close, or in the child of a fork
     ├── ProcessError             jobs and their processes
     │   ├── AgentMissing         the executable that supervises is not there
@@ -80,6 +81,7 @@ are made from keyword arguments, which stay readable as attributes; those that b
 
 from penstock.errors.data import (
     BadRow,
+    BatchDamaged,
     CorruptShard,
     CursorForeign,
     DataError,
@@ -170,6 +172,7 @@ __all__ = [
     "AddressUnknown",
     "AgentMissing",
     "BadRow",
+    "BatchDamaged",
     "CheckpointDamaged",
     "CheckpointUnknown",
     "CommitsUnseen",

@@ -197,3 +197,14 @@ class FeedClosed(DataError):
         if hint is not None:
             self.hint = hint
         super().__init__(f"the feed cannot be used: {reason}")
+
+
+class BatchDamaged(DataError):
+    """Bytes that should be a batch are none: cut, changed on their way, or of another layout."""
+
+    exit_code = 1
+    hint = "run the same Penstock at both ends; if it is the same, look for a damaged connection or memory"
+
+    def __init__(self, *, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"what arrived is no batch: {reason}")

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::buffer::Buffer;
 use super::part::RowBytes;
 
 /// A stretch of one sample inside one row of a batch.
@@ -28,7 +29,7 @@ pub struct Origin {
     pub epoch: u64,
 }
 
-/// See the module's description. Its buffer goes back to the pool when the last reference is gone.
+/// See the module's description. Its buffers go back to where they came from when the last reference is gone.
 pub struct Batch {
     /// Step of the recipe.
     pub step: u64,
@@ -40,16 +41,15 @@ pub struct Batch {
     pub length: usize,
     /// Bytes of a token.
     pub item_bytes: usize,
-    tokens: Vec<u8>,
-    /// A byte per token, 1 where it counts in the loss; empty when no source has a mask.
-    mask: Vec<u8>,
+    pub(super) tokens: Buffer,
+    /// A byte per token, 1 where it counts in the loss; nothing when no source has a mask.
+    pub(super) mask: Option<Buffer>,
     /// Every stretch of every row, in order; padding has none.
     pub origins: Vec<Origin>,
     /// Sum of the rows' digests.
     pub digest: u128,
     /// Tokens that are padding.
     pub padding: u64,
-    pool: Arc<Pool>,
 }
 
 impl Batch {
@@ -60,7 +60,7 @@ impl Batch {
 
     /// A byte per token, row after row, 1 where it counts in the loss; `None` when no source has a mask.
     pub fn mask(&self) -> Option<&[u8]> {
-        if self.mask.is_empty() { None } else { Some(&self.mask) }
+        self.mask.as_deref()
     }
 
     /// Where documents begin and end in the tokens of all rows taken as one sequence, padding being documents of its own.
@@ -84,18 +84,18 @@ impl Batch {
     }
 }
 
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (rows, length, bytes) = (self.rows, self.length, self.item_bytes);
+        write!(out, "batch of step {}: {rows} x {length} x {bytes} bytes, {:032x}", self.step, self.digest)
+    }
+}
+
 /// Row ends are boundaries too; they are few, so they are merged in afterwards.
 fn put_sorted(ends: &mut Vec<i32>, end: u64) {
     let end = i32::try_from(end).unwrap_or(i32::MAX);
     if let Err(place) = ends.binary_search(&end) {
         ends.insert(place, end);
-    }
-}
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        self.pool.give(std::mem::take(&mut self.tokens));
-        self.pool.give(std::mem::take(&mut self.mask));
     }
 }
 
@@ -121,7 +121,7 @@ impl Pool {
         buffer
     }
 
-    fn give(&self, buffer: Vec<u8>) {
+    pub(super) fn give(&self, buffer: Vec<u8>) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let held: usize = free.iter().map(Vec::capacity).sum();
         let room = free.len() < FREE_MIN || held + buffer.capacity() <= FREE_BYTES_MAX;
@@ -134,35 +134,24 @@ impl Pool {
 /// Collects rows into a batch.
 pub struct BatchBuilder {
     batch: Batch,
+    pool: Arc<Pool>,
 }
 
 impl BatchBuilder {
     /// An empty batch for `rows` rows of `length` tokens.
     pub fn new(step: u64, position: u64, shape: (usize, usize, usize), pool: &Arc<Pool>) -> Self {
         let (rows, length, item_bytes) = shape;
-        let tokens = pool.take(rows * length * item_bytes);
+        let tokens = Buffer::pooled(pool, rows * length * item_bytes);
         let origins = Vec::with_capacity(rows * 4);
-        let pool = Arc::clone(pool);
-        Self {
-            batch: Batch {
-                step,
-                position,
-                rows,
-                length,
-                item_bytes,
-                tokens,
-                mask: Vec::new(),
-                origins,
-                digest: 0,
-                padding: 0,
-                pool,
-            },
-        }
+        let (mask, digest, padding) = (None, 0, 0);
+        let batch =
+            Batch { step, position, rows, length, item_bytes, tokens, mask, origins, digest, padding };
+        Self { batch, pool: Arc::clone(pool) }
     }
 
     /// The same with a mask beside the tokens.
     pub fn with_mask(mut self) -> Self {
-        self.batch.mask = self.batch.pool.take(self.batch.rows * self.batch.length);
+        self.batch.mask = Some(Buffer::pooled(&self.pool, self.batch.rows * self.batch.length));
         self
     }
 
@@ -170,8 +159,8 @@ impl BatchBuilder {
     pub fn row(&mut self, row: usize) -> RowBytes<'_> {
         let (length, bytes) = (self.batch.length, self.batch.length * self.batch.item_bytes);
         RowBytes {
-            tokens: &mut self.batch.tokens[row * bytes..(row + 1) * bytes],
-            mask: self.batch.mask.get_mut(row * length..(row + 1) * length),
+            tokens: &mut self.batch.tokens.filling()[row * bytes..(row + 1) * bytes],
+            mask: self.batch.mask.as_mut().map(|mask| &mut mask.filling()[row * length..(row + 1) * length]),
         }
     }
 

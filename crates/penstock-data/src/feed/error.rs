@@ -51,6 +51,12 @@ pub enum FeedError {
         /// What went wrong.
         reason: String,
     },
+    /// Bytes that should be a batch are none.
+    #[error("what arrived is no batch: {reason}")]
+    Wire {
+        /// What is wrong, with values.
+        reason: String,
+    },
     /// The feed was closed while someone waited for a batch.
     #[error("the feed is closed")]
     Closed,
