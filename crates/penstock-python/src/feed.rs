@@ -141,6 +141,12 @@ pub(crate) struct FeedBatch {
     batch: Batch,
 }
 
+impl FeedBatch {
+    pub(crate) fn new(batch: Batch) -> Self {
+        Self { batch }
+    }
+}
+
 #[pymethods]
 impl FeedBatch {
     #[getter]

@@ -4,7 +4,8 @@
 //! clients, and a client that turns to another server loses and repeats nothing.
 //!
 //! [`Server`] answers requests; what it makes ahead stands on its `shelf`. [`Client`] asks servers in turn until one answers, and
-//! [`Ahead`] does so for the next steps of a lane in threads of its own. Neither knows what is inside a batch: a [`Body`] is bytes.
+//! [`Ahead`] does so for the next steps of a lane in threads of its own. Neither knows what is inside a
+//! batch: a [`Body`] is bytes, and [`body_of`] and [`BatchesOf`] are where they become tokens.
 
 mod body;
 mod client;
@@ -18,6 +19,7 @@ mod secure;
 mod server;
 mod shelf;
 mod token;
+mod tokens;
 
 pub use body::{Body, check_of};
 pub use client::{Ahead, Answer, Buffer, Client, ClientOptions, Line, Pool, Turn, Waits};
@@ -29,6 +31,7 @@ pub use secure::{client_config, server_config};
 pub use server::Server;
 pub use shelf::MakeBodies;
 pub use token::Token;
+pub use tokens::{BatchesOf, Fetched, body_of};
 
 /// What requests and answers mean; a client and a server of different protocols refuse each other.
 pub const PROTOCOL: u32 = 1;

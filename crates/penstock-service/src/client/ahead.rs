@@ -168,8 +168,11 @@ impl<T: Turn> Ahead<T> {
         self.shared.client.close();
         self.shared.room.notify_all();
         self.shared.made.notify_all();
-        // A thread that waits for a server's bytes ends when they come, or at its deadline; nobody waits for that.
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A panic was already turned into an error of its step.
+            let _ = thread.join();
+        }
     }
 }
 

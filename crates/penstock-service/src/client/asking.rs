@@ -2,8 +2,9 @@
 //!
 //! Because any server answers for any step, whom to ask is a matter of speed alone, and asking twice does no harm.
 
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -40,6 +41,8 @@ pub struct Client {
     closed: AtomicBool,
     /// Wakes those who wait for a server to be asked again.
     closing: (Mutex<()>, Condvar),
+    /// Open sockets, to be shut when the client closes, so that no thread waits for bytes any more.
+    sockets: Mutex<Vec<Weak<TcpStream>>>,
     pool: Arc<Pool>,
     requests: AtomicU64,
     failures: AtomicU64,
@@ -69,6 +72,7 @@ impl Client {
             standings,
             closed: AtomicBool::new(false),
             closing: Default::default(),
+            sockets: Mutex::default(),
             pool: Arc::default(),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -155,7 +159,7 @@ impl Client {
                 Err(_) => {}
             }
         }
-        let mut fresh = Connection::open(&self.options, server)?;
+        let mut fresh = Connection::open(&self.options, server, &|socket| self.register(socket))?;
         let received = fresh.get(&request, &self.options, &self.pool, end)?;
         Ok(self.keep(line, server, fresh, received))
     }
@@ -238,6 +242,20 @@ impl Client {
         self.closed.store(true, Ordering::Release);
         drop(held);
         self.closing.1.notify_all();
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        // A socket that cannot be shut is closed already.
+        sockets.drain(..).filter_map(|socket| socket.upgrade()).for_each(|socket| {
+            let _ = socket.shutdown(Shutdown::Both);
+        });
+    }
+
+    fn register(&self, socket: &Arc<TcpStream>) {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.retain(|socket| socket.strong_count() > 0);
+        sockets.push(Arc::downgrade(socket));
+        if self.closed.load(Ordering::Acquire) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
     }
 
     /// Host and port of a server.

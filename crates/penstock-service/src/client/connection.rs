@@ -19,8 +19,27 @@ const HEADERS_MAX: usize = 32;
 const BODY_BYTES_MAX: u64 = 4 << 30;
 
 enum Stream {
-    Plain(TcpStream),
-    Secure(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Plain(Socket),
+    Secure(Box<StreamOwned<ClientConnection, Socket>>),
+}
+
+/// A socket that the client can shut while a thread reads from it.
+struct Socket(Arc<TcpStream>);
+
+impl Read for Socket {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        (&*self.0).read(into)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self.0).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self.0).flush()
+    }
 }
 
 impl Read for Stream {
@@ -72,31 +91,39 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects to a server, at whichever of its addresses answers.
-    pub(super) fn open(options: &ClientOptions, server: usize) -> Result<Self, Lost> {
+    /// Connects to a server, at whichever of its addresses answers; `register` learns of the socket before anything is said.
+    pub(super) fn open(
+        options: &ClientOptions,
+        server: usize,
+        register: &dyn Fn(&Arc<TcpStream>),
+    ) -> Result<Self, Lost> {
         let (host, port) = &options.servers[server];
         let addresses = (host.as_str(), *port).to_socket_addrs();
         let addresses = addresses.map_err(|problem| Lost::new(format!("no such host: {problem}")))?;
         let mut last = Lost::new("the name has no address");
         for address in addresses {
             match TcpStream::connect_timeout(&address, options.connect_timeout) {
-                Ok(stream) => return Self::prepared(stream, options, host).map_err(|p| words(&p, options)),
+                Ok(stream) => {
+                    let stream = Arc::new(stream);
+                    register(&stream);
+                    return Self::prepared(stream, options, host).map_err(|problem| words(&problem, options));
+                }
                 Err(problem) => last = words(&problem, options),
             }
         }
         Err(last)
     }
 
-    fn prepared(stream: TcpStream, options: &ClientOptions, host: &str) -> io::Result<Self> {
+    fn prepared(stream: Arc<TcpStream>, options: &ClientOptions, host: &str) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(options.silence_max))?;
         stream.set_write_timeout(Some(options.silence_max))?;
         let stream = match &options.tls {
-            None => Stream::Plain(stream),
+            None => Stream::Plain(Socket(stream)),
             Some(config) => {
                 let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
                 let session = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
-                let mut secured = StreamOwned::new(session, stream);
+                let mut secured = StreamOwned::new(session, Socket(stream));
                 secured.conn.complete_io(&mut secured.sock)?;
                 Stream::Secure(Box::new(secured))
             }

@@ -10,6 +10,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::Serving;
@@ -27,7 +28,7 @@ pub(super) async fn accept(listener: TcpListener, serving: Arc<Serving>) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stopping.wait_for(|stop| *stop) => return,
+            () = stopped(&mut stopping) => return,
         };
         let Ok((stream, peer)) = accepted else {
             // Out of descriptors, say; others may be closed meanwhile.
@@ -42,6 +43,12 @@ pub(super) async fn accept(listener: TcpListener, serving: Arc<Serving>) {
         let acceptor = acceptor.clone();
         tokio::spawn(async move { connection(stream, peer, acceptor, &counted.0).await });
     }
+}
+
+/// Waits until the server stops.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // A sender that is gone means the same.
+    let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 /// A connection, as long as it lives.
@@ -92,7 +99,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        _ = stopping.wait_for(|stop| *stop) => {
+        () = stopped(&mut stopping) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
