@@ -143,6 +143,16 @@ from penstock.errors.run import (
     RunUnpinned,
     SilentCorruption,
 )
+from penstock.errors.service import (
+    ServiceBusy,
+    ServiceDenied,
+    ServiceError,
+    ServiceIncompatible,
+    ServiceMismatch,
+    ServiceRequestInvalid,
+    ServiceUnavailable,
+    ServiceUnusable,
+)
 from penstock.errors.state import (
     CheckpointDamaged,
     CheckpointUnknown,
@@ -221,6 +231,14 @@ __all__ = [
     "SaveFailed",
     "ScanCancelled",
     "SchemaMixed",
+    "ServiceBusy",
+    "ServiceDenied",
+    "ServiceError",
+    "ServiceIncompatible",
+    "ServiceMismatch",
+    "ServiceRequestInvalid",
+    "ServiceUnavailable",
+    "ServiceUnusable",
     "SilentCorruption",
     "SlotsUnreadable",
     "SourceEmpty",
