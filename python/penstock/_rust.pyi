@@ -229,6 +229,11 @@ class Feed:
 class FeedBatch(Buffer):
     """One batch; a buffer of its tokens, row after row."""
 
+    @staticmethod
+    def from_bytes(bytes: bytes) -> FeedBatch:
+        """The batch that bytes are; BatchDamaged when they are none."""
+    def to_bytes(self) -> bytes:
+        """The batch as bytes for another process, hash included."""
     @property
     def step(self) -> int: ...
     @property

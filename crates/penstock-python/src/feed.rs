@@ -3,10 +3,11 @@
 use crate::error;
 use crate::plan::{FeedPlan, Growth, PartPlan};
 use crate::source::Raised;
-use penstock_data::feed::{Ahead, Batch, FeedError, MakeBatch, Maker};
+use penstock_data::feed::{Ahead, Batch, FeedError, MakeBatch, Maker, wire};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -149,6 +150,18 @@ impl FeedBatch {
 
 #[pymethods]
 impl FeedBatch {
+    /// The batch as bytes for another process, hash included.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &wire::parts(&self.batch).slices().concat())
+    }
+
+    /// The batch that bytes are.
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: PyBackedBytes) -> PyResult<Self> {
+        let batch = wire::read(Arc::new(bytes)).map_err(|problem| error::from_feed(py, problem))?;
+        Ok(Self { batch })
+    }
+
     #[getter]
     fn step(&self) -> u64 {
         self.batch.step

@@ -29,12 +29,13 @@ class MappedBatch(Batch):
     finished = True
 
     def __init__(
-        self, made: _rust.FeedBatch, plan: "Plan", tokens: npt.NDArray[Any], left: "_Left", *, digest: int
+        self, made: _rust.FeedBatch, plan: "Plan", tokens: npt.NDArray[Any], left: "Left", *, digest: int
     ) -> None:
         super().__init__(made, plan)
         tokens.flags.writeable = False
         self._array = tokens
-        self._left = left
+        #: What maps left out of it.
+        self.left = left
         self._digest = digest
         #: Samples that the maps could make nothing of.
         self.faults = tuple(left.faults)
@@ -47,18 +48,18 @@ class MappedBatch(Batch):
     @property
     def padding(self) -> int:
         """How many tokens are padding, what maps have left of their samples' length included."""
-        return self._made.padding + int((self._left.real == 0).sum())
+        return self._made.padding + int((self.left.real == 0).sum())
 
     @cached_property
     def _real_tokens(self) -> npt.NDArray[np.uint8]:
-        return super()._real_tokens * self._left.real
+        return super()._real_tokens * self.left.real
 
     @cached_property
     def _loss_mask(self) -> npt.NDArray[np.uint8]:
-        return super()._loss_mask * self._left.real * self._left.heard
+        return super()._loss_mask * self.left.real * self.left.heard
 
 
-class _Left:
+class Left:
     """What maps leave out of a batch: tokens that are padding after all, and samples that do not count."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
@@ -78,7 +79,7 @@ class TokenMapper:
         """The batch of a step."""
         stored = np.frombuffer(memoryview(made), dtype=self._plan.dtype)
         tokens = stored.reshape(made.rows, made.length).copy()
-        left = _Left((made.rows, made.length))
+        left = Left((made.rows, made.length))
         rows = [made.origins(row) for row in range(made.rows)]
         given = self._given([each for origins in rows for each in origins])
         for row, origins in enumerate(rows):
@@ -105,7 +106,7 @@ class TokenMapper:
         stretch: _Stretch,
         found: "_Given | StageFailed",
         tokens: npt.NDArray[Any],
-        left: _Left,
+        left: Left,
     ) -> None:
         at, length, number, _, start, _ = stretch
         source = self._sources[number]
@@ -126,7 +127,7 @@ class TokenMapper:
         return fault_of(row, origin, found, self._plan.recipe.undecodable)
 
     def _encoded(
-        self, made: _rust.FeedBatch, rows: list[list[_Stretch]], tokens: npt.NDArray[Any], left: _Left
+        self, made: _rust.FeedBatch, rows: list[list[_Stretch]], tokens: npt.NDArray[Any], left: Left
     ) -> list[bytes]:
         """Rows as the Rust side hashes them: lengths, tokens, mask; and, where maps left something out, what that is."""
         mask = made.mask()
