@@ -4,10 +4,10 @@ use crate::error;
 use crate::feed::FeedBatch;
 use crate::plan::{FeedPlan, Growth, PartPlan};
 use crate::source::Raised;
-use penstock_data::feed::{FeedError, MakeBatch, Maker};
+use penstock_data::feed::{FeedError, MakeBatch, Maker, wire};
 use penstock_service::{
     Ahead, BatchesOf, Body, Client, ClientError, ClientOptions, Fetched, Lane, Line, MakeBodies, Options,
-    Problem, Server, Token, body_of, client_config, server_config,
+    PROTOCOL, Problem, Server, Token, body_of, client_config, server_config,
 };
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -60,8 +60,11 @@ impl Makers {
         let number = |name: &str| numbers.iter().find(|(other, _)| other == name).map_or(0, |(_, n)| *n);
         let lane = self.for_lane(Lane { number: number("lane"), of: number("of") });
         let step = lane.first_from(number("step"));
-        let has = lane.wait(step, SIGNAL_INTERVAL).and_then(|_| lane.has_step(step));
-        Ok(has.map_err(|found| self.problem(found))?.to_string().into())
+        let known = lane.wait(step, SIGNAL_INTERVAL).map_err(|found| self.problem(found))?;
+        if !known {
+            return Err(Problem::busy("it has not measured so far yet"));
+        }
+        Ok(lane.has_step(step).map_err(|found| self.problem(found))?.to_string().into())
     }
 }
 
@@ -289,6 +292,12 @@ impl ServiceClient {
     #[new]
     fn new(py: Python<'_>, options: ClientPlan) -> PyResult<Self> {
         Ok(Self { client: options.client(py)? })
+    }
+
+    /// The protocol that is spoken, and the layout of batches.
+    #[staticmethod]
+    fn protocol() -> (u32, u32) {
+        (PROTOCOL, wire::VERSION)
     }
 
     /// What the first server that answers says.

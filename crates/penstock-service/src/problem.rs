@@ -36,6 +36,11 @@ impl Problem {
         Self { retry_after_s: Some(1), ..problem }
     }
 
+    /// The batch takes longer than the client waits; it should ask again at once, and will find it sooner.
+    pub fn unfinished(step: u64) -> Self {
+        Self { retry_after_s: None, ..Self::busy(&format!("step {step} is still being made")) }
+    }
+
     /// A request that makes no sense.
     pub fn invalid(status: u16, reason: &str) -> Self {
         let message = format!("the request makes no sense: {reason}");

@@ -5,6 +5,7 @@ import random
 import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,8 +24,12 @@ from penstock.data.skips import Skips
 from penstock.data.statistics import RECURRENCE_BLOCKS, Counts, FeedStatistics
 from penstock.data.tokenmaps import TokenMapper
 from penstock.data.undecodable import UndecodableCount
-from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid
+from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid, UsageError
 from penstock.registry import Registry
+
+if TYPE_CHECKING:
+    from penstock.data.service import Service
+    from penstock.data.service.feed import Fetching
 
 #: For batches that wait; a few small ones are as good as many.
 MEMORY_BYTES = 32 << 20
@@ -48,11 +53,13 @@ class Feed:
         self.lane = lane
         self._step = 0 if cursor is None else cursor.step
         if cursor is not None:
-            _check_cursor(plan, cursor)
-        _check_lane(plan, lane, self._step)
+            check_cursor(plan, cursor)
+        check_lane(plan, lane, self._step)
         if threads < 0:
             raise RecipeInvalid(field="threads", reason=f"{threads} threads cannot be started")
         self._undecodable = UndecodableCount(plan.recipe.undecodable_max)
+        self._feed: _rust.Feed | Finishing | Fetching
+        self._forerunner: Forerunner | None
         self._feed, self._forerunner = start(
             plan, lane, self._step, self._undecodable, threads=threads, memory_bytes=memory_bytes
         )
@@ -117,6 +124,20 @@ class Feed:
             pack_recurrence=None if recurring is None else dict(zip(aliases, recurring, strict=True)),
         )
 
+    def reopened(self, cursor: Cursor, *, threads: int) -> "Feed":
+        """A fresh feed of the same lane at another place."""
+        return Feed(self.plan, self.lane, cursor=cursor, threads=threads)
+
+    def has_step(self, step: int) -> bool:
+        """Whether anything comes at a step or after it."""
+        plan, lane = self.plan, self.lane
+        if plan.records or plan.drawn:
+            # What is planned says it; fetching records and calling maps is for whoever wants the batch.
+            planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, 0, MEMORY_BYTES)
+            return planned.next() is not None
+        with Feed(plan, lane, cursor=cursor_at(plan, step)) as probe:
+            return next(probe, None) is not None
+
     def close(self) -> None:
         """End the reading threads. Batches that were handed out stay good."""
         if os.getpid() == self._pid:
@@ -134,7 +155,7 @@ class Feed:
 
 
 def open_feed(
-    recipe: Recipe,
+    recipe: "Recipe | Service | str",
     *,
     lane: Lane | None = None,
     registry: Registry | None = None,
@@ -146,7 +167,16 @@ def open_feed(
     """Open a recipe for reading: measure what is missing, then start at the cursor (or at the beginning).
 
     ``threads`` read ahead (default: one per core but the caller's, at most 4; 0 reads in the caller's thread); they never change the order.
+    A ``Service``, or its address (``penstock://host:port``), opens the recipe that is served there; it has its registry and skips already.
     """
+    if not isinstance(recipe, Recipe):
+        if registry is not None or skips is not None:
+            raise UsageError(
+                "a service has its registry and skips already", hint="give them to `penstock data serve`"
+            )
+        from penstock.data.service import open_service
+
+        return open_service(recipe, lane=lane, cursor=cursor, threads=threads)
     plan = prepare(recipe, registry or Registry(), watch, skips=skips)
     count = THREADS if threads is None else threads
     return Feed(plan, lane or Lane(), cursor=cursor, threads=count)
@@ -168,7 +198,7 @@ def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:
     """The batch of one step of a plan."""
     if step < 0:
         raise RecipeInvalid(field="step", reason=f"there is no step {step}")
-    _check_lane(plan, lane, step, once=True)
+    check_lane(plan, lane, step, once=True)
     count = UndecodableCount(plan.recipe.undecodable_max)
     feed, forerunner = start(plan, lane, step, count, threads=0, memory_bytes=MEMORY_BYTES)
     try:
@@ -225,7 +255,8 @@ def cursor_at(plan: Plan, step: int) -> Cursor:
     return Cursor(step, position, plan.prefix(step), plan.digest(step), plan.skips.digest(step))
 
 
-def _check_cursor(plan: Plan, cursor: Cursor) -> None:
+def check_cursor(plan: Plan, cursor: Cursor) -> None:
+    """A cursor belongs to a plan; one of another is refused."""
     expected = cursor_at(plan, cursor.step)
     for name, reason in {
         "prefix": "the recipes differ before its step",
@@ -237,7 +268,7 @@ def _check_cursor(plan: Plan, cursor: Cursor) -> None:
             raise CursorForeign(cursor=cursor.prefix, recipe=expected.prefix, reason=reason)
 
 
-def _check_lane(plan: Plan, lane: Lane, first: int, *, once: bool = False) -> None:
+def check_lane(plan: Plan, lane: Lane, first: int, *, once: bool = False) -> None:
     """Every step from the first on can be dealt; a batch that lanes cannot share is an error at open, not a day later."""
     schedule = plan.recipe.batch_schedule
     for (step, rows), after in zip(schedule, [*(step for step, _ in schedule[1:]), None], strict=True):

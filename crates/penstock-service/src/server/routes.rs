@@ -106,7 +106,7 @@ async fn batch(serving: &Arc<Serving>, request: &Request<Incoming>) -> Result<Re
             match tokio::time::timeout(limit, receiver).await {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_)) => return Err(Problem::busy("it has dropped the lane, or is stopping")),
-                Err(_) => return Err(Problem::busy(&format!("step {step} is still being made"))),
+                Err(_) => return Err(Problem::unfinished(step)),
             }
         }
     };
