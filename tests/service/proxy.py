@@ -1,5 +1,6 @@
 """A TCP proxy that damages answers: flips a bit, cuts them off, or resets the connection, a given number of times."""
 
+import contextlib
 import socket
 import struct
 import threading
@@ -36,10 +37,11 @@ class Proxy:
         while True:
             try:
                 client, _ = self._listener.accept()
+                self._open.append(client)
                 server = socket.create_connection(self._server)
+                self._open.append(server)
             except OSError:
                 return
-            self._open += [client, server]
             threading.Thread(target=self._pump, args=(client, server, False), daemon=True).start()
             threading.Thread(target=self._pump, args=(server, client, True), daemon=True).start()
 
@@ -59,13 +61,12 @@ class Proxy:
         except OSError:
             pass
         finally:
-            if self._fault == "reset" and answers:
-                sink.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             for end in (sink, source):
-                try:
+                # The thread of the other direction may have closed it already.
+                with contextlib.suppress(OSError):
+                    if self._fault == "reset" and answers:
+                        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     end.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
                 end.close()
 
     def _take(self) -> bool:

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -51,8 +50,14 @@ pub(crate) enum Asked {
     Later(oneshot::Receiver<Outcome>),
 }
 
-/// Delivered batches of a lane that are kept for its other clients.
-const KEPT: u64 = 2;
+/// A lane may have this share of the memory ahead of what was asked for last, and as much behind it, for its other clients.
+const LANE_SHARE: usize = 4;
+/// Behind, no more than this: what is used again and again should stay in the processor's caches.
+const BEHIND_BYTES_MAX: usize = 64 << 20;
+/// Steps that are made ahead whatever their size.
+const AHEAD_MIN: u64 = 2;
+/// What stands further ahead than any client reads belongs to one that has gone elsewhere.
+const FAR: u64 = 256;
 /// Lanes that are made ahead for; the one that nobody asked for the longest makes room for a further one.
 const LANES_MAX: usize = 4096;
 /// How long a thread waits for what a step needs before it does something else.
@@ -173,7 +178,7 @@ impl Shelf {
                 Asked::Later(receiver)
             }
         };
-        state.drop_passed(lane, self.ahead_max, &self.counts);
+        state.drop_passed(lane, self.memory_bytes, &self.counts);
         drop(state);
         self.work.notify_one();
         asked
@@ -240,22 +245,23 @@ impl Shelf {
         if state.largest_bytes == 0 || state.held_bytes + expected > self.memory_bytes {
             return None;
         }
-        let (lane, ahead) = state
-            .lanes
-            .iter()
-            .filter(|(_, shelf)| !shelf.stuck)
-            .map(|(lane, shelf)| (*lane, shelf.steps.range(shelf.at + 1..).count() as u64))
-            .min_by_key(|&(lane, ahead)| (ahead, lane))?;
-        if ahead >= self.ahead_max {
-            return None;
-        }
-        let shelf = state.lanes.get_mut(&lane)?;
-        let mut step = self.maker.first_from(shelf.at + 1);
-        while shelf.steps.contains_key(&step) {
+        let next = |(lane, shelf): (&Lane, &LaneShelf)| self.next_ahead(shelf).map(|found| (found, *lane));
+        let ((_, step), lane) =
+            state.lanes.iter().filter(|(_, shelf)| !shelf.stuck).filter_map(next).min()?;
+        state.lanes.get_mut(&lane)?.steps.insert(step, Place::Making(Vec::new()));
+        Some((lane, step))
+    }
+
+    /// How many steps a lane has ahead without a gap, and the step after them; nothing when it has enough.
+    fn next_ahead(&self, shelf: &LaneShelf) -> Option<(u64, u64)> {
+        let (mut ahead, mut bytes, mut step) = (0, 0, self.maker.first_from(shelf.at + 1));
+        while let Some(place) = shelf.steps.get(&step) {
+            ahead += 1;
+            bytes += place.bytes();
             step = self.maker.first_from(step + 1);
         }
-        shelf.steps.insert(step, Place::Making(Vec::new()));
-        Some((lane, step))
+        let room = ahead < self.ahead_max && bytes < self.memory_bytes / LANE_SHARE;
+        (room || ahead < AHEAD_MIN).then_some((ahead, step))
     }
 
     /// The batch of a step; nothing when it has to wait for something, or the server closes.
@@ -305,7 +311,7 @@ impl Shelf {
             shelf.steps.insert(step, Place::Ready(outcome, asked));
             state.held_bytes += bytes;
             state.largest_bytes = state.largest_bytes.max(bytes);
-            state.drop_passed(lane, self.ahead_max, &self.counts);
+            state.drop_passed(lane, self.memory_bytes, &self.counts);
         }
     }
 }
@@ -335,12 +341,19 @@ impl State {
         }
     }
 
-    /// Takes off what a lane is past, but for the last few, and what is so far ahead that nobody will ask for it soon.
-    fn drop_passed(&mut self, lane: Lane, ahead_max: u64, counts: &Counts) {
+    /// Takes off what a lane is past, but for its share, and what stands where nobody reads.
+    fn drop_passed(&mut self, lane: Lane, memory_bytes: usize, counts: &Counts) {
         let Some(shelf) = self.lanes.get(&lane) else { return };
-        let (low, high) = (shelf.at.saturating_sub(KEPT), shelf.at.saturating_add(2 * ahead_max + KEPT));
-        let passed = |(step, place): &(&u64, &Place)| (**step < low || **step > high) && !place.is_making();
-        let gone: Vec<u64> = shelf.steps.iter().filter(passed).map(|(step, _)| *step).collect();
+        let mut left = (memory_bytes / LANE_SHARE).min(BEHIND_BYTES_MAX);
+        let mut gone = Vec::new();
+        for (step, place) in shelf.steps.range(..shelf.at).rev().filter(|(_, place)| !place.is_making()) {
+            match left.checked_sub(place.bytes()) {
+                Some(less) => left = less,
+                None => gone.push(*step),
+            }
+        }
+        let far = shelf.steps.range(shelf.at.saturating_add(FAR)..).filter(|(_, place)| !place.is_making());
+        gone.extend(far.map(|(step, _)| *step));
         gone.into_iter().for_each(|step| self.take_off(lane, step, counts));
     }
 
@@ -394,11 +407,5 @@ impl State {
         steps.into_iter().for_each(|step| self.take_off(lane, step, counts));
         self.lanes.remove(&lane);
         self.asked.retain(|(other, _)| *other != lane);
-    }
-}
-
-impl Drop for Shelf {
-    fn drop(&mut self) {
-        self.counts.sending_bytes.store(0, Ordering::Relaxed);
     }
 }
