@@ -230,7 +230,7 @@ class FeedBatch(Buffer):
     """One batch; a buffer of its tokens, row after row."""
 
     @staticmethod
-    def from_bytes(bytes: bytes) -> FeedBatch:
+    def from_bytes(bytes: bytes) -> FeedBatch:  # noqa: A002 - what they are
         """The batch that bytes are; BatchDamaged when they are none."""
     def to_bytes(self) -> bytes:
         """The batch as bytes for another process, hash included."""

@@ -1,7 +1,5 @@
 """A corpus that the tests of this folder share, and a recipe file that server processes read."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.data.corpus import Corpus, some_documents

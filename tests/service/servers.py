@@ -87,7 +87,9 @@ def get(server: tuple[str, int], path: str, **headers: str) -> tuple[int, dict[s
     """Status, headers and body of a plain request."""
     connection = http.client.HTTPConnection(*server, timeout=20)
     try:
-        connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        connection.request(
+            "GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()}
+        )
         answer = connection.getresponse()
         return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
     finally:

@@ -51,7 +51,8 @@ def test_a_token_in_an_address_is_refused_and_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["http://a:1", "penstock://", "penstock://a", "penstock://a:99999", "penstock://a:1,a:1", "web"]
+    "address",
+    ["http://a:1", "penstock://", "penstock://a", "penstock://a:99999", "penstock://a:1,a:1", "web"],
 )
 def test_addresses_that_make_no_sense_are_refused(address: str) -> None:
     with pytest.raises(ServiceUnusable):
@@ -86,9 +87,31 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
     """A certificate for loopback that is its own authority, and its key."""
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
     names = "subjectAltName=IP:127.0.0.1,DNS:localhost"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", f"/CN={name}", "-addext", names]
-    subprocess.run([*command, "-addext", "basicConstraints=critical,CA:FALSE"], check=True, capture_output=True)
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    command += [
+        "-keyout",
+        str(key),
+        "-out",
+        str(cert),
+        "-days",
+        "2",
+        "-subj",
+        f"/CN={name}",
+        "-addext",
+        names,
+    ]
+    subprocess.run(
+        [*command, "-addext", "basicConstraints=critical,CA:FALSE"], check=True, capture_output=True
+    )
     return cert, key
 
 
@@ -118,7 +141,10 @@ def test_tls_is_checked_at_both_ends(corpus: Corpus, tmp_path: Path) -> None:
 def test_servers_of_different_plans_are_refused(corpus: Corpus) -> None:
     """Goal: no stream is ever mixed of two. Method: another seed, other skips, and a server that is another one later."""
     recipe = corpus.recipe("web@1", batch=6)
-    others = {"seed": (corpus.recipe("web@1", batch=6, seed=18), None), "skips": (recipe, ps.Skips(((5, 6),)))}
+    others = {
+        "seed": (corpus.recipe("web@1", batch=6, seed=18), None),
+        "skips": (recipe, ps.Skips(((5, 6),))),
+    }
     with serving(corpus.registry, recipe) as one:
         for changed, skips in others.values():
             with serving(corpus.registry, changed, skips=skips) as two:

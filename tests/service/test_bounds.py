@@ -2,11 +2,12 @@
 
 import http.client
 import json
+import signal
 import socket
 import subprocess
 import sys
 import threading
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -15,11 +16,11 @@ from tests.data.corpus import Corpus
 from tests.service.servers import ROOT, ServerProcess, address_of, get, said_to, serving
 
 
-def wait_for(condition: "threading.Event | None", check: object, server: object) -> None:
-    """Look until something holds, for at most 20 s; a pause between looks, that is all."""
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Look until something holds, for at most 20 s."""
     pause = threading.Event()
     for _ in range(2000):
-        if check(server):  # type: ignore[operator]
+        if holds():
             return
         pause.wait(0.01)
     raise AssertionError("it never came to hold")
@@ -64,7 +65,12 @@ def test_requests_that_mean_harm_are_refused_and_the_server_goes_on(corpus: Corp
         with ps.open(address_of(server)) as remote:
             assert next(remote).digest == expected
     assert all(status == "closed" or 400 <= int(status) < 500 for status in statuses.values()), statuses
-    assert [statuses[name] for name in ("other path", "post", "uneven lanes", "text")] == ["404", "405", "422", "400"]
+    assert [statuses[name] for name in ("other path", "post", "uneven lanes", "text")] == [
+        "404",
+        "405",
+        "422",
+        "400",
+    ]
 
 
 def test_a_slow_head_and_an_idle_connection_are_cut_off(corpus: Corpus) -> None:
@@ -78,7 +84,7 @@ def test_a_slow_head_and_an_idle_connection_are_cut_off(corpus: Corpus) -> None:
         # A client outlives connections that were closed because they were idle.
         with ps.open(address_of(server), threads=1) as remote:
             first = next(remote)
-            wait_for(None, lambda server: server.statistics()["connections"] == 0, server)
+            wait_until(lambda: server.statistics()["connections"] == 0)
             assert next(remote).step == first.step + 1
             assert remote.statistics().batches == 2
 
@@ -88,8 +94,8 @@ def test_a_client_that_takes_nothing_is_given_up(corpus: Corpus) -> None:
     with serving(corpus.registry, recipe, write_timeout_s=0.2) as server:
         with socket.create_connection(server.address) as line:
             line.sendall(b"GET /v1/batch?lane=0&of=1&step=0 HTTP/1.1\r\nhost: a\r\n\r\n")
-            wait_for(None, lambda server: server.statistics()["cut"] == 1, server)
-        wait_for(None, lambda server: server.statistics()["sending_bytes"] == 0, server)
+            wait_until(lambda: server.statistics()["cut"] == 1)
+        wait_until(lambda: server.statistics()["sending_bytes"] == 0)
 
 
 def test_more_requests_than_the_limit_are_told_to_come_again(corpus: Corpus) -> None:
@@ -113,7 +119,7 @@ def test_more_requests_than_the_limit_are_told_to_come_again(corpus: Corpus) -> 
 
 
 def test_a_full_queue_answers_503_with_a_time(corpus: Corpus) -> None:
-    """Goal: nobody waits in an endless queue. Method: a map that waits until the test is over holds the only place."""
+    """Goal: nobody waits in an endless queue. Method: a server for one request, asked twice at once; those refused are counted."""
     recipe = ps.Recipe.load(corpus.folder / "recipe.toml")
     with serving(corpus.registry, recipe, requests_max=1) as server:
         held = http.client.HTTPConnection(*server.address)
@@ -158,8 +164,8 @@ def test_memory_of_a_client_that_was_killed_is_freed(corpus: Corpus) -> None:
             assert client.stdout.readline() == b"0\n"
             assert server.statistics()["shelf_bytes"] > 0
             client.kill()
-        for name in ("shelf_bytes", "lanes", "connections", "sending_bytes"):
-            wait_for(None, lambda server, name=name: server.statistics()[name] == 0, server)
+        names = ("shelf_bytes", "lanes", "connections", "sending_bytes")
+        wait_until(lambda: all(server.statistics()[name] == 0 for name in names))
 
 
 def test_memory_is_bounded_however_many_lanes_ask(corpus: Corpus) -> None:
@@ -187,8 +193,8 @@ def test_sigterm_finishes_what_is_being_sent_and_exits_cleanly(corpus: Corpus) -
         connection.request("GET", "/v1/batch?lane=0&of=1&step=0")
         answer = connection.getresponse()
         begun = answer.read(1 << 20)
-        server.send(__import__("signal").SIGTERM)
-        wait_for(None, lambda port: not listens(port), server.port)
+        server.send(signal.SIGTERM)
+        wait_until(lambda: not listens(server.port))
         rest = answer.read()
         connection.close()
         code = server.process.wait(timeout=30)
@@ -218,7 +224,7 @@ def test_metrics_and_statistics_say_the_same(corpus: Corpus) -> None:
     assert all(name.startswith("penstock_service_") for name in lines)
 
 
-def test_serve_says_what_is_wrong_before_it_serves(corpus: Corpus, tmp_path: Path) -> None:
+def test_serve_says_what_is_wrong_before_it_serves(corpus: Corpus) -> None:
     """Goal: bad input is a sentence. Method: a port that is taken, half of TLS, lanes that cannot be."""
     recipe = str(corpus.folder / "recipe.toml")
     base = [sys.executable, "-m", "penstock.cli.main", "data", "serve", recipe]
@@ -236,7 +242,9 @@ def test_serve_says_what_is_wrong_before_it_serves(corpus: Corpus, tmp_path: Pat
             assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("question", ["epochs?step=3", "recurrence", "has?lane=0&of=1&step=5", "origin?source=0&sample=1"])
+@pytest.mark.parametrize(
+    "question", ["epochs?step=3", "recurrence", "has?lane=0&of=1&step=5", "origin?source=0&sample=1"]
+)
 def test_questions_are_answered_as_json(corpus: Corpus, question: str) -> None:
     recipe = corpus.recipe("web@1", batch=6)
     with serving(corpus.registry, recipe) as server:

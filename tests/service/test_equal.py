@@ -2,7 +2,6 @@
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -43,8 +42,18 @@ def test_batches_cursors_and_origins_are_those_of_a_local_feed(corpus: Corpus, l
             assert local.cursor == remote.cursor
             assert step % 20 or alike(one, other)
         mine, theirs = local.statistics(), remote.statistics()
-        names = ("rows", "tokens", "bytes", "padding_share", "rows_by_source", "epochs_by_source", "shards_uniform")
-        assert {name: getattr(mine, name) for name in names} == {name: getattr(theirs, name) for name in names}
+        names = (
+            "rows",
+            "tokens",
+            "bytes",
+            "padding_share",
+            "rows_by_source",
+            "epochs_by_source",
+            "shards_uniform",
+        )
+        assert {name: getattr(mine, name) for name in names} == {
+            name: getattr(theirs, name) for name in names
+        }
         assert server.statistics()["batches_sent"] >= 200
 
 
@@ -62,9 +71,11 @@ def test_a_cursor_of_either_opens_the_other(corpus: Corpus) -> None:
             between = remote.cursor
         with corpus.open(recipe, lane=ps.Lane(1, of=4), cursor=between) as local:
             assert [next(local).digest for _ in range(10)] == rest
-        with corpus.open(corpus.recipe("web@1")) as other, pytest.raises(CursorForeign):
+        with corpus.open(corpus.recipe("web@1")) as other:
             next(other)
-            ps.open(address_of(server), cursor=other.cursor)
+            foreign = other.cursor
+        with pytest.raises(CursorForeign):
+            ps.open(address_of(server), cursor=foreign)
 
 
 def test_the_end_is_the_end_and_stays(corpus: Corpus) -> None:
@@ -121,11 +132,12 @@ def test_masked_samples_are_counted_by_the_client_and_too_many_are_an_error(gall
     recipe = ps.Recipe(sources=source, batch=10, stages=stages, undecodable="mask", undecodable_max=2)
     with serving(gallery.registry, recipe) as server:
         for _ in range(2):
-            seen: list[Any] = []
             with ps.open(address_of(server)) as remote, pytest.raises(TooManyUndecodable) as raised:
-                for batch in remote:
-                    seen.append(batch.faults)
-            with ps.open(recipe, registry=gallery.registry) as local, pytest.raises(TooManyUndecodable) as own:
+                list(remote)
+            with (
+                ps.open(recipe, registry=gallery.registry) as local,
+                pytest.raises(TooManyUndecodable) as own,
+            ):
                 list(local)
             assert (str(raised.value), vars(raised.value)) == (str(own.value), vars(own.value))
 

@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from tests.service.servers import ServerProcess, address_of, serving
 
 @pytest.fixture(scope="module")
 def servers(corpus: Corpus) -> Iterator[list[ServerProcess]]:
-    """Three servers of one recipe, each a process."""
+    """Two servers of one recipe, each a process."""
     ps.open(ps.Recipe.load(corpus.folder / "recipe.toml"), registry=corpus.registry).close()
     with ServerProcess(corpus.folder) as one, ServerProcess(corpus.folder) as two:
         yield [one, two]
@@ -99,7 +98,7 @@ def test_answers_that_are_damaged_on_the_way_are_fetched_again(corpus: Corpus, f
         assert proxy.done <= 0
 
 
-def test_a_feed_is_not_used_in_the_child_of_a_fork(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_feed_is_not_used_in_the_child_of_a_fork(corpus: Corpus) -> None:
     """Goal: a fork gets an error and never hangs. Method: fork by hand, and ask in the child."""
     recipe = ps.Recipe.load(corpus.folder / "recipe.toml")
     with serving(corpus.registry, recipe) as server, ps.open(address_of(server)) as remote:

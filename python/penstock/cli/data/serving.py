@@ -68,11 +68,13 @@ class Listening:
 class Bounds:
     """How much a server does at once."""
 
-    threads: Annotated[int, Parameter(help="Threads that make batches.")] = max(1, min(8, os.cpu_count() or 1))
+    threads: Annotated[int, Parameter(help="Threads that make batches.")] = max(
+        1, min(8, os.cpu_count() or 1)
+    )
     memory: Annotated[int, Parameter(help="MiB for batches that are made ahead.")] = 256
-    lanes: Annotated[
-        int | None, Parameter(help="Say at once if steps cannot be dealt to so many lanes.")
-    ] = None
+    lanes: Annotated[int | None, Parameter(help="Say at once if steps cannot be dealt to so many lanes.")] = (
+        None
+    )
     skips: Annotated[Path | None, Parameter(help="Steps and samples to leave out (JSON).")] = None
     forget_after: Annotated[
         float, Parameter(help="Seconds after which a lane that nobody asks for is forgotten.")

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import ServiceUnusable
 
 #: What every client shows where it is not given a token; never in an address, which ends up in logs.
-TOKEN_VARIABLE = "PENSTOCK_SERVICE_TOKEN"
+TOKEN_VARIABLE = "PENSTOCK_SERVICE_TOKEN"  # noqa: S105 - a name, no secret
 _SCHEMES = {"penstock": False, "penstocks": True}
 _SERVERS_MAX = 64
 

@@ -166,14 +166,10 @@ def _agreed_plan(service: Service) -> ServicePlan:
     (name, plan), *others = plans.items()
     for other, found in others:
         if found.identity != plan.identity:
-            raise ServiceMismatch(
-                wanted=f"{plan.identity} of {name}", served=f"{found.identity} of {other}"
-            )
+            raise ServiceMismatch(wanted=f"{plan.identity} of {name}", served=f"{found.identity} of {other}")
     return plan
 
 
 def is_service(given: object) -> bool:
     """Whether something names a service instead of a recipe."""
     return isinstance(given, Service | str)
-
-
