@@ -27,6 +27,8 @@ ROUNDS = 5
 #: Rows of a step: batches of 1, 4 and 16 MB.
 BATCHES = (128, 512, 2048)
 ROUND_BYTES = 1 << 30
+#: How often servers are killed, and how many batches are read before and after.
+KILLS, BATCHES_READ = 5, 300
 
 
 def run() -> Table:
@@ -45,7 +47,7 @@ def run() -> Table:
         ps.Registry(place / "registry").register("rows", place / "rows.npy")
         for rows in BATCHES:
             measure(table, place, rows)
-        table.rows.extend(fail_over(place))
+        fail_over(place)
     return table
 
 
@@ -113,7 +115,9 @@ class RawCopy:
         "import socket,sys\n"
         "s=socket.create_connection(('127.0.0.1',int(sys.argv[1])))\n"
         "b=memoryview(bytearray(int(sys.argv[2])))\n"
-        "while s.recv(1): s.sendall(b)\n"
+        "try:\n"
+        " while s.recv(1): s.sendall(b)\n"
+        "except OSError: pass\n"
     )
 
     def __init__(self, size: int) -> None:
@@ -141,6 +145,32 @@ class RawCopy:
         self._sender.wait()
 
 
-def fail_over(place: Path) -> Iterator[object]:
-    """Seconds from the kill of the server that a client reads from to the next good batch from another one."""
-    return iter(())
+def fail_over(place: Path) -> None:
+    """Print how long a client waits when the server that it reads from is killed, and when it hangs."""
+    recipe = write_recipe(place, BATCHES[0])
+    for words, number in (("kill -9", signal.SIGKILL), ("SIGSTOP (given up after 0.5 s)", signal.SIGSTOP)):
+        waits = []
+        for _ in range(KILLS):
+            with Server(place, recipe) as one, Server(place, recipe) as two:
+                servers = f"{one.address},{two.address.removeprefix('penstock://')}"
+                with ps.open(ps.Service(address=servers, silence_max_s=0.5)) as remote:
+                    for _ in range(BATCHES_READ):
+                        next(remote)
+                    one.process.send_signal(number)
+                    waits.append(longest_wait(remote))
+                one.process.kill()
+        waits.sort()
+        print(
+            f"{words} of the server: the longest wait for a batch is {waits[KILLS // 2] * 1e3:.0f} ms "
+            f"(median of {KILLS}), {waits[-1] * 1e3:.0f} ms at worst"
+        )
+
+
+def longest_wait(feed: Iterator[object]) -> float:
+    """The longest that a consumer waits for one of the next batches, those that were read ahead included."""
+    waits = []
+    for _ in range(BATCHES_READ):
+        begun = time.perf_counter()
+        next(feed)
+        waits.append(time.perf_counter() - begun)
+    return max(waits)

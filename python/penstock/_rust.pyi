@@ -12,9 +12,12 @@ _Source: TypeAlias = Path | tuple[str, int, Callable[[int, int], bytes]]
 
 __all__ = [
     "Arena",
+    "BatchServer",
     "EventReader",
     "Feed",
     "FeedBatch",
+    "ServiceClient",
+    "ServiceFeed",
     "ShardFile",
     "Span",
     "Tally",

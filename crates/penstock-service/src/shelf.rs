@@ -409,3 +409,6 @@ impl State {
         self.asked.retain(|(other, _)| *other != lane);
     }
 }
+
+#[cfg(test)]
+mod tests;
