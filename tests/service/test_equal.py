@@ -1,6 +1,7 @@
 """What comes from a service is what a local feed gives, bit for bit: batches, cursors, origins, ends and statistics."""
 
 import itertools
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -175,13 +176,12 @@ def test_eras_are_measured_by_the_server(tmp_path: Path) -> None:
     assert len(digests) > 5
 
 
-def test_loaders_take_a_service(corpus: Corpus) -> None:
-    """Goal: a loader cannot tell. Method: loop, save, load, go on; compare digests with a local loader."""
-    from penstock.torch import loader
-
-    recipe = corpus.recipe(ps.Source("web@1", epochs=1), length=32, batch=6)
-    with loader(recipe, registry=corpus.registry, lane=ps.Lane()) as batches:
-        expected = [batch.digest for batch in batches]
+@pytest.mark.parametrize("framework", ["penstock.torch", "penstock.jax"])
+def test_loaders_take_a_service(corpus: Corpus, framework: str) -> None:
+    """Goal: a loader cannot tell. Method: loop, save, load, go on; compare digests with a local feed's."""
+    loader = import_module(framework).loader
+    recipe = corpus.recipe(ps.Source("web@1", epochs=1), length=32, batch=8)
+    expected = [batch.digest for batch in corpus.read(recipe)]
     with serving(corpus.registry, recipe) as server:
         with loader(ps.open(address_of(server))) as batches:
             first = [batch.digest for batch in itertools.islice(batches, 5)]

@@ -97,6 +97,7 @@ async fn hyper_first(address: SocketAddr, count: usize, bytes: usize) {
     let mut into = Vec::with_capacity(bytes);
     for _ in 0..count {
         let request = Request::get("/").header("host", "a").body(Empty::<Bytes>::new()).expect("a request");
+        sender.ready().await.expect("a connection");
         received(sender.send_request(request).await.expect("an answer"), &mut into).await;
         assert_eq!(into.len(), bytes);
     }

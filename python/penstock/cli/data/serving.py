@@ -7,7 +7,6 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import msgspec
@@ -26,7 +25,7 @@ from penstock.data.service.serving import LOOPBACK, STOP_S
 from penstock.data.skips import Skips
 from penstock.errors import UsageError
 
-#: A server that is told to stop exits after this at the latest, with what is being sent unfinished.
+#: How often the main thread looks up, so that signals are never missed.
 _LOOK_S = 1.0
 
 serve_app = command_app(
@@ -101,9 +100,6 @@ def serve(
     where, much = listening or Listening(), bounds or Bounds()
     host, port = host_port(where.bind)
     options = _options(where, much, host)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: _told(stop, _frame))
     with progress("preparing", "rows", quiet=json) as tell:
         plan = prepare(
             Recipe.load(recipe),
@@ -113,6 +109,10 @@ def serve(
         )
     if much.lanes is not None:
         check_lane(plan, Lane(0, of=much.lanes), 0)
+    # Only now: while there is nothing to finish, a signal ends the process at once.
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
     with Serving(plan, host, port, options=options) as serving:
         _announce(plan, serving, where, json=json)
         while not stop.wait(_LOOK_S):
@@ -121,10 +121,6 @@ def serve(
         if not json:
             say("stopped" if sent else f"stopped; something was still being sent after {STOP_S:.0f} s")
     return 0
-
-
-def _told(stop: threading.Event, _: FrameType | None) -> None:
-    stop.set()
 
 
 def _options(where: Listening, much: Bounds, host: str) -> ServeOptions:
