@@ -47,8 +47,8 @@ pub struct Server {
 
 /// How often a stopping server looks whether everything was sent.
 const LOOK: Duration = Duration::from_millis(5);
-/// Threads that move bytes.
-const IO_THREADS: usize = 2;
+/// Threads that move bytes: a quarter of the cores, within these.
+const IO_THREADS: (usize, usize) = (2, 8);
 /// Threads for questions that Python answers.
 const ANSWER_THREADS: usize = 4;
 
@@ -63,8 +63,9 @@ impl Server {
         let failed = |problem: std::io::Error| ServeError::Start { reason: problem.to_string() };
         let address = listener.local_addr().map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = Builder::new_multi_thread()
-            .worker_threads(IO_THREADS)
+            .worker_threads((cores / 4).clamp(IO_THREADS.0, IO_THREADS.1))
             .max_blocking_threads(ANSWER_THREADS)
             .thread_name("penstock-serve")
             .enable_all()

@@ -5,7 +5,7 @@ from typing import Any
 
 from penstock import _rust
 from penstock.data.cursor import Cursor
-from penstock.data.feed import MEMORY_BYTES, Feed, check_cursor, check_lane
+from penstock.data.feed import MEMORY_BYTES, THREADS, Feed, check_cursor, check_lane
 from penstock.data.lane import Lane
 from penstock.data.service.address import Service, servers_of
 from penstock.data.service.plan import Asking, ServicePlan, read_plan
@@ -14,8 +14,8 @@ from penstock.data.statistics import Counts
 from penstock.data.undecodable import UndecodableCount
 from penstock.errors import PenstockError, RecipeInvalid, ServiceError, ServiceMismatch, ServiceUnavailable
 
-#: Connections of a feed, each with its thread.
-CONNECTIONS = 2
+#: Connections of a feed, each with its thread: as many as a local feed would have threads. More than cores only get in each other's way.
+CONNECTIONS = THREADS
 #: For batches that wait; a network wants more of them than a disk.
 SERVICE_MEMORY_BYTES = 2 * MEMORY_BYTES
 
