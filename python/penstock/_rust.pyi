@@ -14,12 +14,15 @@ __all__ = [
     "Arena",
     "BatchServer",
     "EventReader",
+    "Exchange",
     "Feed",
     "FeedBatch",
     "ServiceClient",
     "ServiceFeed",
     "ShardFile",
+    "SharedBytes",
     "Span",
+    "StepClaim",
     "Tally",
     "__version__",
     "archive_members",
@@ -207,7 +210,13 @@ class Feed:
     """Batches of one lane, read ahead by threads."""
 
     def __new__(
-        cls, plan: dict[str, Any], lane: tuple[int, int], step: int, threads: int, memory_bytes: int
+        cls,
+        plan: dict[str, Any],
+        lane: tuple[int, int],
+        step: int,
+        threads: int,
+        memory_bytes: int,
+        share: str | None = None,
     ) -> Self: ...
     def next(self) -> FeedBatch | None:
         """The next batch, or None at the end of the stream."""
@@ -215,6 +224,12 @@ class Feed:
         """Batches delivered, batches ready, and the last waits in seconds (f64)."""
     def stage_times(self) -> tuple[float, float, float]:
         """Seconds of all threads since opening: planning, reading, hashing."""
+    def stage(self) -> str:
+        """What its threads do now: read, plan, measure, share (somebody else makes the batch), or idle."""
+    def stage_spread(self) -> list[tuple[float, float]]:
+        """Seconds that half and 99 % of all batches did not pass: planning, reading, hashing, getting them from others."""
+    def sharing(self) -> _SharingTold | None:
+        """What it is for other processes that read the same lane, and counts; None when batches are not shared."""
     def epochs_before(self, step: int) -> list[float | None]:
         """How often each source has been read before a step; None where that is not known."""
     def recurrence(self, blocks_max: int) -> list[float]:
@@ -233,7 +248,7 @@ class FeedBatch(Buffer):
     """One batch; a buffer of its tokens, row after row."""
 
     @staticmethod
-    def from_bytes(bytes: bytes) -> FeedBatch:  # noqa: A002 - what they are
+    def from_bytes(packed: bytes) -> FeedBatch:
         """The batch that bytes are; BatchDamaged when they are none."""
     def to_bytes(self) -> bytes:
         """The batch as bytes for another process, hash included."""
@@ -261,6 +276,32 @@ class FeedBatch(Buffer):
         """What a row is made of: place in the row, tokens, source, sample, first token in it, epoch."""
     def samples(self) -> tuple[bytes, bytes]:
         """The sample of each stretch of each row, in order: its source (u32) and its row of the version (u64)."""
+
+#: What it is; steps made here, by others, alone; moves; members and bytes of a reader; why it reads alone.
+_SharingTold: TypeAlias = tuple[str, int, int, int, int, int, int, str | None]
+
+@final
+class Exchange:
+    """Steps that Python finishes, each finished once by all processes that read the same lane."""
+
+    def __new__(cls, key: str, budget_bytes: int) -> Self: ...
+    def ask(self, step: int) -> SharedBytes | StepClaim | None:
+        """What another made of a step, the right to make it for everybody, or None to make it alone."""
+    def told(self) -> _SharingTold:
+        """What this process is for the others, and counts."""
+    def close(self) -> None:
+        """Take part no more."""
+
+@final
+class StepClaim:
+    """The right to make a step for everybody; forgotten without a result, another makes it."""
+
+    def put(self, packed: bytes) -> SharedBytes | None:
+        """Hand over what was made; the same as others see it, or None when there is no memory for that."""
+
+@final
+class SharedBytes(Buffer):
+    """Bytes that all processes look at in the same memory; a buffer that cannot be written to."""
 
 @final
 class BatchServer:

@@ -2,8 +2,10 @@
 
 use crate::error;
 use crate::plan::{FeedPlan, Growth, PartPlan};
+use crate::share::{SharingTold, told};
 use crate::source::Raised;
-use penstock_data::feed::{Ahead, Batch, FeedError, MakeBatch, Maker, wire};
+use penstock_data::feed::share::{Member, Sharing};
+use penstock_data::feed::{Ahead, Batch, Doing, FeedError, Histogram, MakeBatch, Maker, wire};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -26,6 +28,8 @@ pub(crate) struct Feed {
     /// Where an exception of a Python source waits.
     raised: Raised,
     growth: Growth,
+    /// Who else makes its batches, where they are shared.
+    shared: Option<(Arc<Member>, Arc<Sharing>)>,
     /// Why a source does not grow any more.
     failures: Mutex<HashMap<usize, PyErr>>,
 }
@@ -46,6 +50,7 @@ impl Feed {
 #[pymethods]
 impl Feed {
     #[new]
+    #[pyo3(signature = (plan, lane, step, threads, memory_bytes, share=None))]
     fn new(
         py: Python<'_>,
         plan: FeedPlan,
@@ -53,6 +58,7 @@ impl Feed {
         step: u64,
         threads: usize,
         memory_bytes: usize,
+        share: Option<&str>,
     ) -> PyResult<Self> {
         let raised = Raised::default();
         let fail = |problem: FeedError| raised.take().unwrap_or_else(|| error::from_feed(py, problem));
@@ -66,9 +72,16 @@ impl Feed {
         // Every thread has a batch to work on and the consumer one that is ready, whatever the memory.
         let depth = (memory_bytes / batch_bytes.max(1)).clamp(threads.min(DEPTH_MAX - 1) + 1, DEPTH_MAX);
         let maker = Arc::new(maker);
-        let making = Arc::clone(&maker) as Arc<dyn MakeBatch>;
+        let mut making = Arc::clone(&maker) as Arc<dyn MakeBatch>;
+        let shared = share.map(|key| {
+            let member = Member::new(key, memory_bytes.max(2 * batch_bytes) as u64);
+            py.detach(|| member.meet());
+            let sharing = Arc::new(Sharing::new(Arc::clone(&making), Arc::clone(&member)));
+            making = Arc::clone(&sharing) as Arc<dyn MakeBatch>;
+            (member, sharing)
+        });
         let ahead = Ahead::start(making, step, threads.min(depth), depth).map_err(fail)?;
-        Ok(Feed { ahead, maker, raised, growth, failures: Mutex::default() })
+        Ok(Feed { ahead, maker, raised, growth, shared, failures: Mutex::default() })
     }
 
     /// The next batch, or None at the end of the stream.
@@ -94,6 +107,29 @@ impl Feed {
     fn stage_times(&self) -> (f64, f64, f64) {
         let times = self.maker.stage_times();
         (times.plan.as_secs_f64(), times.read.as_secs_f64(), times.digest.as_secs_f64())
+    }
+
+    /// What its threads do now: read, plan, measure, share (somebody else makes the batch), or idle.
+    fn stage(&self) -> &'static str {
+        match self.maker.doing() {
+            Some(Doing::Read) => "read",
+            Some(Doing::Plan) => "plan",
+            None if self.shared.is_some() => "share",
+            Some(Doing::Measure) => "measure",
+            None => "idle",
+        }
+    }
+
+    /// Seconds that half and 99 % of all batches did not pass: planning, reading, hashing, getting them from others.
+    fn stage_spread(&self) -> Vec<(f64, f64)> {
+        let [plan, read, digest] = self.maker.stage_spread();
+        let share = self.shared.as_ref().map(|(_, sharing)| sharing.times());
+        [plan, read, digest].into_iter().chain(share).map(percentiles).collect()
+    }
+
+    /// What it is for other processes that read the same lane, and counts; None when it reads alone on purpose.
+    fn sharing(&self) -> Option<SharingTold> {
+        self.shared.as_ref().map(|(member, _)| told(member))
     }
 
     /// How often each source has been read before a step; None where that is not known.
@@ -136,6 +172,10 @@ impl Feed {
     }
 }
 
+fn percentiles(times: &Histogram) -> (f64, f64) {
+    (times.percentile(0.5).as_secs_f64(), times.percentile(0.99).as_secs_f64())
+}
+
 /// One batch; a buffer of its tokens, row after row.
 #[pyclass(module = "penstock._rust", frozen)]
 pub(crate) struct FeedBatch {
@@ -157,8 +197,8 @@ impl FeedBatch {
 
     /// The batch that bytes are.
     #[staticmethod]
-    fn from_bytes(py: Python<'_>, bytes: PyBackedBytes) -> PyResult<Self> {
-        let batch = wire::read(Arc::new(bytes)).map_err(|problem| error::from_feed(py, problem))?;
+    fn from_bytes(py: Python<'_>, packed: PyBackedBytes) -> PyResult<Self> {
+        let batch = wire::read(Arc::new(packed)).map_err(|problem| error::from_feed(py, problem))?;
         Ok(Self { batch })
     }
 

@@ -12,6 +12,7 @@ mod records;
 mod scan;
 mod service;
 mod shard;
+mod share;
 mod source;
 mod state;
 
@@ -45,6 +46,9 @@ mod _rust {
 
     #[pymodule_export]
     use crate::shard::{ShardFile, archive_members, find_damage};
+
+    #[pymodule_export]
+    use crate::share::{Exchange, SharedBytes, StepClaim};
 
     #[pymodule_export]
     use crate::state::{Arena, copy_buffers, hash_buffers, read_tensors, write_buffers};

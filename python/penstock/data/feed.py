@@ -5,11 +5,12 @@ import random
 import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from penstock import _rust, events
+from penstock.data import metrics, stalls
 from penstock.data.batch import Batch
 from penstock.data.cursor import Cursor
 from penstock.data.finishing import Finished, Finishing
@@ -18,10 +19,12 @@ from penstock.data.handing import rust_plan
 from penstock.data.lane import Lane
 from penstock.data.measured import PlanWatch
 from penstock.data.planning import Plan, prepare
+from penstock.data.reading import MEMORY_BYTES, THREADS, Reading, ReadingOptions
 from penstock.data.recipe import Recipe
 from penstock.data.records.reading import RecordReader
+from penstock.data.sharing import SharedFinish, key_of, told, warn_if_alone
 from penstock.data.skips import Skips
-from penstock.data.statistics import RECURRENCE_BLOCKS, Counts, FeedStatistics
+from penstock.data.statistics import RECURRENCE_BLOCKS, Counts, FeedStatistics, Spread, store_counts
 from penstock.data.tokenmaps import TokenMapper
 from penstock.data.undecodable import UndecodableCount
 from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid, UsageError
@@ -31,10 +34,7 @@ if TYPE_CHECKING:
     from penstock.data.service import Service
     from penstock.data.service.feed import Fetching
 
-#: For batches that wait; a few small ones are as good as many.
-MEMORY_BYTES = 32 << 20
-#: Of a feed, unless the caller says otherwise. The caller's own thread helps when it would have to wait.
-THREADS = max(1, min(4, (os.cpu_count() or 1) - 1))
+__all__ = ["MEMORY_BYTES", "THREADS", "Feed", "batch_at", "batch_of", "cursor_at", "open_feed"]
 
 
 class Feed:
@@ -48,26 +48,30 @@ class Feed:
         cursor: Cursor | None = None,
         threads: int = 0,
         memory_bytes: int = MEMORY_BYTES,
+        share: bool = False,
+        stall_s: float | None = None,
     ) -> None:
         self.plan = plan
         self.lane = lane
+        self._reading = Reading(threads=threads, share=share, stall_s=stall_s, memory_bytes=memory_bytes)
         self._step = 0 if cursor is None else cursor.step
         if cursor is not None:
             check_cursor(plan, cursor)
         check_lane(plan, lane, self._step)
-        if threads < 0:
-            raise RecipeInvalid(field="threads", reason=f"{threads} threads cannot be started")
         self._undecodable = UndecodableCount(plan.recipe.undecodable_max)
+        limit_s = self._reading.patience_s
         self._feed: _rust.Feed | Finishing | Fetching
         self._forerunner: Forerunner | None
-        self._feed, self._forerunner = start(
-            plan, lane, self._step, self._undecodable, threads=threads, memory_bytes=memory_bytes
-        )
+        self._feed, self._forerunner = start(plan, lane, self._step, self._undecodable, self._reading)
         if self._forerunner is not None:
             # It does not know this feed, which can therefore be forgotten without being closed.
             weakref.finalize(self, self._forerunner.stop)
         self._pid = os.getpid()
         self._counts = Counts(plan)
+        # Not through this feed, so that it can be forgotten without being closed.
+        self._stalls = stalls.watch(limit_s, self._feed.stage)
+        metrics.enter(self)
+        warn_if_alone(told(self._feed.sharing()))
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -75,8 +79,12 @@ class Feed:
     def __next__(self) -> Batch:
         if os.getpid() != self._pid:
             raise FeedClosed(reason="it was opened in another process, and threads do not survive a fork")
-        with events.span("data.wait", step=self._step):
-            made = self._feed.next()
+        self._stalls.begin(self._step)
+        try:
+            with events.span("data.wait", step=self._step):
+                made = self._feed.next()
+        finally:
+            self._stalls.end()
         if made is None:
             raise StopIteration
         batch = made if isinstance(made, Batch) else Batch(made, self.plan)
@@ -122,11 +130,29 @@ class Feed:
             epochs_by_source=dict(zip(aliases, made.epochs_before(self._step), strict=True)),
             undecodable=self._undecodable.told(),
             pack_recurrence=None if recurring is None else dict(zip(aliases, recurring, strict=True)),
+            stages=self._stages(Spread(float(p50), float(p99))),
+            stalls=self._stalls.count,
+            stalled_s=self._stalls.seconds,
+            sharing=told(self._feed.sharing()),
+            store=store_counts(),
         )
+
+    def _stages(self, wait: Spread) -> dict[str, Spread]:
+        """How the time of each stage is spread over batches."""
+        names = ("plan", "read", "digest", "share")
+        if isinstance(self._feed, Finishing):
+            # Reading and hashing are part of finishing; what is planned comes from Rust.
+            spread = {"plan": self._feed.planned.stage_spread()[0], **self._feed.stage_spread()}
+        else:
+            spread = dict(zip(names, self._feed.stage_spread(), strict=False))
+        return {"wait": wait, **{name: Spread(*each) for name, each in spread.items()}}
 
     def reopened(self, cursor: Cursor, *, threads: int) -> "Feed":
         """A fresh feed of the same lane at another place."""
-        return Feed(self.plan, self.lane, cursor=cursor, threads=threads)
+        same = self._reading
+        return Feed(
+            self.plan, self.lane, cursor=cursor, threads=threads, share=same.share, stall_s=same.stall_s
+        )
 
     def has_step(self, step: int) -> bool:
         """Whether anything comes at a step or after it."""
@@ -141,6 +167,8 @@ class Feed:
     def close(self) -> None:
         """End the reading threads. Batches that were handed out stay good."""
         if os.getpid() == self._pid:
+            stalls.unwatch(self._stalls)
+            metrics.leave(self)
             self._feed.close()
             if self._forerunner is not None:
                 self._forerunner.close()
@@ -160,26 +188,30 @@ def open_feed(
     lane: Lane | None = None,
     registry: Registry | None = None,
     cursor: Cursor | None = None,
-    threads: int | None = None,
     skips: Skips | None = None,
     watch: PlanWatch | None = None,
+    **reading: Unpack[ReadingOptions],
 ) -> Feed:
     """Open a recipe for reading: measure what is missing, then start at the cursor (or at the beginning).
 
     ``threads`` read ahead (default: one per core but the caller's, at most 4; 0 reads in the caller's thread); they never change the order.
+    ``share=True``: processes of this host that read the same lane make each batch once, and look at it in the same memory.
+    ``stall_s``: how long a wait may last before it is told (default: ``PENSTOCK_STALL_S``, or 10 seconds).
     A ``Service``, or its address (``penstock://host:port``), opens the recipe that is served there; it has its registry and skips already.
     """
+    manner = Reading(**reading)
     if not isinstance(recipe, Recipe):
-        if registry is not None or skips is not None:
+        if registry is not None or skips is not None or manner.share:
             raise UsageError(
-                "a service has its registry and skips already", hint="give them to `penstock data serve`"
+                "a service has its registry and skips already, and shares what it makes",
+                hint="give them to `penstock data serve`",
             )
         from penstock.data.service import open_service
 
-        return open_service(recipe, lane=lane, cursor=cursor, threads=threads)
+        return open_service(recipe, lane=lane, cursor=cursor, reading=manner)
     plan = prepare(recipe, registry or Registry(), watch, skips=skips)
-    count = THREADS if threads is None else threads
-    return Feed(plan, lane or Lane(), cursor=cursor, threads=count)
+    count, share, stall_s = manner.thread_count, manner.share, manner.stall_s
+    return Feed(plan, lane or Lane(), cursor=cursor, threads=count, share=share, stall_s=stall_s)
 
 
 def batch_at(
@@ -200,7 +232,7 @@ def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:
         raise RecipeInvalid(field="step", reason=f"there is no step {step}")
     check_lane(plan, lane, step, once=True)
     count = UndecodableCount(plan.recipe.undecodable_max)
-    feed, forerunner = start(plan, lane, step, count, threads=0, memory_bytes=MEMORY_BYTES)
+    feed, forerunner = start(plan, lane, step, count, Reading(threads=0))
     try:
         made = feed.next()
     finally:
@@ -215,19 +247,23 @@ def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:
 
 
 def start(
-    plan: Plan, lane: Lane, step: int, count: UndecodableCount, *, threads: int, memory_bytes: int
+    plan: Plan, lane: Lane, step: int, count: UndecodableCount, reading: Reading
 ) -> tuple[_rust.Feed | Finishing, Forerunner | None]:
     """What makes the batches of a lane from a step on, and what measures ahead of it where sources grow.
 
     Rust makes them alone, or, where samples are records or random maps are called, Rust and then Python.
     """
+    threads, memory_bytes = reading.thread_count, reading.memory_bytes
+    key = key_of(plan, lane) if reading.share else None
     if not plan.records and not plan.drawn:
-        made = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, threads, memory_bytes)
+        made = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, threads, memory_bytes, key)
         return made, forerun(plan, lane, made)
     # Saying which samples a step has takes no time worth a thread, and reading tokens takes little.
     beside = min(threads, 1) if plan.drawn else 0
     planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, beside, memory_bytes // 2)
     finish: Callable[[_rust.FeedBatch], Finished] = RecordReader(plan) if plan.records else TokenMapper(plan)
+    if key is not None:
+        finish = SharedFinish(plan, finish, key=key, budget_bytes=memory_bytes)
     finishing = Finishing(
         planned,
         finish,

@@ -95,6 +95,21 @@ class Finishing:
         """Batches delivered, batches ready, and the last waits in seconds (f64)."""
         return self._given, self._shared.ready, np.array(self._waits, dtype=np.float64).tobytes()
 
+    def stage(self) -> str:
+        """What is waited for: ``finish`` when a step is being finished, else what Rust does."""
+        return "finish" if self._shared.busy else self._shared.feed.stage()
+
+    def stage_spread(self) -> dict[str, tuple[float, float]]:
+        """Seconds that half and 99 % of all batches did not pass while they were finished."""
+        took = list(self._shared.took)
+        p50, p99 = np.percentile(took, [50, 99]) if took else (0.0, 0.0)
+        return {"finish": (float(p50), float(p99))}
+
+    def sharing(self) -> tuple[Any, ...] | None:
+        """What this process is for others that finish the same steps; None when they are not shared."""
+        told = getattr(self._shared.finisher, "told", None)
+        return None if told is None else tuple(told())
+
     @property
     def planned(self) -> _rust.Feed:
         """What says which samples a step has."""
@@ -112,7 +127,10 @@ class _Shared:
         self, feed: _rust.Feed, finish: Callable[[_rust.FeedBatch], Finished], memory_bytes: int
     ) -> None:
         self.feed = feed
-        self._finish = finish
+        self.finisher = finish
+        #: How long the last steps took to finish, and how many are being finished.
+        self.took: deque[float] = deque(maxlen=_WAITS_MAX)
+        self.busy = 0
         self._memory_bytes = memory_bytes
         #: Held while the next step is taken from Rust, so that steps are numbered in their order.
         self._taking = threading.Lock()
@@ -169,10 +187,15 @@ class _Shared:
 
     def finish(self, number: int, made: _rust.FeedBatch) -> None:
         """Finish a step and keep what comes of it until its turn."""
+        begun = time.perf_counter()
+        self.busy += 1
         try:
-            self.put(number, self._finish(made))
+            self.put(number, self.finisher(made))
         except Exception as problem:  # noqa: BLE001 - it is raised at its step, by whoever asks for that
             self.put(number, problem)
+        finally:
+            self.busy -= 1
+            self.took.append(time.perf_counter() - begun)
 
     def put(self, number: int, outcome: _Outcome) -> None:
         with self._changed:
@@ -233,6 +256,9 @@ class _Shared:
             self._outcomes.clear()
             self._changed.notify_all()
         self.feed.close()
+        # Others that finish the same steps find another to ask.
+        if (close := getattr(self.finisher, "close", None)) is not None:
+            close()
 
 
 def _work(shared: _Shared) -> None:

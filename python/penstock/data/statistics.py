@@ -1,9 +1,10 @@
 """Numbers of a feed: how much came, how long it took, and how well it is shuffled."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock import _rust
+from penstock.data.sharing import Sharing
 from penstock.data.spread import shards_of
 from penstock.data.undecodable import Undecodable
 
@@ -15,6 +16,20 @@ if TYPE_CHECKING:
 LOOKED_FIRST, LOOKED_EVERY = 8, 1024
 #: Blocks that are packed to say how often packs recur.
 RECURRENCE_BLOCKS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How long a stage takes: what half and 99 % of all batches do not pass."""
+
+    p50_s: float
+    p99_s: float
+
+
+def store_counts() -> dict[str, Any] | None:
+    """What this process has asked of stores and caches, all feeds together; None where nothing is counted."""
+    counts = getattr(_rust, "store_counts", None)
+    return None if counts is None else counts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +62,15 @@ class FeedStatistics:
     undecodable: Undecodable
     #: Of samples next to each other in a pack, the share that shares a pack in the next epoch again; None unless asked for.
     pack_recurrence: dict[str, float] | None = None
+    #: By stage: ``wait`` (of the consumer), ``plan``, ``read``, ``digest``, ``finish`` (in Python), ``share`` (made by another process).
+    stages: dict[str, Spread] = field(default_factory=dict)
+    #: Waits that were longer than the limit, and the seconds of those that are over.
+    stalls: int = 0
+    stalled_s: float = 0.0
+    #: What this process is for others that read the same lane; None when batches are not shared.
+    sharing: Sharing | None = None
+    #: What this process has asked of stores and caches, all feeds together.
+    store: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The statistics as plain values."""

@@ -1,6 +1,7 @@
 """The loader: a recipe as a JAX training loop wants it."""
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import jax
 import numpy as np
@@ -9,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding
 from penstock.data import Feed, Recipe
 from penstock.data import open as open_feed
 from penstock.data.ahead import Ahead
-from penstock.data.feed import THREADS
+from penstock.data.reading import Reading, ReadingOptions
 from penstock.errors import UsageError
 from penstock.jax.batch import Batch
 from penstock.jax.placement import Fields, Placement
@@ -35,7 +36,7 @@ def loader(
     registry: Registry | None = None,
     fields: Fields | None = None,
     prefetch: int = 2,
-    threads: int | None = None,
+    **reading: Unpack[ReadingOptions],
 ) -> Loader:
     """Open a recipe for a JAX loop, or take over a feed that was opened with more than a recipe (skips, say).
 
@@ -43,13 +44,14 @@ def loader(
     The lane of this process follows from the mesh. ``fields``: names, or names with types, such as
     ``{"tokens": "int32", "loss_mask": "float32"}``; None for the type as stored. By default ``tokens`` and ``segments``, and of records all,
     which then have to be numbers. ``prefetch``: batches on the devices before
-    they are asked for. ``threads``: of the feed, which read further ahead in host memory.
+    they are asked for. ``threads``: of the feed, which read further ahead in host memory. ``share``: with processes of this host that read
+    the same lane (see ``penstock.open``). ``stall_s``: how long a wait may last before it is told.
     """
     placement = Placement(mesh or all_devices(axis), axis)
     given = recipe.plan.recipe if isinstance(recipe, Feed) else recipe
     for _, rows in given.batch_schedule:
         placement.check(rows)
-    count = THREADS if threads is None else threads
+    count = Reading(**reading).thread_count
     if isinstance(recipe, Feed):
         if registry is not None or recipe.lane != placement.lane:
             reason = (
@@ -61,7 +63,7 @@ def loader(
             )
         placement.choose(fields, records=recipe.plan.records)
         return Loader(recipe, placement, prefetch=prefetch, threads=count)
-    feed = open_feed(recipe, lane=placement.lane, registry=registry, threads=count)
+    feed = open_feed(recipe, lane=placement.lane, registry=registry, **reading)
     try:
         placement.choose(fields, records=feed.plan.records)
         return Loader(feed, placement, prefetch=prefetch, threads=count)

@@ -1,13 +1,14 @@
 """The loader: a recipe as a PyTorch training loop wants it."""
 
 from collections.abc import Iterator
+from typing import Unpack
 
 import torch
 
 from penstock.data import Feed, Lane, Recipe
 from penstock.data import open as open_feed
 from penstock.data.ahead import Ahead
-from penstock.data.feed import THREADS
+from penstock.data.reading import Reading, ReadingOptions
 from penstock.errors import UsageError
 from penstock.registry import Registry
 from penstock.torch.batch import Batch
@@ -37,7 +38,7 @@ def loader(
     device: torch.device | str | int | None = None,
     fields: Fields | None = None,
     prefetch: int = 2,
-    threads: int | None = None,
+    **reading: Unpack[ReadingOptions],
 ) -> Loader:
     """Open a recipe for a PyTorch loop, or take over a feed that was opened with more than a recipe (skips, say).
 
@@ -45,16 +46,17 @@ def loader(
     are wanted; on CUDA they travel through pinned memory beside the loop. ``fields``: names, or names with types, such as
     ``{"tokens": torch.int32, "loss_mask": torch.float32}``; None for the type as stored. By default ``tokens`` and ``cu_seqlens``, and of
     records all: arrays as tensors, the rest as the lists that they are. ``prefetch``: batches on the device
-    before they are asked for. ``threads``: of the feed, which read further ahead in host memory.
+    before they are asked for. ``threads``: of the feed, which read further ahead in host memory. ``share``: with processes of this host that read
+    the same lane (see ``penstock.open``). ``stall_s``: how long a wait may last before it is told.
     """
-    count = THREADS if threads is None else threads
+    count = Reading(**reading).thread_count
     if isinstance(recipe, Feed):
         if lane is not None or registry is not None:
             raise UsageError("a feed has its lane and registry already", hint="give them to penstock.open")
         transfer = Transfer(device, fields, records=recipe.plan.records)
         return Loader(recipe, transfer, prefetch=prefetch, threads=count)
     chosen = current_lane() if lane is None else lane
-    feed = open_feed(recipe, lane=chosen, registry=registry, threads=count)
+    feed = open_feed(recipe, lane=chosen, registry=registry, **reading)
     try:
         transfer = Transfer(device, fields, records=feed.plan.records)
         return Loader(feed, transfer, prefetch=prefetch, threads=count)

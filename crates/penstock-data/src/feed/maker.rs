@@ -9,7 +9,7 @@ use super::ahead::MakeBatch;
 use super::batch::{Batch, BatchBuilder, Origin, Pool};
 use super::part::{Part, RowBytes};
 use super::stream::{Located, SourceStream};
-use super::times::{StageClock, StageTimes};
+use super::times::{Doing, Histogram, StageClock, StageTimes};
 use super::turns::Turns;
 use crate::plan::{BatchSchedule, Place, lane_rows};
 
@@ -94,6 +94,16 @@ impl Maker {
         self.clock.times()
     }
 
+    /// How the times of batches are spread: planning, reading, hashing.
+    pub fn stage_spread(&self) -> &[Histogram; 3] {
+        self.clock.spread()
+    }
+
+    /// What its threads do now, if anything.
+    pub fn doing(&self) -> Option<Doing> {
+        self.clock.doing()
+    }
+
     /// The streams of the sources.
     pub fn streams(&self) -> &[SourceStream] {
         &self.streams
@@ -158,8 +168,11 @@ impl Maker {
             let Some(place) = self.plan.turns.place(position) else { return Ok(None) };
             Ok(Some((place, self.streams[usize::from(place.source)].find(place.index)?)))
         };
+        let doing = self.clock.enter(Doing::Plan);
         let rows = positions.clone().map(located).collect::<Result<Vec<_>, _>>()?;
+        drop(doing);
         let found = Instant::now();
+        let doing = self.clock.enter(Doing::Read);
         let first = (positions.start - start) as usize;
         let mut origins = Vec::with_capacity(rows.len() * 8);
         let mut ends = Vec::with_capacity(rows.len());
@@ -172,6 +185,7 @@ impl Maker {
             origins[before..].iter_mut().for_each(|origin| origin.row = row as u32);
             ends.push(origins.len());
         }
+        drop(doing);
         let read = Instant::now();
         let mut before = 0;
         for (((row, position), place), end) in (first..).zip(positions).zip(&rows).zip(ends) {
@@ -246,6 +260,7 @@ impl MakeBatch for Maker {
     }
 
     fn wait(&self, step: u64, timeout: Duration) -> Result<bool, FeedError> {
+        let _doing = (!timeout.is_zero()).then(|| self.clock.enter(Doing::Measure));
         self.plan.turns.wait(self.plan.steps.positions(step)?.end, timeout)
     }
 

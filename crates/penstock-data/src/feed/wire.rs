@@ -66,11 +66,17 @@ pub fn bytes_of(batch: &Batch) -> usize {
 
 /// The batch as pieces, with a hash of its body: for networks.
 pub fn parts(batch: &Batch) -> Parts<'_> {
+    let mut parts = bare_parts(batch);
+    parts.header = header(batch, Some(body_hash([parts.tokens, parts.mask, &parts.origins])));
+    parts
+}
+
+/// The batch as pieces, without a hash of its body: for other processes of this host.
+pub fn bare_parts(batch: &Batch) -> Parts<'_> {
     let mask = batch.mask().unwrap_or_default();
     let mut origins = Vec::with_capacity(batch.origins.len() * ORIGIN_BYTES);
     batch.origins.iter().for_each(|origin| origins.extend_from_slice(&origin_bytes(origin)));
-    let header = header(batch, Some(body_hash([batch.tokens(), mask, &origins])));
-    Parts { header, tokens: batch.tokens(), mask, origins }
+    Parts { header: header(batch, None), tokens: batch.tokens(), mask, origins }
 }
 
 /// Writes the batch into memory that has [`bytes_of`] it, without a hash of its body: for other processes of this host.

@@ -1,21 +1,22 @@
 """A feed whose batches come from a service: the same batches, cursors, origins and statistics as a local one."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from penstock import _rust
+from penstock.data import metrics, stalls
 from penstock.data.cursor import Cursor
-from penstock.data.feed import MEMORY_BYTES, THREADS, Feed, check_cursor, check_lane
+from penstock.data.feed import Feed, check_cursor, check_lane
 from penstock.data.lane import Lane
+from penstock.data.reading import MEMORY_BYTES, Reading
 from penstock.data.service.address import Service, servers_of
 from penstock.data.service.plan import Asking, ServicePlan, read_plan
 from penstock.data.shipping import receive
 from penstock.data.statistics import Counts
 from penstock.data.undecodable import UndecodableCount
-from penstock.errors import PenstockError, RecipeInvalid, ServiceError, ServiceMismatch, ServiceUnavailable
+from penstock.errors import PenstockError, ServiceError, ServiceMismatch, ServiceUnavailable
 
-#: Connections of a feed, each with its thread: as many as a local feed would have threads. More than cores only get in each other's way.
-CONNECTIONS = THREADS
 #: For batches that wait; a network wants more of them than a disk.
 SERVICE_MEMORY_BYTES = 2 * MEMORY_BYTES
 
@@ -64,6 +65,17 @@ class Fetching:
         """Nothing is planned, read or hashed here; servers tell of that in their own statistics."""
         return 0.0, 0.0, 0.0
 
+    def stage_spread(self) -> list[tuple[float, float]]:
+        """See above."""
+        return []
+
+    def stage(self) -> str:
+        """What is waited for."""
+        return f"fetch from {self._asking.servers}"
+
+    def sharing(self) -> None:
+        """Batches of a service are shared at the server."""
+
     def epochs_before(self, step: int) -> list[float | None]:
         """How often each source has been read before a step; None where no server says it now."""
         return self._told(f"/v1/epochs?step={step}", None)
@@ -96,16 +108,14 @@ class ServiceFeed(Feed):
         lane: Lane,
         *,
         cursor: Cursor | None = None,
-        threads: int = CONNECTIONS,
-        memory_bytes: int = SERVICE_MEMORY_BYTES,
+        reading: Reading | None = None,
     ) -> None:
         self.service, self.plan, self.lane = service, plan, lane
+        self._reading = reading or Reading(memory_bytes=SERVICE_MEMORY_BYTES)
         self._step = 0 if cursor is None else cursor.step
         if cursor is not None:
             check_cursor(plan, cursor)
         check_lane(plan, lane, self._step)
-        if threads < 0:
-            raise RecipeInvalid(field="threads", reason=f"{threads} threads cannot be started")
         self._undecodable = UndecodableCount(plan.recipe.undecodable_max)
         wanted = {
             "lane": (lane.number, lane.of),
@@ -115,12 +125,17 @@ class ServiceFeed(Feed):
         }
         # Lanes begin at different servers, so that each has its share.
         options = service.options(first=lane.number)
-        made = _rust.ServiceFeed(options, wanted, self._step, max(1, threads), memory_bytes)
+        # A network wants more batches on their way than a disk.
+        memory_bytes = max(self._reading.memory_bytes, SERVICE_MEMORY_BYTES)
+        threads = max(1, self._reading.thread_count)
+        made = _rust.ServiceFeed(options, wanted, self._step, threads, memory_bytes)
         assert plan.asking is not None
         self._feed = Fetching(made, plan, plan.asking, self._undecodable)
         self._forerunner = None
         self._pid = os.getpid()
         self._counts = Counts(plan)
+        self._stalls = stalls.watch(self._reading.patience_s, self._feed.stage)
+        metrics.enter(self)
 
     @property
     def line(self) -> dict[str, int]:
@@ -129,7 +144,8 @@ class ServiceFeed(Feed):
 
     def reopened(self, cursor: Cursor, *, threads: int) -> "ServiceFeed":
         """A fresh feed of the same lane at another place."""
-        return ServiceFeed(self.service, self.plan, self.lane, cursor=cursor, threads=max(1, threads))
+        same = replace(self._reading, threads=threads)
+        return ServiceFeed(self.service, self.plan, self.lane, cursor=cursor, reading=same)
 
     def has_step(self, step: int) -> bool:
         """Whether anything comes at a step or after it."""
@@ -141,13 +157,14 @@ def open_service(
     *,
     lane: Lane | None = None,
     cursor: Cursor | None = None,
-    threads: int | None = None,
+    reading: Reading | None = None,
 ) -> ServiceFeed:
-    """Open a lane at a service. All servers that answer must serve the same plan."""
+    """Open a lane at a service. All servers that answer must serve the same plan.
+
+    ``reading.threads`` are connections: as many as a local feed would have threads, since more than cores only take turns.
+    """
     chosen = Service(address=service) if isinstance(service, str) else service
-    plan = _agreed_plan(chosen)
-    count = CONNECTIONS if threads is None else threads
-    return ServiceFeed(chosen, plan, lane or Lane(), cursor=cursor, threads=count)
+    return ServiceFeed(chosen, _agreed_plan(chosen), lane or Lane(), cursor=cursor, reading=reading)
 
 
 def _agreed_plan(service: Service) -> ServicePlan:
@@ -168,8 +185,3 @@ def _agreed_plan(service: Service) -> ServicePlan:
         if found.identity != plan.identity:
             raise ServiceMismatch(wanted=f"{plan.identity} of {name}", served=f"{found.identity} of {other}")
     return plan
-
-
-def is_service(given: object) -> bool:
-    """Whether something names a service instead of a recipe."""
-    return isinstance(given, Service | str)

@@ -59,6 +59,8 @@ class Asking:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._client = _rust.ServiceClient(options)
+        #: Whom it asks, for people.
+        self.servers = ", ".join(f"{host}:{port}" for host, port in options["servers"])
         self.place = lru_cache(_PLACES_MAX)(self._place)
 
     def json(self, path: str) -> Any:
