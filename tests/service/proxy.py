@@ -20,7 +20,8 @@ class Proxy:
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
 
     @property
     def address(self) -> str:
@@ -42,8 +43,10 @@ class Proxy:
                 self._open.append(server)
             except OSError:
                 return
-            threading.Thread(target=self._pump, args=(client, server, False), daemon=True).start()
-            threading.Thread(target=self._pump, args=(server, client, True), daemon=True).start()
+            for ends in ((client, server, False), (server, client, True)):
+                pump = threading.Thread(target=self._pump, args=ends, daemon=True)
+                self._threads.append(pump)
+                pump.start()
 
     def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
         try:
@@ -78,5 +81,14 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for end in [self._listener, *self._open]:
+        # Accepting ends first, so that nothing is opened behind our back.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join()
+        self._listener.close()
+        for end in self._open:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads[1:]:
+            thread.join()
+        for end in self._open:
             end.close()

@@ -22,6 +22,9 @@ const ROUNDS: usize = 4;
 const WINDOW: u32 = 64 << 20;
 const FRAME: u32 = (16 << 20) - 1;
 
+/// What one contender does in a round.
+type Work<'a> = Box<dyn Fn() + 'a>;
+
 /// Always the same body, so that nothing but moving it is measured.
 struct Same(Bytes);
 
@@ -156,7 +159,7 @@ fn main() {
         let server =
             Server::start(listener, Arc::new(Same(body)), (Vec::new(), String::new()), Options::default());
         let server = server.expect("a server");
-        let contenders: [(&str, Box<dyn Fn()>); 4] = [
+        let contenders: [(&str, Work<'_>); 4] = [
             ("hyper, HTTP/1.1", Box::new(|| asking.block_on(hyper_first(first, count, bytes)))),
             ("hyper, HTTP/2", Box::new(|| asking.block_on(hyper_second(second, count, bytes)))),
             ("ours, 1 connection", Box::new(|| ours(&server, 1, count, bytes))),
