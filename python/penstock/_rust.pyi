@@ -18,11 +18,14 @@ _Index: TypeAlias = Path | bytes | tuple[StoreClient, str]
 
 __all__ = [
     "Arena",
+    "BatchServer",
     "EventReader",
     "Exchange",
     "Feed",
     "FeedBatch",
     "HostCache",
+    "ServiceClient",
+    "ServiceFeed",
     "ShardFile",
     "SharedBytes",
     "Span",
@@ -313,6 +316,65 @@ class StepClaim:
 @final
 class SharedBytes(Buffer):
     """Bytes that all processes look at in the same memory; a buffer that cannot be written to."""
+
+@final
+class BatchServer:
+    """Makes batches of a plan and serves them, without the GIL where Rust makes them alone."""
+
+    def __new__(
+        cls,
+        plan: dict[str, Any],
+        bind: tuple[str, int],
+        told: tuple[bytes, str],
+        functions: tuple[Callable[[FeedBatch], bytes] | None, Callable[[int, int], bytes]],
+        recurrence_blocks: int,
+        options: dict[str, Any],
+    ) -> Self:
+        """``told``: what clients get as the plan, and its name. ``functions``: finishes a batch, and finds a sample's origin."""
+    def address(self) -> tuple[str, int]:
+        """Host and port that it listens on."""
+    def statistics(self) -> str:
+        """Counters since the start, as JSON."""
+    def stop(self, limit_s: float) -> bool:
+        """Refuse what is new, finish what is being sent, and end; whether all was sent in time."""
+    def add_part(self, source: int, part: dict[str, Any]) -> None:
+        """Add the next part of a source that grows."""
+    def fail_source(self, source: int, problem: BaseException) -> None:
+        """Say that no more parts of a source will come; steps that need more get the exception."""
+    def wanted(self) -> list[int]:
+        """How many rows of each source the furthest step that was begun needs."""
+
+@final
+class ServiceClient:
+    """Asks servers questions."""
+
+    def __new__(cls, options: dict[str, Any]) -> Self: ...
+    @staticmethod
+    def protocol() -> tuple[int, int]:
+        """The protocol that is spoken, and the layout of batches."""
+    def ask(self, path: str) -> bytes:
+        """What the first server that answers says."""
+    def ask_one(self, server: int, path: str) -> bytes:
+        """What one server says, asked once."""
+    def close(self) -> None:
+        """End requests that are under way."""
+
+@final
+class ServiceFeed:
+    """Batches of one lane, read ahead from servers."""
+
+    def __new__(
+        cls, options: dict[str, Any], wanted: dict[str, Any], step: int, threads: int, memory_bytes: int
+    ) -> Self:
+        """``wanted`` has lane, plan (its name), skips, and finished: whether Python reads the batches."""
+    def next(self) -> FeedBatch | bytes | None:
+        """The next batch, or its bytes where Python reads them; None at the end of the stream."""
+    def waits(self) -> tuple[int, int, bytes]:
+        """Batches delivered, batches ready, and the last waits in seconds (f64)."""
+    def counts(self) -> list[int]:
+        """Requests, failures, damaged answers, and how often another server took over."""
+    def close(self) -> None:
+        """End the threads."""
 
 @final
 class Tally:

@@ -200,7 +200,8 @@ def test_the_end_is_the_same_when_it_was_not_known(tmp_path: Path, exhaustion: s
     grown = read(plan)
     assert grown == read(plan, threads=0)
     assert len(grown) > 10
-    assert count_steps(plan, ps.Lane()) == len(grown)
+    with Feed(plan, ps.Lane()) as feed:
+        assert count_steps(feed) == len(grown)
     last = grown[-1].step
     assert read(plan, cursor=cursor_of(plan, last)) == grown[-1:]
     assert read(plan, cursor=cursor_of(plan, last + 1)) == []

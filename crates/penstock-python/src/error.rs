@@ -7,6 +7,7 @@ use penstock_data::DataError;
 use penstock_data::feed::FeedError;
 use penstock_events::EventError;
 use penstock_io::{IoError, StoreKind, StoreProblem};
+use penstock_service::{ClientError, ServeError};
 use penstock_state::StateError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -199,5 +200,34 @@ pub(crate) fn from_state(py: Python<'_>, error: StateError) -> PyErr {
         }
         StateError::Shape { .. } => raise!(py, "CheckpointDamaged", { file: "the manifest", reason: reason }),
         StateError::Io(problem) => from_io(py, problem),
+    }
+}
+
+/// Failures to begin to serve.
+pub(crate) fn from_serve(py: Python<'_>, error: ServeError) -> PyErr {
+    match error {
+        ServeError::Start { reason } => raise!(py, "ServiceUnusable", { what: "the server", reason: reason }),
+        ServeError::Secure { path, reason } => {
+            raise!(py, "ServiceUnusable", { what: path, reason: reason })
+        }
+    }
+}
+
+/// Failures to get anything from a server; what it raised itself is raised again here.
+pub(crate) fn from_client(py: Python<'_>, error: ClientError) -> PyErr {
+    match error {
+        ClientError::Unavailable { servers, tries, waited } => {
+            let servers: std::collections::BTreeMap<String, String> = servers.into_iter().collect();
+            raise!(py, "ServiceUnavailable", { servers: servers, tries: tries, waited_s: waited.as_secs_f64() })
+        }
+        ClientError::Refused { server, document } => {
+            let revived = py
+                .import("penstock.errors.travelling")
+                .and_then(|module| module.call_method1("from_json", (&document[..], server)));
+            revived.map_or_else(|problem| problem, PyErr::from_value)
+        }
+        ClientError::Closed | ClientError::Thread { .. } => {
+            raise!(py, "FeedClosed", { reason: error.to_string() })
+        }
     }
 }

@@ -182,6 +182,12 @@ pub(crate) struct FeedBatch {
     batch: Batch,
 }
 
+impl FeedBatch {
+    pub(crate) fn new(batch: Batch) -> Self {
+        Self { batch }
+    }
+}
+
 #[pymethods]
 impl FeedBatch {
     /// The batch as bytes for another process, hash included.

@@ -11,6 +11,7 @@ mod feed;
 mod plan;
 mod records;
 mod scan;
+mod service;
 mod shard;
 mod share;
 mod source;
@@ -44,6 +45,9 @@ mod _rust {
 
     #[pymodule_export]
     use crate::scan::{digest, digest_file, quick_hash, reframe, scan_known, scan_rows, zstd_head};
+
+    #[pymodule_export]
+    use crate::service::{BatchServer, ServiceClient, ServiceFeed};
 
     #[pymodule_export]
     use crate::shard::{ShardFile, archive_members, find_damage};

@@ -7,6 +7,7 @@ from penstock.data.feed import open_feed as open
 from penstock.data.lane import Lane
 from penstock.data.recipe import Recipe, Source
 from penstock.data.records import RecordBatch
+from penstock.data.service import Service
 from penstock.data.skipping import SkipJournal
 from penstock.data.skips import Skips
 from penstock.data.stages import Chat, Filter, Map, Pack, Pad, Tokenize, Truncate
@@ -26,6 +27,7 @@ __all__ = [
     "Pad",
     "Recipe",
     "RecordBatch",
+    "Service",
     "SkipJournal",
     "Skips",
     "Source",

@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from penstock import _rust
 from penstock.data.batch import Batch
 from penstock.data.cursor import Cursor
-from penstock.data.feed import MEMORY_BYTES, Feed, cursor_at
-from penstock.data.handing import rust_plan
+from penstock.data.feed import Feed, cursor_at
 from penstock.data.lane import Lane
 from penstock.data.planning import Plan
 from penstock.data.statistics import FeedStatistics
@@ -157,7 +155,7 @@ class Ahead(Generic[Turned]):
     def __len__(self) -> int:
         """Batches of the whole stream, wherever the loader stands."""
         if self._steps is None:
-            self._steps = count_steps(self.plan, self.lane)
+            self._steps = count_steps(self._feed)
         return self._steps
 
     def __bool__(self) -> bool:
@@ -182,12 +180,13 @@ class Ahead(Generic[Turned]):
         self.close()
 
 
-def count_steps(plan: Plan, lane: Lane) -> int:
+def count_steps(feed: Feed) -> int:
     """How many batches a stream has, found by asking at O(log n) places; TypeError, as ``len`` demands, if it is endless."""
+    plan = feed.plan
     limits = [source.epochs for source in plan.recipe.sources]
     ends = None not in limits if plan.recipe.exhaustion == "drop" else any(limits)
     past = 1
-    while ends and past < STEPS_MAX and _has_step(plan, lane, past - 1):
+    while ends and past < STEPS_MAX and feed.has_step(past - 1):
         past *= 2
     if not ends or past >= STEPS_MAX:
         raise TypeError("the stream has no end, so it has no length; limit its sources with epochs=")
@@ -195,19 +194,8 @@ def count_steps(plan: Plan, lane: Lane) -> int:
     low, high = past // 2, past - 1
     while low < high:
         middle = (low + high) // 2
-        if _has_step(plan, lane, middle):
+        if feed.has_step(middle):
             low = middle + 1
         else:
             high = middle
     return low - sum(max(0, min(stop, low) - first) for first, stop in plan.skips.steps)
-
-
-def _has_step(plan: Plan, lane: Lane, step: int) -> bool:
-    """Whether anything comes at a step or after it."""
-    if plan.records or plan.drawn:
-        # What is planned says it; fetching records and calling maps is for whoever wants the batch.
-        planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, 0, MEMORY_BYTES)
-        return planned.next() is not None
-    probe = Feed(plan, lane, cursor=cursor_at(plan, step))
-    with probe:
-        return next(probe, None) is not None

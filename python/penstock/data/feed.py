@@ -5,7 +5,7 @@ import random
 import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -27,8 +27,12 @@ from penstock.data.skips import Skips
 from penstock.data.statistics import RECURRENCE_BLOCKS, Counts, FeedStatistics, Spread, store_counts
 from penstock.data.tokenmaps import TokenMapper
 from penstock.data.undecodable import UndecodableCount
-from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid
+from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid, UsageError
 from penstock.registry import Registry
+
+if TYPE_CHECKING:
+    from penstock.data.service import Service
+    from penstock.data.service.feed import Fetching
 
 __all__ = ["MEMORY_BYTES", "THREADS", "Feed", "batch_at", "batch_of", "cursor_at", "open_feed"]
 
@@ -52,10 +56,12 @@ class Feed:
         self._reading = Reading(threads=threads, share=share, stall_s=stall_s, memory_bytes=memory_bytes)
         self._step = 0 if cursor is None else cursor.step
         if cursor is not None:
-            _check_cursor(plan, cursor)
-        _check_lane(plan, lane, self._step)
+            check_cursor(plan, cursor)
+        check_lane(plan, lane, self._step)
         self._undecodable = UndecodableCount(plan.recipe.undecodable_max)
         limit_s = self._reading.patience_s
+        self._feed: _rust.Feed | Finishing | Fetching
+        self._forerunner: Forerunner | None
         self._feed, self._forerunner = start(plan, lane, self._step, self._undecodable, self._reading)
         if self._forerunner is not None:
             # It does not know this feed, which can therefore be forgotten without being closed.
@@ -148,6 +154,16 @@ class Feed:
             self.plan, self.lane, cursor=cursor, threads=threads, share=same.share, stall_s=same.stall_s
         )
 
+    def has_step(self, step: int) -> bool:
+        """Whether anything comes at a step or after it."""
+        plan, lane = self.plan, self.lane
+        if plan.records or plan.drawn:
+            # What is planned says it; fetching records and calling maps is for whoever wants the batch.
+            planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, 0, MEMORY_BYTES)
+            return planned.next() is not None
+        with Feed(plan, lane, cursor=cursor_at(plan, step)) as probe:
+            return next(probe, None) is not None
+
     def close(self) -> None:
         """End the reading threads. Batches that were handed out stay good."""
         if os.getpid() == self._pid:
@@ -167,7 +183,7 @@ class Feed:
 
 
 def open_feed(
-    recipe: Recipe,
+    recipe: "Recipe | Service | str",
     *,
     lane: Lane | None = None,
     registry: Registry | None = None,
@@ -181,8 +197,18 @@ def open_feed(
     ``threads`` read ahead (default: one per core but the caller's, at most 4; 0 reads in the caller's thread); they never change the order.
     ``share=True``: processes of this host that read the same lane make each batch once, and look at it in the same memory.
     ``stall_s``: how long a wait may last before it is told (default: ``PENSTOCK_STALL_S``, or 10 seconds).
+    A ``Service``, or its address (``penstock://host:port``), opens the recipe that is served there; it has its registry and skips already.
     """
     manner = Reading(**reading)
+    if not isinstance(recipe, Recipe):
+        if registry is not None or skips is not None or manner.share:
+            raise UsageError(
+                "a service has its registry and skips already, and shares what it makes",
+                hint="give them to `penstock data serve`",
+            )
+        from penstock.data.service import open_service
+
+        return open_service(recipe, lane=lane, cursor=cursor, reading=manner)
     plan = prepare(recipe, registry or Registry(), watch, skips=skips)
     count, share, stall_s = manner.thread_count, manner.share, manner.stall_s
     return Feed(plan, lane or Lane(), cursor=cursor, threads=count, share=share, stall_s=stall_s)
@@ -204,7 +230,7 @@ def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:
     """The batch of one step of a plan."""
     if step < 0:
         raise RecipeInvalid(field="step", reason=f"there is no step {step}")
-    _check_lane(plan, lane, step, once=True)
+    check_lane(plan, lane, step, once=True)
     count = UndecodableCount(plan.recipe.undecodable_max)
     feed, forerunner = start(plan, lane, step, count, Reading(threads=0))
     try:
@@ -265,7 +291,8 @@ def cursor_at(plan: Plan, step: int) -> Cursor:
     return Cursor(step, position, plan.prefix(step), plan.digest(step), plan.skips.digest(step))
 
 
-def _check_cursor(plan: Plan, cursor: Cursor) -> None:
+def check_cursor(plan: Plan, cursor: Cursor) -> None:
+    """A cursor belongs to a plan; one of another is refused."""
     expected = cursor_at(plan, cursor.step)
     for name, reason in {
         "prefix": "the recipes differ before its step",
@@ -277,7 +304,7 @@ def _check_cursor(plan: Plan, cursor: Cursor) -> None:
             raise CursorForeign(cursor=cursor.prefix, recipe=expected.prefix, reason=reason)
 
 
-def _check_lane(plan: Plan, lane: Lane, first: int, *, once: bool = False) -> None:
+def check_lane(plan: Plan, lane: Lane, first: int, *, once: bool = False) -> None:
     """Every step from the first on can be dealt; a batch that lanes cannot share is an error at open, not a day later."""
     schedule = plan.recipe.batch_schedule
     for (step, rows), after in zip(schedule, [*(step for step, _ in schedule[1:]), None], strict=True):

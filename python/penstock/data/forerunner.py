@@ -32,7 +32,7 @@ class Forerunner:
 
     def __init__(
         self,
-        feed: _rust.Feed,
+        feed: _rust.Feed | _rust.BatchServer,
         sources: "dict[int, Growing]",
         *,
         start: float,

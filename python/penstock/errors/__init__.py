@@ -41,6 +41,14 @@
     │   ├── CursorForeign        a cursor made by another recipe, or tampered with
     │   ├── BatchDamaged         bytes that should be a batch are none
     │   └── FeedClosed           a feed used after close, or in the child of a fork
+    ├── ServiceError             servers that make batches for others, and their clients
+    │   ├── ServiceUnavailable   no server answered within the limit; with what each said last
+    │   ├── ServiceDenied        a server wants a token, and this is not the one
+    │   ├── ServiceMismatch      a server serves another plan
+    │   ├── ServiceIncompatible  client and server are of versions that do not fit
+    │   ├── ServiceBusy          a server has too much to do; clients ask again
+    │   ├── ServiceRequestInvalid a request that makes no sense
+    │   └── ServiceUnusable      a server or client cannot be set up with what was given
     ├── ProcessError             jobs and their processes
     │   ├── AgentMissing         the executable that supervises is not there
     │   ├── JobUnknown           no job has that name
@@ -144,6 +152,16 @@ from penstock.errors.run import (
     RunUnpinned,
     SilentCorruption,
 )
+from penstock.errors.service import (
+    ServiceBusy,
+    ServiceDenied,
+    ServiceError,
+    ServiceIncompatible,
+    ServiceMismatch,
+    ServiceRequestInvalid,
+    ServiceUnavailable,
+    ServiceUnusable,
+)
 from penstock.errors.state import (
     CheckpointDamaged,
     CheckpointUnknown,
@@ -224,6 +242,14 @@ __all__ = [
     "SaveFailed",
     "ScanCancelled",
     "SchemaMixed",
+    "ServiceBusy",
+    "ServiceDenied",
+    "ServiceError",
+    "ServiceIncompatible",
+    "ServiceMismatch",
+    "ServiceRequestInvalid",
+    "ServiceUnavailable",
+    "ServiceUnusable",
     "SilentCorruption",
     "SlotsUnreadable",
     "SourceEmpty",

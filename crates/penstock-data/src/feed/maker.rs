@@ -46,8 +46,8 @@ impl MixturePlan {
 
 /// See the module's description.
 pub struct Maker {
-    streams: Vec<SourceStream>,
-    plan: MixturePlan,
+    streams: Arc<Vec<SourceStream>>,
+    plan: Arc<MixturePlan>,
     /// This lane, and how many there are.
     lane: (u64, u64),
     /// Bytes of a token in a batch: the widest of the sources'.
@@ -57,7 +57,7 @@ pub struct Maker {
     /// What rows without a source are filled with: the sources' padding, or 0 when they differ.
     pad: u64,
     pool: Arc<Pool>,
-    clock: StageClock,
+    clock: Arc<StageClock>,
 }
 
 impl Maker {
@@ -68,8 +68,25 @@ impl Maker {
         let masked = tokens().any(|tokens| tokens.masked);
         let first = tokens().next().map_or(0, |tokens| tokens.pad);
         let pad = if tokens().all(|tokens| tokens.pad == first) { first } else { 0 };
-        let (pool, clock) = (Arc::default(), StageClock::default());
+        let (pool, clock) = (Arc::default(), Arc::default());
+        let (streams, plan) = (Arc::new(streams), Arc::new(plan));
         Self { streams, plan, lane, item_bytes, masked, pad, pool, clock }
+    }
+
+    /// The same for another lane. Everything is shared with it, what is open and what is measured included.
+    pub fn for_lane(&self, lane: (u64, u64)) -> Self {
+        let (streams, plan) = (Arc::clone(&self.streams), Arc::clone(&self.plan));
+        let (pool, clock) = (Arc::clone(&self.pool), Arc::clone(&self.clock));
+        Self { streams, plan, lane, pool, clock, ..*self }
+    }
+
+    /// Whether the stream has a step, as far as it is known; asking for [what it needs](MakeBatch::wait) comes first.
+    pub fn has_step(&self, step: u64) -> Result<bool, FeedError> {
+        let all = self.plan.steps.positions(step)?;
+        // A step that the stream does not fill is no step, whichever lane asks, unless it is to be padded.
+        let end = self.plan.turns.end();
+        let last = end.is_some_and(|end| all.end > end);
+        Ok(!last || self.plan.pad_last && end.is_some_and(|end| all.start < end))
     }
 
     /// Where the time of all threads went since opening.
@@ -259,11 +276,8 @@ impl MakeBatch for Maker {
     }
 
     fn make(&self, step: u64) -> Result<Option<Batch>, FeedError> {
-        let (all, mine) = self.positions(step)?;
-        // A step that the stream does not fill is no step, whichever lane asks, unless it is to be padded.
-        let end = self.plan.turns.end();
-        let last = end.is_some_and(|end| all.end > end);
-        if last && !(self.plan.pad_last && end.is_some_and(|end| all.start < end)) {
+        let (_, mine) = self.positions(step)?;
+        if !self.has_step(step)? {
             return Ok(None);
         }
         let shape = ((mine.end - mine.start) as usize, self.plan.length(step), self.item_bytes);

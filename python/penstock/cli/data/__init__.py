@@ -36,6 +36,10 @@ COMMANDS = {
         "Measure how fast a recipe's batches come, beside what this machine's memory allows.",
         "feeding",
     ),
+    "serve": (
+        "Serve a recipe's batches to other machines: any lane, any step, from any number of servers.",
+        "serving",
+    ),
     "diff": ("Compare two versions: schema, shards, rows.", "looking"),
     "tag": ("Let a name stand for a version, as in web@gold.", "working"),
     "lineage": ("Show what a version came from and what was made from it.", "looking"),

@@ -1,0 +1,404 @@
+//! The data service across the border: a server that makes batches for others, and the client's side of a feed.
+
+use crate::error;
+use crate::feed::FeedBatch;
+use crate::plan::{FeedPlan, Growth, PartPlan};
+use crate::source::Raised;
+use penstock_data::feed::{FeedError, MakeBatch, Maker, wire};
+use penstock_service::{
+    Ahead, BatchesOf, Body, Client, ClientError, ClientOptions, Fetched, Lane, Line, MakeBodies, Options,
+    PROTOCOL, Problem, Server, Token, body_of, client_config, server_config,
+};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict};
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a wait goes on before signals are looked for.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What makes the batches of a server, with the Python functions that it needs.
+struct Makers {
+    maker: Maker,
+    growth: Growth,
+    raised: Raised,
+    /// Why a source does not grow any more.
+    failures: Mutex<HashMap<usize, PyErr>>,
+    /// `finish(made) -> bytes`, where Python has a hand in batches.
+    finish: Option<Py<PyAny>>,
+    /// `origin(source, sample) -> bytes`, as JSON.
+    origin: Py<PyAny>,
+    /// Blocks that are packed to say how often packs recur.
+    recurrence_blocks: u64,
+}
+
+impl Makers {
+    fn problem(&self, found: FeedError) -> Problem {
+        if matches!(found, FeedError::Closed) {
+            return Problem::busy("it is stopping");
+        }
+        Python::attach(|py| {
+            let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            let failed = match &found {
+                FeedError::Unmeasured { source_number, .. } => failures.get(source_number),
+                _ => None,
+            };
+            let raised = failed.map(|failure| failure.clone_ref(py)).or_else(|| self.raised.take());
+            told(py, raised.unwrap_or_else(|| error::from_feed(py, found)))
+        })
+    }
+
+    fn for_lane(&self, lane: Lane) -> Maker {
+        self.maker.for_lane((lane.number, lane.of))
+    }
+
+    fn has(&self, numbers: &[(String, u64)]) -> Result<Vec<u8>, Problem> {
+        let number = |name: &str| numbers.iter().find(|(other, _)| other == name).map_or(0, |(_, n)| *n);
+        let lane = self.for_lane(Lane { number: number("lane"), of: number("of") });
+        let step = lane.first_from(number("step"));
+        let known = lane.wait(step, SIGNAL_INTERVAL).map_err(|found| self.problem(found))?;
+        if !known {
+            return Err(Problem::busy("it has not measured so far yet"));
+        }
+        Ok(lane.has_step(step).map_err(|found| self.problem(found))?.to_string().into())
+    }
+}
+
+/// An exception as it travels.
+fn told(py: Python<'_>, problem: PyErr) -> Problem {
+    let written = py
+        .import("penstock.errors.travelling")
+        .and_then(|module| module.call_method1("to_json", (problem.value(py),)))
+        .and_then(|text| text.extract::<Vec<u8>>());
+    match written {
+        Ok(document) => Problem::told(document),
+        Err(problem) => Problem::new(500, "ServiceError", &problem.to_string(), serde_json::json!({})),
+    }
+}
+
+impl MakeBodies for Makers {
+    fn first_from(&self, step: u64) -> u64 {
+        self.maker.first_from(step)
+    }
+
+    fn check(&self, lane: Lane, step: u64) -> Result<(), Problem> {
+        self.for_lane(lane).batch_bytes(step).map(|_| ()).map_err(|found| self.problem(found))
+    }
+
+    fn wait(&self, step: u64, timeout: Duration) -> Result<bool, Problem> {
+        self.maker.wait(step, timeout).map_err(|found| self.problem(found))
+    }
+
+    fn make(&self, lane: Lane, step: u64) -> Result<Option<Body>, Problem> {
+        let made = self.for_lane(lane).make(step).map_err(|found| self.problem(found))?;
+        let Some(batch) = made else { return Ok(None) };
+        let Some(finish) = &self.finish else { return Ok(Some(body_of(batch))) };
+        Python::attach(|py| {
+            let finished = finish.call1(py, (FeedBatch::new(batch),));
+            let bytes = finished.and_then(|bytes| Ok(bytes.extract::<PyBackedBytes>(py)?));
+            bytes
+                .map(|bytes| Some(Body::of(bytes::Bytes::from_owner(bytes))))
+                .map_err(|found| told(py, found))
+        })
+    }
+
+    fn answer(&self, question: &str, numbers: &[(String, u64)]) -> Result<Vec<u8>, Problem> {
+        let number = |name: &str| numbers.iter().find(|(other, _)| other == name).map_or(0, |(_, n)| *n);
+        let json = |found: Result<serde_json::Value, FeedError>| {
+            found.map(|value| value.to_string().into()).map_err(|found| self.problem(found))
+        };
+        match question {
+            "epochs" => {
+                json(self.maker.epochs_before(number("step")).map(|epochs| serde_json::json!(epochs)))
+            }
+            "recurrence" => {
+                let shares = self.maker.streams().iter().map(|each| each.recurrence(self.recurrence_blocks));
+                json(shares.collect::<Result<Vec<_>, _>>().map(|shares| serde_json::json!(shares)))
+            }
+            "has" => self.has(numbers),
+            _ => Python::attach(|py| {
+                let found = self.origin.call1(py, (number("source"), number("sample")));
+                found.and_then(|text| text.extract::<Vec<u8>>(py)).map_err(|found| told(py, found))
+            }),
+        }
+    }
+
+    fn stop(&self) {
+        self.maker.stop();
+    }
+}
+
+/// What bounds a server, as Python passes it.
+#[derive(FromPyObject)]
+struct ServerPlan {
+    #[pyo3(item)]
+    threads: usize,
+    #[pyo3(item)]
+    memory_bytes: usize,
+    #[pyo3(item)]
+    forget_after_s: f64,
+    #[pyo3(item)]
+    requests_max: usize,
+    #[pyo3(item)]
+    token: Option<String>,
+    /// Certificate and key.
+    #[pyo3(item)]
+    tls: Option<(PathBuf, PathBuf)>,
+    #[pyo3(item)]
+    head_timeout_s: f64,
+    #[pyo3(item)]
+    write_timeout_s: f64,
+}
+
+impl ServerPlan {
+    fn options(self, py: Python<'_>) -> PyResult<Options> {
+        let tls = self.tls.map(|(certificate, key)| server_config(&certificate, &key)).transpose();
+        Ok(Options {
+            threads: self.threads,
+            memory_bytes: self.memory_bytes,
+            forget_after: Duration::from_secs_f64(self.forget_after_s),
+            requests_max: self.requests_max,
+            token: self.token.as_deref().map(Token::new),
+            tls: tls.map_err(|found| error::from_serve(py, found))?,
+            head_timeout: Duration::from_secs_f64(self.head_timeout_s),
+            write_timeout: Duration::from_secs_f64(self.write_timeout_s),
+            ..Options::default()
+        })
+    }
+}
+
+/// Makes batches of a plan and serves them.
+#[pyclass(module = "penstock._rust", frozen)]
+pub(crate) struct BatchServer {
+    server: Server,
+    makers: Arc<Makers>,
+}
+
+#[pymethods]
+impl BatchServer {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        plan: FeedPlan,
+        bind: (String, u16),
+        told: (Vec<u8>, String),
+        functions: (Option<Py<PyAny>>, Py<PyAny>),
+        recurrence_blocks: u64,
+        options: ServerPlan,
+    ) -> PyResult<Self> {
+        let options = options.options(py)?;
+        let raised = Raised::default();
+        let fail = |found: FeedError| raised.take().unwrap_or_else(|| error::from_feed(py, found));
+        let (maker, growth) = plan.maker((0, 1), &raised)?.map_err(fail)?;
+        let (finish, origin) = functions;
+        let failures = Mutex::default();
+        let makers = Makers { maker, growth, raised, failures, finish, origin, recurrence_blocks };
+        let makers = Arc::new(makers);
+        let making = Arc::clone(&makers) as Arc<dyn MakeBodies>;
+        let (host, port) = bind;
+        let listener = py.detach(|| TcpListener::bind((host.as_str(), port)))?;
+        let started = py.detach(|| Server::start(listener, making, told, options));
+        Ok(Self { server: started.map_err(|found| error::from_serve(py, found))?, makers })
+    }
+
+    /// Host and port that it listens on.
+    fn address(&self) -> (String, u16) {
+        let address = self.server.address();
+        (address.ip().to_string(), address.port())
+    }
+
+    /// Counters since the start, as JSON.
+    fn statistics(&self) -> String {
+        self.server.statistics()
+    }
+
+    /// Refuses what is new, lets what is being sent be finished, and ends; whether all was sent in time.
+    fn stop(&self, py: Python<'_>, limit_s: f64) -> bool {
+        py.detach(|| self.server.stop(Duration::from_secs_f64(limit_s)))
+    }
+
+    /// Adds the next part of a source that grows.
+    fn add_part(&self, py: Python<'_>, source: usize, part: PartPlan) -> PyResult<()> {
+        let makers = &self.makers;
+        let added = makers
+            .growth
+            .part(source, part)?
+            .and_then(|(part, epochs)| py.detach(|| makers.maker.add_part(source, part, epochs)));
+        added.map_err(|found| error::from_feed(py, found))
+    }
+
+    /// Says that no more parts of a source will come; steps that need more get the exception.
+    fn fail_source(&self, source: usize, problem: Bound<'_, PyAny>) {
+        let reason = problem.to_string();
+        let failure = PyErr::from_value(problem);
+        self.makers.failures.lock().unwrap_or_else(PoisonError::into_inner).insert(source, failure);
+        self.makers.maker.fail(source, FeedError::Unmeasured { source_number: source, reason });
+    }
+
+    /// How many rows of each source the furthest step that was begun needs.
+    fn wanted(&self) -> Vec<u64> {
+        self.makers.maker.wanted()
+    }
+}
+
+/// Whom a client asks, as Python passes it.
+#[derive(FromPyObject)]
+pub(crate) struct ClientPlan {
+    #[pyo3(item)]
+    servers: Vec<(String, u16)>,
+    #[pyo3(item)]
+    token: Option<String>,
+    #[pyo3(item)]
+    tls: bool,
+    #[pyo3(item)]
+    authorities: Option<PathBuf>,
+    #[pyo3(item)]
+    first: usize,
+    #[pyo3(item)]
+    connect_timeout_s: f64,
+    #[pyo3(item)]
+    silence_max_s: f64,
+    #[pyo3(item)]
+    limit_s: f64,
+}
+
+impl ClientPlan {
+    fn client(self, py: Python<'_>) -> PyResult<Arc<Client>> {
+        let tls = self.tls.then(|| client_config(self.authorities.as_deref())).transpose();
+        Ok(Arc::new(Client::new(ClientOptions {
+            servers: self.servers,
+            token: self.token,
+            tls: tls.map_err(|found| error::from_serve(py, found))?,
+            first: self.first,
+            connect_timeout: Duration::from_secs_f64(self.connect_timeout_s),
+            silence_max: Duration::from_secs_f64(self.silence_max_s),
+            limit: Duration::from_secs_f64(self.limit_s),
+        })))
+    }
+}
+
+/// Asks servers questions.
+#[pyclass(module = "penstock._rust", frozen)]
+pub(crate) struct ServiceClient {
+    client: Arc<Client>,
+}
+
+#[pymethods]
+impl ServiceClient {
+    #[new]
+    fn new(py: Python<'_>, options: ClientPlan) -> PyResult<Self> {
+        Ok(Self { client: options.client(py)? })
+    }
+
+    /// The protocol that is spoken, and the layout of batches.
+    #[staticmethod]
+    fn protocol() -> (u32, u32) {
+        (PROTOCOL, wire::VERSION)
+    }
+
+    /// What the first server that answers says.
+    fn ask<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let (client, path) = (Arc::clone(&self.client), path.to_owned());
+        let asking = std::thread::Builder::new()
+            .name("penstock-ask".into())
+            .spawn(move || client.ask(&mut Line::default(), &path, &|answer| Ok(answer.body)))?;
+        while !py.detach(|| {
+            std::thread::park_timeout(Duration::from_millis(1));
+            asking.is_finished()
+        }) {
+            if let Err(signal) = py.check_signals() {
+                self.client.close();
+                return Err(signal);
+            }
+        }
+        match asking.join() {
+            Ok(answer) => {
+                let body = answer.map_err(|found| error::from_client(py, found))?;
+                Ok(PyBytes::new(py, body.as_ref()))
+            }
+            Err(_) => Err(error::from_client(py, ClientError::Closed)),
+        }
+    }
+
+    /// What one server says, asked once.
+    fn ask_one<'py>(&self, py: Python<'py>, server: usize, path: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let answer = py.detach(|| self.client.ask_one(server, path));
+        let answer = answer.map_err(|found| error::from_client(py, found))?;
+        Ok(PyBytes::new(py, answer.body.as_ref()))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.client.close());
+    }
+}
+
+/// Batches of one lane, read ahead from servers.
+#[pyclass(module = "penstock._rust", frozen)]
+pub(crate) struct ServiceFeed {
+    ahead: Ahead<BatchesOf>,
+    client: Arc<Client>,
+}
+
+#[pymethods]
+impl ServiceFeed {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        options: ClientPlan,
+        wanted: Bound<'_, PyDict>,
+        step: u64,
+        threads: usize,
+        memory_bytes: usize,
+    ) -> PyResult<Self> {
+        let client = options.client(py)?;
+        let field = |name: &str| wanted.as_any().get_item(name);
+        let (number, of) = field("lane")?.extract::<(u64, u64)>()?;
+        let skips = field("skips")?.extract::<Vec<(u64, u64)>>()?;
+        let batches = BatchesOf {
+            lane: Lane { number, of },
+            plan: field("plan")?.extract()?,
+            skips: skips.into_iter().map(|(first, stop)| first..stop).collect(),
+            finished: field("finished")?.extract()?,
+        };
+        let ahead = Ahead::start(Arc::clone(&client), batches, step, threads, memory_bytes);
+        Ok(Self { ahead: ahead.map_err(|found| error::from_client(py, found))?, client })
+    }
+
+    /// The next batch, or its bytes where Python reads them; None at the end of the stream.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        loop {
+            match py.detach(|| self.ahead.next(SIGNAL_INTERVAL)) {
+                Ok(Ok(None)) => return Ok(None),
+                Ok(Ok(Some(Fetched::Tokens(batch)))) => {
+                    return Ok(Some(Bound::new(py, FeedBatch::new(batch))?.into_any()));
+                }
+                Ok(Ok(Some(Fetched::Finished(body)))) => {
+                    return Ok(Some(PyBytes::new(py, body.as_ref()).into_any()));
+                }
+                Ok(Err(())) => py.check_signals()?,
+                Err(found) => return Err(error::from_client(py, found)),
+            }
+        }
+    }
+
+    /// Batches delivered, batches ready, and the last waits in seconds (f64, as bytes).
+    fn waits<'py>(&self, py: Python<'py>) -> (u64, usize, Bound<'py, PyBytes>) {
+        let waits = self.ahead.waits();
+        let bytes: Vec<u8> = waits.waits_s.iter().flat_map(|wait| wait.to_le_bytes()).collect();
+        (waits.batches, waits.ready, PyBytes::new(py, &bytes))
+    }
+
+    /// Requests, failures, damaged answers, and how often another server took over.
+    fn counts(&self) -> [u64; 4] {
+        self.client.counts()
+    }
+
+    /// Ends the threads.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.ahead.close());
+    }
+}

@@ -1,0 +1,35 @@
+"""A corpus that the tests of this folder share, and a recipe file that server processes read."""
+
+import pytest
+
+from tests.data.corpus import Corpus, some_documents
+
+RECIPE = """
+seed = 5
+batch = [[0, 24], [150, 48]]
+weights = [[0, {web = 0.6, code = 0.4}], [40, {web = 0.1, code = 0.9}]]
+[[sources]]
+name = "web@1"
+[[sources.stages]]
+kind = "filter"
+expression = "lang == 'en'"
+[[sources]]
+name = "code@1"
+[[stages]]
+kind = "tokenize"
+tokenizer = "tokenizer.json"
+[[stages]]
+kind = "pack"
+length = [[0, 32], [30, 64]]
+policy = "fit"
+"""
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """Two sources, and ``recipe.toml`` over both with schedules of everything."""
+    made = Corpus(tmp_path_factory.mktemp("service"))
+    made.add("web", some_documents(300, longest=60, seed=1), shards=3)
+    made.add("code", some_documents(80, longest=200, seed=2))
+    (made.folder / "recipe.toml").write_text(RECIPE)
+    return made
