@@ -24,8 +24,9 @@ lint_app = command_app(
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What is expected of the data."""
+    """What is expected of the data, and where the report goes."""
 
+    export: Annotated[Path | None, Parameter(help="Write the report as one page of HTML too.")] = None
     tokenizer: Annotated[
         Path | None, Parameter(help="The tokenizer of sources whose tokens nothing in the recipe explains.")
     ] = None
@@ -77,6 +78,10 @@ def lint(
         dominance_max=chosen.max_dominance,
     )
     report = lint_stream(stream, range(*parse_range(steps, name="steps")), expected, allow=allow)
+    if chosen.export is not None:
+        from penstock.view.export import lint_page
+
+        chosen.export.write_text(lint_page(str(address), report))
     if json:
         print_json(report.to_json())
     else:
