@@ -14,9 +14,10 @@ from cyclopts import Parameter
 from penstock.cli.data.place import Place, open_registry
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.errors import UsageError
-from penstock.view.address import Address, parse, parse_range
+from penstock.view.address import Address, RunAddress, parse, parse_range
 
 if TYPE_CHECKING:
+    from penstock.view.model.batch import BatchView
     from penstock.view.opening import AnyBatch, Opened, OpenedStream, Opener
 
 #: Where the views of the terminal are, once they are installed.
@@ -47,6 +48,10 @@ class Shown:
     ] = False
     lanes: Annotated[
         int | None, Parameter(help="Of a step: which rows each of N lanes has, and what is there twice.")
+    ] = None
+    tap: Annotated[
+        str | None,
+        Parameter(help="Of a run that runs: what its training loop shows under this name (penstock.tap)."),
     ] = None
     filter: Annotated[
         str | None, Parameter(help="Of a version: only rows for which this holds, such as \"lang == 'en'\".")
@@ -126,7 +131,46 @@ def _has_terminal(shown: Shown) -> bool:
 
 def _batch(opened: "OpenedStream", shown: Shown) -> "tuple[AnyBatch, Any, Any]":
     place = opened.address.place
-    return opened.batch(), shown.range_of("rows", place.row), shown.range_of("tokens", place.token)
+    batch = opened.batch() if shown.tap is None else _tapped(opened, shown.tap)
+    return batch, shown.range_of("rows", place.row), shown.range_of("tokens", place.token)
+
+
+def _tapped(opened: "OpenedStream", name: str) -> "BatchView":
+    """What a training loop showed last under a name."""
+    from penstock.run.directory import RunDirectory
+    from penstock.view.tap import read_ring, rings_in, shown_view
+
+    if not isinstance(opened.address, RunAddress):
+        raise UsageError("--tap goes with a run", hint="penstock view run:NAME --tap NAME")
+    rings = rings_in(RunDirectory(opened.address.run).taps)
+    chosen = [path for stem, path in rings.items() if stem == name or stem.rpartition("-")[0] == name]
+    if not chosen:
+        hint = (
+            f"it shows {', '.join(sorted(rings))}"
+            if rings
+            else "its training loop calls penstock.tap(name, arrays)"
+        )
+        raise UsageError(f"the run shows nothing under the name {name!r}", hint=hint)
+    entries, left = read_ring(chosen[-1])
+    if not entries:
+        raise UsageError(f"the run has shown nothing under the name {name!r} yet")
+    say(f"{chosen[-1].stem}: entry {entries[-1].number}, {left:,} calls left out by the budget")
+    vocabulary = next((each for each in opened.vocabularies if each is not None), None)
+    return shown_view(entries[-1], name, opened.address.run, vocabulary)
+
+
+def _live_lines(opened: "OpenedStream", run: str) -> Iterator[str]:
+    """What the ranks of a run have in their hands, compared with what is rebuilt here."""
+    from penstock.run.directory import RunDirectory
+    from penstock.view.tap import compare_taps, taps_in
+
+    taps = [each for each in taps_in(RunDirectory(run).taps) if each.alive is not False]
+    found = compare_taps(opened, taps)
+    for each in found["ranks"]:
+        verdict = "as rebuilt here" if each["equal"] else f"OTHER BITS than rebuilt here ({each['rebuilt']})"
+        yield f"live: rank {each['name']} (pid {each['pid']}), lane {each['lane']}, step {each['step']}, {verdict}"
+    for each in found["unequal"]:
+        yield f"live: ranks of lane {each['lane']} differ at step {each['step']}: {each['ranks']}"
 
 
 def _lines(opened: "Opened", shown: Shown) -> Iterator[str]:
@@ -144,6 +188,8 @@ def _lines(opened: "Opened", shown: Shown) -> Iterator[str]:
     elif shown.lanes is not None:
         yield from _lens_lines(opened, shown.lanes)
     else:
+        if isinstance(opened.address, RunAddress) and opened.address.place.step is None:
+            yield from _live_lines(opened, opened.address.run)
         batch, rows, tokens = _batch(opened, shown)
         if isinstance(batch, BatchView):
             yield from text.batch_lines(batch, rows, tokens, ids=shown.ids)
