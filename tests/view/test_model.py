@@ -76,6 +76,7 @@ def test_nothing_that_acts_or_hides_comes_through(text: str) -> None:
 def test_bytes_that_are_no_characters_are_shown_as_bytes() -> None:
     assert shown("☃".encode()[:2]) == ("⟨E2⟩⟨98⟩", True, False)
     assert shown(b"a\xffb") == ("a⟨FF⟩b", True, False)
+    assert shown(b"a\n\tb") == ("a⏎⇥b", False, False)
     assert shown(b"\x1b[31m") == ("␛[31m", False, True)
     assert shown("\u202e".encode()) == ("⟨U+202E⟩", False, True)
     assert shown("\u0301".encode())[0] == "◌\u0301"
@@ -187,6 +188,15 @@ def test_an_edited_recipe_is_opened_anew(library: Library) -> None:
     assert tokens_of(library, recipe).length == 8
 
 
+def test_a_view_that_may_not_measure_says_what_would_have_to_be(library: Library) -> None:
+    library.add_texts("unread", HOSTILE)
+    recipe = library.recipe("unread@1")
+    with pytest.raises(UsageError, match="would have to be measured first"):
+        Opener(library.registry, measure=False).open(parse(recipe))
+    assert tokens_of(library, recipe).rows == 4
+    assert Opener(library.registry, measure=False).open(parse(recipe)).kind == "stream"
+
+
 def test_rows_of_a_version_have_fields_by_kind(tmp_path: Path) -> None:
     gallery = Gallery.make(tmp_path)
     opened = Opener(gallery.registry).open(parse("pictures@1/row/7"))
@@ -228,4 +238,6 @@ def test_looking_imports_no_framework_and_no_tokenizer() -> None:
     """Goal: a first screen in under a second. Method: what importing the model and the openings pulls in."""
     program = "import sys, penstock.view.opening; print(sorted({m.partition('.')[0] for m in sys.modules}))"
     done = subprocess.run(["python", "-c", program], capture_output=True, text=True, check=True)
-    assert not {"torch", "jax", "tokenizers", "textual", "starlette", "rich", "pyarrow"} & set(eval(done.stdout))
+    assert not {"torch", "jax", "tokenizers", "textual", "starlette", "rich", "pyarrow"} & set(
+        eval(done.stdout)
+    )

@@ -116,13 +116,15 @@ class Opener:
         runs: Sequence[Path] = (),
         tokenizer: Path | None = None,
         watch: PlanWatch | None = None,
+        measure: bool = True,
     ) -> None:
         self.registry = registry
         #: Folders in which a run is looked for by its name.
         self._runs = tuple(runs)
         #: For sources whose tokens nothing in the recipe explains.
         self._tokenizer = tokenizer
-        self._watch = watch
+        #: Told of what is measured; a recipe that nobody has opened before is measured, unless that is refused.
+        self._watch = watch if measure else _refuse_measuring
         self._streams: OrderedDict[object, OpenedStream] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -203,3 +205,10 @@ def _recipe_of(directory: "RunDirectory") -> Recipe:
             hint="look at it from Python, where the functions are: penstock.batch_at(recipe, step=…)",
         )
     return Recipe.load(kept[-1])
+
+
+def _refuse_measuring(what: str, done: int, total: int) -> None:
+    raise UsageError(
+        f"{what} would have to be measured first ({total:,} to do)",
+        hint="`penstock data peek RECIPE` measures it once; then it can be looked at",
+    )
