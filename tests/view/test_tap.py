@@ -72,6 +72,11 @@ def test_a_running_feed_can_be_looked_at_rebuilt_and_compared(
     compared = compare_taps(opened, [found])
     assert [(each["equal"], each["lane"]) for each in compared["ranks"]] == [(True, "0/1")]
     assert found.about["recipe_digest"] == opened.plan.recipe.digest
+    # Nothing but the tap is needed to look, by the name of its file.
+    alone = Opener(ps.Registry(tap.parent / "other"), taps=tap.parent).open(parse("run:reader"))
+    assert isinstance(alone, OpenedStream)
+    assert alone.batch().digest == digest
+    assert [each.pid for each in alone.live()] == [process.pid]
 
 
 def test_a_tap_of_a_killed_process_is_told_to_be_stale_and_an_orderly_end_leaves_none(
