@@ -147,6 +147,24 @@ def test_columns_of_the_batchs_shape_are_shown_and_others_are_not(library: Libra
     assert np.array_equal(view.window((0, 1), (0, 3)).columns["logprobs"], logprobs[:1, :3])
 
 
+def test_numbers_of_any_size_are_shown(library: Library) -> None:
+    """Goal: tokens that make no sense are shown as they are. Method: negative and huge numbers beside ordinary ones."""
+    base = tokens_of(library, library.recipe("texts@1"))
+    tokens = np.asarray(base.arrays["tokens"]).astype(np.int64)
+    tokens[0, :2] = -7, 1 << 40
+    view = BatchView(
+        {**base.arrays, "tokens": tokens},
+        address=base.address,
+        sources=base.sources,
+        documents=base.documents,
+        facts={},
+    )
+    window = view.window()
+    assert window.texts()[0][:2] == ["⟨-7⟩", f"⟨{1 << 40}⟩"]
+    assert window.texts()[0][2:] == base.window().texts()[0][2:]
+    assert window.columns["kinds"][0, :2].tolist() == [TokenKind.UNKNOWN] * 2
+
+
 def test_padding_and_sources_without_a_tokenizer(library: Library, tmp_path: Path) -> None:
     view = tokens_of(library, library.recipe("texts@1", length=128, policy="fit", pad=4))
     window = view.window()
