@@ -215,7 +215,12 @@ def test_a_recipe_that_is_measured_while_it_is_read_can_be_looked_at(library: Li
 def test_unigram_models_and_plain_words_are_read(tmp_path: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    pieces = [("<unk>", 0.0), *((f"<0x{byte:02X}>", -9.0) for byte in range(256)), ("▁snow", -1.0), ("▁", -2.0)]
+    pieces = [
+        ("<unk>", 0.0),
+        *((f"<0x{byte:02X}>", -9.0) for byte in range(256)),
+        ("▁snow", -1.0),
+        ("▁", -2.0),
+    ]
     unigram = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
     unigram.pre_tokenizer = pre_tokenizers.Metaspace()
     unigram.save(str(tmp_path / "unigram.json"))
