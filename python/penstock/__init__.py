@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         batch_at,
         open,
     )
+    from penstock.data.showing import tap
     from penstock.errors import PenstockError
     from penstock.formats.contract import Policy
     from penstock.registry import About, Registry, Version
@@ -71,6 +72,7 @@ __all__ = [
     "errors",
     "events",
     "open",
+    "tap",
 ]
 
 _HOME = {
@@ -109,6 +111,7 @@ _HOME = {
     "__version__": "penstock._rust",
     "errors": "penstock.errors",
     "events": "penstock.events",
+    "tap": "penstock.data.showing",
 }
 
 

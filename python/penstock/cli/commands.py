@@ -100,6 +100,11 @@ COMMANDS = (
         "Print the events that a process recorded, or what happened to a job.",
         "penstock.cli.events:app",
     ),
+    Command(
+        "view",
+        "Look at data as the model sees it: versions and rows, and the batch of any step of a recipe or a run.",
+        "penstock.cli.view:app",
+    ),
     Command("web", "Open the browser view of recordings and of this machine.", "penstock.cli.web:app"),
     Command("completion", "Print the completion script for a shell.", "penstock.cli.completion:app"),
 )

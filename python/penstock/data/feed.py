@@ -4,6 +4,7 @@ import os
 import random
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
@@ -25,6 +26,7 @@ from penstock.data.records.reading import RecordReader
 from penstock.data.sharing import SharedFinish, key_of, told, warn_if_alone
 from penstock.data.skips import Skips
 from penstock.data.statistics import RECURRENCE_BLOCKS, Counts, FeedStatistics, Spread, store_counts
+from penstock.data.tapping import SUFFIX, Tap, home
 from penstock.data.tokenmaps import TokenMapper
 from penstock.data.undecodable import UndecodableCount
 from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid, UsageError
@@ -72,6 +74,7 @@ class Feed:
         self._stalls = stalls.watch(limit_s, self._feed.stage)
         metrics.enter(self)
         warn_if_alone(told(self._feed.sharing()))
+        self._tap: Tap | None = None
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -90,7 +93,15 @@ class Feed:
         batch = made if isinstance(made, Batch) else Batch(made, self.plan)
         self._step = batch.step + 1
         self._counts.add(batch)
+        if self._tap is not None:
+            self._tap.show(batch.step, batch.digest)
         return batch
+
+    def publish(self, path: Path | None = None) -> Path:
+        """Say from now on, in a small file, which batch was handed out last, for ``penstock view``; the file is returned."""
+        if self._tap is None:
+            self._tap = Tap(path or home() / f"{os.getpid()}-{id(self):x}{SUFFIX}", self.plan, self.lane)
+        return self._tap.path
 
     @property
     def cursor(self) -> Cursor:
@@ -170,6 +181,8 @@ class Feed:
             stalls.unwatch(self._stalls)
             metrics.leave(self)
             self._feed.close()
+            if self._tap is not None:
+                self._tap.close()
             if self._forerunner is not None:
                 self._forerunner.close()
 
