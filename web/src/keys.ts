@@ -13,7 +13,7 @@ export interface Binding {
 }
 
 /** Where a key works, in the order in which the key sheet says it. */
-export const SCOPES = ["Everywhere", "This page", "Timeline"] as const;
+export const SCOPES = ["Everywhere", "This page", "Rows", "Row", "Batch", "Timeline"] as const;
 export type Scope = (typeof SCOPES)[number];
 
 const SECOND_KEY_WITHIN_MS = 1200;

@@ -95,7 +95,9 @@ COMMANDS = (
         "Print the events that a process recorded, or what happened to a job.",
         "penstock.cli.events:app",
     ),
-    Command("web", "Open the browser view of recordings and of this machine.", "penstock.cli.web:app"),
+    Command(
+        "web", "Look at data, batches, recordings and this machine in a browser.", "penstock.cli.web:app"
+    ),
     Command("completion", "Print the completion script for a shell.", "penstock.cli.completion:app"),
 )
 
