@@ -1,0 +1,65 @@
+"""From the address that a page asks for to what is opened, below the folders of the server and nowhere else."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from penstock.errors import UsageError
+from penstock.registry import Registry
+from penstock.view.address import RecipeAddress, RunAddress, StreamAddress, at, parse
+from penstock.view.model import BatchView, RecordView
+from penstock.view.model.commands import commands_of
+from penstock.view.opening import OpenedStream, Opener
+from penstock.view.web.site import Site
+
+__all__ = ["OpenedStream", "Shown", "open_stream"]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An address as the page shows it: short where the reader stands in the folder of the server."""
+
+    address: StreamAddress
+
+    def facts(self, view: BatchView | RecordView) -> dict[str, Any]:
+        """What of a view's facts depends on how its address is written."""
+        here = at(self.address, step=view.step, row=None, token=None)
+        return {"address": str(here), **commands_of(here)}
+
+
+_openers: "WeakKeyDictionary[Registry, Opener]" = WeakKeyDictionary()
+_lock = Lock()
+
+
+def open_stream(site: Site, text: str) -> tuple[Shown, OpenedStream]:
+    """The stream of batches at an address, and how to write the address."""
+    address = parse(text)
+    if not isinstance(address, RecipeAddress | RunAddress):
+        raise UsageError(f"{text[:200]} is a version, and batches are of recipes and runs")
+    is_recipe = isinstance(address, RecipeAddress)
+    path = site.file(address.path if isinstance(address, RecipeAddress) else address.run)
+    place = address.place
+    shown = str(_shortest(path))
+    written: StreamAddress = RecipeAddress(shown, place) if is_recipe else RunAddress(shown, place)
+    target: StreamAddress = RecipeAddress(str(path), place) if is_recipe else RunAddress(str(path), place)
+    opened = _opener(site).open(target)
+    if not isinstance(opened, OpenedStream):
+        raise UsageError(f"there are no batches at {text[:200]}")
+    return Shown(written), opened
+
+
+def _opener(site: Site) -> Opener:
+    """One for each registry, since it keeps plans and batches."""
+    with _lock:
+        found = _openers.get(site.registry)
+        if found is None:
+            found = _openers[site.registry] = Opener(site.registry, runs=site.roots)
+        return found
+
+
+def _shortest(path: Path) -> Path:
+    here = Path(os.getcwd()).resolve()
+    return path.relative_to(here) if path.is_relative_to(here) else path
