@@ -8,14 +8,16 @@ class RegistryError(PenstockError):
 
 
 class AddressInvalid(RegistryError):
-    """The text is no address of a version."""
+    """The text is no address of a version, or of anything that can be looked at."""
 
     hint = "addresses look like web, web@3, web@gold or web@b3:4f2a; names have letters, digits, '.', '_', '-' and '/'"
 
-    def __init__(self, *, address: str, reason: str) -> None:
+    def __init__(self, *, address: str, reason: str, hint: str | None = None) -> None:
         self.address = address
         self.reason = reason
-        super().__init__(f"{address!r} is no address of a version: {reason}")
+        if hint is not None:
+            self.hint = hint
+        super().__init__(f"{address!r} is no address: {reason}")
 
 
 class AddressUnknown(RegistryError):

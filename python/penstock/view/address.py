@@ -1,0 +1,199 @@
+"""Addresses: one short text for everything that can be looked at, the same in a shell, in a browser and in Python.
+
+::
+
+    web@3                                     a version
+    web@3/row/17                              a row of it
+    recipe.toml#step=41207,lane=3/8,row=5     a batch of a recipe, or a place in it
+    run:runs/exp1#step=120                    a batch of a run, whose recipe, skips and lanes are known
+
+``parse`` reads one and ``str`` writes it again. No shell splits an address and no URL has to be written differently: whatever
+else a path has is written as ``%20``. The browser shows an address as ``…/#/a/ADDRESS``; such a whole URL is an address too.
+A name that could be a version and a recipe (``web@v2.toml``) is a version; ``./web@v2.toml`` is the file.
+"""
+
+import re
+from dataclasses import dataclass, fields, replace
+from typing import TypeAlias
+from urllib.parse import quote, unquote
+
+from penstock.data.lane import Lane, parse_lane
+from penstock.errors import AddressInvalid, RecipeInvalid
+
+#: Longer ones are no addresses.
+LENGTH_MAX = 4096
+#: How the address begins in the URL of a browser.
+IN_URL = "#/a/"
+RUN = "run:"
+#: What recipes are called.
+RECIPES = (".toml", ".json")
+#: What a path keeps, beside letters and digits.
+_PLAIN = "/@:+,="
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*"
+_VERSION = re.compile(rf"{_NAME}(?:@[A-Za-z0-9][A-Za-z0-9._:-]*)?")
+_ROW = re.compile(rf"({_NAME}@[A-Za-z0-9][A-Za-z0-9._:-]*)/row/(\d+)")
+_NUMBER_MAX = 1 << 63
+_HINT = (
+    "addresses look like web@3, web@3/row/17, recipe.toml#step=7,lane=3/8,row=5,token=120 or run:NAME#step=7"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionAddress:
+    """A version, or a row of it."""
+
+    version: str
+    row: int | None = None
+
+    def __str__(self) -> str:
+        return self.version if self.row is None else f"{self.version}/row/{self.row}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a stream of batches; what is None is left open."""
+
+    step: int | None = None
+    lane: Lane | None = None
+    #: A row of the lane's batch, and a token of the row.
+    row: int | None = None
+    token: int | None = None
+
+    def __str__(self) -> str:
+        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return ",".join(f"{name}={value}" for name, value in given if value is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeAddress:
+    """A recipe's file, and a place in its stream."""
+
+    path: str
+    place: Place = Place()
+
+    def __str__(self) -> str:
+        return _placed(_quoted(self.path), self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class RunAddress:
+    """A run's directory or name, and a place in its stream."""
+
+    run: str
+    place: Place = Place()
+
+    def __str__(self) -> str:
+        return _placed(RUN + _quoted(self.run), self.place)
+
+
+StreamAddress: TypeAlias = RecipeAddress | RunAddress
+Address: TypeAlias = VersionAddress | StreamAddress
+
+
+def parse(text: str) -> Address:
+    """The address that a text is, or a whole URL that shows one."""
+    given = text.strip()
+    if not given or len(given) > LENGTH_MAX:
+        reason = (
+            f"it has {len(given):,} characters, at most {LENGTH_MAX:,} are read" if given else "it is empty"
+        )
+        raise AddressInvalid(address=given[:100], reason=reason, hint=_HINT)
+    if given.startswith((IN_URL, "http://", "https://")):
+        given = _in_url(given)
+    if (row := _ROW.fullmatch(given)) is not None:
+        return VersionAddress(row[1], _number(given, "row", row[2]))
+    path, hash_, rest = given.partition("#")
+    if path.startswith(RUN):
+        return RunAddress(_path(given, path.removeprefix(RUN)), _place(given, rest, hash_))
+    if path.endswith(RECIPES) and not ("@" in path and _VERSION.fullmatch(path)):
+        return RecipeAddress(_path(given, path), _place(given, rest, hash_))
+    if hash_:
+        raise _refusal(given, f"{path!r} is no recipe ({', '.join(RECIPES)}) and no run ({RUN}NAME)")
+    if _VERSION.fullmatch(given) is None:
+        raise _refusal(given, "it is no version, no recipe and no run")
+    return VersionAddress(given)
+
+
+def in_url(address: Address) -> str:
+    """How an address stands in the URL of a browser."""
+    return IN_URL + quote(str(address), safe=_PLAIN)
+
+
+def at(address: StreamAddress, **changed: object) -> StreamAddress:
+    """The same stream at another place: ``at(address, step=7, row=None)``."""
+    return replace(address, place=replace(address.place, **changed))  # type: ignore[arg-type]
+
+
+def parse_range(text: str, *, name: str = "rows") -> tuple[int, int]:
+    """First and end of a range, as in ``0:64``; one number is a range of one."""
+    first, colon, stop = text.partition(":")
+    if not (first.isdecimal() and (stop.isdecimal() if colon else not stop)):
+        raise _refusal(text, f"it is no range of {name}", "a range looks like 0:64, or 7")
+    begin, end = int(first), int(stop) if colon else int(first) + 1
+    if not begin < end < _NUMBER_MAX:
+        raise _refusal(text, f"it is an empty range of {name}", "a range looks like 0:64, or 7")
+    return begin, end
+
+
+def _in_url(url: str) -> str:
+    _, found, after = url.partition(IN_URL)
+    if not found:
+        raise _refusal(url, f"the URL shows no address: there is no {IN_URL} in it")
+    # What follows a question mark is how it is shown.
+    return unquote(after.partition("?")[0])
+
+
+def _path(given: str, path: str) -> str:
+    try:
+        found = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        found = ""
+    if not found or "\0" in found:
+        raise _refusal(given, "there is no path in it")
+    return found
+
+
+def _quoted(path: str) -> str:
+    """A path as addresses have it; a shell would make something else of a tilde."""
+    return quote(path, safe=_PLAIN).replace("~", "%7E")
+
+
+def _place(given: str, rest: str, hash_: str) -> Place:
+    if not rest:
+        if hash_:
+            raise _refusal(given, "nothing follows the #")
+        return Place()
+    known = [field.name for field in fields(Place)]
+    found: dict[str, int | Lane] = {}
+    for part in rest.split(","):
+        name, equals, value = part.partition("=")
+        if name not in known or not equals:
+            raise _refusal(given, f"{part!r} is none of {', '.join(f'{each}=…' for each in known)}")
+        if name in found:
+            raise _refusal(given, f"it says {name} twice")
+        found[name] = _lane(given, value) if name == "lane" else _number(given, name, value)
+    if "token" in found and "row" not in found:
+        raise _refusal(given, "a token stands in a row, and there is no row=…")
+    return Place(**found)  # type: ignore[arg-type]
+
+
+def _lane(given: str, value: str) -> Lane:
+    try:
+        return parse_lane(value)
+    except RecipeInvalid as reason:
+        raise _refusal(given, str(reason)) from reason
+
+
+def _number(given: str, name: str, value: str) -> int:
+    if not (value.isascii() and value.isdecimal()) or len(value) > 19 or int(value) >= _NUMBER_MAX:
+        raise _refusal(given, f"{name} is {value[:40]!r}, which is no number from 0 on")
+    return int(value)
+
+
+def _placed(path: str, place: Place) -> str:
+    words = str(place)
+    return f"{path}#{words}" if words else path
+
+
+def _refusal(address: str, reason: str, hint: str = _HINT) -> AddressInvalid:
+    return AddressInvalid(address=address[:200], reason=reason, hint=hint)

@@ -1,0 +1,198 @@
+"""From an address to what can be looked at: versions, and streams of batches that are rebuilt at any step.
+
+An ``Opener`` keeps what it has opened, so that the next page of the same thing is quick: the plan of a recipe, which takes longest, and
+the last few batches. A recipe that was edited is opened anew. Nothing is written, except what any opening of a recipe
+measures once and keeps in the registry.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+from penstock.data import Recipe, SkipJournal, Skips
+from penstock.data.feed import batch_of
+from penstock.data.lane import Lane
+from penstock.data.measured import PlanWatch
+from penstock.data.planning import Plan, prepare
+from penstock.data.records import RecordBatch
+from penstock.errors import RunUnknown, UsageError
+from penstock.registry import Registry
+from penstock.run.directory import RunDirectory
+from penstock.run.records import last_step
+from penstock.view.address import Address, Place, RunAddress, StreamAddress, VersionAddress, at
+from penstock.view.model.batch import BatchView, view_of
+from penstock.view.model.records import RecordView
+from penstock.view.model.rows import VersionView
+from penstock.view.model.vocabulary import Vocabulary, read_vocabulary, tokenizing, vocabulary_of
+
+#: Plans, and batches of one stream, that are kept.
+PLANS_MAX, BATCHES_MAX = 8, 16
+AnyBatch: TypeAlias = BatchView | RecordView
+
+
+class OpenedVersion(VersionView):
+    """A version, and the row that the address names."""
+
+    def __init__(self, address: VersionAddress, registry: Registry) -> None:
+        super().__init__(registry.resolve(address.version))
+        #: The row that was asked for, if one was.
+        self.chosen_row = address.row
+        if address.row is not None:
+            self.address = VersionAddress(self.version.address, address.row)
+
+
+class OpenedStream:
+    """A recipe or a run, of which any step can be shown."""
+
+    kind = "stream"
+
+    def __init__(self, address: StreamAddress, plan: Plan, vocabularies: Sequence[Vocabulary | None]) -> None:
+        self.address = address
+        self.plan = plan
+        self.vocabularies = list(vocabularies)
+        self._batches: OrderedDict[tuple[int, Lane], AnyBatch] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def step(self) -> int:
+        """The step that the address names; the first, or of a run the last that was executed, where it names none."""
+        step = self.address.place.step
+        if step is not None:
+            return step
+        if isinstance(self.address, RunAddress):
+            return max(0, last_step(self.address.run))
+        return 0
+
+    @property
+    def lane(self) -> Lane:
+        """The lane that the address names; all rows where it names none."""
+        return self.address.place.lane or Lane()
+
+    def at(self, step: int | None = None, lane: Lane | None = None) -> StreamAddress:
+        """The address of a batch."""
+        chosen = self.lane if lane is None else lane
+        kept = None if chosen == Lane() else chosen
+        return at(self.address, step=self.step if step is None else step, lane=kept, row=None, token=None)
+
+    def batch(self, step: int | None = None, lane: Lane | None = None) -> AnyBatch:
+        """The batch of a step and a lane; those of the address unless others are given."""
+        key = (self.step if step is None else step, self.lane if lane is None else lane)
+        with self._lock:
+            known = self._batches.get(key)
+            if known is not None:
+                self._batches.move_to_end(key)
+                return known
+        made = batch_of(self.plan, *key)
+        address = self.at(*key)
+        view: AnyBatch
+        if isinstance(made, RecordBatch):
+            view = RecordView(made, address=address, lane=key[1])
+        else:
+            view = view_of(made, self.plan, address=address, lane=key[1], vocabularies=self.vocabularies)
+        with self._lock:
+            self._batches[key] = view
+            while len(self._batches) > BATCHES_MAX:
+                self._batches.popitem(last=False)
+        return view
+
+
+Opened: TypeAlias = OpenedVersion | OpenedStream
+
+
+class Opener:
+    """Opens addresses. Safe to use from any thread."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        runs: Sequence[Path] = (),
+        tokenizer: Path | None = None,
+        watch: PlanWatch | None = None,
+    ) -> None:
+        self.registry = registry
+        #: Folders in which a run is looked for by its name.
+        self._runs = tuple(runs)
+        #: For sources whose tokens nothing in the recipe explains.
+        self._tokenizer = tokenizer
+        self._watch = watch
+        self._streams: OrderedDict[object, OpenedStream] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, address: Address) -> Opened:
+        """What stands at an address."""
+        if isinstance(address, VersionAddress):
+            return OpenedVersion(address, self.registry)
+        if isinstance(address, RunAddress):
+            directory = self.run(address.run)
+            about = directory.about()
+            recipe = _recipe_of(directory)
+            skips = SkipJournal(directory.skips).read()
+            registry = self.registry if self.registry.url == about.registry else Registry(about.registry)
+            found = RunAddress(str(directory.path), address.place)
+            return self._stream(found, recipe, registry, skips)
+        return self._stream(address, Recipe.load(address.path), self.registry, Skips())
+
+    def run(self, name: str) -> RunDirectory:
+        """The directory of a run, given as such or by its name."""
+        places = [Path(name), *(folder / name for folder in self._runs)]
+        found = next((each for each in map(RunDirectory, places) if each.is_run()), None)
+        if found is None:
+            raise RunUnknown(directory=name)
+        return found
+
+    def _stream(
+        self, address: StreamAddress, recipe: Recipe, registry: Registry, skips: Skips
+    ) -> OpenedStream:
+        key = (replace(address, place=Place()), recipe.digest, registry.url, skips)
+        with self._lock:
+            known = self._streams.get(key)
+            if known is not None:
+                self._streams.move_to_end(key)
+        if known is None:
+            plan = prepare(recipe, registry, self._watch, skips=skips)
+            known = OpenedStream(address, plan, self._vocabularies(plan))
+            with self._lock:
+                self._streams[key] = known
+                while len(self._streams) > PLANS_MAX:
+                    self._streams.popitem(last=False)
+        if known.address == address:
+            return known
+        # Another place of the same stream shares what was made of it.
+        other = OpenedStream(address, known.plan, known.vocabularies)
+        other._batches, other._lock = known._batches, known._lock
+        return other
+
+    def _vocabularies(self, plan: Plan) -> list[Vocabulary | None]:
+        """The vocabulary of every source; one file is read once."""
+        read: dict[object, Vocabulary | None] = {}
+        found = []
+        for each in plan.prepared:
+            stage = tokenizing(plan.recipe.stages_of(each.source))
+            key = None if stage is None else (str(stage.tokenizer), getattr(stage, "special_tokens", ()))
+            if key not in read:
+                read[key] = None if stage is None else vocabulary_of(stage)
+            found.append(read[key])
+        if self._tokenizer is not None:
+            given = read_vocabulary(self._tokenizer)
+            found = [given if each is None else each for each in found]
+        return found
+
+
+def open_address(address: Address, registry: Registry) -> Opened:
+    """What stands at an address."""
+    return Opener(registry).open(address)
+
+
+def _recipe_of(directory: RunDirectory) -> Recipe:
+    """The recipe that a run reads now. One that was edited during the run is the same up to the edit, so the newest serves all steps."""
+    kept = sorted((directory.path / "recipes").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    if not kept:
+        raise UsageError(
+            f"the run {directory.path} keeps no recipe: it has functions, which a file cannot hold",
+            hint="look at it from Python, where the functions are: penstock.batch_at(recipe, step=…)",
+        )
+    return Recipe.load(kept[-1])

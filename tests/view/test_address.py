@@ -1,0 +1,117 @@
+"""Addresses: one text for everything that can be looked at, in a shell, in a browser and in Python."""
+
+import shlex
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.data.lane import Lane
+from penstock.errors import AddressInvalid
+from penstock.view.address import (
+    Address,
+    Place,
+    RecipeAddress,
+    RunAddress,
+    VersionAddress,
+    at,
+    in_url,
+    parse,
+    parse_range,
+)
+
+NUMBERS = st.integers(0, (1 << 63) - 1)
+PATHS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=40)
+LANES = st.integers(1, 512).flatmap(lambda of: st.integers(0, of - 1).map(lambda n: Lane(n, of=of)))
+
+
+@st.composite
+def places(draw: st.DrawFn) -> Place:
+    """Any place that can be written."""
+    row = draw(st.none() | NUMBERS)
+    token = draw(st.none() | NUMBERS) if row is not None else None
+    return Place(draw(st.none() | NUMBERS), draw(st.none() | LANES), row, token)
+
+
+ADDRESSES = st.one_of(
+    st.builds(VersionAddress, st.sampled_from(["web", "org/web.v2", "web@3"])),
+    st.builds(VersionAddress, st.sampled_from(["org/web@gold", "web@b3:4f2a"]), NUMBERS),
+    st.builds(RecipeAddress, PATHS.map(lambda path: f"./{path}.toml"), places()),
+    st.builds(RunAddress, PATHS, places()),
+)
+
+
+@given(ADDRESSES)
+def test_an_address_is_read_as_it_was_written_in_a_shell_and_in_a_url(address: Address) -> None:
+    """Goal: one language everywhere. Method: whatever the path holds, through a shell's splitting and a browser's URL."""
+    text = str(address)
+    assert parse(text) == address
+    assert shlex.split(f"penstock view {text}", comments=False)[2:] == [text]
+    assert text.isascii()
+    assert not set(text) & set(" \"'`$&|;<>()*?[]{}!~\\^\n\t")
+    url = f"http://127.0.0.1:8090/user/x/?token=abc{in_url(address)}?colour=mask"
+    assert parse(url) == address
+    assert urlsplit(url).path == "/user/x/"
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("web", VersionAddress("web")),
+        ("web@3", VersionAddress("web@3")),
+        ("web@3/row/17", VersionAddress("web@3", 17)),
+        ("org/row/17", VersionAddress("org/row/17")),
+        ("web@v2.toml", VersionAddress("web@v2.toml")),
+        ("./web@v2.toml", RecipeAddress("./web@v2.toml")),
+        ("a%20b/r.toml#step=7", RecipeAddress("a b/r.toml", Place(step=7))),
+        (
+            "recipe.toml#step=41207,lane=3/8,row=5,token=120",
+            RecipeAddress("recipe.toml", Place(41207, Lane(3, of=8), 5, 120)),
+        ),
+        ("run:runs/exp1", RunAddress("runs/exp1")),
+        ("run:exp1#step=3", RunAddress("exp1", Place(step=3))),
+        ("#/a/web%403/row/2", VersionAddress("web@3", 2)),
+    ],
+)
+def test_addresses_people_write_mean_what_they_say(text: str, address: Address) -> None:
+    assert parse(text) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty"),
+        ("web@3/row/x", "no version"),
+        ("web@3#step=1", "no recipe"),
+        ("recipe.toml#", "nothing follows"),
+        ("recipe.toml#step", "none of step"),
+        ("recipe.toml#step=-1", "no number"),
+        ("recipe.toml#step=1,step=2", "twice"),
+        ("recipe.toml#lane=8/8", "no lane 8 of 8"),
+        ("recipe.toml#token=3", "no row"),
+        ("recipe.toml#step=99999999999999999999", "no number"),
+        ("run:", "no path"),
+        ("run:%ff", "no path"),
+        ("http://localhost/x", "shows no address"),
+        ("w" * 5000, "5,000 characters"),
+        ("<script>alert(1)</script>", "no version"),
+    ],
+)
+def test_what_is_no_address_is_refused_with_a_hint(text: str, reason: str) -> None:
+    with pytest.raises(AddressInvalid, match=reason) as caught:
+        parse(text)
+    assert "web@3" in str(caught.value.hint)
+
+
+def test_another_place_of_the_same_stream() -> None:
+    address = parse("recipe.toml#step=7,lane=3/8,row=5")
+    assert isinstance(address, RecipeAddress)
+    assert str(at(address, step=8, row=None)) == "recipe.toml#step=8,lane=3/8"
+
+
+def test_ranges() -> None:
+    assert (parse_range("0:64"), parse_range("7")) == ((0, 64), (7, 8))
+    for bad in ("", "a", "1:", ":1", "4:4", "5:4", "-1:3"):
+        with pytest.raises(AddressInvalid, match="range of rows"):
+            parse_range(bad)
