@@ -7,6 +7,7 @@ import "./style/shell.css";
 import "./style/part.css";
 import "./style/page.css";
 import "./style/data.css";
+import "./style/batch.css";
 import { Shell } from "./shell";
 import { applyStoredTheme } from "./theme";
 

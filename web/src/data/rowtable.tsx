@@ -13,7 +13,7 @@ import { ColumnHead } from "./columnhead";
 import { readFiltered, readRows, readSpread, type Cell, type ColumnSpread, type Filtered, type RowLine, type Version } from "./read";
 
 const LINE = 30;
-const HEAD = 92;
+const HEAD = 98;
 const CHUNK = 64;
 const CHUNKS_KEPT = 60;
 const WIDTHS: Readonly<Record<string, number>> = { int: 104, float: 112, bool: 84, string: 300, bytes: 132, list: 260, object: 260, array: 260 };

@@ -16,8 +16,8 @@ from penstock.view.model import BatchView, RecordView, pack
 from penstock.view.web import asked
 from penstock.view.web.cells import WHOLE_MAX
 from penstock.view.web.comparing import compare_batches
-from penstock.view.web.dataset_routes import media_answer
 from penstock.view.web.lens import look_at_lanes
+from penstock.view.web.media import media_answer
 from penstock.view.web.opened import OpenedStream, Shown, open_stream
 
 TOKENS_MAX = 1 << 20
@@ -112,5 +112,3 @@ def _differences(request: Request) -> Response:
         return JSONResponse({"kind": "records", "equal": digests[0] == digests[1], "digests": digests})
     first, second = (view for view in views if isinstance(view, BatchView))
     return JSONResponse(compare_batches(first, second))
-
-

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.formats.contract import Row
-from penstock.view.web.media import recognise
+from penstock.view.model.media import media_of
 
 PREVIEW_MAX = 160
 """Characters of a value in a table of rows."""
@@ -68,16 +68,12 @@ def _number(value: int | float) -> str:
 
 
 def _bytes(value: bytes | memoryview, limit: int) -> dict[str, Any]:
-    medium = recognise(value)
+    media = media_of(value)
+    if media is not None:
+        return {"kind": media.kind, "text": media.type, "size": len(value)}
     shown = min(len(value), limit // 3)
-    found: dict[str, Any] = {
-        "kind": medium.kind,
-        "text": bytes(value[:shown]).hex(" ") if medium.kind == "bytes" else medium.content_type,
-        "size": len(value),
-    }
-    if medium.kind == "bytes" and shown < len(value):
-        found["of"] = len(value)
-    return found
+    found: dict[str, Any] = {"kind": "bytes", "text": bytes(value[:shown]).hex(" "), "size": len(value)}
+    return found if shown == len(value) else {**found, "of": len(value)}
 
 
 def _array(value: "np.ndarray[Any, Any]", limit: int) -> dict[str, Any]:

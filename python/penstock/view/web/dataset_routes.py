@@ -9,11 +9,10 @@ from starlette.routing import BaseRoute, Route
 from penstock.errors import UsageError
 from penstock.registry import Version
 from penstock.view.web import asked, datasets
-from penstock.view.web.access import error_answer
 from penstock.view.web.cells import PREVIEW_MAX, WHOLE_MAX, cell, row_cells, safe
 from penstock.view.web.columns import spread
 from penstock.view.web.filtering import passing
-from penstock.view.web.media import byte_range, recognise
+from penstock.view.web.media import media_answer
 from penstock.view.web.streams import find_streams
 
 ROWS_MAX = 200
@@ -155,21 +154,3 @@ def _inside(value: Any, step: str) -> Any:
     if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
         return value[int(step)]
     return None
-
-
-def media_answer(data: bytes, asked_range: str | None) -> Response:
-    """Bytes under the type that we recognised; what is not recognised can only be saved."""
-    medium = recognise(data)
-    headers = {"Accept-Ranges": "bytes"}
-    if medium.kind == "bytes":
-        headers["Content-Disposition"] = 'attachment; filename="value.bin"'
-    span = byte_range(asked_range, len(data))
-    if span is None:
-        return Response(data, media_type=medium.content_type, headers=headers)
-    first, end = span
-    if first >= end:
-        refused = error_answer(416, "the range lies behind the end")
-        refused.headers["Content-Range"] = f"bytes */{len(data)}"
-        return refused
-    headers["Content-Range"] = f"bytes {first}-{end - 1}/{len(data)}"
-    return Response(data[first:end], 206, media_type=medium.content_type, headers=headers)

@@ -87,7 +87,9 @@ def _repeats(lanes: list[list[dict[str, Any]]]) -> dict[str, Any]:
     return {
         "same_rows": same[:_NAMED_MAX],
         "same_rows_count": len(same),
-        "shared_samples": [{"sample": list(piece), "places": places} for piece, places in shared[:_NAMED_MAX]],
+        "shared_samples": [
+            {"sample": list(piece), "places": places} for piece, places in shared[:_NAMED_MAX]
+        ],
         "shared_samples_count": len(shared),
     }
 

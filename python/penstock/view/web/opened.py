@@ -3,16 +3,13 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from penstock.errors import UsageError
-from penstock.registry import Registry
 from penstock.view.address import RecipeAddress, RunAddress, StreamAddress, at, parse
 from penstock.view.model import BatchView, RecordView
 from penstock.view.model.commands import commands_of
-from penstock.view.opening import OpenedStream, Opener
+from penstock.view.opening import OpenedStream
 from penstock.view.web.site import Site
 
 __all__ = ["OpenedStream", "Shown", "open_stream"]
@@ -30,10 +27,6 @@ class Shown:
         return {"address": str(here), **commands_of(here)}
 
 
-_openers: "WeakKeyDictionary[Registry, Opener]" = WeakKeyDictionary()
-_lock = Lock()
-
-
 def open_stream(site: Site, text: str) -> tuple[Shown, OpenedStream]:
     """The stream of batches at an address, and how to write the address."""
     address = parse(text)
@@ -45,19 +38,10 @@ def open_stream(site: Site, text: str) -> tuple[Shown, OpenedStream]:
     shown = str(_shortest(path))
     written: StreamAddress = RecipeAddress(shown, place) if is_recipe else RunAddress(shown, place)
     target: StreamAddress = RecipeAddress(str(path), place) if is_recipe else RunAddress(str(path), place)
-    opened = _opener(site).open(target)
+    opened = site.opener.open(target)
     if not isinstance(opened, OpenedStream):
         raise UsageError(f"there are no batches at {text[:200]}")
     return Shown(written), opened
-
-
-def _opener(site: Site) -> Opener:
-    """One for each registry, since it keeps plans and batches."""
-    with _lock:
-        found = _openers.get(site.registry)
-        if found is None:
-            found = _openers[site.registry] = Opener(site.registry, runs=site.roots)
-        return found
 
 
 def _shortest(path: Path) -> Path:

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.errors import PenstockError, UsageError
 from penstock.view.web.access import DATA_POLICY, HEADERS, Access, Guard, access_for, error_answer
+from penstock.view.web.batch_routes import batch_routes
 from penstock.view.web.dataset_routes import dataset_routes
 from penstock.view.web.machine_routes import machine_routes
 from penstock.view.web.recordings import as_text
@@ -36,6 +37,7 @@ def create_app(site: Site, access: Access) -> Starlette:
     routes: list[BaseRoute] = [
         *machine_routes(),
         *dataset_routes(),
+        *batch_routes(),
         Route("/api/{rest:path}", _unknown),
         Mount("/", _pages()),
     ]

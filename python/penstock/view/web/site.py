@@ -12,6 +12,7 @@ from threading import Lock
 
 from penstock.errors import UsageError
 from penstock.registry import Registry, Version
+from penstock.view.opening import Opener
 
 _VERSIONS_KEPT = 32
 
@@ -27,10 +28,13 @@ class Site:
     #: The address that the first page shows, if one was asked for.
     start: str = ""
     versions: "Versions" = field(init=False)
+    #: Keeps the plans and batches that were looked at last.
+    opener: Opener = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "roots", tuple(root.resolve() for root in self.roots))
         object.__setattr__(self, "versions", Versions(self.registry))
+        object.__setattr__(self, "opener", Opener(self.registry, runs=self.roots))
 
     def file(self, name: str) -> Path:
         """The file or folder of a name, below one of the roots."""
