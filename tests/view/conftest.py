@@ -3,6 +3,9 @@
 import pytest
 
 from tests.view.library import CONVERSATIONS, HOSTILE, Library
+from tests.view.showing import browser, exhibit, exhibit_address, folder, shown
+
+__all__ = ["browser", "exhibit", "exhibit_address", "folder", "shown"]
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import "./style/part.css";
 import "./style/page.css";
 import "./style/data.css";
 import "./style/batch.css";
+import "./style/diff.css";
 import { Shell } from "./shell";
 import { applyStoredTheme } from "./theme";
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shlex
 import sys
 import webbrowser
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ def web(
         registry=open_registry(registry),
         events_directory=shown.events or _home() / "events",
         roots=shown.root or (Path.cwd(),),
-        start=address,
+        option="" if registry is None else f"--registry {shlex.quote(registry)}",
     )
 
     def announce(url: str) -> None:

@@ -1,4 +1,4 @@
-// The whole batch at a glance: one pixel for every token, a line for every row, in the colours of the grid. It is the
+// The whole batch at a glance: a line for every row, in it every token, in the colours of the grid. It is the
 // picture of the packing too: where documents begin, and what is padding. A click goes there.
 
 import { useEffect, useRef } from "preact/hooks";
@@ -18,6 +18,7 @@ interface OverviewProps {
 
 const LINE_MIN = 2;
 const HEIGHT_MAX = 168;
+const WIDTH_MAX = 4096;
 
 export function Overview(props: OverviewProps) {
   const { batch, view, chosen } = props;
@@ -78,12 +79,17 @@ function colourWords(host: HTMLElement, names: readonly string[]): Uint32Array {
 function paint(canvas: HTMLCanvasElement, batch: TokenBatch, by: Colouring): void {
   const context = canvas.getContext("2d");
   if (context === null || batch.ids.length === 0) return;
-  canvas.width = batch.length;
+  // A screen shows no more columns than this; of a longer row every so manyth token is drawn.
+  const width = Math.min(batch.length, WIDTH_MAX);
+  canvas.width = width;
   canvas.height = batch.rows;
   const colours = colourWords(canvas.parentElement ?? document.body, colourNames(batch, by));
-  const image = context.createImageData(batch.length, batch.rows);
+  const image = context.createImageData(width, batch.rows);
   const pixels = new Uint32Array(image.data.buffer);
   const colour = painter(batch, by);
-  for (let index = 0; index < pixels.length; index++) pixels[index] = colours[colour(index)] ?? 0;
+  const step = batch.length / width;
+  for (let row = 0; row < batch.rows; row++) {
+    for (let x = 0; x < width; x++) pixels[row * width + x] = colours[colour(row * batch.length + Math.floor(x * step))] ?? 0;
+  }
   context.putImageData(image, 0, 0);
 }

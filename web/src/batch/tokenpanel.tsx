@@ -26,6 +26,7 @@ interface TokenPanelProps {
 }
 
 const AROUND = 60;
+const RAW_AROUND = 300;
 
 export function TokenPanel(props: TokenPanelProps) {
   const { batch, index, address } = props;
@@ -148,31 +149,33 @@ function contextOf(batch: TokenBatch, first: number, end: number, index: number)
 
 function Raw(props: { row: WholeRow; context: { before: string; own: string; after: string } }) {
   const { before, own, after } = props.context;
-  const shown = props.row.fields.filter((field) => ["text", "list", "object"].includes(field.kind)).sort((a, b) => b.text.length - a.text.length).slice(0, 3);
+  const needle = before + own + after;
+  const findable = needle.length > 2 && !/[⏎⇥⟨]/.test(own);
+  const texts = props.row.fields.filter((field) => ["text", "list", "object"].includes(field.kind)).sort((a, b) => b.text.length - a.text.length);
+  const field = (findable ? texts.find((one) => one.text.includes(needle)) : undefined) ?? texts[0];
+  if (field === undefined) return <p class="soft small">The row has no text.</p>;
+  const at = findable ? field.text.indexOf(needle) : -1;
+  const place = at < 0 ? 0 : at + before.length;
+  const begin = Math.max(0, place - RAW_AROUND);
+  const end = place + own.length + RAW_AROUND;
   return (
-    <>
-      {shown.map((field) => {
-        const needle = before + own + after;
-        const at = needle.length > 2 && !/[⏎⇥⟨]/.test(own) ? field.text.indexOf(needle) : -1;
-        const begin = at < 0 ? 0 : Math.max(0, at + before.length - 240);
-        return (
-          <div key={field.name} class="raw-field">
-            <span class="soft">{visible(field.name)}</span>
-            <p class="stage-text">
-              {begin > 0 && <span class="soft">… </span>}
-              <Foreign text={field.text.slice(begin, at < 0 ? 600 : at + before.length)} lines />
-              {at >= 0 && (
-                <span class="here">
-                  <Foreign text={own} />
-                </span>
-              )}
-              {at >= 0 && <Foreign text={field.text.slice(at + before.length + own.length, at + needle.length + 240)} lines />}
-              {field.text.length > (at < 0 ? 600 : at + needle.length + 240) && <span class="soft"> …</span>}
-            </p>
-          </div>
-        );
-      })}
-    </>
+    <div class="raw-field">
+      <span class="soft">{visible(field.name)}</span>
+      <p class="stage-text">
+        {begin > 0 && <span class="soft">… </span>}
+        <Foreign text={field.text.slice(begin, at < 0 ? end : place)} lines />
+        {at >= 0 && (
+          <>
+            <span class="here">
+              <Foreign text={own} />
+            </span>
+            <Foreign text={field.text.slice(place + own.length, end)} lines />
+          </>
+        )}
+        {field.text.length > end && <span class="soft"> …</span>}
+      </p>
+      {at < 0 && <p class="soft small">The token's text does not stand in the row as it is; a stage made it.</p>}
+    </div>
   );
 }
 

@@ -53,7 +53,7 @@ function Drawing(props: { graph: Lineage }) {
       </div>
       {graph.left_out > 0 && <p class="cut">{formatPlural(graph.left_out, "more version")} are not drawn.</p>}
       <div class="foot">
-        <Command text={`penstock data lineage ${graph.at}`} />
+        <Command text={graph.command} />
       </div>
     </>
   );

@@ -35,6 +35,7 @@ export interface VersionList {
   readonly versions: readonly Summary[];
   readonly tags: ReadonlyMap<string, number>;
   readonly left_out: number;
+  readonly command: string;
 }
 
 export interface Field {
@@ -82,6 +83,7 @@ export interface Lineage {
   readonly places: readonly Place[];
   readonly arrows: readonly (readonly [string, string])[];
   readonly left_out: number;
+  readonly command: string;
 }
 
 export interface Cell {
@@ -172,6 +174,7 @@ export function readVersions(value: unknown): VersionList {
     versions: asList(list["versions"]).map((one) => readSummary(asFields(one))),
     tags: readTags(list["tags"]),
     left_out: asNumber(list["left_out"]),
+    command: asText(list["command"]),
   };
 }
 
@@ -214,6 +217,7 @@ export function readLineage(value: unknown): Lineage {
   const graph = asFields(value);
   return {
     at: asText(graph["at"]),
+    command: asText(graph["command"]),
     left_out: asNumber(graph["left_out"]),
     places: asList(graph["places"]).map((one) => {
       const place = asFields(one);

@@ -26,7 +26,7 @@ export function VersionsPage(props: { name: string }) {
 }
 
 function Versions(props: { list: VersionList }) {
-  const { name, versions, tags, left_out } = props.list;
+  const { versions, tags, left_out, command } = props.list;
   return (
     <>
       <p class="lead">
@@ -55,7 +55,7 @@ function Versions(props: { list: VersionList }) {
         </table>
       </div>
       <div class="foot">
-        <Command text={`penstock data list ${name}`} />
+        <Command text={command} />
       </div>
     </>
   );

@@ -154,7 +154,7 @@ def _with_headers(send: Send, path: str, cookie: str) -> Send:
             headers["Content-Security-Policy"] = DATA_POLICY if path.startswith("/api/") else PAGE_POLICY
             fine = message["status"] in (200, 206, 304) and not cookie
             headers["Cache-Control"] = cache_rule(path) if fine else "no-store"
-            if cookie and message["status"] in (200, 304):
+            if cookie:
                 headers.append("Set-Cookie", cookie)
         await send(message)
 

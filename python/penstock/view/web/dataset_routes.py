@@ -43,7 +43,7 @@ def _asked_version(request: Request) -> Version:
 
 
 def _datasets(request: Request) -> Response:
-    return JSONResponse(datasets.list_datasets(asked.site_of(request).registry))
+    return JSONResponse(datasets.list_datasets(asked.site_of(request)))
 
 
 def _streams(request: Request) -> Response:
@@ -51,11 +51,11 @@ def _streams(request: Request) -> Response:
 
 
 def _versions(request: Request) -> Response:
-    return JSONResponse(datasets.list_versions(asked.site_of(request).registry, asked.text(request, "name")))
+    return JSONResponse(datasets.list_versions(asked.site_of(request), asked.text(request, "name")))
 
 
 def _version(request: Request) -> Response:
-    return JSONResponse(datasets.describe_version(asked.site_of(request).registry, _asked_version(request)))
+    return JSONResponse(datasets.describe_version(asked.site_of(request), _asked_version(request)))
 
 
 def _shards(request: Request) -> Response:
@@ -64,7 +64,7 @@ def _shards(request: Request) -> Response:
 
 def _lineage(request: Request) -> Response:
     site = asked.site_of(request)
-    return JSONResponse(datasets.describe_lineage(site.registry.lineage(asked.text(request, "at"))))
+    return JSONResponse(datasets.describe_lineage(site, site.registry.lineage(asked.text(request, "at"))))
 
 
 def _rows(request: Request) -> Response:
@@ -120,10 +120,11 @@ def _columns(request: Request) -> Response:
 
 
 def _difference(request: Request) -> Response:
-    registry = asked.site_of(request).registry
+    site = asked.site_of(request)
     before, after = asked.text(request, "before"), asked.text(request, "after")
-    found = registry.diff(before, after, rows=asked.number(request, "rows", 0) > 0)
-    return JSONResponse(found.to_json())
+    found = site.registry.diff(before, after, rows=asked.number(request, "rows", 0) > 0)
+    command = site.command(f"data diff {found.before} {found.after}")
+    return JSONResponse({**found.to_json(), "command": command})
 
 
 def _numbered(version: Version, numbers: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -136,16 +137,21 @@ def _numbered(version: Version, numbers: Any, rows: list[dict[str, Any]]) -> lis
 
 def _media(request: Request) -> Response:
     """Bytes of one field of one row, or of a part of it; whole or the range that a player asks for."""
-    version = _asked_version(request)
-    index = asked.number(request, "field")
+    version, number = _asked_version(request), asked.number(request, "row")
+    index, path = asked.number(request, "field"), asked.text(request, "path", "")
     if index >= len(version.schema):
         raise UsageError(f"{version.address} has no field {index}")
-    value = version[asked.number(request, "row")].get(version.schema[index].name)
-    for step in asked.text(request, "path", "").split("/")[:_PATH_MAX]:
-        value = _inside(value, step) if step else value
-    if not isinstance(value, bytes | memoryview):
-        raise UsageError("there are no bytes at that place")
-    return media_answer(bytes(value), request.headers.get("range"))
+
+    def read() -> bytes:
+        value = version[number].get(version.schema[index].name)
+        for step in path.split("/")[:_PATH_MAX]:
+            value = _inside(value, step) if step else value
+        if not isinstance(value, bytes | memoryview):
+            raise UsageError("there are no bytes at that place")
+        return bytes(value)
+
+    data = asked.site_of(request).shelf.get((version.digest, number, index, path), read)
+    return media_answer(data, request.headers.get("range"))
 
 
 def _inside(value: Any, step: str) -> Any:

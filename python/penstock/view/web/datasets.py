@@ -3,7 +3,6 @@
 Pure readings of the registry; no HTTP. Every list has a stated upper size, with what was left out counted.
 """
 
-import shlex
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from penstock.errors import PenstockError
 from penstock.registry import Registry, Version
 from penstock.registry.lineage import Lineage
 from penstock.view.web.cells import safe
+from penstock.view.web.site import Site
 
 DATASETS_MAX = 500
 VERSIONS_MAX = 500
@@ -20,13 +20,15 @@ FIELDS_MAX = 500
 PLACES_MAX = 100
 
 
-def list_datasets(registry: Registry) -> dict[str, Any]:
+def list_datasets(site: Site) -> dict[str, Any]:
     """The newest version of every dataset; one that cannot be read says why instead of hiding the others."""
+    registry = site.registry
     names = registry.datasets()
     return {
         "registry": safe(registry.url.removeprefix("file://")),
         "datasets": [_dataset(registry, name) for name in names[:DATASETS_MAX]],
         "left_out": max(0, len(names) - DATASETS_MAX),
+        "command": site.command("data list"),
     }
 
 
@@ -38,14 +40,16 @@ def _dataset(registry: Registry, name: str) -> dict[str, Any]:
         return {"name": name, "problem": safe(str(problem))}
 
 
-def list_versions(registry: Registry, name: str) -> dict[str, Any]:
+def list_versions(site: Site, name: str) -> dict[str, Any]:
     """All versions of a dataset, newest first."""
+    registry = site.registry
     found = registry.versions(name)[::-1]
     return {
         "name": name,
         "versions": [summary(version) for version in found[:VERSIONS_MAX]],
         "tags": registry.tags(name),
         "left_out": max(0, len(found) - VERSIONS_MAX),
+        "command": site.command(f"data list {name}"),
     }
 
 
@@ -66,10 +70,9 @@ def summary(version: Version) -> dict[str, Any]:
     }
 
 
-def describe_version(registry: Registry, version: Version) -> dict[str, Any]:
+def describe_version(site: Site, version: Version) -> dict[str, Any]:
     """A version without its rows."""
-    tags = [tag for tag, number in registry.tags(version.name).items() if number == version.number]
-    place = shlex.quote(registry.url.removeprefix("file://"))
+    tags = [tag for tag, number in site.registry.tags(version.name).items() if number == version.number]
     return {
         **summary(version),
         "name": version.name,
@@ -83,8 +86,8 @@ def describe_version(registry: Registry, version: Version) -> dict[str, Any]:
             for field in version.schema[:FIELDS_MAX]
         ],
         "fields_left_out": max(0, len(version.schema) - FIELDS_MAX),
-        "command": f"penstock data show {version.address} --registry {place}",
-        "rows_command": f"penstock data rows {version.address} --registry {place}",
+        "command": site.command(f"data show {version.address}"),
+        "rows_command": site.command(f"data rows {version.address}"),
     }
 
 
@@ -111,7 +114,7 @@ def list_shards(version: Version, start: int) -> dict[str, Any]:
     return {"shards": found, "start": start, "of": len(shards)}
 
 
-def describe_lineage(lineage: Lineage) -> dict[str, Any]:
+def describe_lineage(site: Site, lineage: Lineage) -> dict[str, Any]:
     """The graph around a version: places with their distance (parents negative), and arrows between them."""
     places: dict[str, dict[str, Any]] = {}
     arrows: list[list[str]] = []
@@ -122,7 +125,13 @@ def describe_lineage(lineage: Lineage) -> dict[str, Any]:
             continue
         places.setdefault(child, {"address": child, "digest": "", "level": 1, "known": True})
         arrows.append([lineage.address, child])
-    return {"places": list(places.values()), "arrows": arrows, "left_out": left_out, "at": lineage.address}
+    return {
+        "places": list(places.values()),
+        "arrows": arrows,
+        "left_out": left_out,
+        "at": lineage.address,
+        "command": site.command(f"data lineage {lineage.address}"),
+    }
 
 
 def _gather(lineage: Lineage, level: int, places: dict[str, Any], arrows: list[list[str]]) -> int:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from penstock.view.model.media import media_of
 from penstock.view.web.access import error_answer
 
+OPEN_RANGE_BYTES = 8 << 20
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
@@ -44,5 +45,6 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
     if first == "":
         return max(0, size - int(last)), size
     begin = int(first)
-    end = min(size, int(last) + 1) if last else size
+    # A player that asks for everything from here on gets a good piece, and asks again if it goes on playing.
+    end = min(size, int(last) + 1 if last else begin + OPEN_RANGE_BYTES)
     return (begin, end) if begin < end else (size, size)

@@ -20,11 +20,14 @@ class Shown:
     """An address as the page shows it: short where the reader stands in the folder of the server."""
 
     address: StreamAddress
+    #: What commands need to find the same registry.
+    option: str = ""
 
     def facts(self, view: BatchView | RecordView) -> dict[str, Any]:
         """What of a view's facts depends on how its address is written."""
         here = at(self.address, step=view.step, row=None, token=None)
-        return {"address": str(here), **commands_of(here)}
+        commands = {name: f"{line} {self.option}".rstrip() for name, line in commands_of(here).items()}
+        return {"address": str(here), **commands}
 
 
 def open_stream(site: Site, text: str) -> tuple[Shown, OpenedStream]:
@@ -41,7 +44,7 @@ def open_stream(site: Site, text: str) -> tuple[Shown, OpenedStream]:
     opened = site.opener.open(target)
     if not isinstance(opened, OpenedStream):
         raise UsageError(f"there are no batches at {text[:200]}")
-    return Shown(written), opened
+    return Shown(written, site.option), opened
 
 
 def _shortest(path: Path) -> Path:

@@ -52,13 +52,15 @@ def create_app(site: Site, access: Access) -> Starlette:
 
 def listen(bind: str, port: int) -> socket.socket:
     """A socket that listens; port 0 means any free one."""
+    hint = "another program may use that port; --port chooses a different one, --port 0 any that is free"
+    if not 0 <= port <= 65_535:
+        raise UsageError(f"cannot listen on {bind} port {port}: there is no such port", hint=hint)
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
     try:
         return socket.create_server((bind, port), family=family)
-    except (OSError, OverflowError) as reason:
-        hint = "another program may use that port; --port chooses a different one, --port 0 any that is free"
-        said = getattr(reason, "strerror", None) or reason
-        raise UsageError(f"cannot listen on {bind} port {port}: {said}", hint=hint) from None
+    except OSError as reason:
+        said = f"cannot listen on {bind} port {port}: {reason.strerror or reason}"
+        raise UsageError(said, hint=hint) from None
 
 
 def address_of(listener: socket.socket, access: Access, page: str = "") -> str:

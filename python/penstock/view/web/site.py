@@ -6,6 +6,7 @@ out of them leads nowhere. Versions are immutable and keep their files open, so 
 
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -15,6 +16,7 @@ from penstock.registry import Registry, Version
 from penstock.view.opening import Opener
 
 _VERSIONS_KEPT = 32
+_MEDIA_BYTES_KEPT = 256 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,16 +27,22 @@ class Site:
     events_directory: Path
     #: Resolved folders; recipes and runs are opened below them only.
     roots: tuple[Path, ...] = ()
-    #: The address that the first page shows, if one was asked for.
-    start: str = ""
+    #: What commands need to find the same registry, such as ``--registry NAME``; empty for the default one.
+    option: str = ""
     versions: "Versions" = field(init=False)
     #: Keeps the plans and batches that were looked at last.
     opener: Opener = field(init=False)
+    shelf: "Shelf" = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "roots", tuple(root.resolve() for root in self.roots))
         object.__setattr__(self, "versions", Versions(self.registry))
         object.__setattr__(self, "opener", Opener(self.registry, runs=self.roots))
+        object.__setattr__(self, "shelf", Shelf())
+
+    def command(self, words: str) -> str:
+        """A command line to be copied, which finds the registry that is shown."""
+        return f"penstock {words} {self.option}".rstrip()
 
     def file(self, name: str) -> Path:
         """The file or folder of a name, below one of the roots."""
@@ -69,6 +77,28 @@ class Versions:
             while len(self._kept) > _VERSIONS_KEPT:
                 self._kept.popitem(last=False)
         return kept
+
+
+class Shelf:
+    """The media asked for last, whole: a player asks for one film in a hundred ranges."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[object, bytes] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: object, read: Callable[[], bytes]) -> bytes:
+        """The bytes of a key, read once while they are kept."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+                return kept
+        found = read()
+        with self._lock:
+            self._kept[key] = found
+            while sum(map(len, self._kept.values())) > _MEDIA_BYTES_KEPT and len(self._kept) > 1:
+                self._kept.popitem(last=False)
+        return found
 
 
 def outside(name: str) -> UsageError:
