@@ -240,3 +240,20 @@ def sound(seconds: float, pitch: float) -> bytes:
         samples = (int(8000 * math.sin(2 * math.pi * pitch * at / 8000)) for at in range(int(8000 * seconds)))
         file.writeframes(b"".join(struct.pack("<h", sample) for sample in samples))
     return held.getvalue()
+
+
+def add_large(exhibit: Exhibit, *, rows: int = 64, length: int = 8192) -> str:
+    """A recipe whose step has many tokens, by its name; made once."""
+    name = f"large-{rows}x{length}"
+    if not (exhibit.folder / f"{name}.toml").exists():
+        draws = random.Random(7)
+        # A word is a token or a little more, so that twice the step is there to be read.
+        documents = [{"text": " ".join(draws.choices(_WORDS, k=length // 8))} for _ in range(2 * rows * 8)]
+        _write_lines(exhibit.folder / f"raw/{name}.jsonl", documents)  # type: ignore[arg-type]
+        exhibit.registry.register(name, exhibit.folder / f"raw/{name}.jsonl")
+        (exhibit.folder / f"{name}.toml").write_text(
+            f'seed = 1\nbatch = {rows}\n\n[[sources]]\nname = "{name}@1"\n\n'
+            '[[stages]]\nkind = "tokenize"\ntokenizer = "tokenizer.json"\n\n'
+            f'[[stages]]\nkind = "pack"\nlength = {length}\n'
+        )
+    return f"{name}.toml"

@@ -10,7 +10,7 @@ interface Share {
   loss: number;
 }
 
-const ROLE_TOKENS_MAX = 6;
+const ROLE_TOKENS_MAX = 24;
 /** Special tokens after which templates name the role: ChatML, Llama 3, and their like. */
 const OPENS = /start|begin_of_turn|header/i;
 

@@ -91,7 +91,7 @@ function Line(props: { line: RowLine | null; index: number; columns: string; wid
   const style = { gridTemplateColumns: columns, minWidth: `${width}px` };
   if (line === null) {
     return (
-      <div class="row-line waiting" style={style}>
+      <div class="row-line waiting" style={style} onClick={() => choose(props.index)}>
         <span class="number soft">{formatCount(props.index)}</span>
       </div>
     );

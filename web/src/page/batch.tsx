@@ -19,7 +19,7 @@ import { formatCount, formatPlural, visible } from "../format";
 import { useKeys, type Binding } from "../keys";
 import { Command } from "../part/command";
 import { Outcome } from "../part/state";
-import { addressRoute, formatRoute, goTo, replaceAddress, replaceQuery } from "../route";
+import { addressRoute, formatRoute, goTo, parseRoute, replaceAddress, replaceQuery } from "../route";
 
 type Query = ReadonlyMap<string, string>;
 const REST_MS = 120;
@@ -210,7 +210,12 @@ function useChosen(batch: TokenBatch, place: Place): [number | null, (index: num
   const choose = (index: number | null) => {
     setChosen(index);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => replaceAddress(index === null ? formatPlace({ ...place, row: null, token: null }) : placeOf(batch, place, index)), REST_MS);
+    timer.current = setTimeout(() => {
+      // The reader may have gone to another step meanwhile; only what is chosen changes.
+      const now = parsePlace(parseRoute(location.hash).address ?? "");
+      const here = { ...now, step: now.step ?? place.step };
+      if (now.stream === place.stream) replaceAddress(index === null ? formatPlace({ ...here, row: null, token: null }) : placeOf(batch, here, index));
+    }, REST_MS);
   };
   return [chosen, choose];
 }
