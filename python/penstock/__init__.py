@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         batch_at,
         open,
     )
+    from penstock.data.showing import tap
     from penstock.errors import PenstockError
     from penstock.formats.contract import Policy
     from penstock.registry import About, Registry, Version
@@ -69,6 +70,7 @@ __all__ = [
     "errors",
     "events",
     "open",
+    "tap",
 ]
 
 _HOME = {
@@ -106,6 +108,7 @@ _HOME = {
     "__version__": "penstock._rust",
     "errors": "penstock.errors",
     "events": "penstock.events",
+    "tap": "penstock.data.showing",
 }
 
 

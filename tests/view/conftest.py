@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.torch.stream import Stream, make_stream
 from tests.view.library import CONVERSATIONS, HOSTILE, Library
 from tests.view.showing import browser, exhibit, exhibit_address, folder, shown
 
@@ -15,3 +16,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     made.add_texts("texts", HOSTILE * 8)
     made.add("talks", CONVERSATIONS)
     return made
+
+
+@pytest.fixture(scope="session")
+def stream(tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    """What runs train on."""
+    return make_stream(tmp_path_factory.mktemp("stream"))

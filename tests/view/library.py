@@ -107,7 +107,8 @@ class Library:
 
     def add(self, name: str, rows: list[dict[str, Any]]) -> str:
         """Register rows as JSON lines."""
-        path = self.folder / f"{name}.jsonl"
+        # A file of its own for every edition.
+        path = self.folder / f"{name}-{len(list(self.folder.glob('*.jsonl')))}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         return self.registry.register(name, path).address
 

@@ -4,6 +4,7 @@ import os
 import random
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -21,6 +22,7 @@ from penstock.data.recipe import Recipe
 from penstock.data.records.reading import RecordReader
 from penstock.data.skips import Skips
 from penstock.data.statistics import RECURRENCE_BLOCKS, Counts, FeedStatistics
+from penstock.data.tapping import SUFFIX, Tap, home
 from penstock.data.tokenmaps import TokenMapper
 from penstock.data.undecodable import UndecodableCount
 from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid
@@ -61,6 +63,7 @@ class Feed:
             weakref.finalize(self, self._forerunner.stop)
         self._pid = os.getpid()
         self._counts = Counts(plan)
+        self._tap: Tap | None = None
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -75,7 +78,15 @@ class Feed:
         batch = made if isinstance(made, Batch) else Batch(made, self.plan)
         self._step = batch.step + 1
         self._counts.add(batch)
+        if self._tap is not None:
+            self._tap.show(batch.step, batch.digest)
         return batch
+
+    def publish(self, path: Path | None = None) -> Path:
+        """Say from now on, in a small file, which batch was handed out last, for ``penstock view``; the file is returned."""
+        if self._tap is None:
+            self._tap = Tap(path or home() / f"{os.getpid()}-{id(self):x}{SUFFIX}", self.plan, self.lane)
+        return self._tap.path
 
     @property
     def cursor(self) -> Cursor:
@@ -121,6 +132,8 @@ class Feed:
         """End the reading threads. Batches that were handed out stay good."""
         if os.getpid() == self._pid:
             self._feed.close()
+            if self._tap is not None:
+                self._tap.close()
             if self._forerunner is not None:
                 self._forerunner.close()
 

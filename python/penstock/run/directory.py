@@ -8,6 +8,7 @@
     events/LIFE-RANK.pev    spans and facts, for reports
     recipes/DIGEST.json     recipes as files, where that is possible: for ``penstock data peek``
     skips.jsonl             what is left out of the data (``penstock.SkipJournal``)
+    taps/RANK.tap           what a rank reads now, for ``penstock view``; gone when it ends
     checkpoints/            unless they are elsewhere
 
 All ranks must see the same directory, or one of their own: what has to be the same on all of them goes through rank 0.
@@ -55,6 +56,11 @@ class RunDirectory:
     def skips(self) -> Path:
         """The journal of skips."""
         return self.path / "skips.jsonl"
+
+    @property
+    def taps(self) -> Path:
+        """What ranks have in their hands now, while they run."""
+        return self.path / "taps"
 
     @property
     def checkpoints(self) -> Path:

@@ -19,6 +19,8 @@ from penstock.data import Cursor, SkipJournal, Skips
 from penstock.data import open as open_feed
 from penstock.data.ahead import Ahead
 from penstock.data.feed import cursor_at
+from penstock.data.showing import place_rings
+from penstock.data.tapping import Tap
 from penstock.errors import (
     CheckpointDamaged,
     RollbackImpossible,
@@ -59,6 +61,7 @@ class Life:
         self._own_events = False
         self._notices = Notices()
         self._batches: Ahead[Any] | None = None
+        self._tap: Tap | None = None
         #: The first step that was not executed yet.
         self.next_step = 0
         self._report = Report(0)
@@ -156,6 +159,8 @@ class Life:
         step = batch.step
         reach("run.step")
         self._notices.pulse(step)
+        if self._tap is not None:
+            self._tap.show(step, batch.digest)
         if self.is_first:
             self._weights.tell(self._journal, step)
         self._report, self._answer = Report(step, batch.digest), None
@@ -329,6 +334,12 @@ class Life:
         except BaseException:
             feed.close()
             raise
+        if self._tap is not None:
+            self._tap.close()
+        folder = settings.directory.taps
+        place_rings(folder)
+        # What is being trained on, not what the feed has read ahead.
+        self._tap = Tap(folder / f"{self.state.rank:04d}.tap", feed.plan, self.lane, rank=self.state.rank)
 
     def _fits(self, found: Checkpoint, refused: list[Checkpoint]) -> bool:
         """Whether a checkpoint was made with the same steps left out before it. Others belong to a past that was undone."""
@@ -422,6 +433,9 @@ class Life:
             return
         self._closed = True
         self._notices.close()
+        if self._tap is not None:
+            self._tap.close()
+            place_rings(None)
         if self._batches is not None:
             self._batches.close()
         if orderly:

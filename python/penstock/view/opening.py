@@ -58,13 +58,14 @@ class OpenedStream:
 
     @property
     def step(self) -> int:
-        """The step that the address names; the first, or of a run the last that was executed, where it names none."""
+        """The step that the address names. Where it names none: the first, or of a run the one that it is at, or was at last."""
         step = self.address.place.step
-        if step is not None:
-            return step
-        if isinstance(self.address, RunAddress):
-            return max(0, last_step(self.address.run))
-        return 0
+        if step is not None or not isinstance(self.address, RunAddress):
+            return step or 0
+        from penstock.view.tap.reading import taps_in
+
+        live = [each.step for each in taps_in(RunDirectory(self.address.run).taps) if each.alive is not False]
+        return max((each for each in live if each is not None), default=max(0, last_step(self.address.run)))
 
     @property
     def lane(self) -> Lane:

@@ -32,6 +32,10 @@ COMMANDS = {
         "Show batches exactly as a training step receives them: after shuffling, mixing, tokenising, and packing.",
         "feeding",
     ),
+    "lint": (
+        "Check batches for mistakes that only show late: masks, boundaries, positions, repeats, special tokens.",
+        "linting",
+    ),
     "bench": (
         "Measure how fast a recipe's batches come, beside what this machine's memory allows.",
         "feeding",

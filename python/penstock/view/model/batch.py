@@ -189,6 +189,14 @@ class BatchView:
         }
         return TokenWindow(chosen_rows, chosen, columns, text, ends, documents, cuts, facts)
 
+    def picture(self) -> bytes:
+        """How rows are packed, as packed columns: documents of all rows with their places, and the boundaries that attention gets."""
+        documents = [each for row in range(self.rows) for each in self.documents.of_row(row)]
+        columns = document_columns(documents)
+        if "cu_seqlens" in self.arrays:
+            columns["cu_seqlens"] = np.asarray(self.arrays["cu_seqlens"])
+        return pack(self.facts(), columns)
+
     def origin(self, row: int, token: int | None = None) -> list[Origin]:
         """Where a row came from, or the one document that a token belongs to."""
         if not 0 <= row < self.rows:

@@ -1,0 +1,104 @@
+"""``penstock data lint``: mistakes that data makes late, each with the address that shows it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from penstock.cli.data.place import Place, open_registry
+from penstock.cli.output import Json, command_app, print_json, say
+from penstock.errors import UsageError
+from penstock.view.address import Address, RecipeAddress, RunAddress, at, parse, parse_range
+
+lint_app = command_app(
+    "lint",
+    "Check batches for mistakes that only show late: masks, boundaries, positions, repeats, special tokens.",
+    examples=(
+        "  penstock data lint recipe.toml\n"
+        "  penstock data lint recipe.toml --steps 5000:5100 --lane 0/8\n"
+        "  penstock data lint run:runs/exp1 --allow truncated --json | jq .findings"
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What is expected of the data, and where the report goes."""
+
+    export: Annotated[Path | None, Parameter(help="Write the report as one page of HTML too.")] = None
+    tokenizer: Annotated[
+        Path | None, Parameter(help="The tokenizer of sources whose tokens nothing in the recipe explains.")
+    ] = None
+    bos: Annotated[int | None, Parameter(help="The token that begins documents.")] = None
+    eos: Annotated[int | None, Parameter(help="The token that ends documents.")] = None
+    pad: Annotated[int | None, Parameter(help="The token that padding is.")] = None
+    max_truncated: Annotated[float, Parameter(help="Share of documents that may be cut short.")] = 0.05
+    max_dominance: Annotated[
+        float, Parameter(help="How far a source's share of the loss may pass its weight.")
+    ] = 0.25
+
+
+@lint_app.default
+def lint(
+    recipe: str,
+    *,
+    steps: Annotated[str, Parameter(help="Steps to look at, as FIRST:END.")] = "0:20",
+    lane: Annotated[str | None, Parameter(help="Only what lane K of N receives, as K/N.")] = None,
+    allow: Annotated[
+        tuple[str, ...], Parameter(help="A kind that is no mistake here; may be repeated.")
+    ] = (),
+    limits: Annotated[Limits | None, Parameter(name="*")] = None,
+    registry: Place = None,
+    json: Json = False,
+) -> int:
+    """Rebuild the batches of some steps and check them. Exits with 1 when there is a finding.
+
+    Parameters
+    ----------
+    recipe
+        A recipe file, or a run as run:NAME.
+    """
+    from penstock.data.lane import parse_lane
+    from penstock.view.lint import Expected, lint_stream
+    from penstock.view.opening import OpenedStream, Opener
+
+    chosen = limits or Limits()
+    address = _stream(recipe)
+    if lane is not None:
+        address = at(address, lane=parse_lane(lane))
+    opener = Opener(open_registry(registry), tokenizer=chosen.tokenizer)
+    stream = opener.open(address)
+    assert isinstance(stream, OpenedStream)
+    expected = Expected(
+        bos=chosen.bos,
+        eos=chosen.eos,
+        pad=chosen.pad,
+        truncated_max=chosen.max_truncated,
+        dominance_max=chosen.max_dominance,
+    )
+    report = lint_stream(stream, range(*parse_range(steps, name="steps")), expected, allow=allow)
+    if chosen.export is not None:
+        from penstock.view.export import lint_page
+
+        chosen.export.write_text(lint_page(str(address), report))
+    if json:
+        print_json(report.to_json())
+    else:
+        for finding in report.findings:
+            print(f"{finding.severity}: {finding.kind}: {finding.sentence}")
+            print(f"  penstock view {finding.address}")
+        for note in report.notes:
+            say(f"note: {note}")
+        found = f"{len(report.findings)} findings" if report.findings else "nothing to complain of"
+        say(f"{found} in {report.batches:,} batches, {report.rows:,} rows, {report.tokens:,} tokens")
+    return 1 if report.findings else 0
+
+
+def _stream(text: str) -> RunAddress | RecipeAddress:
+    found: Address = parse(text)
+    if isinstance(found, RunAddress | RecipeAddress):
+        return found
+    raise UsageError(
+        f"{text} is a version, and lint looks at batches", hint="give a recipe's file, or run:NAME"
+    )

@@ -1,0 +1,304 @@
+"""``penstock view``: look at a version, a batch of a recipe or of a run; in the terminal, as plain lines, as JSON or as a page."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from penstock.cli.data.place import Place, open_registry
+from penstock.cli.output import Json, command_app, print_json, say
+from penstock.errors import UsageError
+from penstock.view.address import Address, RunAddress, parse, parse_range
+
+if TYPE_CHECKING:
+    from penstock.view.model.batch import BatchView
+    from penstock.view.opening import AnyBatch, Opened, OpenedStream, Opener
+
+#: Where the views of the terminal are, once they are installed.
+TERMINAL = "penstock.view.terminal"
+
+app = command_app(
+    "view",
+    "Look at data as the model sees it: versions and rows, and the batch of any step of a recipe or a run.",
+    examples=(
+        "  penstock view web@3/row/17\n"
+        "  penstock view recipe.toml#step=41207,lane=3/8,row=5\n"
+        "  penstock view run:runs/exp1#step=120 --json | jq .digest\n"
+        "  penstock view recipe.toml#step=7 --rows 0:4 --export batch.html --redact\n"
+        "  penstock view recipe.toml#step=7 recipe.toml#step=8        what differs"
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What of it is shown, and how."""
+
+    rows: Annotated[str | None, Parameter(help="Rows, as FIRST:END.")] = None
+    tokens: Annotated[str | None, Parameter(help="Tokens of each row, as FIRST:END.")] = None
+    ids: Annotated[bool, Parameter(negative=(), help="Print the numbers of tokens too.")] = False
+    text: Annotated[
+        bool, Parameter(negative=(), help="Plain lines, on a terminal too. What a pipe gets anyway.")
+    ] = False
+    lanes: Annotated[
+        int | None, Parameter(help="Of a step: which rows each of N lanes has, and what is there twice.")
+    ] = None
+    tap: Annotated[
+        str | None,
+        Parameter(help="Of a run that runs: what its training loop shows under this name (penstock.tap)."),
+    ] = None
+    filter: Annotated[
+        str | None, Parameter(help="Of a version: only rows for which this holds, such as \"lang == 'en'\".")
+    ] = None
+    export: Annotated[
+        Path | None, Parameter(help="Write one page of HTML that opens offline, instead of printing.")
+    ] = None
+    redact: Annotated[bool, Parameter(negative=(), help="In the exported page, lengths instead of text.")] = (
+        False
+    )
+    tokenizer: Annotated[
+        Path | None, Parameter(help="The tokenizer of sources whose tokens nothing in the recipe explains.")
+    ] = None
+
+    def range_of(self, name: str, given: int | None) -> tuple[int, int] | None:
+        """The range that was asked for; one that begins where the address points, unless another was."""
+        text: str | None = getattr(self, name)
+        if text is not None:
+            return parse_range(text, name=name)
+        return None if given is None else (given, given + (1 if name == "rows" else 64))
+
+
+@app.default
+def view(
+    address: str,
+    other: str | None = None,
+    *,
+    shown: Annotated[Shown | None, Parameter(name="*")] = None,
+    registry: Place = None,
+    json: Json = False,
+) -> int:
+    """Rebuild what stands at an address and show it; nothing needs to be running, and nothing is changed.
+
+    Parameters
+    ----------
+    address
+        web@3, web@3/row/17, recipe.toml#step=7,lane=3/8,row=5,token=120, run:NAME#step=7, or a URL of the browser view.
+    other
+        A second address: what differs is shown.
+    """
+    chosen = shown or Shown()
+    if chosen.redact and chosen.export is None:
+        raise UsageError("--redact goes with --export", hint="penstock view ADDRESS --export FILE --redact")
+    one = parse(address)
+    if other is None and not json and chosen.export is None and _has_terminal(chosen):
+        code: int = importlib.import_module(TERMINAL).run(one, registry=open_registry(registry))
+        return code
+    from penstock.view.opening import Opener
+
+    opener = Opener(
+        open_registry(registry), runs=(Path("runs"), _home() / "runs"), tokenizer=chosen.tokenizer
+    )
+    if other is not None:
+        return _show_difference(opener, one, parse(other), chosen, json=json)
+    opened = opener.open(one)
+    if chosen.export is not None:
+        return _write(chosen.export, _page(opened, chosen))
+    if json:
+        for document in _documents(opened, chosen):
+            print_json(document)
+    else:
+        for line in _lines(opened, chosen):
+            print(line)
+    return 0
+
+
+def _home() -> Path:
+    return Path(os.environ.get("PENSTOCK_HOME", Path.home() / ".penstock"))
+
+
+def _has_terminal(shown: Shown) -> bool:
+    asked = shown.text or shown.ids or shown.lanes is not None or shown.filter is not None
+    if asked or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    return importlib.util.find_spec(TERMINAL) is not None and importlib.util.find_spec("textual") is not None
+
+
+def _batch(opened: "OpenedStream", shown: Shown) -> "tuple[AnyBatch, Any, Any]":
+    place = opened.address.place
+    batch = opened.batch() if shown.tap is None else _tapped(opened, shown.tap)
+    return batch, shown.range_of("rows", place.row), shown.range_of("tokens", place.token)
+
+
+def _tapped(opened: "OpenedStream", name: str) -> "BatchView":
+    """What a training loop showed last under a name."""
+    from penstock.run.directory import RunDirectory
+    from penstock.view.tap import read_ring, rings_in, shown_view
+
+    if not isinstance(opened.address, RunAddress):
+        raise UsageError("--tap goes with a run", hint="penstock view run:NAME --tap NAME")
+    rings = rings_in(RunDirectory(opened.address.run).taps)
+    chosen = [path for stem, path in rings.items() if stem == name or stem.rpartition("-")[0] == name]
+    if not chosen:
+        hint = (
+            f"it shows {', '.join(sorted(rings))}"
+            if rings
+            else "its training loop calls penstock.tap(name, arrays)"
+        )
+        raise UsageError(f"the run shows nothing under the name {name!r}", hint=hint)
+    entries, left = read_ring(chosen[-1])
+    if not entries:
+        raise UsageError(f"the run has shown nothing under the name {name!r} yet")
+    say(f"{chosen[-1].stem}: entry {entries[-1].number}, {left:,} calls left out by the budget")
+    vocabulary = next((each for each in opened.vocabularies if each is not None), None)
+    return shown_view(entries[-1], name, opened.address.run, vocabulary)
+
+
+def _live_lines(opened: "OpenedStream", run: str) -> Iterator[str]:
+    """What the ranks of a run have in their hands, compared with what is rebuilt here."""
+    from penstock.run.directory import RunDirectory
+    from penstock.view.tap import compare_taps, taps_in
+
+    taps = [each for each in taps_in(RunDirectory(run).taps) if each.alive is not False]
+    found = compare_taps(opened, taps)
+    for each in found["ranks"]:
+        verdict = "as rebuilt here" if each["equal"] else f"OTHER BITS than rebuilt here ({each['rebuilt']})"
+        yield f"live: rank {each['name']} (pid {each['pid']}), lane {each['lane']}, step {each['step']}, {verdict}"
+    for each in found["unequal"]:
+        yield f"live: ranks of lane {each['lane']} differ at step {each['step']}: {each['ranks']}"
+
+
+def _lines(opened: "Opened", shown: Shown) -> Iterator[str]:
+    from penstock.view import text
+    from penstock.view.model.batch import BatchView
+    from penstock.view.opening import OpenedVersion
+
+    if isinstance(opened, OpenedVersion):
+        if opened.chosen_row is not None:
+            yield from text.row_lines(opened.row(opened.chosen_row))
+        elif shown.filter is not None:
+            yield from _filtered_lines(opened, shown)
+        else:
+            yield from text.version_lines(opened, shown.range_of("rows", None))
+    elif shown.lanes is not None:
+        yield from _lens_lines(opened, shown.lanes)
+    else:
+        if isinstance(opened.address, RunAddress) and opened.address.place.step is None:
+            yield from _live_lines(opened, opened.address.run)
+        batch, rows, tokens = _batch(opened, shown)
+        if isinstance(batch, BatchView):
+            yield from text.batch_lines(batch, rows, tokens, ids=shown.ids)
+        else:
+            yield from text.record_lines(batch, rows)
+
+
+def _documents(opened: "Opened", shown: Shown) -> Iterator[Any]:
+    from penstock.view import text
+    from penstock.view.model.batch import BatchView
+    from penstock.view.opening import OpenedVersion
+
+    if isinstance(opened, OpenedVersion):
+        if opened.chosen_row is not None:
+            yield opened.row(opened.chosen_row).to_json()
+            return
+        first, stop = shown.range_of("rows", None) or (0, 64)
+        if shown.filter is not None:
+            from penstock.view.model.columns import filter_rows
+
+            found = filter_rows(opened, shown.filter, first=first, count=stop - first)
+            rows = [row.to_json() for row in opened.chosen(found.rows)]
+            yield {"rows": rows, "looked": found.looked, "next": found.next, "failed": found.failed}
+            return
+        count = min(stop, opened.rows) - first
+        rows = [row.to_json() for row in opened.page(first, count)] if count > 0 else []
+        yield {**opened.facts(), "rows_shown": rows}
+    elif shown.lanes is not None:
+        from penstock.view.model.lanes import rank_lens
+
+        yield rank_lens(opened, opened.step, shown.lanes)
+    else:
+        batch, rows_wanted, tokens = _batch(opened, shown)
+        if isinstance(batch, BatchView):
+            yield text.batch_document(batch, rows_wanted, tokens)
+        else:
+            first, stop = rows_wanted or (0, batch.rows)
+            yield {**batch.facts(), "rows_shown": batch.window(first, stop)}
+
+
+def _filtered_lines(opened: Any, shown: Shown) -> Iterator[str]:
+    from penstock.view.model.columns import filter_rows
+    from penstock.view.text import row_lines
+
+    first, stop = shown.range_of("rows", None) or (0, 8)
+    found = filter_rows(opened, shown.filter or "", first=first, count=stop - first)
+    for row in opened.chosen(found.rows):
+        yield from row_lines(row)
+    more = "" if found.next is None else f"; go on with --rows {found.next}:{found.next + stop - first}"
+    failed = f", {found.failed:,} of which it says nothing ({found.problem})" if found.failed else ""
+    yield f"{len(found.rows):,} rows of the {found.looked:,} that were looked at{failed}{more}"
+
+
+def _lens_lines(opened: "OpenedStream", lanes: int) -> Iterator[str]:
+    from penstock.view.model.lanes import rank_lens
+
+    found = rank_lens(opened, opened.step, lanes)
+    yield f"step {found['step']}, {lanes} lanes, digest {found['digest']}"
+    for lane in found["lanes"]:
+        samples = sum(len(row) for row in lane["rows"])
+        yield f"  lane {lane['lane']}: {len(lane['rows'])} rows, {samples} documents, digest {lane['digest']}"
+    for each in found["repeats"]:
+        yield f"  twice: {each['source']} row {each['sample']}, {each['tokens']} tokens: {' and '.join(each['places'])}"
+    if found["repeats_total"] > len(found["repeats"]):
+        yield f"  and {found['repeats_total'] - len(found['repeats'])} more"
+
+
+def _page(opened: "Opened", shown: Shown) -> str:
+    from penstock.view import export
+    from penstock.view.model.batch import BatchView
+    from penstock.view.opening import OpenedVersion
+
+    if isinstance(opened, OpenedVersion):
+        return export.version_page(opened, shown.range_of("rows", opened.chosen_row), redact=shown.redact)
+    batch, rows, tokens = _batch(opened, shown)
+    if isinstance(batch, BatchView):
+        return export.batch_page(batch, rows, tokens, redact=shown.redact)
+    return export.record_page(batch, rows, redact=shown.redact)
+
+
+def _show_difference(opener: "Opener", one: Address, other: Address, shown: Shown, *, json: bool) -> int:
+    from penstock.view.export import difference_page
+    from penstock.view.model.difference import compare_batches, compare_streams, compare_versions
+    from penstock.view.opening import OpenedVersion
+    from penstock.view.text import difference_lines
+
+    sides = [opener.open(each) for each in (one, other)]
+    if isinstance(sides[0], OpenedVersion) and isinstance(sides[1], OpenedVersion):
+        found = compare_versions(sides[0], sides[1])
+    elif isinstance(sides[0], OpenedVersion) or isinstance(sides[1], OpenedVersion):
+        raise UsageError("a version and a stream of batches have nothing that can be compared")
+    elif all(side.address.place.step is not None for side in sides if not isinstance(side, OpenedVersion)):
+        found = compare_batches(sides[0].batch(), sides[1].batch())
+    else:
+        found = compare_streams(sides[0], sides[1])
+    if shown.export is not None:
+        return _write(shown.export, difference_page(list(difference_lines(found)), redact=shown.redact))
+    if json:
+        print_json(found)
+    else:
+        for line in difference_lines(found):
+            print(line)
+    return 0 if found["equal"] else 1
+
+
+def _write(path: Path, page: str) -> int:
+    try:
+        path.write_text(page)
+    except OSError as reason:
+        raise UsageError(f"cannot write {path}: {reason.strerror}") from reason
+    say(f"wrote {path}, {len(page.encode()):,} bytes")
+    return 0
