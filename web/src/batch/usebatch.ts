@@ -23,6 +23,7 @@ export function useBatch(address: string, rows: string | null): Asked {
     const request = new AbortController();
     setState({ loaded: shown.current.phase === "ready" ? shown.current : { phase: "loading" }, stale: true });
     const query = new URLSearchParams({ address, ...(rows === null ? {} : { rows }) });
+    performance.mark("batch-asked");
     fetchBytes(`api/batch?${query}`, request.signal)
       .then((data) => {
         performance.mark("batch-data");
