@@ -334,9 +334,8 @@ def test_the_lens_deals_every_row_to_one_lane_and_finds_nothing_twice(client: Te
 
     assert found["adds_up"]
     assert [len(lane["rows"]) for lane in found["lanes"]] == [4, 4, 4, 4]
-    assert (found["same_rows_count"], found["shared_samples_count"]) == (0, 0)
-    assert [rank["lane"] for rank in found["ranks"]] == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert all(rank["equal"] for rank in found["ranks"])
+    assert (found["same_rows_count"], found["repeats_count"]) == (0, 0)
+    assert found["ranks"] == {"count": 8, "unequal": []}
 
 
 def test_the_lens_names_what_stands_in_two_lanes(tmp_path: Path, exhibit: Exhibit) -> None:
@@ -355,8 +354,9 @@ def test_the_lens_names_what_stands_in_two_lanes(tmp_path: Path, exhibit: Exhibi
 
     assert found["adds_up"]
     assert found["same_rows_count"] == 3
-    lanes = {lane for places in found["same_rows"] for lane, _ in places}
-    assert lanes == {0, 1}
+    assert {lane for places in found["same_rows"] for lane, _ in places} == {0, 1}
+    assert found["repeats_count"] == 5
+    assert {lane for each in found["repeats"] for lane, _ in each["places"]} == {0, 1}
 
 
 def test_a_batch_differs_from_others_and_not_from_itself(client: TestClient) -> None:
@@ -364,10 +364,41 @@ def test_a_batch_differs_from_others_and_not_from_itself(client: TestClient) -> 
     step = ask(client, "differences", a="recipe.toml#step=2", b="recipe.toml#step=3")
     recipe = ask(client, "differences", a="recipe.toml#step=2", b="edited.toml#step=2")
 
-    assert (same["equal"], same["differing"], same["first"]) == (True, 0, None)
+    assert (same["equal"], same["summary"]["tokens_differing"], same["first"]) == (True, 0, None)
     assert (step["equal"], recipe["equal"]) == (False, False)
-    assert step["first"][0] == 0
-    assert sum(step["rows"]) == step["differing"] > 1000
+    assert step["first"]["row"] == 0
+    assert step["summary"]["tokens_differing"] > 1000
     assert step["only_counts"][0] > 0
     records = ask(client, "differences", a="pictures.toml#step=0", b="pictures.toml#step=1")
-    assert (records["kind"], records["equal"]) == ("records", False)
+    assert (records["kind"], records["equal"], records["only_counts"]) == ("records", False, [4, 4])
+
+
+def test_the_stages_of_a_token_are_linked_by_characters(client: TestClient) -> None:
+    """Goal: raw, templated, tokens and input tell of the same token. Method: a conversation, token by token."""
+    address = "chat.toml#step=1,row=2,token=60"
+
+    found = ask(client, "stages", address=address)
+
+    token = ask(client, "token", address=address)
+    stretch = next(
+        each
+        for each in found["input"]
+        if each["row"] == 2 and each["row_span"][0] <= 60 < each["row_span"][1]
+    )
+    at = 60 - stretch["row_span"][0] + stretch["token_span"][0]
+    assert found["tokens"]["ids"][at] == token["id"]
+    first, stop = found["tokens"]["spans"][at]
+    text = "".join(piece["text"] for piece in found["templated"]["pieces"])
+    assert text[first:stop] == bytes.fromhex(token["bytes"]).decode()
+    piece = next(each for each in found["templated"]["pieces"] if each["start"] <= first < each["stop"])
+    assert (piece["role"], piece["trained"]) == ("assistant", True)
+    assert token["loss_mask"] == 1
+    assert {field["name"] for field in found["raw"]["fields"]} == {"id", "messages"}
+
+
+def test_loss_is_counted_by_role_where_samples_are_conversations(client: TestClient) -> None:
+    roles = {each["role"]: each for each in ask(client, "roles", address="chat.toml#step=1")["by_role"]}
+
+    assert roles["assistant"]["loss"] == roles["assistant"]["tokens"] > 100
+    assert (roles["user"]["loss"], roles["system"]["loss"]) == (0, 0)
+    assert ask(client, "roles", address="recipe.toml#step=1")["by_role"] == []

@@ -1,7 +1,9 @@
-// What the loss is spent on: tokens that count, by source, by what they are, and by who speaks where a template says so.
+// What the loss is spent on: tokens that count, by source, by what they are and, in conversations, by who speaks.
 
+import { asFields, asList, asNumber, asText } from "../decode";
 import { formatCount, visible } from "../format";
-import { KINDS, NO_SOURCE, PADDING, SPECIAL, textOf, type TokenBatch } from "./batch";
+import { useLoaded } from "../load";
+import { KINDS, NO_SOURCE, type TokenBatch } from "./batch";
 
 interface Share {
   readonly name: string;
@@ -10,42 +12,37 @@ interface Share {
   loss: number;
 }
 
-const ROLE_TOKENS_MAX = 24;
-/** Special tokens after which templates name the role: ChatML, Llama 3, and their like. */
-const OPENS = /start|begin_of_turn|header/i;
+interface Roles {
+  readonly shares: readonly Share[];
+  readonly cut: string;
+}
 
-export function budgetOf(batch: TokenBatch): { sources: Share[]; kinds: Share[]; roles: Share[] } {
+export function budgetOf(batch: TokenBatch): { sources: Share[]; kinds: Share[] } {
   const sources = batch.sources.map((source, number) => share(source.alias, `src-${number % 8}`));
   const kinds = KINDS.map((name) => share(name, "plain"));
-  const roles = new Map<string, Share>();
-  const named = new Map<string, string>();
-  let role: Share | null = null;
   for (let index = 0; index < batch.ids.length; index++) {
-    const kind = batch.kinds[index] ?? 0;
     const counts = batch.mask[index] === 0 ? 0 : 1;
-    const source = batch.source[index] ?? NO_SOURCE;
-    if (index % batch.length === 0 || batch.segments[index] !== batch.segments[index - 1]) role = null;
-    add(sources[source], counts);
-    add(kinds[kind], counts);
-    if (kind === SPECIAL && OPENS.test(textOf(batch, index))) {
-      const key = roleKey(batch, index);
-      const name = named.get(key) ?? roleName(batch, index);
-      named.set(key, name);
-      role = roles.get(name) ?? share(name, "plain");
-      roles.set(name, role);
-    }
-    if (role !== null && kind !== PADDING) add(role, counts);
+    add(sources[batch.source[index] ?? NO_SOURCE], counts);
+    add(kinds[batch.kinds[index] ?? 0], counts);
   }
-  return { sources, kinds: kinds.filter((one) => one.tokens > 0), roles: [...roles.values()] };
+  return { sources, kinds: kinds.filter((one) => one.tokens > 0) };
 }
 
 export function Budget(props: { batch: TokenBatch }) {
-  const { sources, kinds, roles } = budgetOf(props.batch);
+  const { batch } = props;
+  const { sources, kinds } = budgetOf(batch);
+  const [roles] = useLoaded(`api/roles?address=${encodeURIComponent(batch.facts.address)}`, readRoles);
   return (
     <>
       <Shares title="By source" shares={sources} />
-      {roles.length > 0 && <Shares title="By role, as the template names it" shares={roles} />}
+      {roles.phase === "ready" && roles.value.shares.length > 0 && (
+        <>
+          <Shares title="By role" shares={roles.value.shares} />
+          {roles.value.cut !== "" && <p class="cut">Cut: {roles.value.cut}.</p>}
+        </>
+      )}
       <Shares title="By kind of token" shares={kinds} />
+      {batch.cuts.length > 0 && <p class="cut">Sources and kinds are counted over {batch.cuts.join(", ")}.</p>}
     </>
   );
 }
@@ -59,7 +56,7 @@ function Shares(props: { title: string; shares: readonly Share[] }) {
       <table>
         <tbody>
           {props.shares.map((one) => (
-            <tr key={one.name}>
+            <tr key={one.name} title={`${formatCount(one.loss)} of ${formatCount(one.tokens)} tokens count`}>
               <th>
                 <i class={`swatch tk ${one.colour}`} /> {visible(one.name)}
               </th>
@@ -88,17 +85,11 @@ function add(share: Share | undefined, counts: number): void {
   share.loss += counts;
 }
 
-/** The numbers of the few tokens that name a role, so that each spelling is read once. */
-function roleKey(batch: TokenBatch, index: number): string {
-  return Array.from({ length: ROLE_TOKENS_MAX }, (_, by) => batch.ids[index + 1 + by]).join(" ");
-}
-
-function roleName(batch: TokenBatch, index: number): string {
-  let name = "";
-  for (let at = index + 1; at <= index + ROLE_TOKENS_MAX && at < batch.ids.length; at++) {
-    if (batch.kinds[at] === SPECIAL || batch.kinds[at] === PADDING) break;
-    name += textOf(batch, at);
-    if (name.includes("⏎")) break;
-  }
-  return name.split("⏎")[0]?.trim() || "unnamed";
+function readRoles(value: unknown): Roles {
+  const found = asFields(value);
+  const shares = asList(found["by_role"]).map((one) => {
+    const role = asFields(one);
+    return { name: asText(role["role"]), colour: "plain", tokens: asNumber(role["tokens"]), loss: asNumber(role["loss"]) };
+  });
+  return { shares, cut: asText(found["cut"]) };
 }

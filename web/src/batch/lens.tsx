@@ -4,7 +4,7 @@
 import { useState } from "preact/hooks";
 
 import { asFields, asList, asNumber, asText } from "../decode";
-import { formatCount, formatPlural } from "../format";
+import { formatPlural, visible } from "../format";
 import { useLoaded } from "../load";
 import { Outcome } from "../part/state";
 import { addressRoute, replaceQuery } from "../route";
@@ -12,8 +12,13 @@ import { formatPlace, type Place } from "./place";
 
 interface LaneRow {
   readonly content: string;
-  readonly documents: readonly (readonly number[])[];
+  readonly documents: readonly string[];
   readonly count: number;
+}
+
+interface Repeat {
+  readonly words: string;
+  readonly places: readonly (readonly number[])[];
 }
 
 interface Lens {
@@ -21,9 +26,11 @@ interface Lens {
   readonly addsUp: boolean;
   readonly sameRows: readonly (readonly (readonly number[])[])[];
   readonly sameRowsCount: number;
-  readonly shared: readonly { readonly sample: readonly number[]; readonly places: readonly (readonly number[])[] }[];
-  readonly sharedCount: number;
-  readonly ranks: readonly { readonly rank: number; readonly lane: number; readonly equal: boolean; readonly digest: string }[];
+  readonly repeats: readonly Repeat[];
+  readonly repeatsCount: number;
+  readonly rankCount: number;
+  /** Lanes whose ranks differ, in words. */
+  readonly unequal: readonly string[];
 }
 
 export function LensView(props: { place: Place; lanes: number; equal: number }) {
@@ -60,14 +67,21 @@ function Asking(props: { lanes: number; equal: number }) {
 
 function Lanes(props: { lens: Lens; place: Place; equal: number }) {
   const { lens, place, equal } = props;
-  const flagged = new Set([...lens.sameRows.flat(), ...lens.shared.flatMap((one) => one.places)].map((spot) => spot.join(" ")));
-  const wrong = lens.ranks.filter((rank) => !rank.equal);
+  const flagged = new Set([...lens.sameRows.flat(), ...lens.repeats.flatMap((one) => one.places)].map((spot) => spot.join(" ")));
   const words: [boolean, string][] = [
     [lens.addsUp, lens.addsUp ? "The lanes add up to the step: nothing is lost, nothing comes twice." : "The digests of the lanes do not add up to the step's."],
-    [lens.sameRowsCount === 0, lens.sameRowsCount === 0 ? "No two rows hold the same tokens." : `${formatPlural(lens.sameRowsCount, "content")} stand in more than one row.`],
-    [lens.sharedCount === 0, lens.sharedCount === 0 ? "No stretch of a sample stands in two rows." : `${formatPlural(lens.sharedCount, "stretch")} of samples stand in more than one row.`],
+    [lens.sameRowsCount === 0, lens.sameRowsCount === 0 ? "No two rows hold the same." : `${formatPlural(lens.sameRowsCount, "content")} stand in more than one row.`],
+    [
+      lens.repeatsCount === 0,
+      lens.repeatsCount === 0
+        ? "No tokens of a sample stand in two rows."
+        : `${formatPlural(lens.repeatsCount, "stretch", "stretches")} of samples stand in more than one row: ${lens.repeats.slice(0, 5).map((one) => one.words).join(", ")}${lens.repeatsCount > 5 ? " …" : ""}`,
+    ],
   ];
-  if (equal > 1) words.push([wrong.length === 0, wrong.length === 0 ? `All ${lens.ranks.length} ranks that must agree do, each built on its own.` : `Ranks ${wrong.map((rank) => rank.rank).join(", ")} differ from the others of their lane: a stage is not deterministic.`]);
+  if (equal > 1) {
+    const good = lens.unequal.length === 0;
+    words.push([good, good ? `All ${lens.rankCount} ranks that must agree do, each built on its own.` : `A stage is not deterministic: ${lens.unequal.join("; ")}.`]);
+  }
   return (
     <>
       <ul class="verdicts">
@@ -92,7 +106,7 @@ function Lanes(props: { lens: Lens; place: Place; equal: number }) {
                 <li key={at} class={flagged.has(`${number} ${at}`) ? "flagged" : undefined}>
                   <a href={addressRoute(formatPlace({ ...place, lane: lane.lane, row: at, token: null }))}>row {at}</a>{" "}
                   <span class="mono soft">{row.content === "" ? "padding" : row.content.replace("b3:", "").slice(0, 8)}</span>{" "}
-                  <span class="soft">{formatPlural(row.count, "document")}: {row.documents.map((one) => formatCount(one[1] ?? 0)).join(", ")}{row.count > row.documents.length ? " …" : ""}</span>
+                  <span class="soft">{formatPlural(row.count, "document")}: {row.documents.join(", ")}{row.count > row.documents.length ? " …" : ""}</span>
                 </li>
               ))}
             </ol>
@@ -110,14 +124,16 @@ function readLens(value: unknown): Lens {
     addsUp: lens["adds_up"] === true,
     sameRows: asList(lens["same_rows"]).map(pairs),
     sameRowsCount: asNumber(lens["same_rows_count"]),
-    shared: asList(lens["shared_samples"]).map((one) => {
-      const shared = asFields(one);
-      return { sample: asList(shared["sample"]).map(asNumber), places: pairs(shared["places"]) };
+    repeats: asList(lens["repeats"]).map((one) => {
+      const repeat = asFields(one);
+      return { words: visible(`${asText(repeat["source"])} ${String(repeat["sample"])}`), places: pairs(repeat["places"]) };
     }),
-    sharedCount: asNumber(lens["shared_samples_count"]),
-    ranks: asList(lens["ranks"]).map((one) => {
-      const rank = asFields(one);
-      return { rank: asNumber(rank["rank"]), lane: asNumber(rank["lane"]), digest: asText(rank["digest"]), equal: rank["equal"] === true };
+    repeatsCount: asNumber(lens["repeats_count"]),
+    rankCount: asNumber(asFields(lens["ranks"])["count"]),
+    unequal: asList(asFields(lens["ranks"])["unequal"]).map((one) => {
+      const lane = asFields(one);
+      const sides = Object.values(asFields(lane["ranks"])).map((ranks) => asList(ranks).map(asText).join(" "));
+      return `lane ${asText(lane["lane"])}: ranks ${sides.join(" against ")}`;
     }),
     lanes: asList(lens["lanes"]).map((one) => {
       const lane = asFields(one);
@@ -126,7 +142,7 @@ function readLens(value: unknown): Lens {
         digest: asText(lane["digest"]),
         rows: asList(lane["rows"]).map((each) => {
           const row = asFields(each);
-          return { content: asText(row["content"]), documents: pairs(row["documents"]), count: asNumber(row["document_count"]) };
+          return { content: asText(row["content"]), documents: asList(row["documents"]).map((pair) => visible(asList(pair).map(String).join(" "))), count: asNumber(row["document_count"]) };
         }),
       };
     }),

@@ -1,16 +1,11 @@
-// One token: what it is, where it came from, and the four stages of its document side by side: raw, templated, tokens,
-// model input. What is chosen in one is marked in the others.
-
-import type { ComponentChildren } from "preact";
+// One token: what it is, where it came from, and the four stages of its sample.
 
 import { asFields, asList, asNumber, asText, orNull } from "../decode";
-import { readRow, type WholeRow } from "../data/read";
 import { formatCount, visible } from "../format";
 import { useLoaded } from "../load";
-import { Foreign } from "../part/foreign";
-import { Outcome } from "../part/state";
 import { addressRoute } from "../route";
 import { documentAt, KINDS, textOf, type TokenBatch } from "./batch";
+import { StagesView } from "./stages";
 
 interface TokenDetail {
   readonly bytes: string | null;
@@ -24,9 +19,6 @@ interface TokenPanelProps {
   readonly address: string;
   readonly choose: (index: number) => void;
 }
-
-const AROUND = 60;
-const RAW_AROUND = 300;
 
 export function TokenPanel(props: TokenPanelProps) {
   const { batch, index, address } = props;
@@ -75,107 +67,10 @@ export function TokenPanel(props: TokenPanelProps) {
               </span>
             )}
           </p>
-          <Stages {...props} document={document} version={source.version} sample={sample} />
+          <StagesView {...props} />
         </>
       )}
     </section>
-  );
-}
-
-function Stages(props: TokenPanelProps & { document: number; version: string; sample: number }) {
-  const { batch, index, document, choose } = props;
-  const [raw, again] = useLoaded(`api/row?at=${encodeURIComponent(props.version)}&row=${props.sample}`, readRow);
-  const base = Math.floor(index / batch.length) * batch.length;
-  const first = base + (batch.documents.at[document] ?? 0);
-  const end = base + (batch.documents.stop[document] ?? 0);
-  const from = Math.max(first, index - AROUND);
-  const to = Math.min(end, index + AROUND);
-  const around = Array.from({ length: to - from }, (_, by) => from + by);
-  const said = `${formatCount(end - first)} tokens here${from > first || to < end ? `, ${formatCount(to - from)} of them shown` : ""}`;
-  return (
-    <div class="stages">
-      <Stage name="raw" words="the row as it is stored">
-        <Outcome of={raw} again={again} show={(row) => <Raw row={row} context={contextOf(batch, first, end, index)} />} />
-      </Stage>
-      <Stage name="templated" words="the text that these tokens stand for">
-        <p class="stage-text">
-          {around.map((at) => (
-            <span key={at} class={at === index ? "here" : undefined} onClick={() => choose(at)}>
-              {textOf(batch, at).replaceAll("⏎", "⏎\n")}
-            </span>
-          ))}
-        </p>
-      </Stage>
-      <Stage name="tokens" words={said}>
-        <p class="stage-tokens">
-          {around.map((at) => (
-            <button key={at} type="button" tabIndex={-1} class={`${at === index ? "here" : ""}${batch.kinds[at] === 1 ? " special" : ""}`} onClick={() => choose(at)}>
-              {textOf(batch, at)}
-            </button>
-          ))}
-        </p>
-      </Stage>
-      <Stage name="model input" words="number, position, loss">
-        <p class="stage-tokens">
-          {around.map((at) => (
-            <button key={at} type="button" tabIndex={-1} class={`${at === index ? "here" : ""}${batch.mask[at] === 0 ? " no-loss" : ""}`} onClick={() => choose(at)} title={`position ${batch.positions[at]}`}>
-              {String(batch.ids[at])}
-            </button>
-          ))}
-        </p>
-      </Stage>
-    </div>
-  );
-}
-
-function Stage(props: { name: string; words: string; children: ComponentChildren }) {
-  return (
-    <section class="stage">
-      <h4>
-        {props.name} <span class="soft">{props.words}</span>
-      </h4>
-      {props.children}
-    </section>
-  );
-}
-
-/** Text around the token, to find its place in the raw row; marks for hidden characters end it. */
-function contextOf(batch: TokenBatch, first: number, end: number, index: number): { before: string; own: string; after: string } {
-  const join = (from: number, to: number) => Array.from({ length: Math.max(0, to - from) }, (_, by) => textOf(batch, from + by)).join("");
-  const before = join(Math.max(first, index - 8), index).split(/[⏎⇥⟨⟩␀-␡]/).pop() ?? "";
-  const after = join(index + 1, Math.min(end, index + 9)).split(/[⏎⇥⟨⟩␀-␡]/)[0] ?? "";
-  return { before, own: textOf(batch, index), after };
-}
-
-function Raw(props: { row: WholeRow; context: { before: string; own: string; after: string } }) {
-  const { before, own, after } = props.context;
-  const needle = before + own + after;
-  const findable = needle.length > 2 && !/[⏎⇥⟨]/.test(own);
-  const texts = props.row.fields.filter((field) => ["text", "list", "object"].includes(field.kind)).sort((a, b) => b.text.length - a.text.length);
-  const field = (findable ? texts.find((one) => one.text.includes(needle)) : undefined) ?? texts[0];
-  if (field === undefined) return <p class="soft small">The row has no text.</p>;
-  const at = findable ? field.text.indexOf(needle) : -1;
-  const place = at < 0 ? 0 : at + before.length;
-  const begin = Math.max(0, place - RAW_AROUND);
-  const end = place + own.length + RAW_AROUND;
-  return (
-    <div class="raw-field">
-      <span class="soft">{visible(field.name)}</span>
-      <p class="stage-text">
-        {begin > 0 && <span class="soft">… </span>}
-        <Foreign text={field.text.slice(begin, at < 0 ? end : place)} lines />
-        {at >= 0 && (
-          <>
-            <span class="here">
-              <Foreign text={own} />
-            </span>
-            <Foreign text={field.text.slice(place + own.length, end)} lines />
-          </>
-        )}
-        {field.text.length > end && <span class="soft"> …</span>}
-      </p>
-      {at < 0 && <p class="soft small">The token's text does not stand in the row as it is; a stage made it.</p>}
-    </div>
   );
 }
 

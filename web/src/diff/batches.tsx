@@ -19,8 +19,10 @@ interface Facts {
   readonly digests: readonly string[];
   readonly differing: number;
   readonly masks: number;
-  readonly compared: readonly number[];
-  readonly shapes: readonly (readonly number[])[];
+  readonly rowsDiffering: number;
+  /** Rows and tokens of both sides. */
+  readonly rows: readonly number[];
+  readonly length: readonly number[];
   readonly only: readonly (readonly (readonly [string, number])[])[];
   readonly onlyCounts: readonly number[];
   readonly both: number;
@@ -43,8 +45,8 @@ export function BatchDiff(props: { a: string; b: string; at: string | null }) {
 
 function Words(props: { facts: Facts; a: string; b: string }) {
   const { facts } = props;
-  const [rows = 0, length = 0] = facts.compared;
-  const shapes = facts.shapes.map((shape) => shape.join(" × "));
+  const compared = Math.min(...facts.rows) * Math.min(...facts.length);
+  const shapes = facts.rows.map((rows, side) => `${rows} × ${facts.length[side] ?? 0}`);
   return (
     <>
       <p class={`verdict ${facts.equal ? "ok" : "warn"}`}>
@@ -52,13 +54,13 @@ function Words(props: { facts: Facts; a: string; b: string }) {
           ? "The two are equal, token by token."
           : facts.kind === "records"
             ? "The records differ."
-            : `${formatPlural(facts.differing, "token")} of ${formatCount(rows * length)} differ${facts.masks > 0 ? `, and ${formatPlural(facts.masks, "place")} of the loss mask` : ""}.`}{" "}
+            : `${formatPlural(facts.differing, "token")} of ${formatCount(compared)} differ, in ${formatPlural(facts.rowsDiffering, "row")}${facts.masks > 0 ? `, and ${formatPlural(facts.masks, "place")} of the loss mask` : ""}.`}{" "}
         <span class="soft mono">
           {facts.digests.map((one) => one.slice(0, 10)).join(" · ")}
         </span>
       </p>
-      {shapes[0] !== shapes[1] && <p class="cut">The shapes differ ({shapes.join(" and ")}): what only one has was not compared.</p>}
-      {!facts.equal && facts.kind === "tokens" && (
+      {facts.kind === "tokens" && shapes[0] !== shapes[1] && <p class="cut">The shapes differ ({shapes.join(" and ")}): what only one has was not compared.</p>}
+      {!facts.equal && (
         <div class="only">
           <p class="soft small">{formatPlural(facts.both, "sample")} in both.</p>
           {facts.only.map((side, number) => (
@@ -173,15 +175,17 @@ function neighbour(marks: Uint8Array, from: number, by: 1 | -1): number | null {
 
 function readFacts(value: unknown): Facts {
   const facts = asFields(value);
+  const summary = asFields(facts["summary"]);
   const numbers = (one: unknown) => asList(one ?? []).map(asNumber);
   return {
     kind: asText(facts["kind"]),
     equal: facts["equal"] === true,
     digests: asList(facts["digests"]).map(asText),
-    differing: orNull(facts["differing"], asNumber) ?? 0,
-    masks: orNull(facts["masks_differing"], asNumber) ?? 0,
-    compared: numbers(facts["compared"]),
-    shapes: asList(facts["shapes"] ?? []).map(numbers),
+    differing: orNull(summary["tokens_differing"], asNumber) ?? 0,
+    masks: orNull(summary["masks_differing"], asNumber) ?? 0,
+    rowsDiffering: orNull(summary["rows_differing"], asNumber) ?? 0,
+    rows: numbers(summary["rows"]),
+    length: numbers(summary["length"]),
     only: asList(facts["only"] ?? []).map((side) =>
       asList(side).map((one) => {
         const [version, sample] = asList(one);

@@ -11,11 +11,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from penstock.errors import UsageError
-from penstock.view.address import parse_range
+from penstock.run.directory import RunDirectory
+from penstock.view.address import RunAddress, parse_range
 from penstock.view.model import BatchView, RecordView, pack
+from penstock.view.model.budget import budget_by_role
+from penstock.view.tap.looking import compare_taps
+from penstock.view.tap.reading import taps_in
 from penstock.view.web import asked
 from penstock.view.web.cells import WHOLE_MAX
-from penstock.view.web.comparing import compare_batches
+from penstock.view.web.comparing import compare_views
 from penstock.view.web.lens import look_at_lanes
 from penstock.view.web.media import media_answer
 from penstock.view.web.opened import OpenedStream, Shown, open_stream
@@ -35,6 +39,9 @@ def batch_routes() -> list[BaseRoute]:
         Route("/api/field", _field),
         Route("/api/lanes", _lanes),
         Route("/api/differences", _differences),
+        Route("/api/stages", _stages),
+        Route("/api/roles", _roles),
+        Route("/api/taps", _taps),
     ]
 
 
@@ -105,10 +112,32 @@ def _lanes(request: Request) -> Response:
 
 
 def _differences(request: Request) -> Response:
-    sides = [_asked(request, side) for side in ("a", "b")]
-    views = [stream.batch() for _, stream in sides]
-    if any(isinstance(view, RecordView) for view in views):
-        digests = [view.digest for view in views]
-        return JSONResponse({"kind": "records", "equal": digests[0] == digests[1], "digests": digests})
-    first, second = (view for view in views if isinstance(view, BatchView))
-    return JSONResponse(compare_batches(first, second))
+    one, other = (_asked(request, side)[1].batch() for side in ("a", "b"))
+    return JSONResponse(compare_views(one, other))
+
+
+def _stages(request: Request) -> Response:
+    """The sample of the address's token in its four stages."""
+    shown, stream = _asked(request)
+    view, place = stream.batch(), shown.address.place
+    if not isinstance(view, BatchView) or place.row is None or place.token is None:
+        raise UsageError("the address names no token", hint="it ends in row=5,token=120")
+    samples = asked.site_of(request).samples_of(stream)
+    return JSONResponse(samples.stages(view, place.row, place.token))
+
+
+def _roles(request: Request) -> Response:
+    """What the loss is spent on, by role; empty where no source is of conversations."""
+    _, stream = _asked(request)
+    view = stream.batch()
+    if not isinstance(view, BatchView):
+        raise UsageError("a batch of records has no tokens")
+    return JSONResponse(budget_by_role(view, asked.site_of(request).samples_of(stream)))
+
+
+def _taps(request: Request) -> Response:
+    """What the ranks of a run have in their hands now, rebuilt and compared."""
+    _, stream = _asked(request)
+    if not isinstance(stream.address, RunAddress):
+        return JSONResponse({"ranks": [], "unequal": []})
+    return JSONResponse(compare_taps(stream, taps_in(RunDirectory(stream.address.run).taps)))

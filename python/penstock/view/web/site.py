@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
+from penstock.data.planning import Plan
 from penstock.errors import UsageError
 from penstock.registry import Registry, Version
-from penstock.view.opening import Opener
+from penstock.view.model.samples import Samples
+from penstock.view.opening import OpenedStream, Opener
 
 _VERSIONS_KEPT = 32
+_PLANS_KEPT = 8
 _MEDIA_BYTES_KEPT = 256 << 20
 
 
@@ -33,6 +36,7 @@ class Site:
     #: Keeps the plans and batches that were looked at last.
     opener: Opener = field(init=False)
     shelf: "Shelf" = field(init=False)
+    _samples: list[tuple[Plan, Samples]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "roots", tuple(root.resolve() for root in self.roots))
@@ -43,6 +47,15 @@ class Site:
     def command(self, words: str) -> str:
         """A command line to be copied, which finds the registry that is shown."""
         return f"penstock {words} {self.option}".rstrip()
+
+    def samples_of(self, stream: OpenedStream) -> Samples:
+        """The samples of a stream's plan; they keep tokenizers, so those of the last few plans are kept."""
+        kept = next((samples for plan, samples in self._samples if plan is stream.plan), None)
+        if kept is None:
+            kept = Samples(stream.plan, stream.vocabularies)
+            self._samples.append((stream.plan, kept))
+            del self._samples[:-_PLANS_KEPT]
+        return kept
 
     def file(self, name: str) -> Path:
         """The file or folder of a name, below one of the roots."""
