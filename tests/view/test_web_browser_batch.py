@@ -13,7 +13,10 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 import penstock as ps
+from penstock.run import Policy
 from penstock.view.model import pack, unpack
+from tests.run.small import make, start
+from tests.torch.stream import Stream
 from tests.view.browsing import Watched, watching
 from tests.view.exhibit import Exhibit, add_large
 from tests.view.serving import serving
@@ -132,6 +135,7 @@ def test_the_loss_is_counted_by_source_and_by_role(shown: Watched, folder: Path)
     shares = page.locator(".shares").filter(has_text="By source")
     expect(shares.locator("td.number").first).to_have_text(f"{int(batch['loss_mask'].sum()):,}")
     roles = page.locator(".shares").filter(has_text="By role")
+    expect(roles.locator("tr")).to_have_count(4)
     table = {
         row.locator("th").inner_text().strip(): row.locator("td.number").first.inner_text()
         for row in roles.locator("tr").all()
@@ -319,3 +323,25 @@ def test_a_proxy_whose_name_was_not_given_is_refused(browser: Browser, exhibit: 
         page = watched.open()
         expect(page.locator("body")).to_contain_text("--allow-host")
         watched.complaints.clear()  # the browser notes the 403
+
+
+def test_a_run_is_looked_at_while_it_runs(browser: Browser, stream: Stream, tmp_path: Path) -> None:
+    """Goal: what a rank has in its hands, and what its loop shows. Method: a real run in this process, which waits meanwhile."""
+    run, state = make(stream, tmp_path / "exp", Policy(stop_at=3)), start()
+    steps = run.steps(state)
+    next(steps)
+    step, batch = next(steps)
+    ids = batch["tokens"].astype(np.int64)
+    assert ps.tap("after-collate", {"input_ids": ids, "logprobs": -np.ones(ids.shape) * ids}, step=step)
+
+    with serving(tmp_path) as (address, _), watching(browser, address) as watched:
+        page = watched.open("#/a/run:exp")
+        expect(page.locator(".live")).to_contain_text(f"rank 0: step {step}, as rebuilt here")
+        expect(page.get_by_label("Step", exact=True)).to_have_value(str(step))
+        expect(page.locator(".facts")).to_contain_text(batch.digest[:12])
+        page.locator(".live .tab").first.click()
+        page.get_by_role("button", name="logprobs").first.click()
+        expect(page.locator(".tk.level-0, .tk.level-8").first).to_be_visible()
+        page.locator(".tk").nth(3).click()
+        expect(page.locator(".token-facts")).to_contain_text(f"logprobs-{int(ids.reshape(-1)[3]):,}")
+    assert [number for number, _ in steps] == [step + 1]

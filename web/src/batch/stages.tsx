@@ -2,6 +2,7 @@
 // the others, by the characters that each token was made of.
 
 import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 
 import { asFields, asList, asNumber, asText, orNull, type Fields } from "../decode";
 import { formatCount, formatPlural, visible } from "../format";
@@ -66,8 +67,21 @@ export function StagesView(props: StagesProps) {
   return <Outcome of={loaded} again={again} show={(stages) => <All {...props} stages={stages} at={at} first={first} />} />;
 }
 
+/** Brings the marked place of every stage into view, without moving the page around it. */
+function useReveal(at: number): { current: HTMLDivElement | null } {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    for (const here of box.current?.querySelectorAll<HTMLElement>(".here") ?? []) {
+      const frame = here.closest<HTMLElement>(".stage-text, .stage-tokens");
+      if (frame !== null) frame.scrollTop = here.offsetTop - frame.offsetTop - frame.clientHeight / 2;
+    }
+  }, [at]);
+  return box;
+}
+
 function All(props: StagesProps & { stages: Stages; at: number; first: number }) {
   const { batch, stages, at, choose } = props;
+  const box = useReveal(at);
   const span = stages.spans?.[at] ?? null;
   const from = Math.max(0, at - AROUND);
   const around = stages.ids.slice(from, at + AROUND);
@@ -81,7 +95,7 @@ function All(props: StagesProps & { stages: Stages; at: number; first: number })
   };
   const shown = `${formatPlural(stages.ids.length, "token")}${around.length < stages.ids.length ? `, ${formatCount(around.length)} shown` : ""}`;
   return (
-    <div class="stages">
+    <div class="stages" ref={box}>
       <Stage name="raw" words="the row as it is stored">
         <Raw fields={stages.raw} text={span === null ? null : wordsAt(stages, span)} />
       </Stage>

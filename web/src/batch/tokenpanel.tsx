@@ -17,6 +17,8 @@ interface TokenPanelProps {
   readonly batch: TokenBatch;
   readonly index: number;
   readonly address: string;
+  /** Where the batch is what a loop shows: nobody knows where its tokens came from. */
+  readonly tap: string | null;
   readonly choose: (index: number) => void;
 }
 
@@ -25,7 +27,7 @@ export function TokenPanel(props: TokenPanelProps) {
   const row = batch.firstRow + Math.floor(index / batch.length);
   const token = index % batch.length;
   const document = documentAt(batch, row, token);
-  const [detail] = useLoaded(`api/token?address=${encodeURIComponent(address)}`, readDetail);
+  const [detail] = useLoaded(`api/token?${new URLSearchParams({ address, ...(props.tap === null ? {} : { tap: props.tap }) })}`, readDetail);
   const source = document < 0 ? null : batch.sources[batch.documents.source[document] ?? 0];
   const sample = batch.documents.sample[document] ?? 0;
   const facts: [string, string][] = [
@@ -53,7 +55,9 @@ export function TokenPanel(props: TokenPanelProps) {
           </div>
         ))}
       </dl>
-      {source === null || source === undefined ? (
+      {props.tap !== null ? (
+        <p class="soft">The training loop shows this of its own arrays; where its tokens came from it does not say.</p>
+      ) : source === null || source === undefined ? (
         <p class="soft">Padding: it comes from nowhere.</p>
       ) : (
         <>

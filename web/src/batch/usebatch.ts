@@ -14,7 +14,8 @@ export interface Asked {
   readonly again: () => void;
 }
 
-export function useBatch(address: string, rows: string | null): Asked {
+/** `rows` asks for a part; `tap` for what the loop of a run shows of its own arrays. */
+export function useBatch(address: string, rows: string | null, tap: string | null = null): Asked {
   const [state, setState] = useState<{ loaded: Loaded<Batch>; stale: boolean }>({ loaded: { phase: "loading" }, stale: false });
   const [round, setRound] = useState(0);
   const shown = useRef(state.loaded);
@@ -22,7 +23,7 @@ export function useBatch(address: string, rows: string | null): Asked {
   useEffect(() => {
     const request = new AbortController();
     setState({ loaded: shown.current.phase === "ready" ? shown.current : { phase: "loading" }, stale: true });
-    const query = new URLSearchParams({ address, ...(rows === null ? {} : { rows }) });
+    const query = new URLSearchParams({ address, ...(rows === null ? {} : { rows }), ...(tap === null ? {} : { tap }) });
     performance.mark("batch-asked");
     fetchBytes(`api/batch?${query}`, request.signal)
       .then((data) => {
@@ -35,6 +36,6 @@ export function useBatch(address: string, rows: string | null): Asked {
         setState({ loaded: { phase: "failed", message, hint: error instanceof Failure ? error.hint : null }, stale: false });
       });
     return () => request.abort();
-  }, [address, rows, round]);
+  }, [address, rows, tap, round]);
   return { ...state, again: useCallback(() => setRound((count) => count + 1), []) };
 }

@@ -8,6 +8,7 @@ import { Budget } from "../batch/budget";
 import { COLOURINGS } from "../batch/colour";
 import type { GridLook } from "../batch/grid";
 import { LensView } from "../batch/lens";
+import { Live } from "../batch/live";
 import { Overview } from "../batch/overview";
 import { Packing, piecesOf } from "../batch/packing";
 import { formatPlace, parsePlace, type Place } from "../batch/place";
@@ -28,7 +29,7 @@ export function BatchPage(props: { address: string; query: Query }) {
   const { query } = props;
   const place = parsePlace(props.address);
   const wanted = formatPlace({ ...place, row: null, token: null });
-  const { loaded, stale, again } = useBatch(wanted, query.get("rows") ?? null);
+  const { loaded, stale, again } = useBatch(wanted, query.get("rows") ?? null, query.get("tap") ?? null);
   const lens = query.get("view") === "lanes";
   const step = loaded.phase === "ready" ? loaded.value.batch.facts.step : (place.step ?? 0);
   const input = useRef<HTMLInputElement>(null);
@@ -48,6 +49,7 @@ export function BatchPage(props: { address: string; query: Query }) {
         show={(found) => (
           <>
             <BatchHead found={found} place={place} lens={lens} input={input} goStep={goStep} />
+            {place.stream.startsWith("run:") && <Live address={wanted} tap={query.get("tap") ?? null} />}
             {lens ? (
               <LensView key={`${place.stream} ${step}`} place={{ ...place, step }} lanes={number(query, "lanes") ?? 4} equal={number(query, "equal") ?? 1} />
             ) : found.kind === "tokens" ? (
@@ -163,7 +165,7 @@ function Tokens(props: { batch: TokenBatch; place: Place; query: Query }) {
       <div class="beside">
         <TokenGridView batch={batch} look={look} chosen={chosen} choose={choose} onView={(first, last) => setView((old) => (old[0] === first && old[1] === last ? old : [first, last]))} label="Tokens" />
         <aside class="batch-side">
-          {chosen !== null && <TokenPanel batch={batch} index={chosen} address={placeOf(batch, place, chosen)} choose={choose} />}
+          {chosen !== null && <TokenPanel batch={batch} index={chosen} address={placeOf(batch, place, chosen)} tap={query.get("tap") ?? null} choose={choose} />}
           <section>
             <h2>Loss</h2>
             <Budget batch={batch} />

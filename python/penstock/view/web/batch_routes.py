@@ -11,16 +11,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from penstock.errors import UsageError
-from penstock.run.directory import RunDirectory
-from penstock.view.address import RunAddress, parse_range
+from penstock.view.address import parse_range
 from penstock.view.model import BatchView, RecordView, pack
 from penstock.view.model.budget import budget_by_role
-from penstock.view.tap.looking import compare_taps
-from penstock.view.tap.reading import taps_in
 from penstock.view.web import asked
 from penstock.view.web.cells import WHOLE_MAX
 from penstock.view.web.comparing import compare_views
 from penstock.view.web.lens import look_at_lanes
+from penstock.view.web.live import look_at_run, shown_by
 from penstock.view.web.media import media_answer
 from penstock.view.web.opened import OpenedStream, Shown, open_stream
 
@@ -49,23 +47,29 @@ def _asked(request: Request, name: str = "address") -> tuple[Shown, OpenedStream
     return open_stream(asked.site_of(request), asked.text(request, name))
 
 
+def _viewed(request: Request, stream: OpenedStream) -> tuple[BatchView | RecordView, list[str]]:
+    """The batch of the address, or what the run's loop shows under the name that is asked for; and what is missing."""
+    name = asked.text(request, "tap", "")
+    return shown_by(stream, name) if name else (stream.batch(), [])
+
+
 def _batch(request: Request) -> Response:
     """Facts of a batch and, of one of tokens, a window: all of it unless that is too much."""
     shown, stream = _asked(request)
-    view = stream.batch()
+    view, missing = _viewed(request, stream)
     facts = {**view.facts(), **shown.facts(view)}
     if isinstance(view, RecordView):
         return Response(pack(facts, {}), media_type=PACKED)
     rows_max = max(1, TOKENS_MAX // max(1, view.length))
     first, stop = parse_range(asked.text(request, "rows", f"0:{view.rows}"))
     window = view.window((first, min(stop, first + rows_max)))
-    packed = replace(window, facts={**facts, "window": window.facts}).packed()
-    return Response(packed, media_type=PACKED)
+    said = {**window.facts, "cuts": [*window.facts["cuts"], *missing]}
+    return Response(replace(window, facts={**facts, "window": said}).packed(), media_type=PACKED)
 
 
 def _token(request: Request) -> Response:
     shown, stream = _asked(request)
-    view = stream.batch()
+    view, _ = _viewed(request, stream)
     if not isinstance(view, BatchView):
         raise UsageError("a batch of records has no tokens")
     place = shown.address.place
@@ -137,7 +141,4 @@ def _roles(request: Request) -> Response:
 
 def _taps(request: Request) -> Response:
     """What the ranks of a run have in their hands now, rebuilt and compared."""
-    _, stream = _asked(request)
-    if not isinstance(stream.address, RunAddress):
-        return JSONResponse({"ranks": [], "unequal": []})
-    return JSONResponse(compare_taps(stream, taps_in(RunDirectory(stream.address.run).taps)))
+    return JSONResponse(look_at_run(_asked(request)[1]))
