@@ -35,16 +35,20 @@ def client_of(site: Site, access: Access | None = None, *, broken: bool = False)
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+def serving(
+    folder: Path, *options: str, at: Path | None = None
+) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """The real command, showing a folder; its address with the token, and the process, ended on leaving."""
     command = [sys.executable, "-m", "penstock.cli.main", "web", "--port", "0", "--no-open", "--json"]
     command += ["--registry", str(folder / "registry"), "--events", str(folder / "events"), *options]
     environment = {**os.environ, "PENSTOCK_HOME": str(folder)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=at or folder, env=environment
+    ) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            assert line, "the server did not start"
+            assert line, f"the server did not start: {process.stderr.read() if process.stderr else ''}"
             yield json.loads(line)["url"], process
         finally:
             process.kill()

@@ -3,8 +3,9 @@
 import http.client
 import json
 import os
+import signal
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 from starlette.testclient import TestClient
@@ -215,6 +216,8 @@ def test_the_real_command_prints_an_address_that_works_once_the_token_is_given(e
         (["--port", "99999"], "cannot listen on 127.0.0.1 port 99999"),
         (["--bind", "203.0.113.7", "--port", "0"], "cannot listen on 203.0.113.7"),
         (["--prefix", "/a/../b", "--port", "0"], "is no path of a proxy"),
+        (["web@@3", "--port", "0"], "web@@3"),
+        (["recipe.toml#stop=3", "--port", "0"], "stop=3"),
         (["--registry", "ftp://nowhere", "--port", "0"], "ftp"),
     ],
 )
@@ -227,3 +230,36 @@ def test_what_cannot_be_served_is_said_in_a_sentence(
     assert said.startswith("error: ")
     assert message in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_ends_quietly_when_it_is_told_to(exhibit: Exhibit, sign: signal.Signals) -> None:
+    with serving(exhibit.folder, "recipe.toml#step=2,lane=0/2") as (address, process):
+        assert address.endswith("#/a/recipe.toml%23step=2,lane=0/2")
+        process.send_signal(sign)
+        process.wait(30)
+        assert process.stderr is not None
+        said = process.stderr.read()
+
+    assert "Traceback" not in said
+
+
+def test_a_recipe_elsewhere_may_be_looked_at_when_it_is_named(exhibit: Exhibit, tmp_path: Path) -> None:
+    """Method: the command stands in another folder; the file that it is given lies in the exhibit's."""
+    named = f"{exhibit.folder}/recipe.toml#step=1"
+    with serving(exhibit.folder, named, at=tmp_path) as (address, _):
+        parts = urlsplit(address)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 0, timeout=30)
+        connection.request("GET", f"/?{parts.query}")
+        answer = connection.getresponse()
+        answer.read()
+        cookie = (answer.getheader("set-cookie") or "").partition(";")[0]
+        statuses = []
+        for name in (named, str(exhibit.folder.parent / "x.toml")):
+            connection.request("GET", f"/api/batch?address={quote(name)}", headers={"cookie": cookie})
+            found = connection.getresponse()
+            found.read()
+            statuses.append(found.status)
+        connection.close()
+
+    assert statuses == [200, 422]

@@ -7,14 +7,16 @@ import sys
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from penstock.cli.data.place import Place
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from penstock.view.address import Address
 
 app = command_app(
     "web",
@@ -81,15 +83,17 @@ def web(
     if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
         raise UsageError("the browser view is not installed", hint="pip install 'penstock[view]'")
     from penstock.cli.data.place import open_registry
+    from penstock.view.address import in_url, parse
     from penstock.view.web.access import access_for, checked_prefix
     from penstock.view.web.server import listen, serve
     from penstock.view.web.site import Site
 
     checked_prefix(listening.prefix)
+    shown_first = parse(address) if address else None
     site = Site(
         registry=open_registry(registry),
         events_directory=shown.events or _home() / "events",
-        roots=shown.root or (Path.cwd(),),
+        roots=shown.root or _roots(shown_first),
         option="" if registry is None else f"--registry {shlex.quote(registry)}",
     )
 
@@ -111,9 +115,21 @@ def web(
             listening.bind, port, allow_hosts=listening.allow_host, prefix=listening.prefix
         ),
         announce=announce,
-        page=f"#/a/{quote(address, safe='/@=,:+')}" if address else "",
+        page=in_url(shown_first) if shown_first is not None else "",
     )
     return 0
+
+
+def _roots(address: "Address | None") -> tuple[Path, ...]:
+    """Where the reader stands and, if the address names a file elsewhere, the folder of that."""
+    from penstock.view.address import RecipeAddress, RunAddress
+
+    here = Path.cwd()
+    if isinstance(address, RecipeAddress):
+        return (here, (here / address.path).resolve().parent)
+    if isinstance(address, RunAddress):
+        return (here, (here / address.run).resolve())
+    return (here,)
 
 
 def _has_screen() -> bool:
