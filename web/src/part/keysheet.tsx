@@ -21,7 +21,9 @@ export function KeySheet(props: { close: () => void }) {
     <dialog ref={dialog} aria-label="Keys" onClose={props.close} onKeyDown={closeOnKey} onClick={closeOnBackdrop}>
       <div class="sheet">
         <h2>Keys</h2>
-        {scopes.map(({ scope, bindings }) => bindings.length > 0 && <KeyList key={scope} scope={scope} bindings={bindings} />)}
+        <div class="sheet-lists">
+          {scopes.map(({ scope, bindings }) => bindings.length > 0 && <KeyList key={scope} scope={scope} bindings={bindings} />)}
+        </div>
         <form method="dialog">
           <button type="submit">Close</button>
         </form>
