@@ -17,6 +17,17 @@ from penstock.view.web.server import create_app
 from tests.view.exhibit import Exhibit
 from tests.view.serving import client_of, serving, site_at
 
+#: Sent as they stand, without the tidying that clients do.
+OUTSIDE = [
+    "/../../../../../../etc/passwd",
+    "/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
+    "/assets/..%2f..%2fserver.py",
+    "/assets/../../server.py",
+    "//etc/passwd",
+    "/..%5c..%5cserver.py",
+    "/api/../../server.py",
+    "/api/events/..%2f..%2fsecret.pev",
+]
 PLACES = ["/", "/api/datasets", "/api/doctor", "/api/batch?address=recipe.toml", "/icon.svg", "/assets/x.js"]
 
 
@@ -203,6 +214,13 @@ def test_the_real_command_prints_an_address_that_works_once_the_token_is_given(e
         answer = connection.getresponse()
         answer.read()
         cookie = (answer.getheader("set-cookie") or "").partition(";")[0]
+        for path in OUTSIDE:
+            connection.putrequest("GET", path, skip_host=True)
+            connection.putheader("Host", "localhost")
+            connection.putheader("Cookie", cookie)
+            connection.endheaders()
+            answer = connection.getresponse()
+            assert (answer.status, b"root:" in answer.read()) == (404, False), path
         connection.request("GET", "/api/datasets", headers={"cookie": cookie})
         found = json.loads(connection.getresponse().read())
         connection.close()

@@ -47,8 +47,7 @@ def watched(browser: Browser, address: str) -> Iterator[Watched]:
         yield watched
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (400, "light")])
 def test_every_page_renders_and_fits_the_screen(
     browser: Browser, address: str, width: int, scheme: str
 ) -> None:

@@ -1,13 +1,17 @@
 """The pages of data in a real Chromium: lists, rows of any number, spreads, filters, one row, lineage, versions compared."""
 
+import io
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
+import penstock as ps
 from tests.view.browsing import Watched, watching
 from tests.view.exhibit import HOSTILE_FIELD, IMAGE, SCRIPT
+from tests.view.serving import serving
 
 VISIBLE_FIELD = HOSTILE_FIELD.replace("\u202e", "\\u{202e}")
 
@@ -22,8 +26,7 @@ def at_rest(page: Page, route: str) -> None:
     page.wait_for_function("route => decodeURIComponent(location.hash) === route", arg=route)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_every_page_of_data_renders_and_fits_the_screen(
     browser: Browser, exhibit_address: str, width: int, scheme: str
 ) -> None:
@@ -263,3 +266,65 @@ def test_a_list_that_is_cut_says_so(shown: Watched) -> None:
     page = shown.open()
 
     expect(page.locator(".lead").first).to_contain_text("7 of them are not listed")
+
+
+def test_bars_are_reached_by_keyboard(shown: Watched) -> None:
+    page = shown.open("#/a/web@2")
+    first = page.locator(".choices button").first
+    expect(first).to_be_visible()
+
+    first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+
+    at_rest(page, "#/a/web@2?where=lang+==+'de'")
+
+
+RECORD = """async () => {
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [64, 48];
+    const brush = canvas.getContext("2d");
+    const recorder = new MediaRecorder(canvas.captureStream(20), {mimeType: "video/webm"});
+    const parts = [];
+    recorder.ondataavailable = event => parts.push(event.data);
+    const ended = new Promise(done => { recorder.onstop = done; });
+    recorder.start();
+    for (let frame = 0; frame < 12; frame++) {
+        brush.fillStyle = `hsl(${frame * 30} 80% 50%)`;
+        brush.fillRect(0, 0, 64, 48);
+        await new Promise(done => requestAnimationFrame(() => setTimeout(done, 40)));
+    }
+    recorder.stop();
+    await ended;
+    return [...new Uint8Array(await new Blob(parts).arrayBuffer())];
+}"""
+
+
+def test_a_film_is_played_in_ranges(browser: Browser, tmp_path: Path) -> None:
+    """Method: the browser itself records a film, which is registered as a raw file and then looked at."""
+    recording = browser.new_page()
+    film = bytes(recording.evaluate(RECORD))
+    recording.close()
+    (tmp_path / "raw").mkdir()
+    with tarfile.open(tmp_path / "raw/films.tar", "w") as archive:
+        about = tarfile.TarInfo("000000.webm")
+        about.size = len(film)
+        archive.addfile(about, io.BytesIO(film))
+    ps.Registry(tmp_path / "registry").register("films", tmp_path / "raw")
+
+    with serving(tmp_path) as (address, _), watching(browser, address) as watched:
+        answers: list[tuple[int, str | None]] = []
+        watched.page.on(
+            "response",
+            lambda answer: (
+                "api/media" in answer.url
+                and answers.append((answer.status, answer.headers.get("content-type")))
+            ),
+        )
+        page = watched.open("#/a/films@1/row/0")
+        page.wait_for_function("() => document.querySelector('.row-panel video')?.videoWidth === 64")
+        page.locator(".row-panel video").evaluate(
+            "async film => { film.muted = true; await film.play(); film.currentTime = 0.2 }"
+        )
+        page.wait_for_function("() => !document.querySelector('.row-panel video').seeking")
+        assert set(answers) == {(206, "video/webm")}

@@ -25,13 +25,14 @@ function Bars(props: { spread: ColumnSpread; where: string }) {
   const most = Math.max(...spread.bars.map((bar) => bar.count), 1);
   return (
     <>
-      <div class="bars">
-        {spread.bars.map((bar) => (
+      <div class="bars" onKeyDown={walk} role="group" aria-label={`How ${visible(spread.name)} is spread`}>
+        {spread.bars.map((bar, at) => (
           <button
             key={bar.label}
             type="button"
-            tabIndex={-1}
-            disabled={bar.where === null || bar.count === 0}
+            tabIndex={at === 0 ? 0 : -1}
+            aria-label={`${bar.label}: ${formatCount(bar.count)} rows`}
+            disabled={bar.where === null}
             title={`${spread.of === "lengths" ? "length " : ""}${bar.label}: ${formatCount(bar.count)}`}
             onClick={(event) => filter(bar, where, event)}
           >
@@ -53,9 +54,9 @@ function Choices(props: { spread: ColumnSpread; where: string }) {
   const total = spread.bars.reduce((sum, bar) => sum + bar.count, spread.missing) || 1;
   const rest = spread.bars.length - CHOICES_SHOWN;
   return (
-    <div class="choices">
-      {spread.bars.slice(0, CHOICES_SHOWN).map((bar) => (
-        <button key={bar.label} type="button" tabIndex={-1} disabled={bar.where === null} onClick={(event) => filter(bar, where, event)} title={`${visible(bar.label)}: ${formatCount(bar.count)}`}>
+    <div class="choices" onKeyDown={walk} role="group" aria-label={`How ${visible(spread.name)} is spread`}>
+      {spread.bars.slice(0, CHOICES_SHOWN).map((bar, at) => (
+        <button key={bar.label} type="button" tabIndex={at === 0 ? 0 : -1} disabled={bar.where === null} onClick={(event) => filter(bar, where, event)} title={`${visible(bar.label)}: ${formatCount(bar.count)}`}>
           <span class="share" style={{ width: `${(bar.count / total) * 100}%` }} />
           <span class="choice">{visible(bar.label)}</span>
           <span class="soft">{Math.round((bar.count / total) * 100)} %</span>
@@ -69,6 +70,16 @@ function Choices(props: { spread: ColumnSpread; where: string }) {
       )}
     </div>
   );
+}
+
+/** One stop of the Tab key for each column; arrows go from bar to bar. */
+function walk(event: KeyboardEvent): void {
+  const by = ["ArrowRight", "ArrowDown"].includes(event.key) ? 1 : ["ArrowLeft", "ArrowUp"].includes(event.key) ? -1 : 0;
+  if (by === 0) return;
+  event.preventDefault();
+  event.stopPropagation();
+  const bars = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLButtonElement>("button:enabled")];
+  bars[Math.max(0, Math.min(bars.length - 1, bars.indexOf(event.target as HTMLButtonElement) + by))]?.focus();
 }
 
 function filter(bar: Bar, where: string, event: MouseEvent): void {
