@@ -6,6 +6,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from playwright.sync_api import Browser
+
 from tests.view.browsing import chromium, watching
 from tests.view.exhibit import make_exhibit
 from tests.view.serving import serving
@@ -30,27 +32,32 @@ PICTURES = (
 )
 
 
-def take(folder: Path, chromium_path: str) -> list[Path]:
-    """Take all pictures into a folder."""
+def take(folder: Path, browser: Browser, address: str) -> list[Path]:
+    """Take all pictures into a folder, from a server that shows the exhibit."""
     folder.mkdir(parents=True, exist_ok=True)
     taken = []
-    with tempfile.TemporaryDirectory() as place:
-        exhibit = make_exhibit(Path(place))
-        with serving(exhibit.folder) as (address, _), chromium(chromium_path) as browser:
-            for picture in PICTURES:
-                with watching(browser, address, width=1160, height=720, scheme=picture.scheme) as watched:
-                    page = watched.open(picture.route)
-                    page.locator(picture.sign).first.wait_for()
-                    page.wait_for_load_state("networkidle")
-                    path = folder / f"{picture.name}.png"
-                    page.screenshot(path=path)
-                    taken.append(path)
+    for picture in PICTURES:
+        with watching(browser, address, width=1160, height=720, scheme=picture.scheme) as watched:
+            page = watched.open(picture.route)
+            page.locator(picture.sign).first.wait_for()
+            page.wait_for_load_state("networkidle")
+            path = folder / f"{picture.name}.png"
+            page.screenshot(path=path)
+            taken.append(path)
     return taken
 
 
-if __name__ == "__main__":
-    browser_path = shutil.which("chromium")
-    if browser_path is None:
+def main(folder: Path) -> None:
+    """Make the exhibit, show it, and take the pictures."""
+    program = shutil.which("chromium")
+    if program is None:
         raise SystemExit("chromium is not installed: apt-get install chromium")
-    for each in take(Path(sys.argv[1]), browser_path):
-        print(each)
+    with tempfile.TemporaryDirectory() as place:
+        exhibit = make_exhibit(Path(place))
+        with serving(exhibit.folder) as (address, _), chromium(program) as browser:
+            for path in take(folder, browser, address):
+                print(path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
