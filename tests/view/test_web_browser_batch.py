@@ -191,6 +191,11 @@ def test_two_steps_are_compared_token_by_token(shown: Watched) -> None:
 
     expect(page.locator(".verdict")).to_contain_text("of 4,096 differ")
     expect(page.locator(".pane")).to_have_count(2)
+    page.get_by_role("button", name="Where do the recipes part?").click()
+    expect(page.locator(".recipes")).to_contain_text(
+        "The first step that differs is step 2, after 0 equal ones."
+    )
+    expect(page.locator(".recipes dt").first).to_be_visible()
     first = page.locator(".pane").nth(0).locator(".tk.chosen")
     place = first.get_attribute("data-at")
     page.keyboard.press("n")

@@ -12,6 +12,7 @@ import { useLoaded } from "../load";
 import { Command } from "../part/command";
 import { Outcome } from "../part/state";
 import { addressRoute, replaceQuery } from "../route";
+import { RecipeDiff } from "./recipes";
 
 interface Facts {
   readonly kind: string;
@@ -38,6 +39,7 @@ export function BatchDiff(props: { a: string; b: string; at: string | null }) {
   return (
     <>
       <Outcome of={facts} again={again} show={(found) => <Words facts={found} a={a} b={b} />} />
+      <RecipeDiff a={a} b={b} />
       {left.loaded.phase === "ready" && right.loaded.phase === "ready" && <Panes left={left.loaded.value} right={right.loaded.value} at={props.at} />}
     </>
   );

@@ -14,8 +14,9 @@ from penstock.errors import UsageError
 from penstock.view.address import parse_range
 from penstock.view.model import BatchView, RecordView, pack
 from penstock.view.model.budget import budget_by_role
+from penstock.view.model.difference import compare_streams
 from penstock.view.web import asked
-from penstock.view.web.cells import WHOLE_MAX
+from penstock.view.web.cells import WHOLE_MAX, safe
 from penstock.view.web.comparing import compare_views
 from penstock.view.web.lens import look_at_lanes
 from penstock.view.web.live import look_at_run, shown_by
@@ -25,6 +26,7 @@ from penstock.view.web.opened import OpenedStream, Shown, open_stream
 TOKENS_MAX = 1 << 20
 """Tokens of one answer: about twenty megabytes of columns, and what a page lays out in a moment."""
 _RECORDS_MAX = 64
+_FIELD_MAX = 400
 PACKED = "application/vnd.penstock.columns"
 
 
@@ -37,6 +39,7 @@ def batch_routes() -> list[BaseRoute]:
         Route("/api/field", _field),
         Route("/api/lanes", _lanes),
         Route("/api/differences", _differences),
+        Route("/api/recipes", _recipes),
         Route("/api/stages", _stages),
         Route("/api/roles", _roles),
         Route("/api/taps", _taps),
@@ -118,6 +121,23 @@ def _lanes(request: Request) -> Response:
 def _differences(request: Request) -> Response:
     one, other = (_asked(request, side)[1].batch() for side in ("a", "b"))
     return JSONResponse(compare_views(one, other))
+
+
+def _recipes(request: Request) -> Response:
+    """What differs between two recipes, and the first step whose batch does; steps are compared from the addresses' on."""
+    one, other = (_asked(request, side)[1] for side in ("a", "b"))
+    found = compare_streams(one, other)
+    fields = {
+        name: [safe(str(side))[:_FIELD_MAX] for side in sides] for name, sides in found["fields"].items()
+    }
+    return JSONResponse(
+        {
+            "fields": fields,
+            "equal": found["equal"],
+            "compared_steps": found["compared_steps"],
+            "first_step": found["first_step"],
+        }
+    )
 
 
 def _stages(request: Request) -> Response:
