@@ -40,7 +40,9 @@ def serving(
 ) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """The real command, showing a folder; its address with the token, and the process, ended on leaving."""
     command = [sys.executable, "-m", "penstock.cli.main", "web", "--port", "0", "--no-open", "--json"]
-    command += ["--registry", str(folder / "registry"), "--events", str(folder / "events"), *options]
+    # Short where it can be: commands on pages repeat it.
+    registry = "registry" if at is None else str(folder / "registry")
+    command += ["--registry", registry, "--events", str(folder / "events"), *options]
     environment = {**os.environ, "PENSTOCK_HOME": str(folder)}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=at or folder, env=environment

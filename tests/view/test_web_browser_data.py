@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -245,7 +247,13 @@ def test_commands_can_be_copied(shown: Watched, folder: Path) -> None:
 
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied == f"penstock data show web@2 --registry {folder / 'registry'}"
+    assert copied == "penstock data show web@2 --registry registry"
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", *copied.split()[1:], "--json"],
+        cwd=folder,
+        capture_output=True,
+    )
+    assert json.loads(done.stdout)["address"] == "web@2"
 
 
 def test_an_address_of_nothing_says_what_there_is(shown: Watched) -> None:

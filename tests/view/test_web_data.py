@@ -258,6 +258,27 @@ def test_media_come_in_ranges(client: TestClient) -> None:
     assert (late.status_code, late.headers["content-range"]) == (416, f"bytes */{size}")
 
 
+def test_pictures_inside_of_objects_are_pictures(tmp_path: Path) -> None:
+    """Method: a Parquet file with images as Hugging Face datasets write them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [{"image": {"bytes": picture(4, 4, n), "path": f"{n}.png"}, "label": n} for n in range(3)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    ps.Registry(tmp_path / "registry").register("images", tmp_path / "a.parquet")
+    client = client_of(site_at(tmp_path))
+
+    field = ask(client, "row", at="images@1", row=1)["fields"][0]
+    answer = client.get("/api/media", params={"at": "images@1", "row": 1, "field": 0, "path": field["path"]})
+
+    assert (field["kind"], field["path"]) == ("image", "bytes")
+    assert (answer.content, answer.headers["content-type"]) == (picture(4, 4, 1), "image/png")
+    assert (
+        client.get("/api/media", params={"at": "images@1", "row": 1, "field": 0, "path": "path"}).status_code
+        == 422
+    )
+
+
 @pytest.mark.parametrize(
     ("header", "size", "span"),
     [

@@ -92,6 +92,8 @@ export interface Cell {
   /** The whole length, where less is shown. */
   readonly of: number | null;
   readonly size: number | null;
+  /** Where in the value its bytes are, for media inside of an object. */
+  readonly path: string;
   readonly dtype: string;
   readonly shape: readonly number[];
 }
@@ -300,6 +302,7 @@ function readCell(cell: Fields): Cell {
     text: asText(cell["text"]),
     of: orNull(cell["of"], asNumber),
     size: orNull(cell["size"], asNumber),
+    path: orNull(cell["path"], asText) ?? "",
     dtype: orNull(cell["dtype"], asText) ?? "",
     shape: orNull(cell["shape"], (shape) => asList(shape).map(asNumber)) ?? [],
   };

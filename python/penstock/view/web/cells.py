@@ -45,6 +45,10 @@ def cell(value: Any, limit: int) -> dict[str, Any]:
     if isinstance(value, list | tuple):
         return _cut("list", _nested(value, limit), limit, items=len(value))
     if isinstance(value, dict):
+        inner = value.get("bytes")
+        # Pictures and sounds as Hugging Face datasets write them: their bytes beside the name of a file.
+        if isinstance(inner, bytes) and media_of(inner) is not None:
+            return {**_bytes(inner, limit), "path": "bytes"}
         return _cut("object", _nested(value, limit), limit, items=len(value))
     return _cut("text", str(value), limit)
 
