@@ -156,7 +156,7 @@ def test_a_page_opens_in_a_browser_without_a_network(
     path = tmp_path / "page.html"
     path.write_text(batch_page(batch(library), (0, 2)))
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=["--no-sandbox"])
         opened = browser.new_page()
         messages: list[str] = []
         requests: list[str] = []
