@@ -341,7 +341,7 @@ def test_a_run_is_looked_at_while_it_runs(browser: Browser, stream: Stream, tmp_
     next(steps)
     step, batch = next(steps)
     ids = batch["tokens"].astype(np.int64)
-    assert ps.tap("after-collate", {"input_ids": ids, "logprobs": -np.ones(ids.shape) * ids}, step=step)
+    assert ps.tap("in-the-browser", {"input_ids": ids, "logprobs": -np.ones(ids.shape) * ids}, step=step)
 
     with serving(tmp_path) as (address, _), watching(browser, address) as watched:
         page = watched.open("#/a/run:exp")
