@@ -18,7 +18,6 @@ from penstock.view.model.difference import compare_batches
 from penstock.view.opening import OpenedStream, OpenedVersion, Opener
 from penstock.view.text import difference_lines
 from tests.data.gallery import Gallery
-from tests.view.browsing import CHROMIUM_FLAGS
 from tests.view.library import HOSTILE, Library
 
 
