@@ -102,9 +102,6 @@ def view(
     if chosen.redact and chosen.export is None:
         raise UsageError("--redact goes with --export", hint="penstock view ADDRESS --export FILE --redact")
     one = parse(address)
-    if other is None and not json and chosen.export is None and _has_terminal(chosen):
-        code: int = importlib.import_module(TERMINAL).run(one, registry=open_registry(registry))
-        return code
     from penstock.view.opening import Opener
 
     opener = Opener(
@@ -113,6 +110,9 @@ def view(
         taps=_home() / "taps",
         tokenizer=chosen.tokenizer,
     )
+    if other is None and not json and chosen.export is None and _has_terminal(chosen):
+        code: int = importlib.import_module(TERMINAL).run(one, opener=opener)
+        return code
     if other is not None:
         return _show_difference(opener, one, parse(other), chosen, json=json)
     opened = opener.open(one)
