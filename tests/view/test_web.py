@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from penstock import __version__, events
 from penstock.errors import UsageError
 from penstock.observe import doctor
 from penstock.view.web import recordings, server
+from tests.view.serving import client_of, site_at
 
 BUNDLE_GZIP_BYTES_MAX = 300_000
 
@@ -36,9 +36,8 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def client(directory: Path) -> Iterator[TestClient]:
-    with TestClient(server.create_app(events_directory=directory)) as client:
-        yield client
+def client(directory: Path) -> TestClient:
+    return client_of(site_at(directory.parent))
 
 
 def test_doctor_answers_with_the_version_and_every_check(
@@ -88,7 +87,7 @@ def test_the_list_holds_recordings_newest_first_and_nothing_else(client: TestCli
 
 
 def test_a_missing_directory_is_an_empty_list(tmp_path: Path) -> None:
-    client = TestClient(server.create_app(events_directory=tmp_path / "not-there"))
+    client = client_of(site_at(tmp_path, events=tmp_path / "not-there"))
 
     assert client.get("/api/events").json()["recordings"] == []
 
@@ -239,9 +238,10 @@ def test_head_answers_like_get_without_a_body(client: TestClient) -> None:
     ("path", "status", "cache"),
     [
         ("/", 200, "no-cache"),
-        ("/assets/index-1a2b.js", 200, "public, max-age=31536000, immutable"),
+        ("/assets/index-1a2b.js", 200, "private, max-age=31536000, immutable"),
         ("/assets/gone.js", 404, "no-store"),
         ("/../server.py", 404, "no-store"),
+        ("/api/datasets", 200, "no-store"),
         ("/api/events", 200, "no-store"),
         ("/api/events/run.pev", 200, "no-store"),
         ("/api/events/gone.pev", 404, "no-store"),
@@ -258,7 +258,7 @@ def test_every_answer_carries_the_safety_headers(
     (tmp_path / "static/assets/index-1a2b.js").write_text("1")
     monkeypatch.setattr(server, "STATIC", tmp_path / "static")
     monkeypatch.setattr(doctor, "examine", lambda **_: 1 / 0)
-    client = TestClient(server.create_app(events_directory=directory), raise_server_exceptions=False)
+    client = client_of(site_at(directory.parent), broken=True)
 
     answer = client.get(path)
 
@@ -266,10 +266,11 @@ def test_every_answer_carries_the_safety_headers(
     assert answer.headers["cache-control"] == cache
     assert answer.headers["x-content-type-options"] == "nosniff"
     policy = answer.headers["content-security-policy"]
-    assert "default-src 'self'" in policy
-    assert "script-src 'self';" in policy
-    assert "style-src 'self';" in policy
+    assert "default-src 'none'" in policy
+    assert ("sandbox" if path.startswith("/api") else "script-src 'self';") in policy
+    assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
+    assert answer.headers["referrer-policy"] == "no-referrer"
     assert "division by zero" not in answer.text
 
 
@@ -277,7 +278,7 @@ def test_a_checkout_without_the_bundle_says_how_to_build_it(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "STATIC", tmp_path / "nothing")
-    client = TestClient(server.create_app(events_directory=directory))
+    client = client_of(site_at(directory.parent))
 
     answer = client.get("/")
 
@@ -285,12 +286,12 @@ def test_a_checkout_without_the_bundle_says_how_to_build_it(
     assert "npm run build" in answer.text
 
 
-def test_a_port_in_use_is_an_error_with_a_hint(directory: Path) -> None:
+def test_a_port_in_use_is_an_error_with_a_hint() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
         with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1 port {port}") as caught:
-            server.serve("127.0.0.1", port, directory)
+            server.listen("127.0.0.1", port)
 
     assert caught.value.hint is not None
 

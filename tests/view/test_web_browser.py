@@ -1,111 +1,25 @@
-"""The web pages in a real Chromium against a real server process.
-
-Every page opened here is watched: a message on the console, an error in a script, a violation of the
-content security policy or a request to another host fails the test, unless the test expects it.
-"""
+"""The pages of the machine in a real Chromium against the real command: doctor, recordings, keys, themes, failures."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Route, expect
 
 from penstock import events
 from penstock.view.web.server import STATIC
-
-SERVE = """
-import sys
-from pathlib import Path
-from penstock.view.web.server import serve
-serve("127.0.0.1", 0, Path(sys.argv[1]), announce=lambda address: print(address, flush=True))
-"""
-
-# Like a proxy in front of many services: knows us by a prefix, strips it, and answers 404 beside it.
-SERVE_UNDER_PREFIX = """
-import socket, sys, uvicorn
-from pathlib import Path
-from penstock.view.web.server import create_app
-
-app, prefix = create_app(events_directory=Path(sys.argv[1])), sys.argv[2]
-
-async def proxy(scope, receive, send):
-    if scope["type"] == "http" and not scope["path"].startswith(prefix + "/"):
-        await send({"type": "http.response.start", "status": 404, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-        return
-    if scope["type"] == "http":
-        path = scope["path"].removeprefix(prefix)
-        scope = {**scope, "path": path, "raw_path": path.encode()}
-    await app(scope, receive, send)
-
-listener = socket.create_server(("127.0.0.1", 0))
-print(f"http://127.0.0.1:{listener.getsockname()[1]}{prefix}/", flush=True)
-uvicorn.Server(uvicorn.Config(proxy, log_level="warning", ws="none")).run(sockets=[listener])
-"""
-
-CHROMIUM_FLAGS = [
-    "--no-sandbox",
-    "--headless",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--disable-quic",
-]
-
-PATIENCE_MS = 20_000
-"""For a condition to come true on a busy machine; nothing waits that long when all is well."""
+from tests.view.browsing import Watched, watching
+from tests.view.serving import serving
 
 SCRIPT_KIND = "<script>document.title='owned'</script>"
 IMAGE_KIND = "<img src=x onerror=\"document.title='owned'\">"
 
 
-@contextmanager
-def running(code: str, *arguments: str, at: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A server process and its address; ended and reaped on leaving."""
-    command = [sys.executable, "-c", code, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=at) as process:
-        try:
-            assert process.stdout is not None
-            address = process.stdout.readline().strip()
-            assert address.startswith("http://"), "the server did not start"
-            yield address, process
-        finally:
-            process.kill()
-
-
-@dataclass
-class Watched:
-    """A page, and everything about it that a reader should never get to see."""
-
-    page: Page
-    address: str
-    complaints: list[str] = field(default_factory=list)
-
-    def open(self, route: str = "") -> Page:
-        self.page.goto("about:blank")  # so that a change of the fragment alone is a new visit as well
-        self.page.goto(self.address + route)
-        return self.page
-
-    def dismiss(self, dialog: Dialog) -> None:
-        self.complaints.append(f"dialog: {dialog.message}")
-        dialog.dismiss()
-
-    def check_host(self, url: str) -> None:
-        origin = self.address.split("/", 3)[:3]
-        if url.split("/", 3)[:3] != origin and url != "about:blank":
-            self.complaints.append(f"asked another host: {url}")
-
-
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("events")
+    found = tmp_path_factory.mktemp("home") / "events"
+    found.mkdir()
     with events.recording(found / "plain.pev"):
         for step in range(20):
             with events.span("step", step=step), events.span("data.wait"):
@@ -121,38 +35,10 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(directory: Path) -> Iterator[str]:
     assert (STATIC / "index.html").is_file(), "the bundle is not built: npm ci && npm run build   (in web/)"
-    with running(SERVE, str(directory), at=tmp_path_factory.mktemp("work")) as (found, _):
+    with serving(directory.parent) as (found, _):
         yield found
-
-
-@pytest.fixture(scope="module")
-def browser(chromium_path: str) -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE_MS)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_FLAGS)
-        yield browser
-        browser.close()
-
-
-@contextmanager
-def watching(
-    browser: Browser, address: str, *, width: int = 1280, scheme: str = "light"
-) -> Iterator[Watched]:
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]
-    context.add_init_script(
-        "addEventListener('securitypolicyviolation', e => console.error('policy: ' + e.violatedDirective))"
-    )
-    seen = Watched(context.new_page(), address)
-    seen.page.set_default_timeout(PATIENCE_MS)
-    seen.page.on("console", lambda message: seen.complaints.append(f"console: {message.text}"))
-    seen.page.on("pageerror", lambda error: seen.complaints.append(f"script: {error}"))
-    seen.page.on("dialog", seen.dismiss)
-    seen.page.on("request", lambda request: seen.check_host(request.url))
-    yield seen
-    context.close()
-    assert seen.complaints == []
 
 
 @pytest.fixture
@@ -161,14 +47,13 @@ def watched(browser: Browser, address: str) -> Iterator[Watched]:
         yield watched
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (400, "light")])
 def test_every_page_renders_and_fits_the_screen(
     browser: Browser, address: str, width: int, scheme: str
 ) -> None:
     with watching(browser, address, width=width, scheme=scheme) as watched:
         for route, heading, sign in [
-            ("", "Doctor", ".check.ok"),
+            ("#/doctor", "Machine", ".check.ok"),
             ("#/events", "Events", ".files a"),
             ("#/events/plain.pev", "plain.pev", "tbody tr"),
             ("#/events/empty.pev", "empty.pev", ".state"),
@@ -207,7 +92,7 @@ def test_hostile_names_are_shown_as_text(watched: Watched) -> None:
 
 def test_the_policy_stops_what_escaping_would_miss(watched: Watched) -> None:
     """Goal: V1, the second wall stands. Method: put an inline script into the page by force."""
-    page = watched.open()
+    page = watched.open("#/doctor")
     expect(page.locator(".check").first).to_be_visible()
 
     page.evaluate(
@@ -218,7 +103,7 @@ def test_the_policy_stops_what_escaping_would_miss(watched: Watched) -> None:
         }"""
     )
 
-    assert page.title() == "Doctor · Penstock"
+    assert page.title() == "Machine · Penstock"
     assert any(complaint.startswith("console: policy: script-src") for complaint in watched.complaints)
     watched.complaints.clear()
 
@@ -286,7 +171,7 @@ def test_the_page_says_when_the_timeline_is_cut_and_what_is_missing(watched: Wat
 
 
 def test_the_keyboard_alone_is_enough(watched: Watched) -> None:
-    page = watched.open()
+    page = watched.open("#/doctor")
     expect(page.locator(".check").first).to_be_visible()
 
     page.keyboard.press("?")
@@ -317,31 +202,8 @@ def test_the_chosen_theme_survives_a_reload_and_can_be_given_back(watched: Watch
     expect(html).not_to_have_attribute("data-theme", "dark")
 
 
-def test_under_a_proxy_prefix_everything_stays_below_it(
-    browser: Browser, directory: Path, tmp_path: Path
-) -> None:
-    prefix = "/user/ada/proxy/8090"
-    with (
-        running(SERVE_UNDER_PREFIX, str(directory), prefix, at=tmp_path) as (address, _),
-        watching(browser, address) as watched,
-    ):
-        asked: list[str] = []
-        watched.page.on("request", lambda request: asked.append(request.url))
-        page = watched.open("#/events")
-
-        page.get_by_role("link", name="plain.pev").click()
-        expect(page.locator("tbody tr")).to_have_count(3)
-        page.reload()
-        expect(page.locator("tbody tr")).to_have_count(3)
-
-        assert [url for url in asked if not url.startswith(address) and url != "about:blank"] == []
-
-
 def test_an_empty_directory_says_what_fills_it(browser: Browser, tmp_path: Path) -> None:
-    with (
-        running(SERVE, str(tmp_path / "none"), at=tmp_path) as (address, _),
-        watching(browser, address) as watched,
-    ):
+    with serving(tmp_path) as (address, _), watching(browser, address) as watched:
         page = watched.open("#/events")
 
         expect(page.get_by_role("heading", name="No recordings yet")).to_be_visible()
@@ -360,10 +222,7 @@ def test_a_file_that_is_no_recording_shows_the_reason(watched: Watched) -> None:
 def test_a_server_that_is_gone_is_said_plainly_and_can_be_asked_again(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with (
-        running(SERVE, str(tmp_path), at=tmp_path) as (address, process),
-        watching(browser, address) as watched,
-    ):
+    with serving(tmp_path) as (address, process), watching(browser, address) as watched:
         page = watched.open("#/events")
         expect(page.get_by_role("heading", name="No recordings yet")).to_be_visible()
         process.kill()

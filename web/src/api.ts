@@ -88,15 +88,25 @@ export class Failure extends Error {
 }
 
 export async function fetchJson(address: string, signal: AbortSignal): Promise<unknown> {
+  const answer = await ask(address, signal, "application/json");
+  return answer.json().catch(() => null);
+}
+
+/** The bytes of an answer that is no JSON; a refusal is JSON all the same. */
+export async function fetchBytes(address: string, signal: AbortSignal): Promise<ArrayBuffer> {
+  return (await ask(address, signal, "*/*")).arrayBuffer();
+}
+
+async function ask(address: string, signal: AbortSignal, accept: string): Promise<Response> {
   let answer: Response;
   try {
-    answer = await fetch(address, { signal, headers: { accept: "application/json" } });
+    answer = await fetch(address, { signal, headers: { accept } });
   } catch (error) {
     if (signal.aborted) throw error;
     throw new Failure("the server does not answer", "is `penstock web` still running?");
   }
+  if (answer.ok) return answer;
   const body: unknown = await answer.json().catch(() => null);
-  if (answer.ok) return body;
   const error = asFields((body as Fields | null)?.["error"] ?? {});
   const message = orNull(error["message"], asText) ?? `the server answered ${answer.status}`;
   throw new Failure(message, orNull(error["hint"], asText));

@@ -8,9 +8,9 @@ export function formatCount(count: number): string {
   return COUNT.format(count);
 }
 
-/** "1 event", "2 events". */
-export function formatPlural(count: number, noun: string): string {
-  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+/** "1 event", "2 events", and "2 stretches" where that is given. */
+export function formatPlural(count: number, noun: string, nouns = `${noun}s`): string {
+  return `${formatCount(count)} ${count === 1 ? noun : nouns}`;
 }
 
 /** Three digits and a unit: "512 ns", "12.3 µs", "4.56 ms", "1.23 s", "2 min 03 s", "1 h 04 min". */

@@ -12,8 +12,8 @@ export interface Binding {
   readonly run: () => void;
 }
 
-/** Where a key works, in the order in which the key sheet says it. */
-export const SCOPES = ["Everywhere", "This page", "Timeline"] as const;
+/** Where a key works, from the general to the special: the special one has it. The key sheet says them in this order. */
+export const SCOPES = ["Everywhere", "This page", "Rows", "Row", "Batch", "Timeline"] as const;
 export type Scope = (typeof SCOPES)[number];
 
 const SECOND_KEY_WITHIN_MS = 1200;
@@ -67,8 +67,18 @@ function onKey(event: KeyboardEvent): void {
   }
 }
 
+/** The binding of some keys; where several parts of the page bind them, that of the most special one. */
 function find(keys: string): Binding | undefined {
-  return boundKeys().find((binding) => binding.keys === keys);
+  for (const scope of [...SCOPES].reverse()) {
+    const found = boundKeys(scope).find((binding) => binding.keys === keys);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** What is bound in a scope and not bound again in a more special one. */
+export function workingKeys(scope: Scope): readonly Binding[] {
+  return boundKeys(scope).filter((binding) => find(binding.keys) === binding);
 }
 
 function isTyping(target: EventTarget | null): boolean {

@@ -1,7 +1,8 @@
-// Where the reader is: the part of the address after `#`, such as `#/events/rank-0.pev?kind=data.wait`.
+// Where the reader is: the part of the URL after `#`. `#/a/web@3/row/17` shows an address, the same text that
+// `penstock view` takes; `#/events/rank-0.pev?kind=data.wait` a page of its own.
 //
 // The server never sees that part, so the same link works under every proxy prefix and survives a
-// reload. A page keeps what it shows (selection, zoom) in the query, so that a copied link shows it too.
+// reload. A page keeps how it shows things (selection, zoom, filter) in the query, so that a copied link shows it too.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -9,17 +10,28 @@ export interface Route {
   /** Decoded segments; the first names the section, "" is home. */
   readonly path: readonly string[];
   readonly query: ReadonlyMap<string, string>;
+  /** The address that is shown, for routes that begin with `a/`. */
+  readonly address: string | null;
 }
+
+type Query = ReadonlyMap<string, string>;
+const ADDRESS = "a/";
 
 export function parseRoute(hash: string): Route {
   const [pathText = "", queryText = ""] = split(hash.replace(/^#?\/?/, ""));
   const path = pathText.split("/").map(decode);
-  return { path, query: new Map(new URLSearchParams(queryText)) };
+  const address = pathText.startsWith(ADDRESS) ? decode(pathText.slice(ADDRESS.length)) : null;
+  return { path, query: new Map(new URLSearchParams(queryText)), address };
 }
 
-export function formatRoute(path: readonly string[], query: ReadonlyMap<string, string> = new Map()): string {
-  const tail = new URLSearchParams([...query]).toString();
-  return `#/${path.map(encodeURIComponent).join("/")}${tail === "" ? "" : `?${tail}`}`;
+export function formatRoute(path: readonly string[], query: Query = new Map()): string {
+  return withQuery(`#/${path.map(encodeURIComponent).join("/")}`, query);
+}
+
+/** The route of an address; written as Python writes it, so that the URL is an address for `penstock view` too. */
+export function addressRoute(address: string, query: Query = new Map()): string {
+  const quoted = encodeURIComponent(address).replace(/%(2F|40|3A|2B|2C|3D)/g, (code) => decodeURIComponent(code));
+  return withQuery(`#/${ADDRESS}${quoted}`, query);
 }
 
 /** The route now; the component is drawn again when it changes. */
@@ -41,14 +53,31 @@ export function replaceQuery(changes: ReadonlyMap<string, string | null>): void 
     if (value === null) query.delete(name);
     else query.set(name, value);
   }
-  const hash = formatRoute(route.path, query);
+  replaceHash(route.address === null ? formatRoute(route.path, query) : addressRoute(route.address, query));
+}
+
+/** Shows another address in place of this one, without a new entry in the history; the query stays. */
+export function replaceAddress(address: string): void {
+  replaceHash(addressRoute(address, parseRoute(location.hash).query));
+}
+
+export function go(path: readonly string[]): void {
+  location.hash = formatRoute(path);
+}
+
+export function goTo(address: string, query: Query = new Map()): void {
+  location.hash = addressRoute(address, query);
+}
+
+function replaceHash(hash: string): void {
   if (hash === location.hash) return;
   history.replaceState(null, "", hash);
   dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
-export function go(path: readonly string[]): void {
-  location.hash = formatRoute(path);
+function withQuery(hash: string, query: Query): string {
+  const tail = new URLSearchParams([...query]).toString();
+  return tail === "" ? hash : `${hash}?${tail}`;
 }
 
 function split(text: string): [string, string] {

@@ -1,7 +1,9 @@
-// The sections of the navigation. A new one (datasets, batches, runs) is one line here and one page.
+// The sections of the navigation. A new one is one line here and one page.
 
 import type { ComponentType } from "preact";
 
+import { DatasetsPage } from "./page/datasets";
+import { DiffPage } from "./page/diff";
 import { DoctorPage } from "./page/doctor";
 import { EventsPage } from "./page/events";
 import type { Route } from "./route";
@@ -17,9 +19,18 @@ export interface Section {
   /** Pressed after `g`, it goes there. */
   readonly key: string;
   readonly page: ComponentType<PageProps>;
+  /** Other first segments that belong to it. */
+  readonly also: readonly string[];
 }
 
 export const SECTIONS: readonly Section[] = [
-  { name: "", title: "Doctor", key: "d", page: DoctorPage },
-  { name: "events", title: "Events", key: "e", page: EventsPage },
+  { name: "", title: "Data", key: "d", page: DatasetsPage, also: ["d", "a"] },
+  { name: "diff", title: "Compare", key: "c", page: DiffPage, also: [] },
+  { name: "events", title: "Events", key: "e", page: EventsPage, also: [] },
+  { name: "doctor", title: "Machine", key: "m", page: DoctorPage, also: [] },
 ];
+
+export function sectionOf(route: Route): Section | undefined {
+  const first = route.path[0] ?? "";
+  return SECTIONS.find((one) => one.name === first || one.also.includes(first));
+}

@@ -1,45 +1,87 @@
-// The frame around every page: navigation on the left (on top when narrow), keys, theme.
+// The frame around every page: one bar with the address, and below it nothing but the page.
 
-import { useEffect, useReducer, useState } from "preact/hooks";
+import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 
 import { listenForKeys, moveFocus, useKeys, type Binding } from "./keys";
+import { AddressPage } from "./page/address";
 import { KeySheet } from "./part/keysheet";
 import { EmptyState } from "./part/state";
-import { formatRoute, go, useRoute } from "./route";
-import { SECTIONS, type Section } from "./section";
+import { formatRoute, go, goTo, parseRoute, useRoute, type Route } from "./route";
+import { sectionOf, SECTIONS, type Section } from "./section";
 import { currentTheme, onThemeChange, toggleTheme } from "./theme";
 
 export function Shell() {
   const route = useRoute();
   const [keysShown, setKeysShown] = useState(false);
-  const section = SECTIONS.find((one) => one.name === route.path[0]);
+  const input = useRef<HTMLInputElement>(null);
+  const section = sectionOf(route);
   useEffect(listenForKeys, []);
   useKeys("Everywhere", [
     { keys: "?", says: "Show these keys", run: () => setKeysShown(true) },
+    { keys: "a", says: "Type an address", run: () => input.current?.select() },
     ...SECTIONS.map((one): Binding => ({ keys: `g ${one.key}`, says: `Go to ${one.title}`, run: () => go([one.name]) })),
     { keys: "j", says: "Next row", run: () => moveFocus(1) },
     { keys: "k", says: "Previous row", run: () => moveFocus(-1) },
     { keys: "t", says: "Switch between light and dark", run: toggleTheme },
   ]);
   useEffect(() => {
-    document.title = section === undefined ? "Penstock" : `${section.title} · Penstock`;
-  }, [section]);
+    document.title = `${route.address ?? section?.title ?? "No such page"} · Penstock`;
+  }, [section, route.address]);
   return (
     <div class="shell">
-      <Navigation current={section} showKeys={() => setKeysShown(true)} />
-      <main>{section === undefined ? <NoSuchPage /> : <section.page route={route} />}</main>
+      <Bar current={section} route={route} input={input} showKeys={() => setKeysShown(true)} />
+      <main>
+        <Page route={route} section={section} />
+      </main>
       {keysShown && <KeySheet close={() => setKeysShown(false)} />}
     </div>
   );
 }
 
-function Navigation(props: { current: Section | undefined; showKeys: () => void }) {
+function Page(props: { route: Route; section: Section | undefined }) {
+  const { route, section } = props;
+  if (route.address !== null) return <AddressPage address={route.address} query={route.query} />;
+  return section === undefined ? <NoSuchPage /> : <section.page route={route} />;
+}
+
+interface BarProps {
+  readonly current: Section | undefined;
+  readonly route: Route;
+  readonly input: { current: HTMLInputElement | null };
+  readonly showKeys: () => void;
+}
+
+function Bar(props: BarProps) {
+  const { route, input } = props;
+  const open = (event: Event) => {
+    event.preventDefault();
+    const typed = input.current?.value.trim() ?? "";
+    // A whole URL of ours is an address too.
+    const address = typed.includes("#/a/") ? (parseRoute(typed.slice(typed.indexOf("#/a/"))).address ?? "") : typed;
+    input.current?.blur();
+    if (address !== "") goTo(address);
+  };
+  const leave = (event: KeyboardEvent) => event.key === "Escape" && input.current?.blur();
   return (
-    <header class="side">
+    <header class="topbar">
       <a class="brand" href={formatRoute([""])}>
-        <img src="./icon.svg" alt="" width="24" height="24" />
-        Penstock
+        <img src="./icon.svg" alt="" width="20" height="20" />
+        <span>Penstock</span>
       </a>
+      <form class="address" onSubmit={open} role="search">
+        <input
+          key={route.address ?? ""}
+          ref={input}
+          defaultValue={route.address ?? ""}
+          placeholder="web@3   web@3/row/17   recipe.toml#step=41207,lane=3/8"
+          aria-label="Address"
+          title="An address, as penstock view takes it (a)"
+          spellcheck={false}
+          autocomplete="off"
+          autocapitalize="off"
+          onKeyDown={leave}
+        />
+      </form>
       <nav aria-label="Sections">
         {SECTIONS.map((one) => (
           <a key={one.name} href={formatRoute([one.name])} aria-current={one === props.current ? "page" : undefined}>
@@ -47,7 +89,7 @@ function Navigation(props: { current: Section | undefined; showKeys: () => void 
           </a>
         ))}
       </nav>
-      <div class="side-foot">
+      <div class="bar-end">
         <ThemeButton />
         <button type="button" class="quiet" onClick={props.showKeys} aria-label="Show keys" title="Keys (?)">
           ?

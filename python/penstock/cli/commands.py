@@ -105,7 +105,9 @@ COMMANDS = (
         "Look at data as the model sees it: versions and rows, and the batch of any step of a recipe or a run.",
         "penstock.cli.view:app",
     ),
-    Command("web", "Open the browser view of recordings and of this machine.", "penstock.cli.web:app"),
+    Command(
+        "web", "Look at data, batches, recordings and this machine in a browser.", "penstock.cli.web:app"
+    ),
     Command("completion", "Print the completion script for a shell.", "penstock.cli.completion:app"),
 )
 

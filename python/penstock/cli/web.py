@@ -2,19 +2,59 @@
 
 import importlib.util
 import os
+import shlex
+import sys
+import webbrowser
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from penstock.cli.data.place import Place
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.errors import UsageError
 
+if TYPE_CHECKING:
+    from penstock.view.address import Address
+
 app = command_app(
     "web",
-    "Open the browser view of recordings and of this machine.",
-    examples="  penstock web\n  penstock web --port 8100 --events runs/exp1/events",
+    "Look at data, batches, recordings and this machine in a browser.",
+    examples=(
+        "  penstock web\n"
+        "  penstock web 'recipe.toml#step=41207,lane=3/8'\n"
+        "  penstock web web@3/row/17 --port 8100 --no-open\n"
+        "  penstock web --bind 0.0.0.0 --prefix /user/ada/proxy/8090 --allow-host hub.example.org"
+    ),
 )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """Where the server listens, and by which names it is called."""
+
+    bind: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Parameter(help="Port to listen on; 0 takes any that is free.")] = 8090
+    prefix: Annotated[str, Parameter(help="Path under which a proxy shows this server.")] = ""
+    allow_host: Annotated[
+        tuple[str, ...], Parameter(negative=(), help="Another name of this server, such as the proxy's.")
+    ] = ()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What may be looked at."""
+
+    root: Annotated[
+        tuple[Path, ...],
+        Parameter(negative=(), help="Folder below which recipes and runs are opened (default: this one)."),
+    ] = ()
+    events: Annotated[
+        Path | None, Parameter(help="Directory of recordings (default: $PENSTOCK_HOME/events).")
+    ] = None
 
 
 def _home() -> Path:
@@ -23,26 +63,76 @@ def _home() -> Path:
 
 @app.default
 def web(
+    address: str = "",
     *,
-    host: Annotated[
-        str, Parameter(help="Address to listen on. Other than loopback, anyone there can look.")
-    ] = "127.0.0.1",
-    port: Annotated[int, Parameter(help="Port to listen on.")] = 8090,
-    events: Annotated[
-        Path | None, Parameter(help="Directory of recordings (default: $PENSTOCK_HOME/events).")
-    ] = None,
+    listening: Listening = Listening(),  # noqa: B008 - frozen
+    shown: Shown = Shown(),  # noqa: B008 - frozen
+    registry: Place = None,
+    open_browser: Annotated[
+        bool, Parameter(name="--open", negative="--no-open", help="Open a browser if there is a screen.")
+    ] = True,
     json: Json = False,
 ) -> int:
-    """Serve until interrupted. Views never write."""
+    """Serve until interrupted. Views never write; the printed address holds the token that is needed to look.
+
+    Parameters
+    ----------
+    address
+        What to show first: web@3, web@3/row/17, recipe.toml#step=41207.
+    """
     if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
         raise UsageError("the browser view is not installed", hint="pip install 'penstock[view]'")
-    from penstock.view.web.server import serve
+    from penstock.cli.data.place import open_registry
+    from penstock.view.address import in_url, parse
+    from penstock.view.web.access import access_for, checked_prefix
+    from penstock.view.web.server import listen, serve
+    from penstock.view.web.site import Site
+
+    checked_prefix(listening.prefix)
+    shown_first = parse(address) if address else None
+    site = Site(
+        registry=open_registry(registry),
+        events_directory=shown.events or _home() / "events",
+        roots=shown.root or _roots(shown_first),
+        option="" if registry is None else f"--registry {shlex.quote(registry)}",
+    )
 
     def announce(url: str) -> None:
         if json:
             print_json({"url": url})
+            sys.stdout.flush()
         else:
-            say(f"serving {url} (Ctrl-C ends it)")
+            say(
+                f"serving {url}\nThe address holds the token: whoever has it can look. Ctrl-C ends the server."
+            )
+        if open_browser and not json and _has_screen():
+            webbrowser.open(url)
 
-    serve(host, port, events or _home() / "events", announce=announce)
+    serve(
+        site,
+        listen(listening.bind, listening.port),
+        lambda port: access_for(
+            listening.bind, port, allow_hosts=listening.allow_host, prefix=listening.prefix
+        ),
+        announce=announce,
+        page=in_url(shown_first) if shown_first is not None else "",
+    )
     return 0
+
+
+def _roots(address: "Address | None") -> tuple[Path, ...]:
+    """Where the reader stands and, if the address names a file elsewhere, the folder of that."""
+    from penstock.view.address import RecipeAddress, RunAddress
+
+    here = Path.cwd()
+    if isinstance(address, RecipeAddress):
+        return (here, (here / address.path).resolve().parent)
+    if isinstance(address, RunAddress):
+        return (here, (here / address.run).resolve())
+    return (here,)
+
+
+def _has_screen() -> bool:
+    """Whether a browser would appear before the reader, and not inside this terminal."""
+    drawn = sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return sys.stderr.isatty() and drawn

@@ -15,7 +15,7 @@ export function DoctorPage() {
   useKeys("This page", [{ keys: "r", says: "Examine again", run: again }]);
   return (
     <>
-      <h1>Doctor</h1>
+      <h1>Machine</h1>
       <Outcome of={loaded} again={again} show={(doctor) => <Examination doctor={doctor} again={again} />} />
     </>
   );

@@ -2,14 +2,14 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { boundKeys, SCOPES, type Binding } from "../keys";
+import { workingKeys, SCOPES, type Binding } from "../keys";
 
 const SIGNS: Readonly<Record<string, string>> = { ArrowLeft: "←", ArrowRight: "→", Escape: "Esc" };
 
 export function KeySheet(props: { close: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   // Taken once, so that the sheet does not change under the reader.
-  const [scopes] = useState(() => SCOPES.map((scope) => ({ scope, bindings: boundKeys(scope) })));
+  const [scopes] = useState(() => SCOPES.map((scope) => ({ scope, bindings: workingKeys(scope) })));
   useEffect(() => dialog.current?.showModal(), []);
   const closeOnKey = (event: KeyboardEvent) => {
     if (event.key === "?") dialog.current?.close();
@@ -21,7 +21,9 @@ export function KeySheet(props: { close: () => void }) {
     <dialog ref={dialog} aria-label="Keys" onClose={props.close} onKeyDown={closeOnKey} onClick={closeOnBackdrop}>
       <div class="sheet">
         <h2>Keys</h2>
-        {scopes.map(({ scope, bindings }) => bindings.length > 0 && <KeyList key={scope} scope={scope} bindings={bindings} />)}
+        <div class="sheet-lists">
+          {scopes.map(({ scope, bindings }) => bindings.length > 0 && <KeyList key={scope} scope={scope} bindings={bindings} />)}
+        </div>
         <form method="dialog">
           <button type="submit">Close</button>
         </form>

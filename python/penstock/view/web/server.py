@@ -1,191 +1,116 @@
-"""The web server: a read-only JSON API below ``api/`` and the built pages beside it.
+"""The web server: a read-only API below ``api/`` and the built pages beside it.
 
-Safety is one layer around everything (`_ReadOnly`): only GET and HEAD pass, and every answer, also
-a refusal or an error, carries the headers that keep data from becoming code (V1). Nothing here
-knows under which prefix a proxy shows it: pages and API are addressed relative to each other.
+Nothing here knows under which prefix a proxy shows it: pages and API are addressed relative to each other. Safety is one
+layer around everything; see ``access``.
 """
 
-import math
 import socket
-import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from threading import Lock
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from penstock import __version__
 from penstock.errors import PenstockError, UsageError
-from penstock.events import read
-from penstock.observe import doctor
-from penstock.view.web.recordings import (
-    as_text,
-    describe_event,
-    describe_recording,
-    find_recording,
-    list_recordings,
-)
+from penstock.view.web.access import DATA_POLICY, HEADERS, Access, Guard, access_for, error_answer
+from penstock.view.web.batch_routes import batch_routes
+from penstock.view.web.dataset_routes import dataset_routes
+from penstock.view.web.machine_routes import machine_routes
+from penstock.view.web.recordings import as_text
+from penstock.view.web.site import Site
 
 STATIC = Path(__file__).with_name("static")
 """The bundle, written here by ``npm run build`` in ``web/``."""
 
-EXAMINATION_FRESH_S = 30.0
-"""How long an examination of the machine is shown again before the next request makes a new one."""
 
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
-
-
-def create_app(*, events_directory: Path) -> Starlette:
-    """The application that shows this machine and the recordings directly inside `events_directory`."""
+def create_app(site: Site, access: Access) -> Starlette:
+    """The application that shows a site to those who have access."""
     routes: list[BaseRoute] = [
-        Route("/api/doctor", _Doctor().answer),
-        Route("/api/events", _recordings),
-        Route("/api/events/{name}", _recording),
-        Route("/api/events/{name}/{index:int}", _event),
+        *machine_routes(),
+        *dataset_routes(),
+        *batch_routes(),
         Route("/api/{rest:path}", _unknown),
         Mount("/", _pages()),
     ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(_ReadOnly), Middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)],
+        middleware=[Middleware(Guard, access=access), Middleware(_Squeezed)],
         exception_handlers={PenstockError: _refused, HTTPException: _failed, Exception: _broken},
     )
-    app.state.events_directory = events_directory
+    app.state.site = site
     return app
 
 
+def listen(bind: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 means any free one."""
+    hint = "another program may use that port; --port chooses a different one, --port 0 any that is free"
+    if not 0 <= port <= 65_535:
+        raise UsageError(f"cannot listen on {bind} port {port}: there is no such port", hint=hint)
+    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+    try:
+        return socket.create_server((bind, port), family=family)
+    except OSError as reason:
+        said = f"cannot listen on {bind} port {port}: {reason.strerror or reason}"
+        raise UsageError(said, hint=hint) from None
+
+
+def address_of(listener: socket.socket, access: Access, page: str = "") -> str:
+    """What the reader opens: name, port, the proxy's path, the token, and the page."""
+    host, port = listener.getsockname()[:2]
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    shown = f"[{name}]" if ":" in name else name
+    return f"http://{shown}:{port}{access.prefix}/?token={access.token}{page}"
+
+
 def serve(
-    host: str, port: int, events_directory: Path, *, announce: Callable[[str], object] | None = None
+    site: Site,
+    listener: AbstractContextManager[socket.socket],
+    make_access: Callable[[int], Access] | None = None,
+    *,
+    announce: Callable[[str], object] | None = None,
+    page: str = "",
 ) -> None:
-    """Serve until interrupted. `announce` receives the address once it answers; port 0 means any free one."""
-    with _listen(host, port) as listener:
+    """Serve until interrupted. `announce` receives the address, with its token, once it answers."""
+    with listener as listening:
+        port = listening.getsockname()[1]
+        access = make_access(port) if make_access is not None else access_for("127.0.0.1", port)
         if announce is not None:
-            shown = f"[{host}]" if ":" in host else host
-            announce(f"http://{shown}:{listener.getsockname()[1]}/")
+            announce(address_of(listening, access, page))
         config = uvicorn.Config(
-            create_app(events_directory=events_directory),
+            create_app(site, access),
             log_level="warning",
             access_log=False,
             server_header=False,
             ws="none",
+            timeout_keep_alive=30,
+            limit_concurrency=200,
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        uvicorn.Server(config).run(sockets=[listening])
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as reason:
-        hint = "another program may use that port; --port chooses a different one"
-        raise UsageError(
-            f"cannot listen on {host} port {port}: {reason.strerror or reason}", hint=hint
-        ) from None
-
-
-class _ReadOnly:
-    """The outermost layer: refuses what could write, and puts the headers on every answer."""
+class _Squeezed:
+    """Compresses text; never media and packed columns, which are asked for by byte or read at once."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+        self._plain = app
+        self._squeezed = GZipMiddleware(app, minimum_size=1024, compresslevel=4)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        cache = _cache_rule(scope["path"])
-
-        async def send_safely(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(HEADERS)
-                headers["Cache-Control"] = cache if message["status"] in (200, 206, 304) else "no-store"
-            await send(message)
-
-        if scope["method"] in ("GET", "HEAD"):
-            await self._app(scope, receive, send_safely)
-        else:
-            refusal = _error(405, f"{scope['method']} is refused: views only read")
-            refusal.headers["Allow"] = "GET, HEAD"
-            await refusal(scope, receive, send_safely)
-
-
-class _Doctor:
-    """Answers ``api/doctor``. An examination costs time and disk, so askers within a while share one."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._examined_s = -math.inf
-        self._answer: dict[str, Any] = {}
-
-    async def answer(self, request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(self._latest))
-
-    def _latest(self) -> dict[str, Any]:
-        with self._lock:
-            if time.monotonic() - self._examined_s > EXAMINATION_FRESH_S:
-                self._answer = _examine()
-                self._examined_s = time.monotonic()
-            return self._answer
-
-
-def _examine() -> dict[str, Any]:
-    checks = [
-        {
-            "name": as_text(check.name),
-            "verdict": check.verdict,
-            "value": as_text(check.value),
-            "hint": as_text(check.hint),
-        }
-        for check in doctor.examine(measure_disk=False)
-    ]
-    return {"version": __version__, "checks": checks, "examined_ms": time.time_ns() // 1_000_000}
-
-
-def _recordings(request: Request) -> Response:
-    return JSONResponse(list_recordings(request.app.state.events_directory))
-
-
-def _recording(request: Request) -> Response:
-    return JSONResponse(describe_recording(read(_requested_path(request))))
-
-
-def _event(request: Request) -> Response:
-    index = request.path_params["index"]
-    found = describe_event(read(_requested_path(request)), index)
-    return _error(404, f"the recording has no event {index}") if found is None else JSONResponse(found)
+        bare = scope["type"] != "http" or scope["path"] in ("/api/media", "/api/batch", "/api/field")
+        await (self._plain if bare else self._squeezed)(scope, receive, send)
 
 
 def _unknown(request: Request) -> Response:
     raise HTTPException(404, "there is no such address in this API")
-
-
-def _requested_path(request: Request) -> Path:
-    path = find_recording(request.app.state.events_directory, request.path_params["name"])
-    if path is None:
-        raise HTTPException(404, "there is no recording of that name")
-    return path
 
 
 def _pages() -> ASGIApp:
@@ -197,29 +122,19 @@ def _pages() -> ASGIApp:
     )
 
 
-def _cache_rule(path: str) -> str:
-    """Bundle files carry a hash in their name and never change; everything else is asked for again."""
-    if "/api/" in path:
-        return "no-store"
-    return "public, max-age=31536000, immutable" if "/assets/" in path else "no-cache"
-
-
-def _error(status: int, message: str, hint: str | None = None) -> JSONResponse:
-    return JSONResponse({"error": {"message": as_text(message), "hint": hint}}, status)
-
-
 def _refused(request: Request, error: Exception) -> Response:
-    """One of our errors: the file is not what it says it is, and the message is meant for people."""
-    return _error(422, str(error), getattr(error, "hint", None))
+    """One of our errors: the message is meant for people."""
+    return error_answer(422, as_text(str(error)), getattr(error, "hint", None))
 
 
 def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _error(error.status_code, error.detail)
+    return error_answer(error.status_code, as_text(error.detail))
 
 
 def _broken(request: Request, error: Exception) -> Response:
     """A defect of ours: the details go to the log of the server and not to the network."""
-    answer = _error(500, f"the server failed: {type(error).__name__}", "its terminal shows the details")
-    answer.headers.update(HEADERS | {"Cache-Control": "no-store"})  # Starlette answers outside `_ReadOnly`
+    answer = error_answer(500, f"the server failed: {type(error).__name__}", "its terminal shows the details")
+    # Starlette answers outside the layers, so that the headers have to be put here as well.
+    answer.headers.update(HEADERS | {"Content-Security-Policy": DATA_POLICY, "Cache-Control": "no-store"})
     return answer

@@ -1,0 +1,33 @@
+"""What a page asks for, read from the query with limits; a question that makes no sense is refused in words."""
+
+from starlette.requests import Request
+
+from penstock.errors import UsageError
+from penstock.view.web.site import Site
+
+_TEXT_MAX = 12_000
+_NUMBER_MAX = 2**62
+
+
+def site_of(request: Request) -> Site:
+    """What this server shows."""
+    site: Site = request.app.state.site
+    return site
+
+
+def text(request: Request, name: str, default: str | None = None) -> str:
+    """A word of the question."""
+    found = request.query_params.get(name, default)
+    if found is None:
+        raise UsageError(f"the question lacks {name!r}")
+    if len(found) > _TEXT_MAX:
+        raise UsageError(f"{name!r} has {len(found)} characters, at most {_TEXT_MAX} are read")
+    return found
+
+
+def number(request: Request, name: str, default: int | None = None, *, maximum: int = _NUMBER_MAX) -> int:
+    """A number of the question, from 0 to a limit; larger ones are held to it."""
+    found = text(request, name, None if default is None else str(default))
+    if not (found.isascii() and found.isdecimal() and len(found) <= 20):
+        raise UsageError(f"{name!r} is a number from 0 on, not {found[:50]!r}")
+    return min(int(found), maximum)

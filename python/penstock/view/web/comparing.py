@@ -1,0 +1,37 @@
+"""Two batches compared: what the model says, and which samples only one of them has."""
+
+from typing import Any
+
+from penstock.view.model import BatchView, RecordView
+from penstock.view.model.difference import compare_batches
+
+_SAMPLES_MAX = 100
+
+
+def compare_views(a: BatchView | RecordView, b: BatchView | RecordView) -> dict[str, Any]:
+    """Equal or not, where they first differ, how much does, and whose samples."""
+    found = compare_batches(a, b)
+    samples = [_samples(view) for view in (a, b)]
+    only = [sorted(samples[0] - samples[1]), sorted(samples[1] - samples[0])]
+    first = found["first"]
+    return {
+        "kind": a.kind,
+        "equal": found["equal"],
+        "digests": found["digests"],
+        "summary": found["summary"],
+        "first": None if first is None else {name: first[name] for name in first if name != "sides"},
+        "only": [[list(each) for each in side[:_SAMPLES_MAX]] for side in only],
+        "only_counts": [len(side) for side in only],
+        "both_count": len(samples[0] & samples[1]),
+    }
+
+
+def _samples(view: BatchView | RecordView) -> set[tuple[str, int]]:
+    """Samples by version and row, whatever part of them a batch has."""
+    if isinstance(view, RecordView):
+        return {(each.version, each.sample) for row in range(view.rows) for each in view.origin(row)}
+    return {
+        (view.sources[each.source].version, each.sample)
+        for row in range(view.rows)
+        for each in view.documents.of_row(row)
+    }

@@ -1,0 +1,91 @@
+"""Routes about the machine: what the doctor says, and recordings of events."""
+
+import math
+import time
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from penstock import __version__
+from penstock.events import read
+from penstock.observe import doctor
+from penstock.view.web.access import error_answer
+from penstock.view.web.recordings import (
+    as_text,
+    describe_event,
+    describe_recording,
+    find_recording,
+    list_recordings,
+)
+
+EXAMINATION_FRESH_S = 30.0
+"""How long an examination of the machine is shown again before the next request makes a new one."""
+
+
+def machine_routes() -> list[BaseRoute]:
+    """``api/doctor`` and ``api/events``."""
+    return [
+        Route("/api/doctor", _Doctor().answer),
+        Route("/api/events", _recordings),
+        Route("/api/events/{name}", _recording),
+        Route("/api/events/{name}/{index:int}", _event),
+    ]
+
+
+class _Doctor:
+    """Answers ``api/doctor``. An examination costs time and disk, so askers within a while share one."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._examined_s = -math.inf
+        self._answer: dict[str, Any] = {}
+
+    async def answer(self, request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(self._latest))
+
+    def _latest(self) -> dict[str, Any]:
+        with self._lock:
+            if time.monotonic() - self._examined_s > EXAMINATION_FRESH_S:
+                self._answer = _examine()
+                self._examined_s = time.monotonic()
+            return self._answer
+
+
+def _examine() -> dict[str, Any]:
+    checks = [
+        {
+            "name": as_text(check.name),
+            "verdict": check.verdict,
+            "value": as_text(check.value),
+            "hint": as_text(check.hint),
+        }
+        for check in doctor.examine(measure_disk=False)
+    ]
+    return {"version": __version__, "checks": checks, "examined_ms": time.time_ns() // 1_000_000}
+
+
+def _recordings(request: Request) -> Response:
+    return JSONResponse(list_recordings(request.app.state.site.events_directory))
+
+
+def _recording(request: Request) -> Response:
+    return JSONResponse(describe_recording(read(_requested_path(request))))
+
+
+def _event(request: Request) -> Response:
+    index = request.path_params["index"]
+    found = describe_event(read(_requested_path(request)), index)
+    return error_answer(404, f"the recording has no event {index}") if found is None else JSONResponse(found)
+
+
+def _requested_path(request: Request) -> Path:
+    path = find_recording(request.app.state.site.events_directory, request.path_params["name"])
+    if path is None:
+        raise HTTPException(404, "there is no recording of that name")
+    return path

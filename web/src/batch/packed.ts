@@ -1,0 +1,72 @@
+// Packed columns: `PSV1`, the length of a JSON header, the header, then buffers as they lie in memory. Nothing is
+// copied: every column is a typed array over the answer itself.
+
+import { asFields, asList, asNumber, asText, Malformed, type Fields } from "../decode";
+
+export type Numbers = Uint8Array | Uint16Array | Uint32Array | Int8Array | Int16Array | Int32Array | Float32Array | Float64Array;
+
+export interface Packed {
+  readonly facts: Fields;
+  readonly columns: ReadonlyMap<string, Numbers>;
+}
+
+const MAGIC = 0x31565350; // "PSV1", little-endian
+const BEFORE = 8;
+
+export function unpack(data: ArrayBuffer): Packed {
+  const view = new DataView(data);
+  if (data.byteLength < BEFORE || view.getUint32(0, true) !== MAGIC) throw new Malformed("the answer holds no packed columns");
+  const begin = BEFORE + view.getUint32(4, true);
+  const header = asFields(JSON.parse(new TextDecoder().decode(new Uint8Array(data, BEFORE, begin - BEFORE))));
+  const columns = new Map<string, Numbers>();
+  for (const one of asList(header["columns"])) {
+    const column = asFields(one);
+    const at = begin + asNumber(column["at"]);
+    const bytes = asNumber(column["bytes"]);
+    if (at + bytes > data.byteLength) throw new Malformed("a packed column ends behind the answer");
+    columns.set(asText(column["name"]), numbers(data, at, bytes, asText(column["dtype"])));
+  }
+  return { facts: asFields(header["facts"]), columns };
+}
+
+function numbers(data: ArrayBuffer, at: number, bytes: number, dtype: string): Numbers {
+  switch (dtype.slice(1)) {
+    case "b1":
+    case "u1":
+      return new Uint8Array(data, at, bytes);
+    case "i1":
+      return new Int8Array(data, at, bytes);
+    case "u2":
+      return new Uint16Array(data, at, bytes / 2);
+    case "i2":
+      return new Int16Array(data, at, bytes / 2);
+    case "f2":
+      return halves(new Uint16Array(data, at, bytes / 2));
+    case "u4":
+      return new Uint32Array(data, at, bytes / 4);
+    case "i4":
+      return new Int32Array(data, at, bytes / 4);
+    case "f4":
+      return new Float32Array(data, at, bytes / 4);
+    case "f8":
+      return new Float64Array(data, at, bytes / 8);
+    case "u8":
+      return Float64Array.from(new BigUint64Array(data, at, bytes / 8), Number);
+    case "i8":
+      return Float64Array.from(new BigInt64Array(data, at, bytes / 8), Number);
+    default:
+      throw new Malformed(`the answer holds numbers of the unknown type ${dtype}`);
+  }
+}
+
+/** Half-precision numbers, which browsers have no array for everywhere. */
+function halves(raw: Uint16Array): Float32Array {
+  return Float32Array.from(raw, (bits) => {
+    const sign = bits & 0x8000 ? -1 : 1;
+    const exponent = (bits >> 10) & 31;
+    const fraction = bits & 1023;
+    if (exponent === 0) return sign * 2 ** -24 * fraction;
+    if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
+    return sign * 2 ** (exponent - 25) * (1024 + fraction);
+  });
+}

@@ -1,0 +1,11 @@
+// What stands at an address: a version or a row of it, or a batch of a recipe or a run.
+
+import { isStream, parsePlace } from "../batch/place";
+import { BatchPage } from "./batch";
+import { splitRow, VersionPage } from "./version";
+
+export function AddressPage(props: { address: string; query: ReadonlyMap<string, string> }) {
+  const { address, query } = props;
+  if (isStream(address)) return <BatchPage key={parsePlace(address).stream} address={address} query={query} />;
+  return <VersionPage key={splitRow(address)[0]} address={address} query={query} />;
+}

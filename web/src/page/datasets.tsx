@@ -1,0 +1,173 @@
+// Home: the datasets of the registry, and the recipes and runs below the server's folders.
+
+import { readDatasets, type Dataset, type DatasetList } from "../data/read";
+import { asFields, asList, asNumber, asText } from "../decode";
+import { formatBytes, formatCount, formatPlural, shellWord, visible } from "../format";
+import { useKeys } from "../keys";
+import { useLoaded } from "../load";
+import { Command } from "../part/command";
+import { EmptyState, Outcome } from "../part/state";
+import { addressRoute, formatRoute } from "../route";
+import type { PageProps } from "../section";
+import { VersionsPage } from "./versions";
+
+interface Streams {
+  readonly recipes: readonly string[];
+  readonly runs: readonly string[];
+  readonly roots: readonly string[];
+  readonly left_out: number;
+}
+
+export function DatasetsPage(props: PageProps) {
+  const [section, ...name] = props.route.path;
+  if (section === "d" && name.length > 0) return <VersionsPage key={name.join("/")} name={name.join("/")} />;
+  return <ListPage />;
+}
+
+function ListPage() {
+  const [loaded, again] = useLoaded("api/datasets", readDatasets);
+  const [streams] = useLoaded("api/streams", readStreams);
+  useKeys("This page", [{ keys: "r", says: "Load the lists again", run: again }]);
+  return (
+    <>
+      <h1>Data</h1>
+      <Outcome of={loaded} again={again} show={(list) => <Datasets list={list} />} />
+      {streams.phase === "ready" && <StreamList streams={streams.value} />}
+    </>
+  );
+}
+
+function Datasets(props: { list: DatasetList }) {
+  const { datasets, registry, left_out } = props.list;
+  if (datasets.length === 0) {
+    return (
+      <EmptyState title="Nothing is registered yet">
+        <p>
+          The registry is <code>{visible(registry)}</code>. Point at the files you have; they stay where they are:
+        </p>
+        <Command text={`penstock data register web 'raw/*.jsonl' --registry ${shellWord(registry)}`} />
+      </EmptyState>
+    );
+  }
+  const own = datasets.filter((one) => one.newest?.derived !== true);
+  const derived = datasets.filter((one) => one.newest?.derived === true);
+  return (
+    <>
+      <p class="lead">
+        {formatPlural(datasets.length + left_out, "dataset")} in <code>{visible(registry)}</code>.
+        {left_out > 0 && ` ${formatCount(left_out)} of them are not listed.`}
+      </p>
+      <DatasetTable title="Dataset" datasets={own} />
+      {derived.length > 0 && <DatasetTable title="Made from others" datasets={derived} />}
+    </>
+  );
+}
+
+function DatasetTable(props: { title: string; datasets: readonly Dataset[] }) {
+  return (
+    <div class="wide">
+      <table class="list">
+        <thead>
+          <tr>
+            <th>{props.title}</th>
+            <th class="left">Newest</th>
+            <th class="left">Format</th>
+            <th>Rows</th>
+            <th>Size</th>
+            <th>Shards</th>
+            <th>Fields</th>
+            <th class="left">Note</th>
+          </tr>
+        </thead>
+        <tbody>
+          {props.datasets.map((dataset) => (
+            <DatasetLine key={dataset.name} dataset={dataset} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function DatasetLine(props: { dataset: Dataset }) {
+  const { name, newest, problem, tags } = props.dataset;
+  const path = formatRoute(["d", ...name.split("/")]);
+  if (newest === null) {
+    return (
+      <tr>
+        <th>
+          <a href={path}>{visible(name)}</a>
+        </th>
+        <td class="left fail" colSpan={7}>
+          {visible(problem)}
+        </td>
+      </tr>
+    );
+  }
+  const tagged = [...tags].filter(([, number]) => number === newest.number).map(([tag]) => tag);
+  return (
+    <tr>
+      <th>
+        <a href={addressRoute(newest.address)} data-row class="strong">
+          {visible(name)}
+        </a>
+      </th>
+      <td class="left">
+        <a href={path} title="All versions">
+          @{newest.number}
+        </a>
+        {tagged.map((tag) => (
+          <span key={tag} class="tag">
+            {visible(tag)}
+          </span>
+        ))}
+      </td>
+      <td class="left soft">{newest.format}</td>
+      <td>{formatCount(newest.rows)}</td>
+      <td>{formatBytes(newest.bytes)}</td>
+      <td>{formatCount(newest.shards)}</td>
+      <td>{formatCount(newest.fields)}</td>
+      <td class="left soft note">{visible(newest.note)}</td>
+    </tr>
+  );
+}
+
+function StreamList(props: { streams: Streams }) {
+  const { recipes, runs, roots, left_out } = props.streams;
+  return (
+    <section>
+      <h2>Recipes and runs</h2>
+      {recipes.length + runs.length === 0 ? (
+        <p class="lead">There are none below {roots.map(visible).join(", ")}. An address in the bar above opens any other file there.</p>
+      ) : (
+        <ul class="streams">
+          {recipes.map((recipe) => (
+            <li key={recipe}>
+              <a href={addressRoute(`${recipe}#step=0`)} data-row>
+                <span class="strong">{visible(recipe)}</span> <span class="soft">recipe, step 0</span>
+              </a>
+            </li>
+          ))}
+          {runs.map((run) => (
+            <li key={run}>
+              <a href={addressRoute(`run:${run}`)} data-row>
+                <span class="strong">{visible(run)}</span> <span class="soft">run, its last step</span>
+              </a>
+            </li>
+          ))}
+        </ul>
+      )}
+      {left_out > 0 && <p class="cut">{formatPlural(left_out, "more file")} were not looked at.</p>}
+    </section>
+  );
+}
+
+function readStreams(value: unknown): Streams {
+  const found = asFields(value);
+  return {
+    recipes: asList(found["recipes"]).map(asText),
+    runs: asList(found["runs"]).map(asText),
+    roots: asList(found["roots"]).map(asText),
+    left_out: asNumber(found["left_out"]),
+  };
+}
