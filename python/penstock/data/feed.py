@@ -42,6 +42,9 @@ __all__ = ["MEMORY_BYTES", "THREADS", "Feed", "batch_at", "batch_of", "cursor_at
 class Feed:
     """Batches of one lane. Iterate it; close it when done (or use it as a context)."""
 
+    #: Where it says what it hands out, once asked to.
+    _tap: Tap | None = None
+
     def __init__(
         self,
         plan: Plan,
@@ -74,7 +77,6 @@ class Feed:
         self._stalls = stalls.watch(limit_s, self._feed.stage)
         metrics.enter(self)
         warn_if_alone(told(self._feed.sharing()))
-        self._tap: Tap | None = None
 
     def __iter__(self) -> Iterator[Batch]:
         return self
