@@ -76,7 +76,7 @@ class Shown:
 
 @app.default
 def view(
-    address: str,
+    address: str | None = None,
     other: str | None = None,
     *,
     shown: Annotated[Shown | None, Parameter(name="*")] = None,
@@ -88,22 +88,26 @@ def view(
     Parameters
     ----------
     address
-        web@3, web@3/row/17, recipe.toml#step=7,lane=3/8,row=5,token=120, run:NAME#step=7, or a URL of the browser view.
+        web@3, web@3/row/17, recipe.toml#step=7,lane=3/8,row=5,token=120, run:NAME#step=7, or a URL of the browser view;
+        without one, a terminal lists the datasets.
     other
         A second address: what differs is shown.
     """
     chosen = shown or Shown()
     if chosen.redact and chosen.export is None:
         raise UsageError("--redact goes with --export", hint="penstock view ADDRESS --export FILE --redact")
-    one = parse(address)
+    one = None if address is None else parse(address)
+    runs = (Path("runs"), _home() / "runs")
     if other is None and not json and chosen.export is None and _has_terminal(chosen):
-        code: int = importlib.import_module(TERMINAL).run(one, registry=open_registry(registry))
+        code: int = importlib.import_module(TERMINAL).run(
+            one, registry=open_registry(registry), runs=runs, tokenizer=chosen.tokenizer
+        )
         return code
+    if one is None:
+        raise UsageError("there is no address", hint="on a terminal, `penstock view` lists the datasets")
     from penstock.view.opening import Opener
 
-    opener = Opener(
-        open_registry(registry), runs=(Path("runs"), _home() / "runs"), tokenizer=chosen.tokenizer
-    )
+    opener = Opener(open_registry(registry), runs=runs, tokenizer=chosen.tokenizer)
     if other is not None:
         return _show_difference(opener, one, parse(other), chosen, json=json)
     opened = opener.open(one)
