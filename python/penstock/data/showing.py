@@ -48,6 +48,7 @@ class Ring:
         self._entries = self._left = 0
         self._lock = threading.Lock()
         self._pid = os.getpid()
+        self._born = born_ticks(self._pid)
         path.parent.mkdir(parents=True, exist_ok=True)
         size = HEADER_BYTES + PLACES * self._place_bytes
         with path.open("w+b") as file:
@@ -99,8 +100,7 @@ class Ring:
         PLACE.pack_into(self._map, at, self._entries, time.time(), len(data), crc32(data))
 
     def _head(self) -> None:
-        pid = os.getpid()
-        HEADER.pack_into(self._map, 0, MAGIC, pid, PLACES, self._place_bytes, born_ticks(pid), self._left)
+        HEADER.pack_into(self._map, 0, MAGIC, self._pid, PLACES, self._place_bytes, self._born, self._left)
 
     def close(self) -> None:
         """Take the ring away. The child of a fork leaves it to its parent."""

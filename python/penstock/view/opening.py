@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.data import Recipe, SkipJournal, Skips
 from penstock.data.feed import batch_of
@@ -20,13 +20,14 @@ from penstock.data.planning import Plan, prepare
 from penstock.data.records import RecordBatch
 from penstock.errors import RunUnknown, UsageError
 from penstock.registry import Registry
-from penstock.run.directory import RunDirectory
-from penstock.run.records import last_step
 from penstock.view.address import Address, Place, RunAddress, StreamAddress, VersionAddress, at
 from penstock.view.model.batch import BatchView, view_of
 from penstock.view.model.records import RecordView
 from penstock.view.model.rows import VersionView
 from penstock.view.model.vocabulary import Vocabulary, read_vocabulary, tokenizing, vocabulary_of
+
+if TYPE_CHECKING:
+    from penstock.run.directory import RunDirectory
 
 #: Plans, and batches of one stream, that are kept.
 PLANS_MAX, BATCHES_MAX = 8, 16
@@ -62,6 +63,8 @@ class OpenedStream:
         step = self.address.place.step
         if step is not None or not isinstance(self.address, RunAddress):
             return step or 0
+        from penstock.run.directory import RunDirectory
+        from penstock.run.records import last_step
         from penstock.view.tap.reading import taps_in
 
         live = [each.step for each in taps_in(RunDirectory(self.address.run).taps) if each.alive is not False]
@@ -137,8 +140,11 @@ class Opener:
             return self._stream(found, recipe, registry, skips)
         return self._stream(address, Recipe.load(address.path), self.registry, Skips())
 
-    def run(self, name: str) -> RunDirectory:
+    def run(self, name: str) -> "RunDirectory":
         """The directory of a run, given as such or by its name."""
+        # The floor of runs is imported for runs alone: it would double the time to the first screen.
+        from penstock.run.directory import RunDirectory
+
         places = [Path(name), *(folder / name for folder in self._runs)]
         found = next((each for each in map(RunDirectory, places) if each.is_run()), None)
         if found is None:
@@ -188,7 +194,7 @@ def open_address(address: Address, registry: Registry) -> Opened:
     return Opener(registry).open(address)
 
 
-def _recipe_of(directory: RunDirectory) -> Recipe:
+def _recipe_of(directory: "RunDirectory") -> Recipe:
     """The recipe that a run reads now. One that was edited during the run is the same up to the edit, so the newest serves all steps."""
     kept = sorted((directory.path / "recipes").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
     if not kept:

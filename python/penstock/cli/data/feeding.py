@@ -12,15 +12,19 @@ from penstock.cli.data.recordshown import print_records, record_document
 from penstock.cli.output import Json, command_app, print_facts, print_json, say
 from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress
-from penstock.data import Batch, Feed, Recipe, batch_at
+from penstock.data import Batch, Feed, Recipe
 from penstock.data import open as open_feed
 from penstock.data.lane import parse_lane
 from penstock.data.records import RecordBatch
 from penstock.errors import UsageError
 from penstock.registry import Registry
+from penstock.view.address import Place as AddressPlace
+from penstock.view.address import RecipeAddress
+from penstock.view.model.records import RecordView
+from penstock.view.opening import OpenedStream, Opener
+from penstock.view.text import batch_lines
 
 _TOKENS_SHOWN = 24
-_ORIGINS_SHOWN = 4
 #: What bench shows of a feed's statistics as it is.
 _ORDER_NUMBERS = (
     "plan_s",
@@ -61,13 +65,22 @@ def peek(
     """
     if step < 0 or count < 1:
         raise UsageError(f"there is no step {step}" if step < 0 else f"{count} batches cannot be shown")
-    loaded, opened, chosen = Recipe.load(recipe), open_registry(registry), parse_lane(lane)
+    address = RecipeAddress(str(recipe), AddressPlace(lane=parse_lane(lane)))
+    stream = Opener(open_registry(registry)).open(address)
+    assert isinstance(stream, OpenedStream)
     for number in range(step, step + count):
-        batch = batch_at(loaded, step=number, lane=chosen, registry=opened)
+        view = stream.batch(number)
+        batch = view.batch if isinstance(view, RecordView) else view.arrays
+        assert isinstance(batch, Batch)
         if json:
             print_json(_document(batch))
+        elif isinstance(view, RecordView):
+            print_records(view.batch)
         else:
-            _print_batch(batch)
+            for line in batch_lines(view, (0, view.rows), (0, _TOKENS_SHOWN), ids=True):
+                print(line)
+            shards, uniform = batch.shards
+            print(f"  from {shards} shards; a uniform draw would touch {uniform:.1f}")
     return 0
 
 
@@ -86,32 +99,6 @@ def _document(batch: Batch) -> dict[str, object]:
         "cu_seqlens": batch["cu_seqlens"].tolist(),
         "origins": [[origin.to_json() for origin in batch.origin(row)] for row in rows],
     }
-
-
-def _print_batch(batch: Batch) -> None:
-    if isinstance(batch, RecordBatch):
-        print_records(batch)
-        return
-    tokens = batch["tokens"]
-    rows, length = tokens.shape
-    print(
-        f"step {batch.step}: {rows} rows of {length} tokens ({tokens.dtype}), {batch.padding} padding, digest {batch.digest}"
-    )
-    shards, uniform = batch.shards
-    print(f"  from {shards} shards; a uniform draw would touch {uniform:.1f}")
-    for row in range(rows):
-        print(f"  row {row}: {' '.join(map(str, tokens[row, :_TOKENS_SHOWN].tolist()))} …")
-        origins = batch.origin(row)
-        for origin in origins[:_ORIGINS_SHOWN]:
-            where = (
-                "" if origin.byte_range is None else f", bytes {origin.byte_range[0]}–{origin.byte_range[1]}"
-            )
-            first, stop = origin.row_span
-            print(
-                f"    [{first}:{stop}] {origin.version} row {origin.sample} ({origin.shard}{where}), tokens {origin.token_span[0]}–{origin.token_span[1]}"
-            )
-        if len(origins) > _ORIGINS_SHOWN:
-            print(f"    and {len(origins) - _ORIGINS_SHOWN} documents more")
 
 
 bench_app = command_app(
