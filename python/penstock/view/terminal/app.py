@@ -46,7 +46,7 @@ class ViewApp(App[int], inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = []
     ENABLE_COMMAND_PALETTE = False
-    CSS = "Screen { background: ansi_default; color: ansi_default; }"
+    CSS = "Page, Overlay { background: ansi_default; color: ansi_default; }"
 
     def __init__(self, address: Address | None, opening: Opening) -> None:
         super().__init__(ansi_color=True)

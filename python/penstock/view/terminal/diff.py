@@ -13,10 +13,10 @@ from penstock.view.address import Address, VersionAddress, at
 from penstock.view.model.batch import BatchView
 from penstock.view.opening import OpenedVersion, Opener
 from penstock.view.terminal import looks
-from penstock.view.terminal.drawing import Line, Piece, shortened
+from penstock.view.terminal.drawing import Line, Piece
 from penstock.view.terminal.grid import TokenGrid
 from penstock.view.terminal.origin import Sides
-from penstock.view.terminal.page import Page
+from penstock.view.terminal.page import Page, tail
 from penstock.view.terminal.pane import Bar
 
 
@@ -77,7 +77,7 @@ class DiffPage(Page):
         rows = int(self._table.any(axis=1).sum())
         words = f"{len(self._places):,} tokens in {rows:,} rows differ" if len(self._places) else "equal"
         half = max(8, (self.size.width - len(words) - 8) // 2)
-        sides = [shortened(str(view.address), half) for view in self._views]
+        sides = [tail(str(view.address), half) for view in self._views]
         return [
             Piece(sides[0], looks.BOLD),
             Piece("  and  "),

@@ -36,13 +36,15 @@ def flow(
 ) -> list[list[Placed]]:
     """Lines of tokens. ``first`` is the number of the first one, ``marks`` says what is written before which.
 
-    With ``breaks``, a line ends where the text has a line feed.
+    With ``breaks``, a line ends where the text has a line feed, and what has no text has no place.
     """
     written = marks or {}
     lines: list[list[Placed]] = [[]]
     x = 0
     for at, text in enumerate(texts):
         token = first + at
+        if breaks and not text:
+            continue
         shown = cell_text(text) or NOTHING
         size = cell_len(shown)
         room = size if beside is None else max(size, cell_len(cell_text(beside[at]) or NOTHING))

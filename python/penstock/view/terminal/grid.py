@@ -16,7 +16,7 @@ from penstock.view.model.batch import BatchView
 from penstock.view.model.documents import NO_SOURCE
 from penstock.view.model.vocabulary import TokenKind
 from penstock.view.terminal import looks
-from penstock.view.terminal.drawing import Line, Piece
+from penstock.view.terminal.drawing import Line, Piece, shortened
 from penstock.view.terminal.flow import Placed, flow, line_of, nearest
 from penstock.view.terminal.pane import Pane
 from penstock.view.terminal.walking import Position, moved
@@ -128,7 +128,7 @@ class TokenGrid(Pane):
         """A line: the number of its first token, and tokens."""
         row = block // self._parts
         if laid == _HEAD:
-            return [Piece(self._heading(row), looks.BOLD)]
+            return [Piece(shortened(self._heading(row), self.text_width), looks.BOLD)]
         placed, stretch, first = laid
         number = str(placed[0].token) if placed else ""
         pieces = [Piece(number.rjust(self.number_width - 1) + " ", looks.DIM)]

@@ -128,11 +128,17 @@ class TokenPane(Pane):
     def go(self, token: int) -> None:
         """Put the cursor on a token."""
         self.cursor = max(0, min(token, len(self._texts) - 1))
+        # In the text, a character that fell apart into several tokens stands with the first of them.
+        while self._breaks and self.cursor and not self._texts[self.cursor]:
+            self.cursor -= 1
         self.settle()
 
     def action_move(self, tokens: int) -> None:
         """To a neighbour."""
-        self.post_message(self.Moved(max(0, min(self.cursor + tokens, len(self._texts) - 1))))
+        token = self.cursor + tokens
+        while self._breaks and 0 <= token < len(self._texts) and not self._texts[token]:
+            token += 1 if tokens > 0 else -1
+        self.post_message(self.Moved(max(0, min(token, len(self._texts) - 1))))
 
     def action_line(self, lines: int) -> None:
         """To the token above or below."""

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -100,9 +101,9 @@ class Prompt(ModalScreen[str | None]):
     """A line to type at the foot of the page."""
 
     DEFAULT_CSS = """
-    Prompt { layout: horizontal; align: left bottom; background: transparent; }
-    Prompt > Bar { width: auto; dock: left; }
-    Prompt > Input { height: 1; border: none; padding: 0; width: 1fr; background: ansi_default; color: ansi_default; }
+    Prompt { background: transparent; }
+    Prompt > Horizontal { dock: bottom; height: 1; }
+    Prompt Input { height: 1; border: none; padding: 0; width: 1fr; background: ansi_default; color: ansi_default; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "leave", "leave", show=False)]
 
@@ -115,8 +116,9 @@ class Prompt(ModalScreen[str | None]):
         """The question and the field."""
         question = Bar([[Piece(self._words, looks.BOLD)]])
         question.styles.width = len(self._words)
-        yield question
-        yield Input(self._text, select_on_focus=False, compact=True)
+        with Horizontal():
+            yield question
+            yield Input(self._text, select_on_focus=False, compact=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Typed."""
