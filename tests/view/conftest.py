@@ -19,3 +19,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
 def stream(tmp_path_factory: pytest.TempPathFactory) -> Stream:
     """What runs train on."""
     return make_stream(tmp_path_factory.mktemp("stream"))
+
+
+@pytest.fixture
+def colourless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without colours."""
+    monkeypatch.setenv("NO_COLOR", "1")

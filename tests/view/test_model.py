@@ -228,4 +228,6 @@ def test_looking_imports_no_framework_and_no_tokenizer() -> None:
     """Goal: a first screen in under a second. Method: what importing the model and the openings pulls in."""
     program = "import sys, penstock.view.opening; print(sorted({m.partition('.')[0] for m in sys.modules}))"
     done = subprocess.run(["python", "-c", program], capture_output=True, text=True, check=True)
-    assert not {"torch", "jax", "tokenizers", "textual", "starlette", "rich", "pyarrow"} & set(eval(done.stdout))
+    assert not {"torch", "jax", "tokenizers", "textual", "starlette", "rich", "pyarrow"} & set(
+        eval(done.stdout)
+    )

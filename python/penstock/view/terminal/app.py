@@ -97,12 +97,8 @@ class ViewApp(App[int], inherit_bindings=False):
 
     def look_at(self, address: Address, page: Page) -> None:
         """Open an address above a page."""
-
-        def show(makers: list[Callable[[], Page]]) -> None:
-            for make in makers:
-                self.push_screen(make())
-
-        page.ask("open", lambda: self.found(address), show)
+        # The one on top alone: the way back leads to where one was.
+        page.ask("open", lambda: self.found(address), lambda makers: self.push_screen(makers[-1]()))
 
     def _watch(self, what: str, done: int, total: int) -> None:
         """Told by a thread how far a preparation is; drawn with the next refresh of the page."""

@@ -76,7 +76,7 @@ class DiffPage(Page):
         """Both sides, and how much differs."""
         rows = int(self._table.any(axis=1).sum())
         words = f"{len(self._places):,} tokens in {rows:,} rows differ" if len(self._places) else "equal"
-        half = max(8, (self.size.width - len(words) - 8) // 2)
+        half = max(8, (self.size.width - len(words) - 9) // 2)
         sides = [tail(str(view.address), half) for view in self._views]
         return [
             Piece(sides[0], looks.BOLD),

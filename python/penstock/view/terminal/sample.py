@@ -127,12 +127,8 @@ class SamplePage(Page):
     def go(self, address: Address) -> None:
         """Another row of the same version is near."""
         here = self.address
-        if (
-            isinstance(address, VersionAddress)
-            and isinstance(here, VersionAddress)
-            and address.version == here.version
-        ):
-            number = address.row or 0
+        number = _row_of_same(here, address)
+        if number is not None:
             if number >= self._samples.count:
                 self.say(f"there is no row {number:,}: the version has {self._samples.count:,}", problem=True)
                 return
@@ -149,3 +145,14 @@ class SamplePage(Page):
         self._place, fields = found
         self.content.replace(field_lines(fields))
         self.retitle()
+
+
+def _row_of_same(here: Address, there: Address) -> int | None:
+    """The row of an address, if it is one of the same version."""
+    if (
+        isinstance(here, VersionAddress)
+        and isinstance(there, VersionAddress)
+        and here.version == there.version
+    ):
+        return there.row
+    return None
