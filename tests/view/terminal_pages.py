@@ -7,7 +7,6 @@ from typing import Any
 from rich.style import Style
 from textual import events
 from textual.pilot import Pilot
-from textual.widgets import Input
 
 from penstock.view.address import parse
 from penstock.view.terminal.app import OpeningPage, ViewApp
@@ -47,7 +46,7 @@ class Seen:
     async def type(self, key: str, text: str) -> None:
         """Open a prompt, paste a text as terminals do, and send it."""
         await self.press(key)
-        self.app.screen.query_one(Input).post_message(events.Paste(text))
+        self.app.post_message(events.Paste(text))
         await self.press("enter")
 
     @property

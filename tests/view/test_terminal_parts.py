@@ -13,6 +13,7 @@ from penstock.view.model import BatchView
 from penstock.view.model.fields import field_of
 from penstock.view.opening import OpenedStream
 from penstock.view.terminal import walking
+from penstock.view.terminal.asking import Question
 from penstock.view.terminal.drawing import Piece, merged, shortened, strip_of, wrapped
 from penstock.view.terminal.fieldlines import field_lines, sparkline
 from penstock.view.terminal.flow import NOTHING, flow, line_of, nearest
@@ -95,6 +96,21 @@ def test_a_line_breaks_where_the_text_does_and_finds_the_nearest_token() -> None
     assert [[each.text for each in line] for line in lines] == [["one⏎"], ["two", " three"]]
     assert [nearest(lines[1], x) for x in (0, 2, 3, 19)] == [1, 1, 2, 2]
     assert nearest([], 3) is None
+
+
+def test_a_line_is_typed_edited_and_sent() -> None:
+    answers: list[str] = []
+    question = Question("go: ", answers.append, "step")
+    for key in ("=", "7", "x", "backspace", "home", "right", "delete", "left", "end", "8"):
+        question.key(key, key if len(key) == 1 else None)
+    question.insert("\x1b9\nsecond line")
+    assert "".join(piece.text for piece in question.line(40)) == "go: sep=789 "
+    assert cell_len("".join(piece.text for piece in question.line(9))) <= 9
+    question.key("enter", "\r")
+    assert (answers, question.ended) == (["sep=789"], True)
+    left = Question("go: ", answers.append, "x")
+    left.key("escape", None)
+    assert (len(answers), left.ended) == (1, True)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from textual import events
 from textual.app import App
 from textual.binding import BindingType
 
@@ -70,6 +71,18 @@ class ViewApp(App[int], inherit_bindings=False):
     def on_mount(self) -> None:
         """Show something at once; what it shows comes later."""
         self.push_screen(OpeningPage(self._address))
+
+    async def on_event(self, event: events.Event) -> None:
+        """While something is being typed, keys are text."""
+        page = self.screen if self.screen_stack else None
+        if (
+            isinstance(event, events.Key | events.Paste)
+            and isinstance(page, Page)
+            and page.question is not None
+        ):
+            page.typed(event)
+            return
+        await super().on_event(event)
 
     def action_leave(self) -> None:
         """The end."""

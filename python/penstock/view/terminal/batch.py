@@ -16,7 +16,6 @@ from penstock.view.opening import AnyBatch, OpenedStream
 from penstock.view.terminal import looks
 from penstock.view.terminal.drawing import Line, Piece
 from penstock.view.terminal.grid import TokenGrid
-from penstock.view.terminal.overlay import Prompt
 from penstock.view.terminal.page import Page, tail
 from penstock.view.terminal.pane import Bar
 from penstock.view.terminal.searching import Match, find
@@ -105,13 +104,13 @@ class BatchPage(StreamPage):
     """A batch of tokens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "search"),
+        Binding("slash", "search", "search", priority=True),
         Binding("n", "again(1)", "next match", show=False),
         Binding("N,shift+n", "again(-1)", "match before", show=False),
         Binding("c", "colour", "colour"),
         Binding("i", "ids", "ids"),
         Binding("o,enter", "origin", "origin"),
-        Binding("d", "difference", "diff"),
+        Binding("d", "difference", "diff", priority=True),
     ]
 
     def __init__(self, stream: OpenedStream, batch: BatchView) -> None:
@@ -168,7 +167,7 @@ class BatchPage(StreamPage):
 
     def action_search(self) -> None:
         """Ask what to look for."""
-        self.app.push_screen(Prompt("search (text, or id=…): ", self._wanted), self._search)
+        self.ask_text("search (text, or id=…): ", self._search, self._wanted)
 
     def action_again(self, direction: int) -> None:
         """Look for the same again."""
@@ -190,14 +189,12 @@ class BatchPage(StreamPage):
 
     def action_difference(self) -> None:
         """Ask for the other side."""
-        self.app.push_screen(Prompt("diff with (step=… or address): "), self._difference)
+        self.ask_text("diff with (step=… or address): ", self._difference)
 
-    def _difference(self, text: str | None) -> None:
+    def _difference(self, text: str) -> None:
         from penstock.view.terminal.diff import DiffPage, other_side
         from penstock.view.terminal.going import target
 
-        if not text:
-            return
         here, view = self.here, self.view
         self.ask(
             "open",
@@ -205,10 +202,9 @@ class BatchPage(StreamPage):
             lambda found: self.app.push_screen(DiffPage(view, found)),
         )
 
-    def _search(self, text: str | None) -> None:
-        if text:
-            self._wanted = text
-            self._look(backward=False)
+    def _search(self, text: str) -> None:
+        self._wanted = text
+        self._look(backward=False)
 
     def _look(self, *, backward: bool) -> None:
         view, wanted, cursor = self.view, self._wanted, self.grid.cursor

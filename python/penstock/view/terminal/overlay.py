@@ -1,13 +1,11 @@
-"""What stands above a page for a moment: lines to read, or a line to type."""
+"""What stands above a page for a moment: lines to read."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
 from textual.screen import ModalScreen
-from textual.widgets import Input
 
 from penstock.view.terminal import looks
 from penstock.view.terminal.drawing import Line, Piece, wrapped
@@ -94,36 +92,4 @@ class Overlay(ModalScreen[None]):
 
     async def action_dismiss(self, result: Any = None) -> None:
         """Back to the page."""
-        self.dismiss(None)
-
-
-class Prompt(ModalScreen[str | None]):
-    """A line to type at the foot of the page."""
-
-    DEFAULT_CSS = """
-    Prompt { background: transparent; }
-    Prompt > Horizontal { dock: bottom; height: 1; }
-    Prompt Input { height: 1; border: none; padding: 0; width: 1fr; background: ansi_default; color: ansi_default; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "leave", "leave", show=False)]
-
-    def __init__(self, words: str, text: str = "") -> None:
-        super().__init__()
-        self._words = words
-        self._text = text
-
-    def compose(self) -> ComposeResult:
-        """The question and the field."""
-        question = Bar([[Piece(self._words, looks.BOLD)]])
-        question.styles.width = len(self._words)
-        with Horizontal():
-            yield question
-            yield Input(self._text, select_on_focus=False, compact=True)
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Typed."""
-        self.dismiss(event.value.strip())
-
-    def action_leave(self) -> None:
-        """Nothing was typed."""
         self.dismiss(None)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -11,10 +12,11 @@ from textual.widget import Widget
 from penstock.errors import PenstockError
 from penstock.view.address import Address
 from penstock.view.terminal import looks
-from penstock.view.terminal.drawing import Line, Piece, shortened
+from penstock.view.terminal.asking import Question
+from penstock.view.terminal.drawing import Line, Piece, shortened, wrapped
 from penstock.view.terminal.going import target
 from penstock.view.terminal.loading import Loaded, Loader
-from penstock.view.terminal.overlay import Overlay, Prompt
+from penstock.view.terminal.overlay import Overlay
 from penstock.view.terminal.pane import Bar
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ _KEY_NAMES = {
     "pageup": "PgUp",
     "escape": "Esc",
 }
+#: Lines that a sentence takes at most.
+_SAID_MAX = 8
 _ORDER = {"keys": 0, "quit": 1, "go": 3, "address": 4}
 
 
@@ -42,7 +46,7 @@ class Page(Screen[None], inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "keys", "keys"),
-        Binding("g", "go", "go"),
+        Binding("g", "go", "go", priority=True),
         Binding("y", "address", "address"),
         Binding("escape,backspace", "back", "back", show=False),
         Binding("q,ctrl+c", "app.leave", "quit"),
@@ -57,6 +61,8 @@ class Page(Screen[None], inherit_bindings=False):
         super().__init__()
         self.loader = Loader(self)
         self._said: Line | None = None
+        #: What is being typed, if something is.
+        self.question: Question | None = None
 
     @property
     def view_app(self) -> "ViewApp":
@@ -100,7 +106,10 @@ class Page(Screen[None], inherit_bindings=False):
             return
         waiting = [] if self.loader.idle else [Piece(" loading… ", looks.REVERSE)]
         head.only_one(Bar).show([*waiting, *self.heading()])
-        self.query_one("#foot", Bar).show(self._said or self._hints())
+        foot, lines = self.query_one("#foot", Bar), self._foot()
+        # A long sentence takes the lines that it needs.
+        foot.styles.height = len(lines)
+        foot.show(*lines)
 
     def ask(self, slot: str, work: Callable[[], Any], then: Callable[[Any], object]) -> None:
         """Do something in a thread; its problem, if it has one, becomes a sentence at the foot."""
@@ -172,11 +181,27 @@ class Page(Screen[None], inherit_bindings=False):
 
     def action_go(self) -> None:
         """Ask where to go."""
-        self.app.push_screen(Prompt(f"go to {self.GO}: "), self._go)
+        self.ask_text(f"go to {self.GO}: ", self._go)
 
-    def _go(self, text: str | None) -> None:
-        if not text:
-            return
+    def ask_text(self, words: str, then: Callable[[str], object], text: str = "") -> None:
+        """Let a line be typed at the foot. Keys that call this have priority, so that the next key is typed already."""
+        self.question = Question(words, then, text)
+        self.retitle()
+
+    def typed(self, event: events.Key | events.Paste) -> None:
+        """A key or a paste, while something is being typed."""
+        question = self.question
+        assert question is not None
+        if isinstance(event, events.Paste):
+            question.insert(event.text)
+        else:
+            question.key(event.key, event.character)
+        # The answer may have asked for something else.
+        if question.ended and self.question is question:
+            self.question = None
+        self.retitle()
+
+    def _go(self, text: str) -> None:
         try:
             self.go(target(self.address, text))
         except PenstockError as problem:
@@ -185,6 +210,20 @@ class Page(Screen[None], inherit_bindings=False):
     def go(self, address: Address) -> None:
         """Open another page."""
         self.view_app.look_at(address, self)
+
+    def _foot(self) -> list[Line]:
+        width = max(8, self.size.width)
+        if self.question is not None:
+            return [self.question.line(width)]
+        if self._said is None:
+            return [self._hints()]
+        if sum(len(piece.text) for piece in self._said) <= width:
+            return [self._said]
+        style = self._said[0].style
+        return [
+            [Piece(part, style)]
+            for part in wrapped("".join(piece.text for piece in self._said), width)[:_SAID_MAX]
+        ]
 
     def _hints(self) -> Line:
         pieces: list[Piece] = []
