@@ -9,7 +9,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 import pyte
@@ -77,6 +77,15 @@ class Terminal:
             if not self._read():
                 break
         raise AssertionError(f"{text!r} did not come:\n" + "\n".join(self.lines))
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Until something holds, and nothing more comes at once."""
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
+            came = len(self.sent)
+            if not self._read() or (holds() and len(self.sent) == came):
+                return
+        raise AssertionError("it did not come to hold:\n" + "\n".join(self.lines))
 
     def wait_for_end(self) -> int:
         """Until the program ends; its exit code."""

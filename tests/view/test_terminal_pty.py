@@ -11,8 +11,10 @@ from tests.view.terminals import Terminal
 
 VIEW = [sys.executable, "-m", "penstock.cli.main", "view"]
 ENV = {"TERM": "xterm", "NO_COLOR": "1"}
-#: Every sequence that an honest screen needs: cursor, attributes, modes, questions about the terminal.
-_KNOWN = re.compile(rb"\x1b(?:\[[0-9;:?=<>$]*[a-zA-Z~]|\[[?0-9;]*\$p|[()][A-Z0-9]|[=>78]|P[^\x1b]*\x1b\\)")
+#: Every sequence that an honest screen needs: cursor, attributes, modes, the pointer, questions about the terminal.
+_KNOWN = re.compile(
+    rb"\x1b(?:\[[0-9;:?=<>$]*[a-zA-Z~]|\[[?0-9;]*\$p|[()][A-Z0-9]|[=>78]|P[^\x1b]*\x1b\\|\]22;default\x07)"
+)
 
 
 @pytest.fixture(scope="module")
