@@ -9,9 +9,9 @@ from textual import events
 from textual.pilot import Pilot
 
 from penstock.view.address import parse
+from penstock.view.opening import Opener
 from penstock.view.terminal.app import OpeningPage, ViewApp
 from penstock.view.terminal.page import Page
-from penstock.view.terminal.running import made
 from tests.view.library import Library
 
 #: Looks at a page before a test gives up.
@@ -90,7 +90,9 @@ def look(
     """Open an address and do what a script says."""
 
     async def main() -> ViewApp:
-        app = made(None if address is None else parse(address), registry=library.registry)
+        app = ViewApp(
+            None if address is None else parse(address), lambda watch: Opener(library.registry, watch=watch)
+        )
         async with app.run_test(size=size) as pilot:
             seen = Seen(app, pilot)
             await seen.settle()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import sync_playwright
 
 from penstock.errors import UsageError
 from penstock.view.address import parse
@@ -145,6 +146,30 @@ def test_reports_and_differences_are_pages_too(library: Library) -> None:
     lines = list(difference_lines(compare_batches(opened.batch(0), opened.batch(1))))
     assert "first difference" in assert_harmless(difference_page(lines)).text
     assert lines[-1].strip() not in difference_page(lines, redact=True)
+
+
+def test_a_page_opens_in_a_browser_without_a_network(
+    library: Library, tmp_path: Path, chromium_path: str
+) -> None:
+    """Goal: it opens offline, its policy holds, and its own style passes it. Method: real Chromium, every message and request watched."""
+    path = tmp_path / "page.html"
+    path.write_text(batch_page(batch(library), (0, 2)))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=["--no-sandbox"])
+        opened = browser.new_page()
+        messages: list[str] = []
+        requests: list[str] = []
+        opened.on("console", lambda message: messages.append(message.text))
+        opened.on("pageerror", lambda problem: messages.append(str(problem)))
+        opened.on("request", lambda request: requests.append(request.url))
+        opened.goto(path.as_uri())
+        assert opened.locator(".tokens span").count() == 2 * 32
+        assert (
+            opened.locator(".tokens").first.evaluate("each => getComputedStyle(each).whiteSpace")
+            == "pre-wrap"
+        )
+        browser.close()
+    assert (messages, requests) == ([], [path.as_uri()])
 
 
 def test_too_much_for_a_page_is_refused_and_markup_is_made_in_one_place(library: Library) -> None:

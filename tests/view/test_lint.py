@@ -168,26 +168,45 @@ def wrong_rows(kind: str) -> "np.ndarray[Any, Any]":
         rows[5, 7] = 60_000
     elif kind == "loss-on-padding":
         rows[5, 20:] = 4
+    elif kind == "loss-on-placeholder":
+        rows[5, 7] = 6
+    elif kind == "doubled-special":
+        rows[:, 0] = 7
+        rows[5, 1] = 7
+    elif kind == "attention-leak":
+        rows[:, 0] = 7
+        rows[5, 12] = 7
     elif kind == "repeated-sample":
         rows = rows[:8]
     return rows
 
 
-@pytest.mark.parametrize("kind", ["outside-vocabulary", "loss-on-padding", "repeated-sample"])
+WRONG = {
+    "outside-vocabulary": 60_000,
+    "loss-on-padding": 4,
+    "loss-on-placeholder": 6,
+    "doubled-special": 7,
+    "attention-leak": 7,
+    "repeated-sample": None,
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
 def test_a_source_with_wrong_tokens_is_found_with_an_address_that_shows_it(shelf: Library, kind: str) -> None:
     """Goal: each finding has an address. Method: a real source whose bytes are wrong, and the token at the address."""
     np.save(shelf.folder / f"{kind}.npy", wrong_rows(kind))
     name = shelf.registry.register(kind, shelf.folder / f"{kind}.npy").address
     recipe = shelf.write(f"{kind}.toml", f'batch = 4\nshuffle = "none"\n[[sources]]\nname = "{name}"\n')
     stream = stream_of(shelf, recipe, tokenizer=shelf.tokenizer)
-    report = lint_stream(stream, range(4))
-    assert kinds(report) == [kind]
+    report = lint_stream(stream, range(4), Expected(bos=7, placeholders=frozenset({6})))
+    # Where documents are joined, positions go on too.
+    assert kinds(report) == [kind] + ["positions-not-reset"] * (kind == "attention-leak")
     address = parse(report.findings[0].address)
-    if kind != "repeated-sample":
+    wanted = WRONG[kind]
+    if wanted is not None:
         opened = stream_of(shelf, report.findings[0].address)
         place = opened.address.place
         assert (place.step, place.row) == (1, 1)
-        wanted = 60_000 if kind == "outside-vocabulary" else 4
         assert opened.batch().arrays["tokens"][place.row, place.token] == wanted  # type: ignore[union-attr]
     assert str(address) == report.findings[0].address
 

@@ -1,15 +1,19 @@
 """BatchView: exact bytes of tokens, windows that say what they leave out, rows of versions, and how all of it travels."""
 
 import subprocess
+import unicodedata
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.errors import RowOutOfRange, UsageError
 from penstock.view.address import parse
 from penstock.view.model import BatchView, RecordView, TokenKind, pack, unpack
 from penstock.view.model.glyphs import shown
+from penstock.view.model.samples import Samples
 from penstock.view.model.vocabulary import read_ranks, read_vocabulary
 from penstock.view.opening import OpenedStream, OpenedVersion, Opener
 from tests.data.gallery import Gallery
@@ -65,17 +69,29 @@ def test_pieces_specials_and_unknown_numbers_are_told_apart(tmp_path: Path) -> N
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_that_acts_or_hides_comes_through(text: str) -> None:
     """Goal: what is shown can be printed. Method: no control, format, bidi or unassigned character is left in the display."""
-    import unicodedata
-
     words, partial, _ = shown(text.encode())
     assert not partial
     assert [c for c in words if unicodedata.category(c)[0] in "CZ" and c != " "] == []
     assert "\ufffd" not in words
 
 
+@given(st.binary(max_size=64))
+def test_no_bytes_at_all_come_through_as_anything_but_shapes(data: bytes) -> None:
+    words, partial, _ = shown(data)
+    assert [c for c in words if unicodedata.category(c)[0] in "CZ" and c != " "] == []
+    assert "\ufffd" not in words
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        assert partial
+    else:
+        assert not partial
+
+
 def test_bytes_that_are_no_characters_are_shown_as_bytes() -> None:
     assert shown("☃".encode()[:2]) == ("⟨E2⟩⟨98⟩", True, False)
     assert shown(b"a\xffb") == ("a⟨FF⟩b", True, False)
+    assert shown(b"a\n\tb") == ("a⏎⇥b", False, False)
     assert shown(b"\x1b[31m") == ("␛[31m", False, True)
     assert shown("\u202e".encode()) == ("⟨U+202E⟩", False, True)
     assert shown("\u0301".encode())[0] == "◌\u0301"
@@ -146,6 +162,24 @@ def test_columns_of_the_batchs_shape_are_shown_and_others_are_not(library: Libra
     assert np.array_equal(view.window((0, 1), (0, 3)).columns["logprobs"], logprobs[:1, :3])
 
 
+def test_numbers_of_any_size_are_shown(library: Library) -> None:
+    """Goal: tokens that make no sense are shown as they are. Method: negative and huge numbers beside ordinary ones."""
+    base = tokens_of(library, library.recipe("texts@1"))
+    tokens = np.asarray(base.arrays["tokens"]).astype(np.int64)
+    tokens[0, :2] = -7, 1 << 40
+    view = BatchView(
+        {**base.arrays, "tokens": tokens},
+        address=base.address,
+        sources=base.sources,
+        documents=base.documents,
+        facts={},
+    )
+    window = view.window()
+    assert window.texts()[0][:2] == ["⟨-7⟩", f"⟨{1 << 40}⟩"]
+    assert window.texts()[0][2:] == base.window().texts()[0][2:]
+    assert window.columns["kinds"][0, :2].tolist() == [TokenKind.UNKNOWN] * 2
+
+
 def test_padding_and_sources_without_a_tokenizer(library: Library, tmp_path: Path) -> None:
     view = tokens_of(library, library.recipe("texts@1", length=128, policy="fit", pad=4))
     window = view.window()
@@ -164,6 +198,39 @@ def test_padding_and_sources_without_a_tokenizer(library: Library, tmp_path: Pat
     view = explained.batch()
     assert isinstance(view, BatchView)
     assert set(view.window().columns["kinds"].flat) != {TokenKind.NUMBER}
+
+
+def test_a_recipe_that_is_measured_while_it_is_read_can_be_looked_at(library: Library) -> None:
+    recipe = Path(library.recipe("texts@1", length=24))
+    recipe.write_text('measure = "eras"\n' + recipe.read_text().replace('shuffle = "none"', ""))
+    view = tokens_of(library, str(recipe), step=1)
+    opened = library.opener.open(parse(str(recipe)))
+    assert isinstance(opened, OpenedStream)
+    stages = Samples(opened.plan, opened.vocabularies).stages(view, 0, 0)
+    (first, *_), ids = stages["input"], stages["tokens"]["ids"]
+    start, stop = first["token_span"]
+    assert ids[start:stop] == view.arrays["tokens"][first["row"], slice(*first["row_span"])].tolist()
+
+
+def test_unigram_models_and_plain_words_are_read(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    pieces = [
+        ("<unk>", 0.0),
+        *((f"<0x{byte:02X}>", -9.0) for byte in range(256)),
+        ("▁snow", -1.0),
+        ("▁", -2.0),
+    ]
+    unigram = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
+    unigram.pre_tokenizer = pre_tokenizers.Metaspace()
+    unigram.save(str(tmp_path / "unigram.json"))
+    found = read_vocabulary(tmp_path / "unigram.json")
+    numbers = unigram.encode("snow ☃").ids
+    assert b"".join(found.bytes_of(n) or b"" for n in numbers) == " snow ☃".encode()
+    words = Tokenizer(models.WordLevel({"[UNK]": 0, "snow": 1}, unk_token="[UNK]"))
+    words.save(str(tmp_path / "words.json"))
+    plain = read_vocabulary(tmp_path / "words.json")
+    assert (plain.style, plain.bytes_of(1), plain.bytes_of(7)) == ("text", b"snow", None)
 
 
 def test_lanes_of_a_step_are_its_rows(library: Library) -> None:
@@ -185,6 +252,15 @@ def test_an_edited_recipe_is_opened_anew(library: Library) -> None:
     path = Path(recipe)
     path.write_text(path.read_text().replace("length = 16", "length = 8"))
     assert tokens_of(library, recipe).length == 8
+
+
+def test_a_view_that_may_not_measure_says_what_would_have_to_be(library: Library) -> None:
+    library.add_texts("unread", HOSTILE)
+    recipe = library.recipe("unread@1")
+    with pytest.raises(UsageError, match="would have to be measured first"):
+        Opener(library.registry, measure=False).open(parse(recipe))
+    assert tokens_of(library, recipe).rows == 4
+    assert Opener(library.registry, measure=False).open(parse(recipe)).kind == "stream"
 
 
 def test_rows_of_a_version_have_fields_by_kind(tmp_path: Path) -> None:

@@ -114,12 +114,15 @@ def test_the_rank_lens_shows_every_row_once_and_what_is_there_twice(library: Lib
     assert found["digest"] == join([lane["digest"] for lane in found["lanes"]]) == batch_of(stream, 1).digest
     assert [len(lane["rows"]) for lane in found["lanes"]] == [1, 1, 1, 1]
     assert found["repeats"] == []
+    later = rank_lens(stream, 0, 2, steps=20)
+    assert later["repeats_total"] > 0, "the source is read a second time"
+    assert [lane["step"] for lane in later["lanes"][:4]] == [0, 0, 1, 1]
     # A source of one sample has nothing else to give.
     library.add_texts("single", ["only this one text"])
     again = rank_lens(stream_of(library, library.recipe("single@1", length=8)), 0, 2)
     assert again["repeats_total"] > 0
     assert len(again["repeats"][0]["places"]) == 2
-    with pytest.raises(UsageError, match="lanes cannot be shown"):
+    with pytest.raises(UsageError, match="1000 lanes"):
         rank_lens(stream, 0, 1000)
 
 

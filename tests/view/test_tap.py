@@ -22,6 +22,8 @@ from penstock.view.model import BatchView
 from penstock.view.opening import OpenedStream, Opener
 from penstock.view.tap import compare_taps, read_ring, read_tap, rings_in, shown_view, taps_in
 from tests.conftest import ROOT
+from tests.data.corpus import Corpus, some_documents
+from tests.data.maps import louder
 from tests.run.small import make, start
 from tests.torch.stream import Stream
 from tests.view.library import Library
@@ -72,6 +74,11 @@ def test_a_running_feed_can_be_looked_at_rebuilt_and_compared(
     compared = compare_taps(opened, [found])
     assert [(each["equal"], each["lane"]) for each in compared["ranks"]] == [(True, "0/1")]
     assert found.about["recipe_digest"] == opened.plan.recipe.digest
+    # Nothing but the tap is needed to look, by the name of its file.
+    alone = Opener(ps.Registry(tap.parent / "other"), taps=tap.parent).open(parse("run:reader"))
+    assert isinstance(alone, OpenedStream)
+    assert alone.batch().digest == digest
+    assert [each.pid for each in alone.live()] == [process.pid]
 
 
 def test_a_tap_of_a_killed_process_is_told_to_be_stale_and_an_orderly_end_leaves_none(
@@ -189,6 +196,19 @@ def test_what_a_loop_shows_is_a_batch_like_any_other(library: Library, tmp_path:
     assert window.columns["loss_mask"].tolist() == [[0] * 5 + [1] * 3] * 2
     assert "logprobs" in view.numeric
     ring.close()
+
+
+def test_a_feed_with_a_users_function_can_be_looked_at_too(tmp_path: Path) -> None:
+    """Goal: recipes with maps are told by the place of the function. Method: publish, and rebuild from the tap alone."""
+    corpus = Corpus(tmp_path)
+    corpus.add("web", some_documents(40, longest=20, seed=1))
+    stages = [ps.Map(louder), *corpus.stages(16)]
+    with corpus.open(corpus.recipe("web@1", stages=stages)) as feed:
+        feed.publish(tmp_path / "taps" / "mapped.tap")
+        batch = next(feed)
+        opened = Opener(corpus.registry, taps=tmp_path / "taps").open(parse("run:mapped"))
+        assert isinstance(opened, OpenedStream)
+        assert opened.batch().digest == batch.digest
 
 
 def test_names_of_taps_are_names() -> None:

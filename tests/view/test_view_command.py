@@ -81,6 +81,26 @@ def test_lanes_and_bad_input(library: Library, capsys: pytest.CaptureFixture[str
         assert message in capsys.readouterr().err
 
 
+def test_the_sample_of_a_token_in_four_stages(
+    library: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = f"{library.chat('talks@1')}#step=0,row=1,token=2"
+    assert look(library, address, "--stages") == 0
+    shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if not line.startswith(" ")][1:] == [
+        "as registered",
+        *re.findall(r"as text, \d+ characters", shown),
+        *re.findall(r"as tokens, \d+", shown),
+        "in the input of this batch",
+    ]
+    assert re.search(r"assistant learned: answer \d+ in words", shown)
+    assert look(library, address, "--stages", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["input"][0]["row"] == 1
+    page = tmp_path / "stages.html"
+    assert look(library, address, "--stages", "--export", str(page), "--redact") == 0
+    assert "answer" not in page.read_text()
+
+
 def test_an_exported_page_is_written_where_it_should(library: Library, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert look(library, f"{library.recipe('texts@1')}#step=1", "--export", str(page)) == 0

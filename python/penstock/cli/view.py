@@ -17,6 +17,7 @@ from penstock.errors import UsageError
 from penstock.view.address import Address, RunAddress, parse, parse_range
 
 if TYPE_CHECKING:
+    from penstock.data.measured import PlanWatch
     from penstock.view.model.batch import BatchView
     from penstock.view.opening import AnyBatch, Opened, OpenedStream, Opener
 
@@ -45,6 +46,12 @@ class Shown:
     ids: Annotated[bool, Parameter(negative=(), help="Print the numbers of tokens too.")] = False
     text: Annotated[
         bool, Parameter(negative=(), help="Plain lines, on a terminal too. What a pipe gets anyway.")
+    ] = False
+    stages: Annotated[
+        bool,
+        Parameter(
+            negative=(), help="Of a token: its sample as registered, as text, as tokens, and in the input."
+        ),
     ] = False
     lanes: Annotated[
         int | None, Parameter(help="Of a step: which rows each of N lanes has, and what is there twice.")
@@ -97,17 +104,20 @@ def view(
     if chosen.redact and chosen.export is None:
         raise UsageError("--redact goes with --export", hint="penstock view ADDRESS --export FILE --redact")
     one = None if address is None else parse(address)
-    runs = (Path("runs"), _home() / "runs")
+
+    def opening(watch: "PlanWatch | None" = None) -> "Opener":
+        from penstock.view.opening import Opener
+
+        runs = (Path("runs"), _home() / "runs")
+        place = open_registry(registry)
+        return Opener(place, runs=runs, taps=_home() / "taps", tokenizer=chosen.tokenizer, watch=watch)
+
     if other is None and not json and chosen.export is None and _has_terminal(chosen):
-        code: int = importlib.import_module(TERMINAL).run(
-            one, registry=open_registry(registry), runs=runs, tokenizer=chosen.tokenizer
-        )
+        code: int = importlib.import_module(TERMINAL).run(one, opening)
         return code
     if one is None:
         raise UsageError("there is no address", hint="on a terminal, `penstock view` lists the datasets")
-    from penstock.view.opening import Opener
-
-    opener = Opener(open_registry(registry), runs=runs, tokenizer=chosen.tokenizer)
+    opener = opening()
     if other is not None:
         return _show_difference(opener, one, parse(other), chosen, json=json)
     opened = opener.open(one)
@@ -127,7 +137,14 @@ def _home() -> Path:
 
 
 def _has_terminal(shown: Shown) -> bool:
-    asked = shown.text or shown.ids or shown.lanes is not None or shown.filter is not None
+    asked = (
+        shown.text
+        or shown.ids
+        or shown.stages
+        or shown.lanes is not None
+        or shown.tap is not None
+        or shown.filter is not None
+    )
     if asked or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     return importlib.util.find_spec(TERMINAL) is not None and importlib.util.find_spec("textual") is not None
@@ -163,13 +180,22 @@ def _tapped(opened: "OpenedStream", name: str) -> "BatchView":
     return shown_view(entries[-1], name, opened.address.run, vocabulary)
 
 
-def _live_lines(opened: "OpenedStream", run: str) -> Iterator[str]:
-    """What the ranks of a run have in their hands, compared with what is rebuilt here."""
-    from penstock.run.directory import RunDirectory
-    from penstock.view.tap import compare_taps, taps_in
+def _stages(opened: "OpenedStream") -> dict[str, Any]:
+    """The sample of the token that the address names, in its four stages."""
+    from penstock.view.model.batch import BatchView
+    from penstock.view.model.samples import Samples
 
-    taps = [each for each in taps_in(RunDirectory(run).taps) if each.alive is not False]
-    found = compare_taps(opened, taps)
+    batch, place = opened.batch(), opened.address.place
+    if not isinstance(batch, BatchView):
+        raise UsageError("records have no tokens, so they have no stages before the input")
+    return Samples(opened.plan, opened.vocabularies).stages(batch, place.row or 0, place.token or 0)
+
+
+def _live_lines(opened: "OpenedStream") -> Iterator[str]:
+    """What those who read it now have in their hands, compared with what is rebuilt here."""
+    from penstock.view.tap import compare_taps
+
+    found = compare_taps(opened, opened.live())
     for each in found["ranks"]:
         verdict = "as rebuilt here" if each["equal"] else f"OTHER BITS than rebuilt here ({each['rebuilt']})"
         yield f"live: rank {each['name']} (pid {each['pid']}), lane {each['lane']}, step {each['step']}, {verdict}"
@@ -191,9 +217,11 @@ def _lines(opened: "Opened", shown: Shown) -> Iterator[str]:
             yield from text.version_lines(opened, shown.range_of("rows", None))
     elif shown.lanes is not None:
         yield from _lens_lines(opened, shown.lanes)
+    elif shown.stages:
+        yield from text.stage_lines(_stages(opened))
     else:
         if isinstance(opened.address, RunAddress) and opened.address.place.step is None:
-            yield from _live_lines(opened, opened.address.run)
+            yield from _live_lines(opened)
         batch, rows, tokens = _batch(opened, shown)
         if isinstance(batch, BatchView):
             yield from text.batch_lines(batch, rows, tokens, ids=shown.ids)
@@ -225,6 +253,8 @@ def _documents(opened: "Opened", shown: Shown) -> Iterator[Any]:
         from penstock.view.model.lanes import rank_lens
 
         yield rank_lens(opened, opened.step, shown.lanes)
+    elif shown.stages:
+        yield _stages(opened)
     else:
         batch, rows_wanted, tokens = _batch(opened, shown)
         if isinstance(batch, BatchView):
@@ -268,6 +298,8 @@ def _page(opened: "Opened", shown: Shown) -> str:
 
     if isinstance(opened, OpenedVersion):
         return export.version_page(opened, shown.range_of("rows", opened.chosen_row), redact=shown.redact)
+    if shown.stages:
+        return export.stage_page(str(opened.address), _stages(opened), redact=shown.redact)
     batch, rows, tokens = _batch(opened, shown)
     if isinstance(batch, BatchView):
         return export.batch_page(batch, rows, tokens, redact=shown.redact)

@@ -8,7 +8,6 @@ the process: its number and the moment it was born.
 
 import mmap
 import os
-import socket
 import struct
 import time
 from pathlib import Path
@@ -44,7 +43,7 @@ class Tap:
             "registry": plan.registry.url,
             "skips": plan.skips.to_json(),
             "lane": str(lane),
-            "host": socket.gethostname(),
+            "host": os.uname().nodename,
             **more,
         }
         description = msgspec.json.encode(about)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.data.recipe import Recipe, recipe_of
-from penstock.data.stages import Stage
+from penstock.data.stages import Map, Stage
 from penstock.errors import PenstockError
 from penstock.registry.template import is_template
 
@@ -13,7 +13,7 @@ _PATHS = ("tokenizer", "template")
 
 
 def written(recipe: Recipe) -> dict[str, Any] | None:
-    """Plain values from which ``recipe_of`` makes a recipe of the same digest; None if there are none, as with functions."""
+    """Plain values from which ``recipe_of`` makes a recipe of the same digest; None if there are none, as with a program's own functions."""
     document = {
         **_plain(recipe, without=("sources", "stages")),
         "sources": [
@@ -34,6 +34,9 @@ def _stage(stage: Stage) -> dict[str, Any]:
     if "lengths" in found:
         # What a stage makes of its length; it is given as this.
         found["length"] = found.pop("lengths")
+    if isinstance(stage, Map):
+        # By its place, which another process can import; a program's own functions have none.
+        found["function"] = stage.name if stage.called.__module__ != "__main__" else ""
     for name in _PATHS:
         given = found.get(name)
         if isinstance(given, str) and given and not is_template(given):

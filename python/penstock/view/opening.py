@@ -7,7 +7,7 @@ measures once and keeps in the registry.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,6 +17,7 @@ from penstock.data.feed import batch_of
 from penstock.data.lane import Lane
 from penstock.data.measured import PlanWatch
 from penstock.data.planning import Plan, prepare
+from penstock.data.recipe import recipe_of
 from penstock.data.records import RecordBatch
 from penstock.errors import RunUnknown, UsageError
 from penstock.registry import Registry
@@ -28,6 +29,7 @@ from penstock.view.model.vocabulary import Vocabulary, read_vocabulary, tokenizi
 
 if TYPE_CHECKING:
     from penstock.run.directory import RunDirectory
+    from penstock.view.tap.reading import Tapped
 
 #: Plans, and batches of one stream, that are kept.
 PLANS_MAX, BATCHES_MAX = 8, 16
@@ -50,8 +52,15 @@ class OpenedStream:
 
     kind = "stream"
 
-    def __init__(self, address: StreamAddress, plan: Plan, vocabularies: Sequence[Vocabulary | None]) -> None:
+    def __init__(
+        self,
+        address: StreamAddress,
+        plan: Plan,
+        vocabularies: Sequence[Vocabulary | None],
+        taps: "Callable[[], list[Tapped]]" = list,
+    ) -> None:
         self.address = address
+        self._taps = taps
         self.plan = plan
         self.vocabularies = list(vocabularies)
         self._batches: OrderedDict[tuple[int, Lane], AnyBatch] = OrderedDict()
@@ -63,12 +72,14 @@ class OpenedStream:
         step = self.address.place.step
         if step is not None or not isinstance(self.address, RunAddress):
             return step or 0
-        from penstock.run.directory import RunDirectory
         from penstock.run.records import last_step
-        from penstock.view.tap.reading import taps_in
 
-        live = [each.step for each in taps_in(RunDirectory(self.address.run).taps) if each.alive is not False]
-        return max((each for each in live if each is not None), default=max(0, last_step(self.address.run)))
+        steps = [each.step for each in self.live() if each.step is not None]
+        return max(steps, default=max(0, last_step(self.address.run)))
+
+    def live(self) -> "list[Tapped]":
+        """What processes that read it now have in their hands; those on other machines are taken to be alive."""
+        return [each for each in self._taps() if each.alive is not False]
 
     @property
     def lane(self) -> Lane:
@@ -114,15 +125,20 @@ class Opener:
         registry: Registry,
         *,
         runs: Sequence[Path] = (),
+        taps: Path | None = None,
         tokenizer: Path | None = None,
         watch: PlanWatch | None = None,
+        measure: bool = True,
     ) -> None:
         self.registry = registry
         #: Folders in which a run is looked for by its name.
         self._runs = tuple(runs)
+        #: Folder of taps of feeds that belong to no run.
+        self._taps = taps
         #: For sources whose tokens nothing in the recipe explains.
         self._tokenizer = tokenizer
-        self._watch = watch
+        #: Told of what is measured; a recipe that nobody has opened before is measured, unless that is refused.
+        self._watch = watch if measure else _refuse_measuring
         self._streams: OrderedDict[object, OpenedStream] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -131,13 +147,7 @@ class Opener:
         if isinstance(address, VersionAddress):
             return OpenedVersion(address, self.registry)
         if isinstance(address, RunAddress):
-            directory = self.run(address.run)
-            about = directory.about()
-            recipe = _recipe_of(directory)
-            skips = SkipJournal(directory.skips).read()
-            registry = self.registry if self.registry.url == about.registry else Registry(about.registry)
-            found = RunAddress(str(directory.path), address.place)
-            return self._stream(found, recipe, registry, skips)
+            return self._run(address)
         return self._stream(address, Recipe.load(address.path), self.registry, Skips())
 
     def run(self, name: str) -> "RunDirectory":
@@ -151,8 +161,34 @@ class Opener:
             raise RunUnknown(directory=name)
         return found
 
+    def _run(self, address: RunAddress) -> OpenedStream:
+        """A run, or a feed that is published outside of one, by the number of its process or the name of its file."""
+        from penstock.view.tap.reading import read_tap, taps_in
+
+        alone = None if self._taps is None else _tap_of(self._taps, address.run)
+        if alone is not None:
+            found = read_tap(alone)
+            if found is not None and isinstance(found.about.get("recipe"), dict):
+                recipe = recipe_of(found.about["recipe"], folder=Path())
+                skips = Skips(**found.about["skips"])
+                registry = self._registry_at(str(found.about["registry"]))
+                return self._stream(address, recipe, registry, skips, lambda: _read(alone))
+        directory = self.run(address.run)
+        registry = self._registry_at(directory.about().registry)
+        skips = SkipJournal(directory.skips).read()
+        place = RunAddress(str(directory.path), address.place)
+        return self._stream(place, _recipe_of(directory), registry, skips, lambda: taps_in(directory.taps))
+
+    def _registry_at(self, url: str) -> Registry:
+        return self.registry if self.registry.url == url else Registry(url)
+
     def _stream(
-        self, address: StreamAddress, recipe: Recipe, registry: Registry, skips: Skips
+        self,
+        address: StreamAddress,
+        recipe: Recipe,
+        registry: Registry,
+        skips: Skips,
+        taps: "Callable[[], list[Tapped]]" = list,
     ) -> OpenedStream:
         key = (replace(address, place=Place()), recipe.digest, registry.url, skips)
         with self._lock:
@@ -161,7 +197,7 @@ class Opener:
                 self._streams.move_to_end(key)
         if known is None:
             plan = prepare(recipe, registry, self._watch, skips=skips)
-            known = OpenedStream(address, plan, self._vocabularies(plan))
+            known = OpenedStream(address, plan, self._vocabularies(plan), taps)
             with self._lock:
                 self._streams[key] = known
                 while len(self._streams) > PLANS_MAX:
@@ -169,7 +205,7 @@ class Opener:
         if known.address == address:
             return known
         # Another place of the same stream shares what was made of it.
-        other = OpenedStream(address, known.plan, known.vocabularies)
+        other = OpenedStream(address, known.plan, known.vocabularies, taps)
         other._batches, other._lock = known._batches, known._lock
         return other
 
@@ -203,3 +239,27 @@ def _recipe_of(directory: "RunDirectory") -> Recipe:
             hint="look at it from Python, where the functions are: penstock.batch_at(recipe, step=…)",
         )
     return Recipe.load(kept[-1])
+
+
+def _read(tap: Path) -> "list[Tapped]":
+    from penstock.view.tap.reading import read_tap
+
+    found = read_tap(tap)
+    return [] if found is None else [found]
+
+
+def _tap_of(folder: Path, name: str) -> Path | None:
+    """The newest tap of a folder that is called so, or that a process of this number has."""
+    found = [
+        path
+        for path in (folder.glob("*.tap") if folder.is_dir() else ())
+        if name in (path.stem, path.stem.partition("-")[0])
+    ]
+    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
+
+
+def _refuse_measuring(what: str, done: int, total: int) -> None:
+    raise UsageError(
+        f"{what} would have to be measured first ({total:,} to do)",
+        hint="`penstock data peek RECIPE` measures it once; then it can be looked at",
+    )

@@ -40,7 +40,7 @@ def batch_lines(
         documents = [each for each in window.documents if each.row == row]
         for each in documents[:_DOCUMENTS]:
             origin = view.documents.origin(each)
-            where = "" if origin is None else f" ({origin.shard}{_bytes(origin.byte_range)})"
+            where = "" if origin is None else f" ({safe_line(origin.shard)}{_bytes(origin.byte_range)})"
             source = view.sources[each.source]
             stop = each.start + each.stop - each.at
             yield f"  [{each.at}:{each.stop}] {source.version} row {each.sample}{where}, tokens {each.start}–{stop}"
@@ -64,7 +64,11 @@ def record_lines(view: RecordView, rows: Range = None) -> Iterator[str]:
     yield f"step {facts['step']}, lane {facts['lane']}: {view.rows} records, {facts['padding']} padding, digest {view.digest}"
     for row in range(max(0, first), min(stop, view.rows)):
         origins = view.origin(row)
-        place = f"{origins[0].version} row {origins[0].sample} ({origins[0].shard})" if origins else "padding"
+        place = (
+            f"{origins[0].version} row {origins[0].sample} ({safe_line(origins[0].shard)})"
+            if origins
+            else "padding"
+        )
         yield f"row {row}: {place}"
         yield from map(_field_line, view.fields(row, text_max=200))
     if min(stop, view.rows) - max(0, first) < view.rows:
@@ -87,7 +91,7 @@ def version_lines(view: VersionView, rows: Range = None) -> Iterator[str]:
 
 def row_lines(row: RowView) -> Iterator[str]:
     """One row of a version."""
-    yield f"row {row.number}  ({row.shard}, its row {row.place}{_bytes(row.byte_range)})"
+    yield f"row {row.number}  ({safe_line(row.shard)}, its row {row.place}{_bytes(row.byte_range)})"
     yield from map(_field_line, row.fields)
 
 
@@ -107,6 +111,29 @@ def batch_document(view: BatchView, rows: Range = None, tokens: Range = None) ->
             }
         )
     return {**view.facts(), "shown": window.facts, "rows_shown": found}
+
+
+def stage_lines(stages: dict[str, Any]) -> Iterator[str]:
+    """One sample in its four stages."""
+    origin = stages["origin"]
+    yield f"{origin['version']} row {origin['sample']} ({safe_line(origin['shard'])})"
+    yield "as registered"
+    for field in stages["raw"]["fields"]:
+        yield f"  {safe_line(field['name'])}: {safe_line(str(field['preview']))[:400]}"
+    if stages["templated"] is not None:
+        yield f"as text, {stages['templated']['characters']:,} characters"
+        for piece in stages["templated"]["pieces"]:
+            role = f" {safe_line(piece['role'])}" if piece["role"] else ""
+            mark = "learned" if piece["trained"] else "given"
+            yield f"  [{piece['start']}:{piece['stop']}]{role} {mark}: {safe_line(piece['text'])}"
+    tokens = stages["tokens"]
+    yield f"as tokens, {len(tokens['ids']):,}{' and ' + tokens['cut'] + ' left out' if tokens['cut'] else ''}"
+    yield f"  {_BETWEEN.join(tokens['texts'])}"
+    yield "in the input of this batch"
+    for place in stages["input"]:
+        first, stop = place["row_span"]
+        start, end = place["token_span"]
+        yield f"  row {place['row']} [{first}:{stop}], its tokens {start}–{end}, {place['loss']} in the loss"
 
 
 def difference_lines(found: dict[str, Any]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from penstock.cli.scenes import corpus, insist
 from penstock.process import Job, jobs
 from penstock.run import records
 from penstock.run.account import account
+from penstock.view.address import Place, RunAddress
 
 _RECIPE = """\
 seed = 17
@@ -65,7 +66,7 @@ def play(place: Path) -> Iterator[str]:
     insist("the loss falls", holds=last < first - 1)
     yield f"loss {first:.3f} → {last:.3f}; a run that nobody disturbed has the same batches, losses and parameters, bit for bit"
     yield _account(place)
-    words = ["data", "peek", str(place / "recipe.toml"), "--step", str(step), "--registry", registry.url]
+    words = ["view", str(RunAddress(str(place / "runs" / "killed"), Place(step=step)))]
     shown = subprocess.run([*_PENSTOCK, *words], capture_output=True, check=False, timeout=_TIMEOUT_S)
     insist("a batch can be looked at", holds=shown.returncode == 0)
     yield f"what the model saw at the fault: penstock {' '.join(words)}"

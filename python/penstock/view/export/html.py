@@ -95,6 +95,54 @@ def lint_page(address: str, report: LintReport) -> str:
     )
 
 
+def stage_page(address: str, stages: dict[str, Any], *, redact: bool = False) -> str:
+    """One sample in its four stages."""
+    origin, tokens = stages["origin"], stages["tokens"]
+    raw = [
+        element(
+            "tr",
+            element("th", each["name"]),
+            element("td", f"[{each['size']}]" if redact else str(each["preview"])),
+        )
+        for each in stages["raw"]["fields"]
+    ]
+    pieces = [
+        element(
+            "span",
+            f"[{piece['stop'] - piece['start']}]" if redact else piece["text"],
+            class_=f"m{int(piece['trained'])}",
+            title=f"{piece['role']} {piece['start']}:{piece['stop']}",
+        )
+        for piece in (stages["templated"] or {"pieces": []})["pieces"]
+    ]
+    shown = [
+        element("span", f"[{len(text.encode())}]" if redact and kind != "special" else text, title=kind)
+        for text, kind in zip(tokens["texts"], tokens["kinds"], strict=True)
+    ]
+    places = [
+        element(
+            "li",
+            f"row {each['row']} {each['row_span']}, its tokens {each['token_span']}, {each['loss']} in the loss",
+        )
+        for each in stages["input"]
+    ]
+    cut = [element("p", f"cut: {tokens['cut']}", class_="cut")] if tokens["cut"] else []
+    return page(
+        address,
+        element("h1", f"{address}: {origin['version']} row {origin['sample']} ({origin['shard']})"),
+        *([_redacted()] if redact else []),
+        element("h2", "as registered"),
+        element("table", *raw),
+        element("h2", "as text"),
+        element("div", *pieces, class_="tokens"),
+        element("h2", "as tokens"),
+        *cut,
+        element("div", *shown, class_="tokens"),
+        element("h2", "in the input of this batch"),
+        element("ul", *places),
+    )
+
+
 def difference_page(lines: list[str], *, redact: bool = False) -> str:
     """What differs between two sides, as the lines that the terminal prints."""
     # The values of both sides are the lines that are set in furthest.

@@ -149,6 +149,7 @@ class _Looking:
         recipe = stream.plan.recipe
         stages = [recipe.stages_of(each.source) for each in stream.plan.prepared]
         self._limits = [next((s.length for s in each if isinstance(s, Truncate)), None) for each in stages]
+        self._stored = [tokenizing(each) is None for each in stages]
         self._roles = [_trained(tokenizing(each)) for each in stages]
         self._looked: dict[str, int] = {"roles": 0, "lengths": 0}
         self._left: dict[str, int] = {"roles": 0, "lengths": 0}
@@ -202,6 +203,7 @@ class _Looking:
             positions=np.asarray(arrays["positions"]).astype(np.int64),
             prompt=self._prompt(view, documents),
             documents=stretches,
+            stored=np.array([bool(each) and self._stored[each[0].source] for each in documents]),
             sources=sources,
             weights=[each for first, each in schedule if first <= step][-1],
             truncated=self._truncated(documents),

@@ -87,6 +87,8 @@ class Given:
     prompt: npt.NDArray[np.bool_] | None = None
     #: What rows are made of, in order: first token, end, and the sample; None where nobody knows.
     documents: Sequence[Sequence[tuple[int, int, Stretch]]] | None = None
+    #: Rows whose tokens somebody made before, so that what is one sample may be several documents.
+    stored: npt.NDArray[np.bool_] | None = None
     #: The name of each row's source.
     sources: Sequence[str] | None = None
     #: Shares of sources, where they are known for this batch.
@@ -97,16 +99,17 @@ class Given:
     sizes: npt.NDArray[np.int64] | None = None
 
     def starts(self, bos: int | None) -> npt.NDArray[np.bool_]:
-        """Where documents begin, as far as that is known: by origin, else by a token that begins one."""
+        """Where documents begin, as far as that is known: by origin, and by a token that begins one."""
         found = np.zeros(self.tokens.shape, dtype=np.bool_)
-        if self.documents is not None:
-            for row, documents in enumerate(self.documents):
-                for first, _, _ in documents:
-                    found[row, first] = True
-        elif bos is not None:
+        if bos is not None and (self.documents is None or self.stored is not None):
             found |= self.tokens == bos
             # Two in a row are a doubled token, not two documents.
             found[:, 1:] &= ~(self.tokens[:, :-1] == bos)
+        if self.stored is not None:
+            found &= self.stored[:, None]
+        for row, documents in enumerate(self.documents or ()):
+            for first, _, _ in documents:
+                found[row, first] = True
         return found & self.real
 
 

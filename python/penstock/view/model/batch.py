@@ -33,6 +33,8 @@ from penstock.view.model.vocabulary import KIND_NAMES, TokenKind, Vocabulary
 COLUMNS = ("tokens", "segments", "positions", "loss_mask")
 #: The most tokens that one window has.
 WINDOW_MAX = 1 << 22
+#: Numbers below this are counted, larger ones are sorted.
+_COUNTED_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,15 +239,10 @@ class BatchView:
         self, tokens: npt.NDArray[Any], sources: npt.NDArray[np.uint16], real: npt.NDArray[np.bool_]
     ) -> tuple[bytes, npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
         """Display bytes and kinds of tokens. Each different token of a source is looked at once."""
-        keys = (sources.astype(np.uint64).reshape(-1) << np.uint64(48)) | (
-            tokens.reshape(-1).astype(np.int64).view(np.uint64) & np.uint64((1 << 48) - 1)
-        )
-        distinct, which = np.unique(keys, return_inverse=True)
-        pieces, kinds = [], np.zeros(len(distinct), dtype=np.uint8)
-        for at, key in enumerate(distinct.tolist()):
-            number = key & ((1 << 48) - 1)
-            number -= (1 << 48) if number >> 47 else 0
-            vocabulary = self._vocabulary(key >> 48)
+        which, pairs = _distinct(tokens.reshape(-1), sources.reshape(-1), len(self.sources))
+        pieces, kinds = [], np.zeros(len(pairs), dtype=np.uint8)
+        for at, (number, source) in enumerate(pairs):
+            vocabulary = self._vocabulary(source)
             if vocabulary is None:
                 piece, kind = str(number).encode(), TokenKind.NUMBER
             else:
@@ -272,6 +269,26 @@ def view_of(
     return BatchView(
         batch, address=address, sources=sources, documents=BatchDocuments(batch, plan), facts=facts
     )
+
+
+def _distinct(
+    tokens: npt.NDArray[Any], sources: npt.NDArray[np.uint16], count: int
+) -> tuple[npt.NDArray[np.intp], list[tuple[int, int]]]:
+    """The different tokens of each source, and for every token which of them it is."""
+    numbers = tokens.astype(np.int64)
+    # Padding comes from no source, and is the one after the last.
+    source = np.minimum(sources, count).astype(np.int64)
+    least, width = int(numbers.min(initial=0)), int(numbers.max(initial=0)) + 1
+    if least < 0 or width > _COUNTED_MAX:
+        found, which = np.unique(np.stack([numbers, source]), axis=1, return_inverse=True)
+        return which.reshape(-1), list(zip(*found.tolist(), strict=True)) if found.size else []
+    # Counting is much faster than sorting, and most vocabularies are small.
+    keys = source * width + numbers
+    counted = np.bincount(keys)
+    present = np.flatnonzero(counted)
+    places = np.zeros(len(counted), dtype=np.intp)
+    places[present] = np.arange(len(present))
+    return places[keys], [(key % width, key // width) for key in present.tolist()]
 
 
 def _is_column(values: Any, shape: tuple[int, ...]) -> bool:

@@ -49,8 +49,9 @@ def shown_text(text: str) -> tuple[str, bool]:
     if _QUIET.fullmatch(text):
         return text, False
     pieces = [_glyph(character, first=at == 0) for at, character in enumerate(text)]
-    found = "".join(pieces)
-    return found, found != text
+    # Ends of lines and tabs are in all text, and a mark that leans on nothing can be seen.
+    hidden = any(piece[-1] != each and each not in _NAMED for piece, each in zip(pieces, text, strict=True))
+    return "".join(pieces), hidden
 
 
 def safe_line(text: str) -> str:

@@ -12,7 +12,6 @@ from penstock.data.batch import join
 from penstock.data.feed import batch_of
 from penstock.data.lane import Lane
 from penstock.errors import UsageError
-from penstock.view.address import StreamAddress
 from penstock.view.model.repeats import Stretch, repeats_of
 
 if TYPE_CHECKING:
@@ -23,37 +22,47 @@ LANES_MAX, DOCUMENTS_MAX = 256, 200_000
 _REPEATS_SHOWN = 100
 
 
-def rank_lens(stream: "OpenedStream", step: int, of: int) -> dict[str, Any]:
-    """Every lane of a step: address, digest, rows and samples; and what is there twice."""
-    if not 1 <= of <= LANES_MAX:
-        raise UsageError(f"{of} lanes cannot be shown", hint=f"choose 1 to {LANES_MAX}")
+def rank_lens(stream: "OpenedStream", step: int, of: int, *, steps: int = 1) -> dict[str, Any]:
+    """Every lane of a step (and of some after it): address, digest, rows and samples; and what is there twice."""
+    if not (1 <= of <= LANES_MAX and 1 <= steps <= LANES_MAX):
+        raise UsageError(f"{of} lanes of {steps} steps cannot be shown", hint=f"choose 1 to {LANES_MAX}")
     lanes: list[dict[str, Any]] = []
     stretches: list[Stretch] = []
-    aliases = [each.source.alias for each in stream.plan.prepared]
-    for number in range(of):
-        lane = Lane(number, of=of)
-        batch = batch_of(stream.plan, step, lane)
-        address = stream.at(step, lane)
-        rows = [
-            [[aliases[each[2]], each[3], each[4], each[1]] for each in batch.made.origins(row)]
-            for row in range(batch.made.rows)
-        ]
-        lanes.append({"lane": str(lane), "address": str(address), "digest": batch.digest, "rows": rows})
-        stretches += _stretches(address, rows)
+    for each in range(step, step + steps):
+        for number in range(of):
+            lane = _lane(stream, each, Lane(number, of=of))
+            lanes.append(lane)
+            stretches += _stretches(lane["address"], lane["rows"])
         if len(stretches) > DOCUMENTS_MAX:
             raise UsageError(
-                f"step {step} has more than {DOCUMENTS_MAX:,} documents, too many for one picture"
+                f"there are more than {DOCUMENTS_MAX:,} documents in step {each}, too many for one picture"
             )
     found = repeats_of(stretches)
     return {
         "step": step,
+        "steps": steps,
         "of": of,
-        "digest": join([lane["digest"] for lane in lanes]),
+        "digest": join([lane["digest"] for lane in lanes[:of]]),
         "lanes": lanes,
         "repeats": [each.to_json() for each in found[:_REPEATS_SHOWN]],
         "repeats_total": len(found),
         "row_columns": ["source", "sample", "first token", "tokens"],
     }
+
+
+def _lane(stream: "OpenedStream", step: int, lane: Lane) -> dict[str, Any]:
+    """What one lane has."""
+    aliases = [each.source.alias for each in stream.plan.prepared]
+    batch = batch_of(stream.plan, step, lane)
+    rows = [
+        [
+            [aliases[source], sample, start, length]
+            for _, length, source, sample, start, _ in batch.made.origins(row)
+        ]
+        for row in range(batch.made.rows)
+    ]
+    address = str(stream.at(step, lane))
+    return {"step": step, "lane": str(lane), "address": address, "digest": batch.digest, "rows": rows}
 
 
 def unequal(digests: Mapping[str, tuple[str, int, str]]) -> list[dict[str, Any]]:
@@ -68,10 +77,9 @@ def unequal(digests: Mapping[str, tuple[str, int, str]]) -> list[dict[str, Any]]
     ]
 
 
-def _stretches(address: StreamAddress, rows: list[list[list[Any]]]) -> list[Stretch]:
-    text = str(address)
+def _stretches(address: str, rows: list[list[list[Any]]]) -> list[Stretch]:
     return [
-        Stretch(source, sample, start, start + length, f"{text},row={row}")
+        Stretch(source, sample, start, start + length, f"{address},row={row}")
         for row, documents in enumerate(rows)
         for source, sample, start, length in documents
     ]

@@ -5,7 +5,6 @@ matches. A tap whose process is gone is stale, and is told to be.
 """
 
 import os
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -93,7 +92,7 @@ def read_tap(path: Path) -> Tapped | None:
             records.append(tapping.RECORD.unpack(content[:-4]))
     # Two empty places have no check that matches.
     newest = max(records, default=None)
-    alive = _alive(pid, born) if about.get("host") == socket.gethostname() else None
+    alive = _alive(pid, born) if about.get("host") == os.uname().nodename else None
     if newest is None:
         return Tapped(path, pid, alive, about, None, "", 0.0)
     _, step, at, digest = newest

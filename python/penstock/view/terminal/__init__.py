@@ -5,28 +5,24 @@ that can be seen; what takes time is done by a *loader* in threads, so that keys
 through one function (``drawing.cell_text``), which lets no control character pass. Importing this package imports no Textual.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from penstock.registry import Registry
     from penstock.view.address import Address
+    from penstock.view.opening import Opener
 
 
-def run(
-    address: "Address | None",
-    *,
-    registry: "Registry",
-    runs: Sequence[Path] = (),
-    tokenizer: Path | None = None,
-) -> int:
-    """Show what stands at an address (or all datasets) until the person leaves. What cannot be opened is raised."""
-    from penstock.view.terminal.running import made
+def run(address: "Address | None", opening: "Callable[[Callable[[str, int, int], None]], Opener]") -> int:
+    """Show what stands at an address (or all datasets) until the person leaves. What cannot be opened is raised.
 
-    app = made(address, registry=registry, runs=runs, tokenizer=tokenizer)
+    ``opening`` makes what opens addresses; it is called in a thread, with what is told how far a preparation is.
+    """
+    from penstock.view.terminal.app import ViewApp
+
+    app = ViewApp(address, opening)
     # The mouse stays with the terminal, so that its own selecting and copying work.
     app.run(mouse=False)
     if isinstance(app.problem, OSError):

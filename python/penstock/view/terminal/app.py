@@ -1,7 +1,7 @@
 """The application: opens addresses as pages, one above the other, and ends with an exit code."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from textual import events
 from textual.app import App
@@ -12,8 +12,11 @@ from penstock.view.address import Address
 from penstock.view.terminal.drawing import Line, Piece
 from penstock.view.terminal.page import Page
 
+if TYPE_CHECKING:
+    from penstock.view.opening import Opener
+
 #: Makes what opens addresses. Called in a thread, since importing it takes longer than drawing the first screen.
-Opening = Callable[[Callable[[str, int, int], None]], Any]
+Opening: TypeAlias = "Callable[[Callable[[str, int, int], None]], Opener]"
 
 
 class OpeningPage(Page):
@@ -55,14 +58,14 @@ class ViewApp(App[int], inherit_bindings=False):
         self.animation_level = "none"
         self._address = address
         self._opening = opening
-        self._opener: Any = None
+        self._opener: Opener | None = None
         #: Why there is nothing to look at, if there is nothing.
         self.problem: PenstockError | OSError | None = None
         #: How far the preparation of a plan is.
         self.progress = ""
 
     @property
-    def opener(self) -> Any:
+    def opener(self) -> "Opener":
         """What opens addresses."""
         if self._opener is None:
             self._opener = self._opening(self._watch)

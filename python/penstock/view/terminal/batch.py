@@ -8,7 +8,7 @@ from textual.widget import Widget
 
 from penstock.data.lane import Lane
 from penstock.errors import UsageError
-from penstock.view.address import Address, StreamAddress, VersionAddress, at
+from penstock.view.address import Address, RunAddress, StreamAddress, VersionAddress, at
 from penstock.view.model.batch import BatchView
 from penstock.view.model.records import RecordView
 from penstock.view.model.samples import Samples
@@ -30,6 +30,7 @@ class StreamPage(Page):
         Binding("left_square_bracket", "step(-1)", "step before", show=False),
         Binding("greater_than_sign", "lane(1)", "next lane", show=False),
         Binding("less_than_sign", "lane(-1)", "lane before", show=False),
+        Binding("f", "newest", "newest step of a run", show=False),
     ]
     GO = "step=…,lane=…,row=…,token=… or address"
 
@@ -71,6 +72,21 @@ class StreamPage(Page):
             self.say("step 0 is the first")
             return
         self._fetch(wanted, self.lane)
+
+    def action_newest(self) -> None:
+        """The step that a run has come to: what its ranks have in their hands, or the last that is on record."""
+        stream = self.stream
+        if not isinstance(stream.address, RunAddress):
+            self.say("a recipe has no newest step; only a run has")
+            return
+        lane = self.lane
+
+        def work() -> AnyBatch:
+            newest = self.view_app.opener.open(at(stream.address, step=None))
+            assert isinstance(newest, OpenedStream)
+            return stream.batch(newest.step, lane)
+
+        self.ask("batch", work, self.show)
 
     def action_lane(self, lanes: int) -> None:
         """Another lane of the step."""
