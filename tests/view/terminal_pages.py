@@ -11,6 +11,8 @@ from textual.pilot import Pilot
 from penstock.view.address import parse
 from penstock.view.opening import Opener
 from penstock.view.terminal.app import OpeningPage, ViewApp
+from penstock.view.terminal.batch import BatchPage
+from penstock.view.terminal.grid import TokenGrid
 from penstock.view.terminal.page import Page
 from tests.view.library import Library
 
@@ -100,3 +102,9 @@ def look(
         return app
 
     return asyncio.run(main())
+
+
+def grid_of(seen: Seen) -> TokenGrid:
+    """The grid of the batch page."""
+    assert isinstance(seen.app.screen, BatchPage), seen.text
+    return seen.app.screen.grid

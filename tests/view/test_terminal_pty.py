@@ -17,12 +17,6 @@ _KNOWN = re.compile(
 )
 
 
-@pytest.fixture(scope="module")
-def recipe(library: Library) -> str:
-    """Texts that would act on a terminal."""
-    return library.recipe("texts@1", length=128, policy="fit", pad=4)
-
-
 def command(library: Library, *words: str) -> list[str]:
     """The view of the library's registry."""
     return [*VIEW, *words, "--registry", str(library.folder / "registry")]
