@@ -22,3 +22,21 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
 def stream(tmp_path_factory: pytest.TempPathFactory) -> Stream:
     """What runs train on."""
     return make_stream(tmp_path_factory.mktemp("stream"))
+
+
+@pytest.fixture(scope="session")
+def recipe(library: Library) -> str:
+    """A recipe of texts, packed to rows with padding."""
+    return library.recipe("texts@1", length=128, policy="fit", pad=4)
+
+
+@pytest.fixture(scope="session")
+def talks(library: Library) -> str:
+    """A recipe of conversations, of which answers count."""
+    return library.chat("talks@1")
+
+
+@pytest.fixture
+def colourless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without colours."""
+    monkeypatch.setenv("NO_COLOR", "1")

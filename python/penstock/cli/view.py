@@ -17,6 +17,7 @@ from penstock.errors import UsageError
 from penstock.view.address import Address, RunAddress, parse, parse_range
 
 if TYPE_CHECKING:
+    from penstock.data.measured import PlanWatch
     from penstock.view.model.batch import BatchView
     from penstock.view.opening import AnyBatch, Opened, OpenedStream, Opener
 
@@ -82,7 +83,7 @@ class Shown:
 
 @app.default
 def view(
-    address: str,
+    address: str | None = None,
     other: str | None = None,
     *,
     shown: Annotated[Shown | None, Parameter(name="*")] = None,
@@ -94,25 +95,29 @@ def view(
     Parameters
     ----------
     address
-        web@3, web@3/row/17, recipe.toml#step=7,lane=3/8,row=5,token=120, run:NAME#step=7, or a URL of the browser view.
+        web@3, web@3/row/17, recipe.toml#step=7,lane=3/8,row=5,token=120, run:NAME#step=7, or a URL of the browser view;
+        without one, a terminal lists the datasets.
     other
         A second address: what differs is shown.
     """
     chosen = shown or Shown()
     if chosen.redact and chosen.export is None:
         raise UsageError("--redact goes with --export", hint="penstock view ADDRESS --export FILE --redact")
-    one = parse(address)
-    from penstock.view.opening import Opener
+    one = None if address is None else parse(address)
 
-    opener = Opener(
-        open_registry(registry),
-        runs=(Path("runs"), _home() / "runs"),
-        taps=_home() / "taps",
-        tokenizer=chosen.tokenizer,
-    )
+    def opening(watch: "PlanWatch | None" = None) -> "Opener":
+        from penstock.view.opening import Opener
+
+        runs = (Path("runs"), _home() / "runs")
+        place = open_registry(registry)
+        return Opener(place, runs=runs, taps=_home() / "taps", tokenizer=chosen.tokenizer, watch=watch)
+
     if other is None and not json and chosen.export is None and _has_terminal(chosen):
-        code: int = importlib.import_module(TERMINAL).run(one, opener=opener)
+        code: int = importlib.import_module(TERMINAL).run(one, opening)
         return code
+    if one is None:
+        raise UsageError("there is no address", hint="on a terminal, `penstock view` lists the datasets")
+    opener = opening()
     if other is not None:
         return _show_difference(opener, one, parse(other), chosen, json=json)
     opened = opener.open(one)

@@ -56,6 +56,11 @@ class Samples:
             self._roles[key] = _roles_of(spans, _turns(text["text"], text["messages"]))
         return self._roles[key]
 
+    def text_of(self, source: int, sample: int) -> str | None:
+        """The text that a sample's tokens are made of; None where there is none."""
+        found = self._text(source, sample)
+        return None if found is None else str(found["text"])
+
     def stages(self, view: BatchView, row: int, token: int) -> dict[str, Any]:
         """The sample of a token in its four stages."""
         found = [each for each in view.documents.of_row(row) if each.at <= token < each.stop]

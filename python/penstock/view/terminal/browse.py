@@ -1,0 +1,168 @@
+"""Browsing: datasets, their versions, and the rows of a version, each a list that is fetched as one scrolls."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from penstock.registry import Version
+from penstock.view.address import Address, VersionAddress
+from penstock.view.model.rows import VersionView
+from penstock.view.terminal import looks
+from penstock.view.terminal.drawing import Line, Piece
+from penstock.view.terminal.fieldlines import one_line
+from penstock.view.terminal.listing import PAGE, Listing
+from penstock.view.terminal.page import Page, titled
+from penstock.view.terminal.sample import SamplePage, VersionSamples
+
+
+class ListPage(Page):
+    """A page with one list."""
+
+    STATUS = False
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.listing = Listing(count)
+
+    def body(self) -> Iterator[Widget]:
+        """The list."""
+        yield self.listing
+
+    def lines(self, first: int, stop: int) -> Sequence[Line]:
+        """Some lines of the list; called in a thread."""
+        raise NotImplementedError
+
+    def on_listing_wanted(self, message: Listing.Wanted) -> None:
+        """Fetch a page of the list."""
+        page = message.page
+        stop = min(self.listing.count, (page + 1) * PAGE)
+        self.ask(
+            f"page {page}",
+            lambda: self.lines(page * PAGE, stop),
+            lambda found: self.listing.fetched(page, found),
+        )
+
+    def on_listing_moved(self) -> None:
+        """The address may be another."""
+        self.retitle()
+
+
+class DatasetsPage(ListPage):
+    """All datasets of a registry."""
+
+    def __init__(self, names: Sequence[str], place: str) -> None:
+        super().__init__(len(names))
+        self._names = names
+        self._place = place
+
+    def heading(self) -> Line:
+        """Where they are."""
+        return titled("datasets", f"{len(self._names):,} in {self._place}", self.size.width)
+
+    def lines(self, first: int, stop: int) -> Sequence[Line]:
+        """Names."""
+        return [[Piece(name)] for name in self._names[first:stop]]
+
+    def on_listing_chosen(self, message: Listing.Chosen) -> None:
+        """Its versions."""
+        name = self._names[message.number]
+        self.ask(
+            "open",
+            lambda: self.view_app.opener.registry.versions(name),
+            lambda found: self.app.push_screen(VersionsPage(name, found)),
+        )
+
+
+class VersionsPage(ListPage):
+    """All versions of a dataset, the newest first."""
+
+    def __init__(self, name: str, versions: Sequence[Version]) -> None:
+        super().__init__(len(versions))
+        self._dataset = name
+        self._versions = list(reversed(versions))
+
+    @property
+    def address(self) -> Address:
+        """That of the chosen version."""
+        return VersionAddress(self._versions[self.listing.cursor].address)
+
+    def heading(self) -> Line:
+        """Whose they are."""
+        return titled(self._dataset, f"{len(self._versions)} versions", self.size.width)
+
+    def lines(self, first: int, stop: int) -> Sequence[Line]:
+        """Number, format and size."""
+        return [
+            [
+                Piece(f"{each.address:<16}", looks.BOLD),
+                Piece(
+                    f" {each.rows:>13,} rows {each.bytes:>17,} bytes  {each.manifest.format}  {each.record.created[:16]}"
+                ),
+            ]
+            for each in self._versions[first:stop]
+        ]
+
+    def on_listing_chosen(self, message: Listing.Chosen) -> None:
+        """Its rows."""
+        self.app.push_screen(RowsPage(VersionView(self._versions[message.number])))
+
+
+class RowsPage(ListPage):
+    """The rows of a version."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("v", "versions", "versions", show=False)]
+    GO = "row or address"
+
+    def __init__(self, view: VersionView, row: int = 0) -> None:
+        super().__init__(view.rows)
+        self.view = view
+        self.listing.cursor = max(0, min(row, view.rows - 1))
+
+    @property
+    def address(self) -> VersionAddress:
+        """That of the chosen row."""
+        return VersionAddress(self.view.version.address, self.listing.cursor if self.view.rows else None)
+
+    def heading(self) -> Line:
+        """Which version, and where in it."""
+        facts = self.view.version
+        more = (
+            f"row {self.listing.cursor:,} of {self.view.rows:,}  {facts.manifest.format}  {facts.digest[:15]}"
+        )
+        return titled(facts.address, more, self.size.width)
+
+    def lines(self, first: int, stop: int) -> Sequence[Line]:
+        """Rows, on a line each."""
+        return [
+            [Piece(f"{row.number:>7} ", looks.DIM), *one_line(row.fields)]
+            for row in self.view.page(first, stop - first)
+        ]
+
+    def go(self, address: Address) -> None:
+        """Another row of the same version is near."""
+        if (
+            isinstance(address, VersionAddress)
+            and address.version == self.address.version
+            and address.row is not None
+        ):
+            if address.row >= self.view.rows:
+                self.say(f"there is no row {address.row:,}: the version has {self.view.rows:,}", problem=True)
+                return
+            self.listing.go(address.row)
+            return
+        super().go(address)
+
+    def on_listing_chosen(self, message: Listing.Chosen) -> None:
+        """The whole row."""
+        self.app.push_screen(SamplePage(VersionSamples(self.view), message.number))
+
+    def action_versions(self) -> None:
+        """The versions of the dataset."""
+        name = self.view.version.name
+        self.ask(
+            "open",
+            lambda: self.view_app.opener.registry.versions(name),
+            lambda found: self.app.push_screen(VersionsPage(name, found)),
+        )

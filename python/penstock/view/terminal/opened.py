@@ -1,0 +1,31 @@
+"""Which pages show what stands at an address."""
+
+from collections.abc import Callable
+from functools import partial
+
+from penstock.view.address import Address
+from penstock.view.model.batch import BatchView
+from penstock.view.opening import OpenedVersion, Opener
+from penstock.view.terminal.batch import BatchPage
+from penstock.view.terminal.browse import DatasetsPage, RowsPage
+from penstock.view.terminal.page import Page
+from penstock.view.terminal.records import RecordsPage
+from penstock.view.terminal.sample import SamplePage, VersionSamples
+
+
+def pages_of(opener: Opener, address: Address | None) -> list[Callable[[], Page]]:
+    """Makers of pages, the last on top. All that takes time is done here, so that this is called in a thread."""
+    if address is None:
+        return [partial(DatasetsPage, opener.registry.datasets(), opener.registry.url)]
+    opened = opener.open(address)
+    if isinstance(opened, OpenedVersion):
+        rows: Callable[[], Page] = partial(RowsPage, opened, opened.chosen_row or 0)
+        if opened.chosen_row is None:
+            return [rows]
+        # A row that is not there is said before anything is shown.
+        opened.row(opened.chosen_row)
+        return [rows, partial(SamplePage, VersionSamples(opened), opened.chosen_row)]
+    batch = opened.batch()
+    if isinstance(batch, BatchView):
+        return [partial(BatchPage, opened, batch)]
+    return [partial(RecordsPage, opened, batch)]

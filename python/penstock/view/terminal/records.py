@@ -1,0 +1,80 @@
+"""The page of a batch of records: rows on a line each; one of them opens with all of its fields."""
+
+from collections.abc import Iterator, Sequence
+
+from textual.widget import Widget
+
+from penstock.view.address import StreamAddress, at
+from penstock.view.model.records import RecordView
+from penstock.view.opening import AnyBatch, OpenedStream
+from penstock.view.terminal import looks
+from penstock.view.terminal.batch import StreamPage
+from penstock.view.terminal.drawing import Line, Piece
+from penstock.view.terminal.fieldlines import one_line
+from penstock.view.terminal.listing import PAGE, Listing
+from penstock.view.terminal.sample import BatchSamples, SamplePage
+
+_SHORT = 200
+
+
+class RecordsPage(StreamPage):
+    """See the module's description."""
+
+    STATUS = False
+
+    def __init__(self, stream: OpenedStream, batch: RecordView) -> None:
+        super().__init__(stream, batch)
+        self.listing = Listing(batch.rows)
+        self.listing.cursor = max(0, min(stream.address.place.row or 0, batch.rows - 1))
+
+    @property
+    def records(self) -> RecordView:
+        """The batch."""
+        assert isinstance(self.shown, RecordView)
+        return self.shown
+
+    @property
+    def address(self) -> StreamAddress:
+        """That of the chosen row."""
+        return at(self.here, row=self.listing.cursor)
+
+    def body(self) -> Iterator[Widget]:
+        """The list."""
+        yield self.listing
+
+    def show(self, batch: AnyBatch, row: int | None = None, token: int | None = None) -> None:
+        """Show another batch."""
+        assert isinstance(batch, RecordView)
+        self.shown = batch
+        self.listing.renew(batch.rows)
+        self.listing.go(self.listing.cursor if row is None else row)
+        self.retitle()
+
+    def on_listing_wanted(self, message: Listing.Wanted) -> None:
+        """Fetch rows."""
+        page, view = message.page, self.records
+        stop = min(view.rows, (page + 1) * PAGE)
+        self.ask(
+            f"page {page}",
+            lambda: _lines(view, page * PAGE, stop),
+            lambda found: self.listing.fetched(page, found),
+        )
+
+    def on_listing_chosen(self, message: Listing.Chosen) -> None:
+        """All fields of a row."""
+        self.app.push_screen(SamplePage(BatchSamples(self.records), message.number))
+
+
+def _lines(view: RecordView, first: int, stop: int) -> Sequence[Line]:
+    found: list[Line] = []
+    for row in range(first, stop):
+        origins = view.origin(row)
+        place = f"{origins[0].version}/row/{origins[0].sample}" if origins else "padding"
+        found.append(
+            [
+                Piece(f"{row:>4} ", looks.DIM),
+                Piece(f"{place}  "),
+                *one_line(view.fields(row, text_max=_SHORT)),
+            ]
+        )
+    return found
