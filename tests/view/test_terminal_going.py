@@ -237,7 +237,10 @@ def test_a_batch_of_records_lists_rows_with_fields_by_kind(tmp_path: Path) -> No
         assert "image/png" in seen.text
         await seen.press("y")
         assert f"step=1,row={row - 1}" in seen.text
-        await seen.press("escape", "escape", "right_square_bracket")
+        await seen.press("escape", "escape")
+        await seen.type("d", "step=0")
+        assert "first difference: row 0" in seen.text
+        await seen.press("escape", "right_square_bracket")
         assert seen.lines[0].startswith("step 2 ")
         assert "@1/row/" in seen.lines[1]
 
@@ -255,3 +258,18 @@ def test_what_cannot_be_opened_ends_the_view_with_its_reason(
         assert not seen.app.is_running or seen.app.problem is not None
 
     assert isinstance(look(library, address, script).problem, problem)
+
+
+def test_two_versions_are_compared(library: Library) -> None:
+    library.add("twice", [{"n": n, "word": "same"} for n in range(9)])
+    library.add("twice", [{"n": n, "word": "same" if n < 7 else "\x1b[31mother"} for n in range(9)])
+
+    async def script(seen: Seen) -> None:
+        await seen.type("d", "twice@2")
+        assert seen.lines[0].startswith("difference")
+        assert "first difference: row 7, field word" in seen.text
+        assert "␛[31mother" in seen.text
+        await seen.press("escape")
+        assert seen.lines[0].startswith("twice@1")
+
+    look(library, "twice@1", script)

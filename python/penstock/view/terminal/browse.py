@@ -7,12 +7,14 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from penstock.registry import Version
-from penstock.view.address import Address, VersionAddress
+from penstock.view.address import Address, VersionAddress, parse
 from penstock.view.model.rows import VersionView
 from penstock.view.terminal import looks
+from penstock.view.terminal.comparing import differences
 from penstock.view.terminal.drawing import Line, Piece
 from penstock.view.terminal.fieldlines import one_line
 from penstock.view.terminal.listing import PAGE, Listing
+from penstock.view.terminal.overlay import Overlay
 from penstock.view.terminal.page import Page, titled
 from penstock.view.terminal.sample import SamplePage, VersionSamples
 
@@ -112,7 +114,10 @@ class VersionsPage(ListPage):
 class RowsPage(ListPage):
     """The rows of a version."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("v", "versions", "versions", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("v", "versions", "versions", show=False),
+        Binding("d", "difference", "diff", priority=True),
+    ]
     GO = "row or address"
 
     def __init__(self, view: VersionView, row: int = 0) -> None:
@@ -157,6 +162,18 @@ class RowsPage(ListPage):
     def on_listing_chosen(self, message: Listing.Chosen) -> None:
         """The whole row."""
         self.app.push_screen(SamplePage(VersionSamples(self.view), message.number))
+
+    def action_difference(self) -> None:
+        """Ask for the other version."""
+        self.ask_text("diff with (another version): ", self._difference)
+
+    def _difference(self, text: str) -> None:
+        opener, view = self.view_app.opener, self.view
+        self.ask(
+            "open",
+            lambda: differences(opener, view, parse(text)),
+            lambda lines: self.app.push_screen(Overlay("difference", lines)),
+        )
 
     def action_versions(self) -> None:
         """The versions of the dataset."""
