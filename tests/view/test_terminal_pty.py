@@ -93,3 +93,14 @@ def test_damage_that_is_found_while_looking_is_a_sentence_and_the_view_goes_on(
         terminal.wait_for("row 0 of 3,000", line=0)
         terminal.press("q")
         assert terminal.wait_for_end() == 0
+
+
+def test_one_can_leave_while_a_plan_is_being_measured(library: Library) -> None:
+    """Goal: nobody waits. Method: a recipe that was never opened, of many texts; q as soon as it says how far it is."""
+    library.add_texts("many", ["plain words and some more of them " * 40] * 30_000)
+    with Terminal(command(library, f"{library.recipe('many@1', length=512)}#step=1"), env=ENV) as terminal:
+        terminal.wait_for("opening (tokenising ", line=0)
+        terminal.press("q")
+        assert terminal.wait_for_end() == 0
+        assert b"Traceback" not in terminal.sent
+        assert b"Fatal" not in terminal.sent
