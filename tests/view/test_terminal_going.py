@@ -1,5 +1,7 @@
 """Going from page to page in the terminal view: browsing, jumping, searching, origins, differences."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from penstock.errors import AddressUnknown, PenstockError, RowOutOfRange
 from penstock.view.address import parse
 from penstock.view.terminal.grid import TokenGrid
 from penstock.view.terminal.listing import PAGE, Listing
+from tests.conftest import ROOT
 from tests.data.gallery import Gallery
 from tests.view.library import Library
 from tests.view.terminal_pages import Seen, grid_of, look
@@ -273,3 +276,43 @@ def test_two_versions_are_compared(library: Library) -> None:
         assert seen.lines[0].startswith("twice@1")
 
     look(library, "twice@1", script)
+
+
+def test_one_follows_a_feed_that_runs(library: Library, recipe: str, tmp_path: Path) -> None:
+    """Goal: `penstock view run:…` on what runs now. Method: a real process that reads batches when it is told to."""
+    program = [sys.executable, "-m", "tests.view.feeding", str(library.folder / "registry"), recipe]
+    process = subprocess.Popen(
+        [*program, str(tmp_path / "reader.tap")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def read_on() -> int:
+        process.stdin.write("next\n")
+        process.stdin.flush()
+        return int(process.stdout.readline().split()[0])
+
+    assert process.stdout.readline() == "ready\n"
+    first = read_on()
+
+    async def script(seen: Seen) -> None:
+        assert seen.lines[0].startswith(f"step {first} ")
+        newest = [read_on() for _ in range(3)][-1]
+        await seen.press("f")
+        assert seen.lines[0].startswith(f"step {newest} ")
+        await seen.press("left_square_bracket")
+        assert seen.lines[0].startswith(f"step {newest - 1} ")
+
+    look(library, "run:reader", script, taps=tmp_path)
+    process.kill()
+    process.communicate()
+
+    async def without(seen: Seen) -> None:
+        await seen.press("f")
+        assert "a recipe has no newest step" in seen.lines[-1]
+
+    look(library, recipe, without)

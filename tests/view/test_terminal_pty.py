@@ -1,6 +1,7 @@
 """The command in a real terminal: 80×24, a plain xterm, no colour, no mouse."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -104,3 +105,14 @@ def test_one_can_leave_while_a_plan_is_being_measured(library: Library) -> None:
         assert terminal.wait_for_end() == 0
         assert b"Traceback" not in terminal.sent
         assert b"Fatal" not in terminal.sent
+
+
+def test_without_an_address_a_terminal_lists_datasets_and_a_pipe_gets_a_sentence(library: Library) -> None:
+    with Terminal(command(library), env=ENV) as terminal:
+        terminal.wait_for("datasets ", line=0)
+        terminal.wait_for("texts")
+        terminal.press("q")
+        assert terminal.wait_for_end() == 0
+    done = subprocess.run(command(library), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "there is no address" in done.stderr
