@@ -90,6 +90,7 @@ def test_damage_that_is_found_while_looking_is_a_sentence_and_the_view_goes_on(
         terminal.press("g2999\r")
         terminal.wait_for("row 2,999 of 3,000", line=0)
         terminal.wait_for("is corrupt at byte")
+        terminal.wait_for("2999 could not be read")
         terminal.press("\x1b[H")
         terminal.wait_for("row 0 of 3,000", line=0)
         terminal.press("q")

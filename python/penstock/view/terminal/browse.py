@@ -14,6 +14,7 @@ from penstock.view.terminal.comparing import differences
 from penstock.view.terminal.drawing import Line, Piece
 from penstock.view.terminal.fieldlines import one_line
 from penstock.view.terminal.listing import PAGE, Listing
+from penstock.view.terminal.loading import Loaded
 from penstock.view.terminal.overlay import Overlay
 from penstock.view.terminal.page import Page, titled
 from penstock.view.terminal.sample import SamplePage, VersionSamples
@@ -45,6 +46,16 @@ class ListPage(Page):
             lambda: self.lines(page * PAGE, stop),
             lambda found: self.listing.fetched(page, found),
         )
+
+    def on_loaded(self, message: Loaded) -> None:
+        """Lines that could not be fetched say so; why is said at the foot."""
+        kind, _, number = message.request.slot.partition(" ")
+        if message.problem is not None and kind == "page":
+            first = int(number) * PAGE
+            lost = range(first, min(self.listing.count, first + PAGE))
+            self.listing.fetched(
+                int(number), [[Piece(f"{row:>7} could not be read", looks.DIM)] for row in lost]
+            )
 
     def on_listing_moved(self) -> None:
         """The address may be another."""
