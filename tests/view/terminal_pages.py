@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from rich.style import Style
@@ -88,12 +89,14 @@ def look(
     script: Callable[[Seen], Awaitable[None]],
     *,
     size: tuple[int, int] = (80, 24),
+    taps: Path | None = None,
 ) -> ViewApp:
     """Open an address and do what a script says."""
 
     async def main() -> ViewApp:
         app = ViewApp(
-            None if address is None else parse(address), lambda watch: Opener(library.registry, watch=watch)
+            None if address is None else parse(address),
+            lambda watch: Opener(library.registry, watch=watch, taps=taps),
         )
         async with app.run_test(size=size) as pilot:
             seen = Seen(app, pilot)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from penstock.view.address import parse
 from penstock.view.model import BatchView
 from penstock.view.terminal.grid import STRETCH, TokenGrid
 from tests.view.library import Library
@@ -238,5 +239,32 @@ def test_keys_answer_while_something_is_loaded_and_the_newest_request_counts(
         await seen.settle()
         assert came == ["third"]
         assert "loading" not in seen.lines[0]
+
+    look(library, f"{recipe}#step=0", script)
+
+
+def test_columns_of_numbers_are_colours_from_low_to_high(library: Library, recipe: str) -> None:
+    """Goal: logprobs at a glance. Method: the arrays of a training loop with a column that grows along every row."""
+    base = library.opener.open(parse(f"{recipe}#step=0")).batch()
+    logprobs = np.tile(np.linspace(-5, 0, base.length), (base.rows, 1))
+    logprobs[0, 4] = np.nan
+    view = BatchView(
+        {**base.arrays, "logprobs": logprobs},
+        address=base.address,
+        sources=base.sources,
+        documents=base.documents,
+        facts=base.facts(),
+    )
+
+    async def script(seen: Seen) -> None:
+        grid = grid_of(seen)
+        grid.look_at(view)
+        await seen.press("right_curly_bracket", "c", "c", "c")
+        assert grid.mode == "logprobs"
+        assert "colour by logprobs: low" in seen.lines[-1]
+        found = {grid._value_style(value, 0, odd=False).color.name for value in logprobs[1]}
+        assert found == {"blue", "cyan", "green", "yellow", "red"}
+        row = next(n for n, line in enumerate(seen.lines) if "row 1 " in line) + 1
+        assert seen.strips[row]._segments[2].style.color.name == "bright_blue"
 
     look(library, f"{recipe}#step=0", script)

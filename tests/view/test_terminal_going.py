@@ -1,5 +1,7 @@
 """Going from page to page in the terminal view: browsing, jumping, searching, origins, differences."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from penstock.errors import AddressUnknown, PenstockError, RowOutOfRange
 from penstock.view.address import parse
 from penstock.view.terminal.grid import TokenGrid
 from penstock.view.terminal.listing import PAGE, Listing
+from tests.conftest import ROOT
 from tests.data.gallery import Gallery
 from tests.view.library import Library
 from tests.view.terminal_pages import Seen, grid_of, look
@@ -237,7 +240,10 @@ def test_a_batch_of_records_lists_rows_with_fields_by_kind(tmp_path: Path) -> No
         assert "image/png" in seen.text
         await seen.press("y")
         assert f"step=1,row={row - 1}" in seen.text
-        await seen.press("escape", "escape", "right_square_bracket")
+        await seen.press("escape", "escape")
+        await seen.type("d", "step=0")
+        assert "first difference: row 0" in seen.text
+        await seen.press("escape", "right_square_bracket")
         assert seen.lines[0].startswith("step 2 ")
         assert "@1/row/" in seen.lines[1]
 
@@ -255,3 +261,58 @@ def test_what_cannot_be_opened_ends_the_view_with_its_reason(
         assert not seen.app.is_running or seen.app.problem is not None
 
     assert isinstance(look(library, address, script).problem, problem)
+
+
+def test_two_versions_are_compared(library: Library) -> None:
+    library.add("twice", [{"n": n, "word": "same"} for n in range(9)])
+    library.add("twice", [{"n": n, "word": "same" if n < 7 else "\x1b[31mother"} for n in range(9)])
+
+    async def script(seen: Seen) -> None:
+        await seen.type("d", "twice@2")
+        assert seen.lines[0].startswith("difference")
+        assert "first difference: row 7, field word" in seen.text
+        assert "␛[31mother" in seen.text
+        await seen.press("escape")
+        assert seen.lines[0].startswith("twice@1")
+
+    look(library, "twice@1", script)
+
+
+def test_one_follows_a_feed_that_runs(library: Library, recipe: str, tmp_path: Path) -> None:
+    """Goal: `penstock view run:…` on what runs now. Method: a real process that reads batches when it is told to."""
+    program = [sys.executable, "-m", "tests.view.feeding", str(library.folder / "registry"), recipe]
+    process = subprocess.Popen(
+        [*program, str(tmp_path / "reader.tap")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def read_on() -> int:
+        process.stdin.write("next\n")
+        process.stdin.flush()
+        return int(process.stdout.readline().split()[0])
+
+    assert process.stdout.readline() == "ready\n"
+    first = read_on()
+
+    async def script(seen: Seen) -> None:
+        assert seen.lines[0].startswith(f"step {first} ")
+        newest = [read_on() for _ in range(3)][-1]
+        await seen.press("f")
+        assert seen.lines[0].startswith(f"step {newest} ")
+        await seen.press("left_square_bracket")
+        assert seen.lines[0].startswith(f"step {newest - 1} ")
+
+    look(library, "run:reader", script, taps=tmp_path)
+    process.kill()
+    process.communicate()
+
+    async def without(seen: Seen) -> None:
+        await seen.press("f")
+        assert "a recipe has no newest step" in seen.lines[-1]
+
+    look(library, recipe, without)

@@ -1,5 +1,8 @@
 """The parts of the terminal view that need no screen: walking, flowing, searching, going, drawing."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -214,3 +217,15 @@ def test_fields_of_every_kind_have_their_lines() -> None:
     assert "  ▁▂▃▄▅▆▇█" in lines
     assert "  … left out: 1,000 characters of 3,000 (m shows more)" in lines
     assert sparkline([1, "nan", 2]) == "▁ █"
+
+
+def test_the_first_screen_waits_for_no_array_library_and_no_data() -> None:
+    """Goal: a first screen in under a second. Method: what the command and the application import before anything is opened."""
+    program = (
+        "import sys, penstock.cli.view, penstock.view.terminal.app; from penstock.view.address import parse; "
+        "parse('recipe.toml#step=7,row=2'); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not {"numpy", "pyarrow", "tokenizers", "penstock.data", "penstock.registry"} & set(
+        done.stdout.split()
+    )

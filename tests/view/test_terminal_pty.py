@@ -1,6 +1,7 @@
 """The command in a real terminal: 80×24, a plain xterm, no colour, no mouse."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -89,7 +90,30 @@ def test_damage_that_is_found_while_looking_is_a_sentence_and_the_view_goes_on(
         terminal.press("g2999\r")
         terminal.wait_for("row 2,999 of 3,000", line=0)
         terminal.wait_for("is corrupt at byte")
+        terminal.wait_for("2999 could not be read")
         terminal.press("\x1b[H")
         terminal.wait_for("row 0 of 3,000", line=0)
         terminal.press("q")
         assert terminal.wait_for_end() == 0
+
+
+def test_one_can_leave_while_a_plan_is_being_measured(library: Library) -> None:
+    """Goal: nobody waits. Method: a recipe that was never opened, of many texts; q as soon as it says how far it is."""
+    library.add_texts("many", ["plain words and some more of them " * 40] * 30_000)
+    with Terminal(command(library, f"{library.recipe('many@1', length=512)}#step=1"), env=ENV) as terminal:
+        terminal.wait_for("opening (tokenising ", line=0)
+        terminal.press("q")
+        assert terminal.wait_for_end() == 0
+        assert b"Traceback" not in terminal.sent
+        assert b"Fatal" not in terminal.sent
+
+
+def test_without_an_address_a_terminal_lists_datasets_and_a_pipe_gets_a_sentence(library: Library) -> None:
+    with Terminal(command(library), env=ENV) as terminal:
+        terminal.wait_for("datasets ", line=0)
+        terminal.wait_for("texts")
+        terminal.press("q")
+        assert terminal.wait_for_end() == 0
+    done = subprocess.run(command(library), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "there is no address" in done.stderr

@@ -14,11 +14,13 @@ A name that could be a version and a recipe (``web@v2.toml``) is a version; ``./
 
 import re
 from dataclasses import dataclass, fields, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote, unquote
 
-from penstock.data.lane import Lane, parse_lane
 from penstock.errors import AddressInvalid, RecipeInvalid
+
+if TYPE_CHECKING:
+    from penstock.data.lane import Lane
 
 #: Longer ones are no addresses.
 LENGTH_MAX = 4096
@@ -54,7 +56,7 @@ class Place:
     """Where in a stream of batches; what is None is left open."""
 
     step: int | None = None
-    lane: Lane | None = None
+    lane: "Lane | None" = None
     #: A row of the lane's batch, and a token of the row.
     row: int | None = None
     token: int | None = None
@@ -177,7 +179,10 @@ def _place(given: str, rest: str, hash_: str) -> Place:
     return Place(**found)  # type: ignore[arg-type]
 
 
-def _lane(given: str, value: str) -> Lane:
+def _lane(given: str, value: str) -> "Lane":
+    # Everything about data comes along, which a first screen need not wait for.
+    from penstock.data.lane import parse_lane
+
     try:
         return parse_lane(value)
     except RecipeInvalid as reason:

@@ -1,11 +1,12 @@
 """Which registry a command works on."""
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from penstock.registry import Registry
+if TYPE_CHECKING:
+    from penstock.registry import Registry
 
 #: The option that every data command has.
 Place = Annotated[
@@ -17,6 +18,8 @@ Place = Annotated[
 ]
 
 
-def open_registry(place: str | None) -> Registry:
+def open_registry(place: str | None) -> "Registry":
     """The registry that was asked for, or the default one."""
+    from penstock.registry import Registry
+
     return Registry(place or os.environ.get("PENSTOCK_REGISTRY"))

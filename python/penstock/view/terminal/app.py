@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from penstock.errors import PenstockError
 from penstock.view.address import Address
 from penstock.view.terminal.drawing import Line, Piece
-from penstock.view.terminal.page import Page
+from penstock.view.terminal.page import Page, tail
 
 if TYPE_CHECKING:
     from penstock.view.opening import Opener
@@ -29,11 +29,9 @@ class OpeningPage(Page):
         self._opened = address
 
     def heading(self) -> Line:
-        """What is awaited."""
-        return [
-            Piece(" opening datasets" if self._opened is None else f" opening {self._opened}"),
-            Piece(self.view_app.progress),
-        ]
+        """What is awaited, and how far it is."""
+        what = "datasets" if self._opened is None else str(self._opened)
+        return [Piece(f" opening{self.view_app.progress} "), Piece(tail(what, self.size.width - 50))]
 
     def on_mount(self) -> None:
         """Begin."""
@@ -118,7 +116,7 @@ class ViewApp(App[int], inherit_bindings=False):
 
     def _watch(self, what: str, done: int, total: int) -> None:
         """Told by a thread how far a preparation is; drawn with the next refresh of the page."""
-        self.progress = f"  {what}: {done / max(1, total):.0%}"
+        self.progress = f" ({what} {done / max(1, total):.0%})"
         self.call_later(self._retitle)
 
     def _retitle(self) -> None:

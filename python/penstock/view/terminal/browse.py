@@ -7,12 +7,15 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from penstock.registry import Version
-from penstock.view.address import Address, VersionAddress
+from penstock.view.address import Address, VersionAddress, parse
 from penstock.view.model.rows import VersionView
 from penstock.view.terminal import looks
+from penstock.view.terminal.comparing import differences
 from penstock.view.terminal.drawing import Line, Piece
 from penstock.view.terminal.fieldlines import one_line
 from penstock.view.terminal.listing import PAGE, Listing
+from penstock.view.terminal.loading import Loaded
+from penstock.view.terminal.overlay import Overlay
 from penstock.view.terminal.page import Page, titled
 from penstock.view.terminal.sample import SamplePage, VersionSamples
 
@@ -43,6 +46,16 @@ class ListPage(Page):
             lambda: self.lines(page * PAGE, stop),
             lambda found: self.listing.fetched(page, found),
         )
+
+    def on_loaded(self, message: Loaded) -> None:
+        """Lines that could not be fetched say so; why is said at the foot."""
+        kind, _, number = message.request.slot.partition(" ")
+        if message.problem is not None and kind == "page":
+            first = int(number) * PAGE
+            lost = range(first, min(self.listing.count, first + PAGE))
+            self.listing.fetched(
+                int(number), [[Piece(f"{row:>7} could not be read", looks.DIM)] for row in lost]
+            )
 
     def on_listing_moved(self) -> None:
         """The address may be another."""
@@ -112,7 +125,10 @@ class VersionsPage(ListPage):
 class RowsPage(ListPage):
     """The rows of a version."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("v", "versions", "versions", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("v", "versions", "versions", show=False),
+        Binding("d", "difference", "diff", priority=True),
+    ]
     GO = "row or address"
 
     def __init__(self, view: VersionView, row: int = 0) -> None:
@@ -157,6 +173,18 @@ class RowsPage(ListPage):
     def on_listing_chosen(self, message: Listing.Chosen) -> None:
         """The whole row."""
         self.app.push_screen(SamplePage(VersionSamples(self.view), message.number))
+
+    def action_difference(self) -> None:
+        """Ask for the other version."""
+        self.ask_text("diff with (another version): ", self._difference)
+
+    def _difference(self, text: str) -> None:
+        opener, view = self.view_app.opener, self.view
+        self.ask(
+            "open",
+            lambda: differences(opener, view, parse(text)),
+            lambda lines: self.app.push_screen(Overlay("difference", lines)),
+        )
 
     def action_versions(self) -> None:
         """The versions of the dataset."""

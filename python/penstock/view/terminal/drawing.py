@@ -11,8 +11,6 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from penstock.view.model.glyphs import safe_line
-
 PLAIN = Style.null()
 
 
@@ -28,7 +26,12 @@ Line = Sequence[Piece]
 
 def cell_text(text: str) -> str:
     """A text that can be sent to a terminal: what could act there is a mark."""
-    return text if text.isprintable() else safe_line(text)
+    if text.isprintable():
+        return text
+    # The view-model comes with numpy, which the first screen does not wait for.
+    from penstock.view.model.glyphs import safe_line
+
+    return safe_line(text)
 
 
 def strip_of(line: Line, width: int) -> Strip:

@@ -1,7 +1,9 @@
 """The page of a batch of records: rows on a line each; one of them opens with all of its fields."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
+from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from penstock.view.address import StreamAddress, at
@@ -9,9 +11,12 @@ from penstock.view.model.records import RecordView
 from penstock.view.opening import AnyBatch, OpenedStream
 from penstock.view.terminal import looks
 from penstock.view.terminal.batch import StreamPage
+from penstock.view.terminal.comparing import differences
 from penstock.view.terminal.drawing import Line, Piece
 from penstock.view.terminal.fieldlines import one_line
+from penstock.view.terminal.going import target
 from penstock.view.terminal.listing import PAGE, Listing
+from penstock.view.terminal.overlay import Overlay
 from penstock.view.terminal.sample import BatchSamples, SamplePage
 
 _SHORT = 200
@@ -20,6 +25,7 @@ _SHORT = 200
 class RecordsPage(StreamPage):
     """See the module's description."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("d", "difference", "diff", priority=True)]
     STATUS = False
 
     def __init__(self, stream: OpenedStream, batch: RecordView) -> None:
@@ -63,6 +69,18 @@ class RecordsPage(StreamPage):
     def on_listing_chosen(self, message: Listing.Chosen) -> None:
         """All fields of a row."""
         self.app.push_screen(SamplePage(BatchSamples(self.records), message.number))
+
+    def action_difference(self) -> None:
+        """Ask for the other batch."""
+        self.ask_text("diff with (step=… or address): ", self._difference)
+
+    def _difference(self, text: str) -> None:
+        opener, view, here = self.view_app.opener, self.records, self.here
+        self.ask(
+            "open",
+            lambda: differences(opener, view, target(here, text)),
+            lambda lines: self.app.push_screen(Overlay("difference", lines)),
+        )
 
 
 def _lines(view: RecordView, first: int, stop: int) -> Sequence[Line]:
