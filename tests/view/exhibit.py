@@ -120,6 +120,9 @@ def make_exhibit(folder: Path) -> Exhibit:
     write_tokenizer(folder / "tokenizer.json", [row["text"] for row in documents[:300]])
     (folder / "chat.jinja").write_text(TEMPLATE)
     _write_recipes(folder)
+    # The browser's view measures nothing.
+    for name in ("recipe", "edited", "chat", "pictures"):
+        ps.batch_at(ps.Recipe.load(folder / f"{name}.toml"), step=0, registry=registry)
     registry.export(web.address, "parquet", folder / "exported", name="web/parquet")
     return exhibit
 
@@ -256,4 +259,5 @@ def add_large(exhibit: Exhibit, *, rows: int = 64, length: int = 8192) -> str:
             '[[stages]]\nkind = "tokenize"\ntokenizer = "tokenizer.json"\n\n'
             f'[[stages]]\nkind = "pack"\nlength = {length}\n'
         )
+        ps.batch_at(ps.Recipe.load(exhibit.folder / f"{name}.toml"), step=0, registry=exhibit.registry)
     return f"{name}.toml"
