@@ -37,6 +37,6 @@ pub use records::digest_rows;
 pub use rest::build_rest;
 pub use stream::{Located, SourceStream, StreamPhase, TokenKind};
 pub use table::{BlockRows, Table, TableHead, TableWriter};
-pub use times::{Doing, Histogram, StageTimes};
+pub use times::{Doing, StageTimes};
 pub use tokens::{LazyShard, OpenShard, RowLayout, TokenSource};
 pub use turns::{MixtureRecipe, Reach, Turns};

@@ -7,11 +7,13 @@
 mod checked;
 mod error;
 mod hash;
+mod histogram;
 mod mapped;
 mod read_at;
 
 pub use checked::{BlockSums, CheckedFile, Damage, DamageKind, verify_blocks};
 pub use error::{IoError, StoreKind, StoreProblem};
 pub use hash::{BLOCK_BYTES, BlockHasher, Digest, DigestParseError, DigestStream, block_count, block_sum};
+pub use histogram::Histogram;
 pub use mapped::Mapping;
 pub use read_at::{LocalFile, MemoryFile, ReadAt};

@@ -5,7 +5,8 @@ use crate::plan::{FeedPlan, Growth, PartPlan};
 use crate::share::{SharingTold, told};
 use crate::source::Raised;
 use penstock_data::feed::share::{Member, Sharing};
-use penstock_data::feed::{Ahead, Batch, Doing, FeedError, Histogram, MakeBatch, Maker, wire};
+use penstock_data::feed::{Ahead, Batch, Doing, FeedError, MakeBatch, Maker, wire};
+use penstock_io::Histogram;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -173,7 +174,8 @@ impl Feed {
 }
 
 fn percentiles(times: &Histogram) -> (f64, f64) {
-    (times.percentile(0.5).as_secs_f64(), times.percentile(0.99).as_secs_f64())
+    let seconds = |share| times.quantile(share).unwrap_or_default().as_secs_f64();
+    (seconds(0.5), seconds(0.99))
 }
 
 /// One batch; a buffer of its tokens, row after row.

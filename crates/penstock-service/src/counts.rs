@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::histogram::Histogram;
+use penstock_io::Histogram;
 
 /// Counters that anybody adds to and anybody reads.
 #[derive(Debug)]
@@ -97,16 +97,16 @@ impl Counts {
                 "wait_p50_seconds",
                 "Median time from request to batch, to a factor of two.",
                 false,
-                self.wait.quantile_s(0.5),
+                seconds(&self.wait, 0.5),
             ),
-            ("wait_p99_seconds", "The same, 99th percentile.", false, self.wait.quantile_s(0.99)),
+            ("wait_p99_seconds", "The same, 99th percentile.", false, seconds(&self.wait, 0.99)),
             (
                 "make_p50_seconds",
                 "Median time to make a batch, to a factor of two.",
                 false,
-                self.make.quantile_s(0.5),
+                seconds(&self.make, 0.5),
             ),
-            ("make_p99_seconds", "The same, 99th percentile.", false, self.make.quantile_s(0.99)),
+            ("make_p99_seconds", "The same, 99th percentile.", false, seconds(&self.make, 0.99)),
             ("up_seconds", "Since the start.", false, self.begun.elapsed().as_secs_f64()),
         ]
     }
@@ -130,4 +130,9 @@ impl Counts {
         }
         text
     }
+}
+
+/// A quantile in seconds; zero when nothing was seen.
+fn seconds(times: &Histogram, share: f64) -> f64 {
+    times.quantile(share).map_or(0.0, |time| time.as_secs_f64())
 }

@@ -11,7 +11,6 @@ mod body;
 mod client;
 mod counts;
 mod error;
-mod histogram;
 mod lane;
 mod options;
 mod problem;

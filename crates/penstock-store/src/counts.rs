@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::histogram::Histogram;
+use penstock_io::Histogram;
 
 /// One number that only grows.
 pub struct Count(AtomicU64);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::Limits;
-use crate::histogram::Histogram;
+use penstock_io::Histogram;
 
 /// Reads are compared with those whose length has the same power of four.
 const CLASSES: usize = 20;

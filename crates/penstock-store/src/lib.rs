@@ -10,7 +10,6 @@ mod client;
 pub mod counts;
 pub mod flying;
 mod hedge;
-pub mod histogram;
 mod limits;
 mod options;
 pub mod pieces;

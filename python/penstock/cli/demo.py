@@ -23,9 +23,9 @@ Scene = Callable[[Path], Iterator[str]]
 SCENES: dict[str, Scene] = {
     "Raw files become a dataset where they are": raw.play,
     "Data is far away: its store refuses, lies and dies, and no bit changes": far.play,
+    "A killed process still tells its story": flight.play,
     "A model is trained from raw text, killed, its checkpoint damaged, and resumed bit-equal": training.play,
     "A gang of ranks is supervised: one is killed, the others go on with it, then fewer of them": gang.play,
-    "A killed process still tells its story": flight.play,
 }
 
 

@@ -298,7 +298,8 @@ impl Shared {
     /// gain. None where they take long, where there is no room, or where a step has to wait for something itself.
     fn quick_step(&self, state: &mut State) -> Option<u64> {
         let quick = state.make_s.is_some_and(|seconds| seconds < QUICK_S);
-        if !quick || !self.has_work(state) || self.maker.wait(state.next_to_make, Duration::ZERO) != Ok(true) {
+        if !quick || !self.has_work(state) || self.maker.wait(state.next_to_make, Duration::ZERO) != Ok(true)
+        {
             return None;
         }
         Some(self.take(state))

@@ -4,12 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use penstock_io::Histogram;
+
 use super::FeedError;
 use super::ahead::MakeBatch;
 use super::batch::{Batch, BatchBuilder, Origin, Pool};
 use super::part::{Part, RowBytes};
 use super::stream::{Located, SourceStream};
-use super::times::{Doing, Histogram, StageClock, StageTimes};
+use super::times::{Doing, StageClock, StageTimes};
 use super::turns::Turns;
 use crate::plan::{BatchSchedule, Place, lane_rows};
 

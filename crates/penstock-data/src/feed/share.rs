@@ -17,12 +17,13 @@ mod table;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use penstock_io::Histogram;
+
 pub use member::{Asked, Claim, Member, Standing, Told};
 
 use super::FeedError;
 use super::ahead::MakeBatch;
 use super::batch::Batch;
-use super::times::Histogram;
 use super::wire;
 
 /// How often somebody who waits is told that a step is being made.

@@ -3,65 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Each power of two is divided into so many parts, so a percentile is at most 6 % off.
-const PARTS_BITS: u32 = 3;
-const PARTS: usize = 1 << PARTS_BITS;
-/// Nanoseconds up to 2^40, which is 18 minutes; longer times count as that.
-const POWERS: usize = 40;
-
-/// How long something took, over all times that it was done. Any number of threads may add.
-pub struct Histogram(Box<[AtomicU64]>);
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Self((0..POWERS * PARTS).map(|_| AtomicU64::new(0)).collect())
-    }
-}
-
-impl Histogram {
-    /// Adds one time.
-    pub fn add(&self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        if let Some(count) = self.0.get(bucket(nanos)) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// The time that a share of all times does not pass; zero when there is none.
-    pub fn percentile(&self, share: f64) -> Duration {
-        let counts: Vec<u64> = self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-        let all: u64 = counts.iter().sum();
-        let wanted = (share * all as f64).ceil().max(1.0) as u64;
-        let mut before = 0;
-        for (place, count) in counts.iter().enumerate() {
-            before += count;
-            if before >= wanted {
-                return Duration::from_nanos(middle(place));
-            }
-        }
-        Duration::ZERO
-    }
-
-    /// How many times were added.
-    pub fn count(&self) -> u64 {
-        self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
-    }
-}
-
-/// The bucket of a number: its power of two, and the bits that follow the highest.
-fn bucket(nanos: u64) -> usize {
-    let nanos = nanos.clamp(PARTS as u64, (1 << POWERS) - 1);
-    let power = nanos.ilog2();
-    let part = (nanos >> (power - PARTS_BITS)) as usize & (PARTS - 1);
-    power as usize * PARTS + part
-}
-
-/// The number in the middle of a bucket.
-fn middle(bucket: usize) -> u64 {
-    let (power, part) = ((bucket / PARTS) as u32, (bucket % PARTS) as u64);
-    let width = 1_u64 << power.saturating_sub(PARTS_BITS);
-    (PARTS as u64 + part) * width + width / 2
-}
+use penstock_io::Histogram;
 
 /// Time by stage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -145,36 +87,5 @@ impl StageClock {
     /// How the times of batches are spread: planning, reading, hashing.
     pub(super) fn spread(&self) -> &[Histogram; 3] {
         &self.spread
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn percentiles_are_near_those_of_the_sorted_times(times in prop::collection::vec(100..10_000_000_000_u64, 1..200), share in 0.01..1.0_f64) {
-            let histogram = Histogram::default();
-            times.iter().for_each(|&nanos| histogram.add(Duration::from_nanos(nanos)));
-            let mut sorted = times.clone();
-            sorted.sort_unstable();
-            let wanted = (share * times.len() as f64).ceil().max(1.0) as usize - 1;
-            let (found, expected) = (histogram.percentile(share).as_nanos() as f64, sorted[wanted] as f64);
-            prop_assert!((found / expected - 1.0).abs() < 0.08, "{} {}", found, expected);
-            prop_assert_eq!(histogram.count(), times.len() as u64);
-        }
-    }
-
-    #[test]
-    fn the_shortest_and_the_longest_times_have_a_place() {
-        let histogram = Histogram::default();
-        assert_eq!(histogram.percentile(0.99), Duration::ZERO);
-        [Duration::ZERO, Duration::MAX].into_iter().for_each(|time| histogram.add(time));
-        assert_eq!(histogram.count(), 2);
-        assert!(histogram.percentile(0.5) < Duration::from_micros(1));
-        assert!(histogram.percentile(1.0) > Duration::from_secs(900));
     }
 }

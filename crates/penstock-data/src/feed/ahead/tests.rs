@@ -81,10 +81,7 @@ fn a_batch_that_is_late_keeps_its_place() {
         std::thread::yield_now();
     }
     maker.let_through(0);
-    assert_eq!(
-        (0..100).map(|_| step_of(&ahead)).collect::<Vec<_>>(),
-        (0..100).map(Some).collect::<Vec<_>>()
-    );
+    assert_eq!((0..100).map(|_| step_of(&ahead)).collect::<Vec<_>>(), (0..100).map(Some).collect::<Vec<_>>());
 }
 
 #[test]
