@@ -125,7 +125,7 @@ def test_numbers_are_served_as_prometheus_reads_them(corpus: Corpus) -> None:
         assert refused.value.code == 404
     finally:
         endpoint.close()
-    sample = re.compile(r'[a-z_]+(\{([a-z]+="[^"]*",?)+\})? -?[0-9.e+-]+')
+    sample = re.compile(r'[a-z_][a-z0-9_]*(\{([a-z]+="[^"]*",?)+\})? -?[0-9.e+-]+')
     assert all(line.startswith("# TYPE ") or sample.fullmatch(line) for line in body.splitlines())
     assert 'penstock_feed_batches_total{feed="0",lane="0/1"} 3' in body
     assert 'penstock_feed_stage_seconds{feed="0",lane="0/1",stage="read",quantile="0.99"}' in body

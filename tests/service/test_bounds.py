@@ -127,9 +127,11 @@ def test_a_full_queue_answers_503_with_a_time(corpus: Corpus) -> None:
         for _ in range(200):
             held.request("GET", "/v1/batch?lane=0&of=1&step=0")
             status, headers, body = get(server.address, "/v1/statistics")
-            held.getresponse().read()
+            answer = held.getresponse()
+            answer.read()
+            # Whichever came second was refused.
+            busy += [status, answer.status].count(503)
             if status == 503:
-                busy += 1
                 assert headers["retry-after"] == "1"
                 assert json.loads(body)["class"] == "ServiceBusy"
         held.close()

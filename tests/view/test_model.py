@@ -1,6 +1,7 @@
 """BatchView: exact bytes of tokens, windows that say what they leave out, rows of versions, and how all of it travels."""
 
 import subprocess
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -303,7 +304,7 @@ def test_records_of_a_batch_have_fields_by_kind_and_origins(tmp_path: Path) -> N
 def test_looking_imports_no_framework_and_no_tokenizer() -> None:
     """Goal: a first screen in under a second. Method: what importing the model and the openings pulls in."""
     program = "import sys, penstock.view.opening; print(sorted({m.partition('.')[0] for m in sys.modules}))"
-    done = subprocess.run(["python", "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not {"torch", "jax", "tokenizers", "textual", "starlette", "rich", "pyarrow"} & set(
         eval(done.stdout)
     )

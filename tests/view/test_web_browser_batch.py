@@ -106,6 +106,7 @@ def test_the_keyboard_walks_tokens_rows_documents_and_steps(shown: Watched) -> N
     expect(page.get_by_label("Step", exact=True)).to_have_value("3")
     at_rest(page, "#/a/recipe.toml#step=3,row=2,token=0")
     page.keyboard.press("p")
+    at_rest(page, "#/a/recipe.toml#step=2,row=2,token=0")
     page.keyboard.press("Escape")
     at_rest(page, "#/a/recipe.toml#step=2")
     page.keyboard.press("s")

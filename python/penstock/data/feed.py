@@ -25,7 +25,7 @@ from penstock.data.recipe import Recipe
 from penstock.data.records.reading import RecordReader
 from penstock.data.sharing import SharedFinish, key_of, told, warn_if_alone
 from penstock.data.skips import Skips
-from penstock.data.statistics import RECURRENCE_BLOCKS, Counts, FeedStatistics, Spread, store_counts
+from penstock.data.statistics import RECURRENCE_BLOCKS, Counts, FeedStatistics, Spread
 from penstock.data.tapping import SUFFIX, Tap, home
 from penstock.data.tokenmaps import TokenMapper
 from penstock.data.undecodable import UndecodableCount
@@ -147,7 +147,7 @@ class Feed:
             stalls=self._stalls.count,
             stalled_s=self._stalls.seconds,
             sharing=told(self._feed.sharing()),
-            store=store_counts(),
+            store=_rust.store_counts(),
         )
 
     def _stages(self, wait: Spread) -> dict[str, Spread]:

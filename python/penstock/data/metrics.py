@@ -104,8 +104,8 @@ def text() -> str:
         told = feed.statistics()
         for name, value, more in _samples(told):
             families.setdefault(name, []).append(_line(name, value, labels | more))
-    store = next((feed.statistics().store for feed in feeds), None)
-    for name, number in (store or {}).items():
+    store = next((feed.statistics().store for feed in feeds), {})
+    for name, number in store.items():
         if isinstance(number, int | float):
             families.setdefault(f"penstock_store_{name}", []).append(
                 _line(f"penstock_store_{name}", number, {})

@@ -73,8 +73,7 @@ class StallWatch:
 
 def _flying() -> str:
     """The object that has been fetched for longest, with its range and age; nothing when none is."""
-    flying = getattr(_rust, "store_flying", None)
-    found = flying() if flying is not None else []
+    found = _rust.store_flying()
     if not found:
         return ""
     verb, url, place, stage, age = found[0]

@@ -26,12 +26,6 @@ class Spread:
     p99_s: float
 
 
-def store_counts() -> dict[str, Any] | None:
-    """What this process has asked of stores and caches, all feeds together; None where nothing is counted."""
-    counts = getattr(_rust, "store_counts", None)
-    return None if counts is None else counts()
-
-
 @dataclass(frozen=True, slots=True)
 class FeedStatistics:
     """What a feed has done since it was opened."""
@@ -70,7 +64,7 @@ class FeedStatistics:
     #: What this process is for others that read the same lane; None when batches are not shared.
     sharing: Sharing | None = None
     #: What this process has asked of stores and caches, all feeds together.
-    store: dict[str, Any] | None = None
+    store: dict[str, float | None] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The statistics as plain values."""
