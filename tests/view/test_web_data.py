@@ -371,7 +371,9 @@ def test_the_lens_names_what_stands_in_two_lanes(tmp_path: Path, exhibit: Exhibi
     )
     (tmp_path / "few.toml").write_text(f'batch = 8\n[[sources]]\nname = "few@1"\n{stages}')
 
-    refused = client_of(site_at(tmp_path)).get("/api/lanes", params={"address": "few.toml#step=0", "lanes": 2})
+    refused = client_of(site_at(tmp_path)).get(
+        "/api/lanes", params={"address": "few.toml#step=0", "lanes": 2}
+    )
     assert (refused.status_code, "measured first" in refused.text) == (422, True)
 
     ps.batch_at(ps.Recipe.load(tmp_path / "few.toml"), step=0, registry=registry)

@@ -105,10 +105,10 @@ def text() -> str:
         for name, value, more in _samples(told):
             families.setdefault(name, []).append(_line(name, value, labels | more))
     store = next((feed.statistics().store for feed in feeds), {})
-    for name, number in store.items():
-        if isinstance(number, int | float):
+    for name, count in store.items():
+        if count is not None:
             families.setdefault(f"penstock_store_{name}", []).append(
-                _line(f"penstock_store_{name}", number, {})
+                _line(f"penstock_store_{name}", count, {})
             )
     lines: list[str] = []
     for name, samples in families.items():
