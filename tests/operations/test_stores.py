@@ -4,6 +4,10 @@ import configparser
 import os
 from pathlib import Path
 
+import pytest
+
+from penstock.errors import ObjectChanged
+from penstock.formats.reading import open_file
 from penstock.store import open_store
 from tests.faulty.faults import Flip, Reset, Stall, Status, Truncate
 from tests.operations.conftest import STEPS, Far
@@ -130,6 +134,21 @@ def test_an_object_that_changes_is_an_error_and_never_mixed(far: Far) -> None:
         assert bad
         assert {each["error"] for each in bad} <= {"ObjectChanged", "CorruptShard"}
         assert all(far.digests[each["step"]] == each["digest"] for each in found if "digest" in each)
+
+
+@row("object changed under us")
+def test_a_file_that_changes_while_it_is_read_is_said_to_have_changed(far: Far) -> None:
+    version = far.registry.resolve(far.address)
+    shard = version.manifest.shards[0]
+    file = open_file(version.open_shard(shard))
+    file.read(0, 100)
+    store = open_store(far.store)
+    other = bytes(shard.bytes)
+    store.delete(shard.name)
+    assert store.put_if_absent(shard.name, other)
+
+    with pytest.raises(ObjectChanged, match=shard.name):
+        file.read(shard.bytes - 100, 100)
 
 
 @row("object gone, store gone")

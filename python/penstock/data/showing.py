@@ -31,7 +31,7 @@ HEADER_BYTES = 64
 PLACE = struct.Struct("<QdII")
 PLACES = 4
 RING_BYTES = 4 << 20
-#: Of all that a process shows, in a second.
+#: Of each name that a process shows, in a second.
 BYTES_PER_S = 1 << 20
 _NAME_MAX, _RINGS_MAX = 100, 64
 

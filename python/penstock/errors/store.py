@@ -29,8 +29,11 @@ class StoreRefusal(StoreError):
         range: tuple[int, int] | None = None,  # noqa: A002 - what it is
         tries: int = 1,
         waited_s: float = 0.0,
+        full: bool = False,
     ) -> None:
         self.verb, self.url, self.reason = verb, url, reason
+        #: Whether there is no room left.
+        self.full = full
         #: First byte and end of what was wanted, where it was a part of the object.
         self.range, self.tries, self.waited_s = range, tries, waited_s
         part = f" bytes {range[0]}..{range[1]}" if range else ""
@@ -70,21 +73,6 @@ class StoreFailed(StoreRefusal):
     """The store said something else, after all retries."""
 
     exit_code = 1
-
-    def __init__(
-        self,
-        *,
-        verb: str,
-        url: str,
-        reason: str,
-        range: tuple[int, int] | None = None,  # noqa: A002 - what it is
-        tries: int = 1,
-        waited_s: float = 0.0,
-        full: bool = False,
-    ) -> None:
-        #: Whether there is no room left.
-        self.full = full
-        super().__init__(verb=verb, url=url, reason=reason, range=range, tries=tries, waited_s=waited_s)
 
 
 class CacheUnusable(StoreError):
