@@ -27,6 +27,7 @@
     │   ├── BadRow               a row that breaks its format's contract, with file, line and offset
     │   ├── TooManyBadRows       more rows were skipped than the limit allows
     │   ├── FileUnusable         a file that cannot be registered at all: empty, truncated, of no known format
+    │   │   └── ExportRefused    a row holds something that the form of an export cannot, with row and field
     │   ├── NothingToRegister    no file matches
     │   ├── SchemaMixed          files of one version disagree about a field
     │   ├── CorruptShard         bytes are not what was registered, with file and offset
@@ -95,6 +96,7 @@ from penstock.errors.data import (
     CursorForeign,
     DataError,
     DerivedTooLarge,
+    ExportRefused,
     FeedClosed,
     FileUnusable,
     IndexDamaged,
@@ -204,6 +206,7 @@ __all__ = [
     "EventError",
     "EventFileUnusable",
     "EventFormatUnknown",
+    "ExportRefused",
     "FeedClosed",
     "Fenced",
     "FileUnusable",

@@ -69,8 +69,8 @@ class Registry:
         check_name(name)
         given = [files] if isinstance(files, str | os.PathLike) else list(files)
         with events.span("registry.register", dataset=name):
-            chosen, raws = detect(gather(given), format)
             rules = policy or Policy()
+            chosen, raws = detect(gather(given), rules.format_for(format))
             scans = scan_all(raws, chosen, rules, self.store, engine=engine, watch=watch)
             manifest = assemble(chosen, scans, mixed=rules.mixed)
             return self.publish(name, manifest, root=raws[0].store.url, about=about or About())

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -155,7 +155,7 @@ def scan_shard(
 
 def _scan_key(raw: RawFile, format_name: str, policy: Policy) -> str:
     members = [(member.name, member.stamp) for member in raw.members]
-    parts = (SCANNER, raw.url, raw.stamp, members, format_name, asdict(policy))
+    parts = (SCANNER, raw.url, raw.stamp, members, format_name, policy.key())
     return digest(msgspec.json.encode(parts)).removeprefix("b3:")
 
 

@@ -1,6 +1,6 @@
 """Commands that make versions: register, relocate."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -26,6 +26,26 @@ register_app = command_app(
 
 
 @Parameter(name="*")
+class Reading:
+    """How files are to be read that do not say it themselves."""
+
+    def __init__(
+        self,
+        *,
+        per: Annotated[
+            str, Parameter(help="line or file: what a row of a text is. Markdown is per file.")
+        ] = "",
+        nan: Annotated[str, Parameter(help="NaN in JSON: error, float or null.")] = "error",
+        delimiter: Annotated[str, Parameter(help="What separates fields, instead of looking.")] = "",
+        dtype: Annotated[str, Parameter(help="Type of the tokens of a flat file: uint16.")] = "",
+        eot: Annotated[
+            int | None, Parameter(help="Token at which a flat file is cut into documents.")
+        ] = None,
+    ) -> None:
+        self.chosen: dict[str, Any] = {"per": per, "nan": nan, "delimiter": delimiter, "dtype": dtype, "eot": eot}
+
+
+@Parameter(name="*")
 class Rules:
     """What to do with what breaks its contract."""
 
@@ -40,9 +60,14 @@ class Rules:
         ] = False,
         row_bytes_max: Annotated[int, Parameter(help="A row of more bytes is bad.")] = 64 << 20,
         derived_max: Annotated[int, Parameter(help="Bytes of derived copies that may be made.")] = 1 << 40,
+        reading: Reading | None = None,
     ) -> None:
         self.policy = Policy(
-            skip_bad=skip_bad, mixed=mixed, row_bytes_max=row_bytes_max, derived_bytes_max=derived_max
+            skip_bad=skip_bad,
+            mixed=mixed,
+            row_bytes_max=row_bytes_max,
+            derived_bytes_max=derived_max,
+            **(reading or Reading()).chosen,
         )
 
 
