@@ -54,7 +54,9 @@ def export_version(
     about = About(note=f"export of {version.address} to {target}", derived_from=(version.digest,))
     writer = writer_named(target)
     # What the version holds, its export may hold.
-    policy = Policy(mixed=any(field.kind == "mixed" for field in version.schema), row_bytes_max=_ROW_BYTES_MAX)
+    policy = Policy(
+        mixed=any(field.kind == "mixed" for field in version.schema), row_bytes_max=_ROW_BYTES_MAX
+    )
     called = name or f"{version.name}-{target.replace('.', '-')}"
     return registry.register(called, [folder], format=writer.format, policy=policy, about=about)
 

@@ -42,7 +42,13 @@ class Reading:
             int | None, Parameter(help="Token at which a flat file is cut into documents.")
         ] = None,
     ) -> None:
-        self.chosen: dict[str, Any] = {"per": per, "nan": nan, "delimiter": delimiter, "dtype": dtype, "eot": eot}
+        self.chosen: dict[str, Any] = {
+            "per": per,
+            "nan": nan,
+            "delimiter": delimiter,
+            "dtype": dtype,
+            "eot": eot,
+        }
 
 
 @Parameter(name="*")

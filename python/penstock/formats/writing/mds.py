@@ -120,7 +120,7 @@ def _flaw(value: Any, encoding: str) -> str | None:
     if encoding == "int":
         whole = isinstance(value, int | np.integer)
         return None if whole and -_LONG_MAX - 1 <= int(value) <= _LONG_MAX else f"the number {value!r}"
-    exact = math.isnan(value) or (abs(value) < math.inf and float(value) == value) or math.isinf(value)
+    exact = not math.isfinite(value) or float(value) == value
     return None if exact else f"the number {value!r}"
 
 

@@ -68,7 +68,9 @@ class ParquetWriter:
                     writer.write_table(self._table(part, schema))
         except (pa.ArrowException, OSError) as reason:
             self.abandon()
-            raise FileUnusable(path=str(self._final), reason=f"cannot write: {first_line(reason)}") from reason
+            raise FileUnusable(
+                path=str(self._final), reason=f"cannot write: {first_line(reason)}"
+            ) from reason
         except BaseException:
             self.abandon()
             raise
