@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_SIGNED_MAX = (1 << 63) - 1
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """The rows of one call, on disk."""
@@ -83,12 +86,12 @@ class ParquetWriter:
 
         problems = (pa.ArrowException, OverflowError, TypeError, ValueError)
         values = [plain(value) for value in given]
-        make = _maps if _are_maps(values) else pa.array
+        make = _maps if _are_maps(values) else _long if _are_long(values) else pa.array
         try:
             return make(values)
         except problems:
             at = first_failing(values, make, problems)
-            kind = word_for(values[at]) if make is pa.array else "pairs of another kind"
+            kind = "pairs of another kind" if make is _maps else word_for(values[at])
             raise self._refusals.refuse(first + at, name, f"{kind} among the others") from None
 
     def _type(self, name: str) -> "pa.DataType":
@@ -162,6 +165,17 @@ def _maps(values: list[Any]) -> "pa.Array":
     found = list(pairs(values))
     keys, items = pa.array([key for key, _ in found]), pa.array([item for _, item in found])
     return pa.array(values, type=pa.map_(keys.type, items.type))
+
+
+def _are_long(values: list[Any]) -> bool:
+    """Whether whole numbers need all 64 bits, which Arrow does not try by itself."""
+    return any(type(value) is int and value > _SIGNED_MAX for value in values)
+
+
+def _long(values: list[Any]) -> "pa.Array":
+    import pyarrow as pa
+
+    return pa.array(values, type=pa.uint64())
 
 
 def _holds(joined: "pa.Field", part: "pa.Field") -> bool:

@@ -90,7 +90,7 @@ class WebDatasetWriter:
             members.append((name + ending, _encode(value, holder)))
         if together or not members:
             members.insert(0, (_JSON, json_text(together)))
-        return members if row else []
+        return members
 
 
 def _name_flaw(name: str) -> str | None:
