@@ -95,8 +95,10 @@ class Policy:
         implied = {"line": "text", "file": "documents"}.get(self.per)
         if self.dtype or (self.eot is not None and wanted is None):
             implied = "flat"
+        if self.delimiter and wanted not in ("csv", "tsv"):
+            implied = "csv"
         if implied is not None and wanted not in (None, implied):
-            said = f"per={self.per!r}" if self.per else f"dtype={self.dtype!r}"
+            said = next(f"{name}={value!r}" for name, value in self.reading().items() if name != "nan")
             raise UsageError(f"{said} is about {implied}, not about {wanted}")
         return implied or wanted
 
