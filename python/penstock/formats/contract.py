@@ -1,7 +1,7 @@
 """What a format has to do: recognise a file, scan it once, and open it for reading rows at random."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,6 +43,11 @@ class RawFile:
         return str(path) if path is not None else join(self.store.url, self.name)
 
     @property
+    def place(self) -> str:
+        """Where it is, as a URL."""
+        return join(self.store.url, self.name)
+
+    @property
     def path(self) -> Path | None:
         """The file itself, if it is on this machine and one file."""
         return None if self.members else self.store.local_path(self.name)
@@ -60,7 +65,7 @@ class RawFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What to do with rows and files that break their contract."""
+    """What to take, and what to do with rows and files that break their contract."""
 
     #: How many bad rows per shard may be left out (and are listed); 0 means that the first one is an error.
     skip_bad: int = 0
@@ -70,6 +75,15 @@ class Policy:
     row_bytes_max: int = 64 << 20
     #: How much derived data one registration may make.
     derived_bytes_max: int = 1 << 40
+    #: Whether it is an error when anything that was found is left out.
+    strict: bool = False
+    #: Which split of a folder to take, or ``all`` of them, with a field ``split``.
+    split: str | None = None
+
+    @property
+    def of_scans(self) -> dict[str, Any]:
+        """What decides what the scan of one file finds."""
+        return {name: value for name, value in asdict(self).items() if name not in ("strict", "split")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,8 @@ class Scanned:
     derived: Path | None = None
     derived_index: Path | None = None
     companions: list[RawFile] = field(default_factory=list)
+    #: Lines of a text that have nothing on them, which are no rows.
+    blank_lines: int = 0
     #: Rows, rising, that the first pass could not vouch for; the format looks at them before it returns.
     doubtful: RowNumbers = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from penstock import _rust
-from penstock.errors import CorruptShard, FileUnusable, IndexDamaged
+from penstock.errors import CorruptShard, FileEmpty, FileUnusable, IndexDamaged
 from penstock.formats import attributes
 from penstock.formats.badness import BadRows
 from penstock.formats.contract import (
@@ -98,7 +98,7 @@ class Files:
             else:
                 bad.add(number, 0, fault, file=member)
         if not kept:
-            raise FileUnusable(path=raw.url, reason="it has no rows")
+            raise FileEmpty(path=raw.url, reason="it has no rows")
         values = [joined.values.get(member.name, {}) for member in kept]
         fields = attributes.presence(joined.fields, values)
         found = _sum(raw, kept, values, policy, folder, progress)

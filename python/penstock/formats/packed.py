@@ -81,7 +81,7 @@ def _through_copy(
     rows = scanned(found, copy_index)
     known = KnownRows(rows=rows.rows, schema=rows.schema)
     original = scan_known(f"{kind}.{packing}", raw, policy, folder / "index.arrow", progress, known)
-    original.skipped = rows.skipped
+    original.skipped, original.blank_lines = rows.skipped, rows.blank_lines
     original.derived, original.derived_index = copy, copy_index
     return original
 
