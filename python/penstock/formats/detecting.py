@@ -83,8 +83,12 @@ def ending_of(name: str) -> str:
 
 
 def _why_not(raw: RawFile, found: str | None, chosen: str, present: set[str | None]) -> str | None:
-    """Why a file is not taken; None if it is."""
+    """Why a file is not taken; None if it is, as is one that is only called so: the scan says what is wrong with it."""
+    from penstock.formats import format_named
+
     if found == chosen or chosen in _ANYTHING or chosen not in present or _goes_with(raw, chosen):
+        return None
+    if found is None and raw.name.lower().endswith(tuple(format_named(chosen).suffixes)):
         return None
     return "of no known format" if found is None else f"{found}, not {chosen}"
 

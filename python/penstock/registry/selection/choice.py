@@ -184,11 +184,14 @@ def _take_split(found: Candidates, wanted: str | None) -> Mapping[str, str]:
     if wanted not in by_split:
         known = ", ".join(by_split) or "none"
         raise UsageError(f"there is no split {wanted!r} in {found.tops[0]}", hint=f"there are {known}")
+    kept = []
     for each in found.files:
         split = split_by_url.get(each.url)
-        if split != wanted and why_beside(_name(each)) is None:
+        if split == wanted or why_beside(_name(each)) is not None:
+            kept.append(each)
+        else:
             found.left_out.append((_label(each), f"of the split {split}" if split else "of no split"))
-    found.files = [each for each in found.files if split_by_url.get(each.url) == wanted]
+    found.files = kept
     return {}
 
 
