@@ -6,6 +6,7 @@ import os
 import tempfile
 import uuid
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,7 @@ from penstock import Registry, errors
 from penstock.registry.selection.candidates import find
 from penstock.store import open_store
 from penstock.store.location import to_path
+from tests.faulty.proxy import Proxy
 
 _PARTS = st.sampled_from(["a", "b", "train", "pretrain", ".hidden", "a.b", "x[1]", "x1", "-", "**x"])
 _NAMES = st.lists(_PARTS, min_size=1, max_size=4).map("/".join)
@@ -62,7 +64,7 @@ def found_by_us(place: str) -> set[str]:
         return set()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(names=st.lists(_NAMES, max_size=12), pattern=_PATTERNS)
 def test_a_pattern_finds_what_glob_finds(names: list[str], pattern: str) -> None:
     """Goal: nothing more and nothing less than `glob`. Method: trees and patterns of every kind, both ways."""
@@ -76,7 +78,7 @@ def test_a_pattern_finds_what_glob_finds(names: list[str], pattern: str) -> None
         assert found_by_us(f"{top}/{pattern}") == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(names=st.lists(_NAMES, max_size=12, unique=True), pattern=_PATTERNS)
 def test_a_store_is_matched_as_a_directory_is(names: list[str], pattern: str) -> None:
     with tempfile.TemporaryDirectory() as top:
@@ -130,7 +132,7 @@ def test_a_folder_that_exists_wins_over_the_pattern(tmp_path: Path) -> None:
 
 
 def test_on_s3_names_win_and_only_the_beginning_of_a_pattern_is_listed(
-    s3_bucket: str, tmp_path: Path
+    s3_bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top = f"{s3_bucket}/{uuid.uuid4().hex}"
     store = open_store(top)
@@ -141,8 +143,15 @@ def test_on_s3_names_win_and_only_the_beginning_of_a_pattern_is_listed(
     registry = Registry(tmp_path / "registry")
     assert registry.register("a", f"{top}/run[2]/a.jsonl")[0]["id"] == 0
     assert registry.register("b", f"{top}/run[2]")[0]["id"] == 0
-    assert [row["id"] for row in registry.register("c", f"{top}/train-*.jsonl")] == [2, 3]
-    assert [row["id"] for row in registry.register("d", f"{top}/r*/*.jsonl")] == [1, 0]
+    assert [row["id"] for row in registry.register("c", f"{top}/r*/*.jsonl")] == [1, 0]
+    with Proxy(os.environ["AWS_ENDPOINT_URL"]) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        assert [row["id"] for row in registry.register("d", f"{top}/train-*.jsonl")] == [2, 3]
+        queries = [parse_qs(urlsplit(seen.request.target).query) for seen in proxy.requests(method="GET")]
+    folder = top.removeprefix(f"{s3_bucket}/")
+    listed = [query["prefix"][0] for query in queries if "list-type" in query]
+    # Once whether there is such a folder, and once what begins so.
+    assert listed == [f"{folder}/train-*.jsonl/", f"{folder}/train-"]
 
 
 def test_keys_that_no_request_can_name_are_left_out_and_said(s3_bucket: str, tmp_path: Path) -> None:
