@@ -165,7 +165,7 @@ def test_kinds_are_those_of_all_files(tmp_path: Path, registry: Registry) -> Non
         ("table", "a\tb\n1\t2\n3\t4\n", "tsv"),
         ("a.csv", '{"a": 1}\n{"a": 2}\n', "jsonl"),
         ("a.txt", "Well, no.\nOh, yes.\nReally, now?\n", "text"),
-        ("a.csv", "a;b\n1;2\n3;4\n", None),
+        ("a.csv", "a;b\n1;2\n3;4\n", "csv"),
         ("prose", "Well, no.\nOh, yes, that.\nReally?\n", None),
     ],
 )

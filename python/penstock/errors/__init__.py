@@ -29,6 +29,7 @@
     │   ├── BadRow               a row that breaks its format's contract, with file, line and offset
     │   ├── TooManyBadRows       more rows were skipped than the limit allows
     │   ├── FileUnusable         a file that cannot be registered at all: empty, truncated, of no known format
+    │   │   ├── ExportRefused    a row holds something that the form of an export cannot, with row and field
     │   │   └── FileEmpty        one that is as it should be, without a row
     │   ├── FileChanging         a file that changed while it was registered
     │   ├── FilesLeftOut         something would be left out, and that was not allowed
@@ -102,6 +103,7 @@ from penstock.errors.data import (
     CursorForeign,
     DataError,
     DerivedTooLarge,
+    ExportRefused,
     FeedClosed,
     FileChanging,
     FileEmpty,
@@ -219,6 +221,7 @@ __all__ = [
     "EventError",
     "EventFileUnusable",
     "EventFormatUnknown",
+    "ExportRefused",
     "FeedClosed",
     "Fenced",
     "FileChanging",

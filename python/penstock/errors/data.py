@@ -105,6 +105,20 @@ class SplitsMixed(DataError):
         super().__init__(f"{place} has several splits: {found}")
 
 
+class ExportRefused(FileUnusable):
+    """A row holds something that the form it is exported to cannot hold."""
+
+    hint = "export to another form (parquet holds most), or change the field with a Map first"
+
+    def __init__(self, *, path: str, row: int, field: str, what: str, form: str) -> None:
+        self.row = row
+        self.field = field
+        self.what = what
+        super().__init__(
+            path=path, reason=f"row {row} has {what} in field {field!r}, which {form} cannot hold"
+        )
+
+
 class NothingToRegister(DataError):
     """No file matches what was given."""
 

@@ -1,7 +1,7 @@
 """What a format has to do: recognise a file, scan it once, and open it for reading rows at random."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._rust import StoreClient
+from penstock.errors import UsageError
 from penstock.store import Store, join
 
 Row = dict[str, Any]
@@ -79,11 +80,45 @@ class Policy:
     strict: bool = False
     #: Which split of a folder to take, or ``all`` of them, with a field ``split``.
     split: str | None = None
+    #: ``NaN`` and infinities in JSON, as Python writes them: ``error`` (a bad row), ``float`` or ``null``.
+    nan: str = "error"
+    #: What separates the fields of tables; found by looking where nothing is said.
+    delimiter: str = ""
+    #: Whether a row of a text is a ``line`` or a ``file``; what is usual for its name where nothing is said.
+    per: str = ""
+    #: The numpy type of tokens in files that do not say it.
+    dtype: str = ""
+    #: The token between documents of such files; without it a file is one document.
+    eot: int | None = None
 
-    @property
-    def of_scans(self) -> dict[str, Any]:
-        """What decides what the scan of one file finds."""
-        return {name: value for name, value in asdict(self).items() if name not in ("strict", "split")}
+    def __post_init__(self) -> None:
+        if self.nan not in ("error", "float", "null"):
+            raise UsageError(f"nan must be error, float or null, got {self.nan!r}")
+        if self.per not in ("", "line", "file"):
+            raise UsageError(f"per must be line or file, got {self.per!r}")
+        if self.delimiter and (len(self.delimiter) != 1 or self.delimiter in '"\r\n' or self.delimiter > "~"):
+            raise UsageError(f"a delimiter must be one ASCII character, got {self.delimiter!r}")
+
+    def format_for(self, wanted: str | None) -> str | None:
+        """The format that the choices ask for, which must be the one that was ``wanted`` by name, if any was."""
+        implied = {"line": "text", "file": "documents"}.get(self.per)
+        if self.dtype or (self.eot is not None and wanted is None):
+            implied = "flat"
+        if implied is not None and wanted not in (None, implied):
+            said = f"per={self.per!r}" if self.per else f"dtype={self.dtype!r}"
+            raise UsageError(f"{said} is about {implied}, not about {wanted}")
+        return implied or wanted
+
+    def reading(self) -> dict[str, Any]:
+        """How files are to be read, where that is not the usual way."""
+        usual = Policy()
+        names = ("nan", "delimiter", "per", "dtype", "eot")
+        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(usual, name)}
+
+    def key(self) -> dict[str, Any]:
+        """All that a scan depends on. What came later is left out at its default, so that keys of old scans stay."""
+        names = ("skip_bad", "mixed", "row_bytes_max", "derived_bytes_max")
+        return {**{name: getattr(self, name) for name in names}, **self.reading()}
 
 
 @dataclass(frozen=True, slots=True)

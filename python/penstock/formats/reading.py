@@ -47,7 +47,15 @@ def source_of(raw: RawFile) -> Source:
 
 def choices(policy: Policy) -> dict[str, Any]:
     """A policy as the Rust side takes it."""
-    return {"row_bytes_max": policy.row_bytes_max, "skip_bad": policy.skip_bad, "mixed": policy.mixed}
+    limits = {"row_bytes_max": policy.row_bytes_max, "skip_bad": policy.skip_bad, "mixed": policy.mixed}
+    delimiter = ord(policy.delimiter) if policy.delimiter else None
+    return {**limits, "delimiter": delimiter, "nan": None if policy.nan == "error" else policy.nan}
+
+
+def kept(policy: Policy) -> dict[str, Any]:
+    """What the index of an original keeps of the policy, so that a pruned copy can be made again."""
+    chosen = policy.reading()
+    return {"policy": chosen} if chosen else {}
 
 
 def steps(progress: Progress) -> Callable[[int, int], None]:

@@ -72,7 +72,7 @@ class Registry:
         rules = policy or Policy()
         with events.span("registry.register", dataset=name):
             sweep(self.store)
-            choice = choose([os.fspath(place) for place in given], format, rules)
+            choice = choose([os.fspath(place) for place in given], rules.format_for(format), rules)
             if rules.strict:
                 choice.refuse_omissions()
             found = scan_all(choice.shards, choice.format, rules, self.store, engine=engine, watch=watch)

@@ -192,7 +192,7 @@ def scan_shard(
 
 def _scan_key(raw: RawFile, format_name: str, policy: Policy) -> str:
     members = [(member.name, member.stamp) for member in raw.members]
-    parts = (SCANNER, raw.url, raw.stamp, members, format_name, policy.of_scans)
+    parts = (SCANNER, raw.url, raw.stamp, members, format_name, policy.key())
     return digest(msgspec.json.encode(parts)).removeprefix("b3:")
 
 

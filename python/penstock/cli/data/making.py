@@ -1,6 +1,6 @@
 """Commands that make versions: register, relocate."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -28,6 +28,32 @@ register_app = command_app(
 
 
 @Parameter(name="*")
+class Reading:
+    """How files are to be read that do not say it themselves."""
+
+    def __init__(
+        self,
+        *,
+        per: Annotated[
+            str, Parameter(help="line or file: what a row of a text is. Markdown is per file.")
+        ] = "",
+        nan: Annotated[str, Parameter(help="NaN in JSON: error, float or null.")] = "error",
+        delimiter: Annotated[str, Parameter(help="What separates fields, instead of looking.")] = "",
+        dtype: Annotated[str, Parameter(help="Type of the tokens of a flat file: uint16.")] = "",
+        eot: Annotated[
+            int | None, Parameter(help="Token at which a flat file is cut into documents.")
+        ] = None,
+    ) -> None:
+        self.chosen: dict[str, Any] = {
+            "per": per,
+            "nan": nan,
+            "delimiter": delimiter,
+            "dtype": dtype,
+            "eot": eot,
+        }
+
+
+@Parameter(name="*")
 class Rules:
     """What to do with what breaks its contract."""
 
@@ -49,6 +75,7 @@ class Rules:
             str | None,
             Parameter(help="Which split of a folder to take; 'all' takes all, with a field 'split'."),
         ] = None,
+        reading: Reading | None = None,
     ) -> None:
         self.policy = Policy(
             skip_bad=skip_bad,
@@ -57,6 +84,7 @@ class Rules:
             derived_bytes_max=derived_max,
             strict=strict,
             split=split,
+            **(reading or Reading()).chosen,
         )
 
 
