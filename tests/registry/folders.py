@@ -52,17 +52,17 @@ def spark_output(top: Path) -> Path:
 
     output = top / "events"
     schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
-    for lang, first, count in (("de", 0, 20), ("en", 20, 30), ("en", 50, 0)):
+    for number, (lang, first, count) in enumerate((("de", 0, 20), ("en", 20, 30), ("en", 50, 0))):
         table = pa.table(
             {"id": range(first, first + count), "text": [f"{lang} {n}" for n in range(count)]}, schema=schema
         )
-        part = output / f"lang={lang}" / f"part-{first:05}-9f1c.c000.snappy.parquet"
+        part = output / f"lang={lang}" / f"part-{number}.snappy.parquet"
         part.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, part)
         (part.parent / f".{part.name}.crc").write_bytes(b"crc\0\0\0\2\0")
     (output / "_SUCCESS").touch()
     (output / "._SUCCESS.crc").write_bytes(b"crc\0\0\0\2\0")
-    rest = output / "_temporary/0/task_7/part-00007-9f1c.c000.snappy.parquet"
+    rest = output / "_temporary/0/task_7/part-7.snappy.parquet"
     rest.parent.mkdir(parents=True)
     pq.write_table(pa.table({"id": [999], "text": ["of a task that failed"]}, schema=schema), rest)
     return output

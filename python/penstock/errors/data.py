@@ -84,7 +84,7 @@ class FormatsMixed(DataError):
         self.place = place
         #: The files of each format.
         self.formats = formats
-        found = ", ".join(f"{len(files):,} {name} ({files[0]})" for name, files in formats.items())
+        found = ", ".join(f"{len(files):,} of {name} ({files[0]})" for name, files in formats.items())
         self.hint = (
             f"register each as a dataset of its own: --format {next(iter(formats))} takes those files only, as "
             "does a pattern"
@@ -95,13 +95,15 @@ class FormatsMixed(DataError):
 class SplitsMixed(DataError):
     """A folder has splits, and it was not said which to take."""
 
-    hint = "--split train takes one (a dataset for each), --split all takes all, with a field 'split'"
-
     def __init__(self, *, place: str, splits: dict[str, list[str]]) -> None:
         self.place = place
         #: The files of each split.
         self.splits = splits
-        found = ", ".join(f"{name} ({len(files):,} files)" for name, files in splits.items())
+        first = "train" if "train" in splits else next(iter(splits))
+        self.hint = (
+            f"--split {first} takes that one; --split all takes all, with a field 'split' that says which"
+        )
+        found = ", ".join(f"{name} (files: {len(files):,})" for name, files in splits.items())
         super().__init__(f"{place} has several splits: {found}")
 
 

@@ -15,8 +15,8 @@ _HEAD_BYTES = 64 << 10
 _SAMPLE_FILES = 16
 _EMPTY = "it is empty"
 _PACKINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".snappy")
-#: Formats that any file can be of when that is asked for.
-_ANYTHING = ("files",)
+#: A text is lines or one document: whoever asks for one of them means both.
+_TEXTS = ("text", "documents")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,12 @@ def detect(raws: list[RawFile], wanted: str | None, *, named: Collection[str] = 
     known = {ending: _most_common(group, formats) for ending, group in _by_ending(full).items()}
     found = {raw.name: known[ending_of(raw.name)] for raw in full}
     chosen = wanted if wanted is not None else _only_one(full, found, formats)
+    # What is asked for by name and is nowhere to be seen is meant of all files.
+    forced = chosen not in found.values() and not any(_is_called_so(raw, chosen) for raw in full)
     files = []
     for raw in full:
-        reason = None if raw.url in named else _why_not(raw, found[raw.name], chosen, set(found.values()))
+        taken = forced or raw.url in named
+        reason = None if taken else _why_not(raw, found[raw.name], chosen)
         if reason is None:
             files.append(raw)
         else:
@@ -82,22 +85,28 @@ def ending_of(name: str) -> str:
     return f".{last}"
 
 
-def _why_not(raw: RawFile, found: str | None, chosen: str, present: set[str | None]) -> str | None:
+def _why_not(raw: RawFile, found: str | None, chosen: str) -> str | None:
     """Why a file is not taken; None if it is, as is one that is only called so: the scan says what is wrong with it."""
+    if found == chosen or _goes_with(raw, found, chosen):
+        return None
+    if found is None:
+        return None if _is_called_so(raw, chosen) else "of no known format"
+    return f"{found}, not {chosen}"
+
+
+def _is_called_so(raw: RawFile, chosen: str) -> bool:
     from penstock.formats import format_named
 
-    if found == chosen or chosen in _ANYTHING or chosen not in present or _goes_with(raw, chosen):
-        return None
-    if found is None and raw.name.lower().endswith(tuple(format_named(chosen).suffixes)):
-        return None
-    return "of no known format" if found is None else f"{found}, not {chosen}"
+    return raw.name.lower().endswith(tuple(format_named(chosen).suffixes))
 
 
-def _goes_with(raw: RawFile, chosen: str) -> bool:
+def _goes_with(raw: RawFile, found: str | None, chosen: str) -> bool:
     """Whether a file of another format belongs to one that is taken."""
     from penstock.formats.attributes import is_attributes
 
-    return chosen == "files" and is_attributes(raw.name)
+    if chosen in _TEXTS and found in _TEXTS:
+        return True
+    return chosen == "files" or (chosen == "documents" and is_attributes(raw.name))
 
 
 def _by_ending(raws: list[RawFile]) -> dict[str, list[RawFile]]:
@@ -108,6 +117,8 @@ def _by_ending(raws: list[RawFile]) -> dict[str, list[RawFile]]:
 
 
 def _only_one(raws: list[RawFile], found: dict[str, str | None], formats: list[tuple[str, Format]]) -> str:
+    from penstock.formats.attributes import is_attributes
+
     by_format: dict[str, list[str]] = {}
     for raw in raws:
         if (name := found[raw.name]) is not None:
@@ -118,12 +129,15 @@ def _only_one(raws: list[RawFile], found: dict[str, str | None], formats: list[t
             reason="its content is of no known format",
             hint=f"say which with --format: {', '.join(name for name, _ in formats)}",
         )
-    if "files" in by_format:
-        rest = [raw for raw in raws if found[raw.name] != "files" and found[raw.name] is not None]
-        if all(_goes_with(raw, "files") for raw in rest):
-            return "files"
+    for described in ("files", "documents"):
+        rest = [raw for raw in raws if found[raw.name] not in (described, None)]
+        if described in by_format and all(is_attributes(raw.name) for raw in rest):
+            return described
     if len(by_format) > 1:
-        raise FormatsMixed(place=raws[0].store.url, formats=by_format)
+        store = raws[0].store
+        top = store.local_path("")
+        by_count = sorted(by_format.items(), key=lambda item: -len(item[1]))
+        raise FormatsMixed(place=store.url if top is None else str(top), formats=dict(by_count))
     return next(iter(by_format))
 
 

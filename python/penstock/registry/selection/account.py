@@ -49,7 +49,6 @@ def summaries(left_out: Iterable[LeftOut]) -> list[str]:
 
 def _some(names: list[str]) -> str:
     more = len(names) - _NAMES_SHOWN
-    # One name more costs no more room than saying that there is one.
-    if more <= 1:
+    if more <= 0:
         return ", ".join(names)
     return f"{', '.join(names[:_NAMES_SHOWN])} and {more:,} more"

@@ -60,7 +60,9 @@ def find(places: list[str]) -> Candidates:
     for file, candidate in sorted(local, key=lambda pair: not pair[1].named):
         by_path.setdefault(file.path, (file, candidate))
     kept, twice = once_each([file for file, _ in by_path.values()])
-    found.left_out += [(file.path, f"the same file as {first.path}") for file, first in twice]
+    for file, first in twice:
+        beside = os.path.relpath(first.path, os.path.dirname(file.path))
+        found.left_out.append((file.path, f"the same file as {beside}"))
     found.files += [by_path[file.path][1] for file in kept]
     unique: dict[str, Candidate] = {}
     for candidate in sorted(found.files, key=lambda candidate: (candidate.url, not candidate.named)):
