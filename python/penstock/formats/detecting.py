@@ -17,6 +17,8 @@ _EMPTY = "it is empty"
 _PACKINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".snappy")
 #: A text is lines or one document: whoever asks for one of them means both.
 _TEXTS = ("text", "documents")
+#: Of these an empty file is a row like any other, good or bad.
+_ROW_PER_FILE = ("files", "documents")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +40,24 @@ def detect(raws: list[RawFile], wanted: str | None, *, named: Collection[str] = 
 
     if wanted is not None and wanted not in FORMATS:
         raise UsageError(f"there is no format {wanted!r}", hint=f"known are {', '.join(FORMATS)}")
-    for raw in raws:
-        if raw.size_bytes == 0 and raw.url in named:
-            raise FileEmpty(path=raw.url, reason="the file is empty")
     full = [raw for raw in raws if raw.size_bytes]
     if not full:
         raise FileEmpty(path=raws[0].url, reason="the file is empty")
-    left_out = [(raw, _EMPTY) for raw in raws if not raw.size_bytes]
     formats = [(name, format_named(name)) for name in FORMATS]
     known = {ending: _most_common(group, formats) for ending, group in _by_ending(full).items()}
     found = {raw.name: known[ending_of(raw.name)] for raw in full}
     chosen = wanted if wanted is not None else _only_one(full, found, formats)
     # What is asked for by name and is nowhere to be seen is meant of all files.
     forced = chosen not in found.values() and not any(_is_called_so(raw, chosen) for raw in full)
-    files = []
-    for raw in full:
-        taken = forced or raw.url in named
-        reason = None if taken else _why_not(raw, found[raw.name], chosen)
+    files, left_out = [], []
+    for raw in raws:
+        ending = known.get(ending_of(raw.name))
+        if not raw.size_bytes and not (chosen in _ROW_PER_FILE and (forced or _is_part(raw, ending, chosen))):
+            if raw.url in named:
+                raise FileEmpty(path=raw.url, reason="the file is empty")
+            reason: str | None = _EMPTY
+        else:
+            reason = None if forced or raw.url in named else _why_not(raw, ending, chosen)
         if reason is None:
             files.append(raw)
         else:
@@ -87,11 +90,14 @@ def ending_of(name: str) -> str:
 
 def _why_not(raw: RawFile, found: str | None, chosen: str) -> str | None:
     """Why a file is not taken; None if it is, as is one that is only called so: the scan says what is wrong with it."""
-    if found == chosen or _goes_with(raw, found, chosen):
+    if _is_part(raw, found, chosen):
         return None
-    if found is None:
-        return None if _is_called_so(raw, chosen) else "of no known format"
-    return f"{found}, not {chosen}"
+    return "of no known format" if found is None else f"{found}, not {chosen}"
+
+
+def _is_part(raw: RawFile, found: str | None, chosen: str) -> bool:
+    called_so = found is None and _is_called_so(raw, chosen)
+    return found == chosen or called_so or _goes_with(raw, found, chosen)
 
 
 def _is_called_so(raw: RawFile, chosen: str) -> bool:
