@@ -9,6 +9,7 @@ import pytest
 
 from penstock import Policy, Registry, errors
 from penstock.registry.version import Version
+from tests.formats.tensors import RECORDS
 from tests.registry import folders
 from tests.registry.folders import write_rows
 
@@ -261,3 +262,54 @@ def test_one_store_at_a_time(local: Registry, s3_bucket: str, tmp_path: Path) ->
     open_store(f"{s3_bucket}/both").put_if_absent("a.jsonl", json.dumps({"id": 1}).encode())
     with pytest.raises(errors.UsageError, match="different stores"):
         local.register("web", [write_rows(tmp_path / "a.jsonl", 0, 1), f"{s3_bucket}/both/a.jsonl"])
+
+
+def test_pointers_of_git_lfs_are_no_rows(local: Registry, tmp_path: Path) -> None:
+    """Goal: a clone without its large files is not a dataset. Method: the pointer that `git lfs` leaves, under every ending."""
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
+    for ending in ("txt", "csv", "jsonl", "parquet", "md"):
+        folder = tmp_path / ending
+        folder.mkdir()
+        (folder / f"a.{ending}").write_text(pointer)
+        with pytest.raises(errors.FileUnusable, match="pointer of Git LFS") as caught:
+            local.register("web", folder)
+        assert "git lfs pull" in (caught.value.hint or "")
+    # One of many, too.
+    for number in range(40):
+        (tmp_path / f"txt/{number:02}.txt").write_text("line\n")
+    with pytest.raises(errors.FileUnusable, match=r"a\.txt: it is a pointer"):
+        local.register("web", tmp_path / "txt")
+
+
+def test_the_registry_is_not_registered(tmp_path: Path) -> None:
+    write_rows(tmp_path / "a.jsonl", 0, 3)
+    registry = Registry(tmp_path / "registry")
+    first = registry.register("web", tmp_path)
+    again = registry.register("web", tmp_path)
+    assert again.digest == first.digest
+    assert left_out(again) == {"registry": "the registry itself"}
+
+
+def test_what_tensorflow_datasets_writes_is_asked_about(local: Registry, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    for split in ("train", "test"):
+        for number in range(2):
+            with tf.io.TFRecordWriter(
+                str(tmp_path / f"mnist-{split}.tfrecord-{number:05}-of-00002")
+            ) as writer:
+                writer.write(split.encode())
+    (tmp_path / "features.json").write_text('{\n  "type": "FeaturesDict"\n}\n')
+    (tmp_path / "label.labels.txt").write_text("0\n1\n")
+    with pytest.raises(errors.SplitsMixed) as caught:
+        local.register("mnist", tmp_path)
+    assert set(caught.value.splits) == {"train", "test"}
+    version = local.register("mnist", tmp_path, policy=Policy(split="test"))
+    assert (version.rows, version.manifest.format) == (RECORDS, "tfrecord")
+
+
+def test_names_cannot_write_on_the_terminal(local: Registry, tmp_path: Path) -> None:
+    write_rows(tmp_path / "raw/a.jsonl", 0, 3)
+    (tmp_path / "raw/\x1b[31m\nred.crc").touch()
+    version = local.register("web", tmp_path / "raw")
+    assert left_out(version) == {"\\x1b[31m\\nred.crc": "checksums"}

@@ -4,6 +4,7 @@ Files with the same ending are taken to be of one format, that of most of those 
 again. Files of several formats are no version: whoever wants one of them says which.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,7 +15,12 @@ from penstock.formats.contract import Format, RawFile
 _HEAD_BYTES = 64 << 10
 _SAMPLE_FILES = 16
 _EMPTY = "it is empty"
+_POINTER = b"version https://git-lfs.github.com/spec/"
+#: Pointers are shorter.
+POINTER_BYTES_MAX = 1024
 _PACKINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".snappy")
+#: What some writers put behind the ending: ``x.tfrecord-00000-of-00010``.
+_NUMBER = re.compile(r"-\d+-of-\d+$")
 #: A text is lines or one document: whoever asks for one of them means both.
 _TEXTS = ("text", "documents")
 #: Of these an empty file is a row like any other, good or bad.
@@ -79,7 +85,7 @@ def shards_of(format_name: str, files: list[RawFile]) -> list[RawFile]:
 
 def ending_of(name: str) -> str:
     """What a file is called at its end, with what stands before a compression: ``.jsonl.gz``."""
-    stem, dot, last = name.rpartition("/")[2].lower().rpartition(".")
+    stem, dot, last = _NUMBER.sub("", name.rpartition("/")[2].lower()).rpartition(".")
     if not dot or not stem:
         return ""
     if f".{last}" in _PACKINGS:
@@ -113,6 +119,13 @@ def _goes_with(raw: RawFile, found: str | None, chosen: str) -> bool:
     if chosen in _TEXTS and found in _TEXTS:
         return True
     return chosen == "files" or (chosen == "documents" and is_attributes(raw.name))
+
+
+def refuse_pointer(raw: RawFile, head: bytes) -> None:
+    """A clone without Git LFS has small texts where the files should be; as a text such a pointer would even have rows."""
+    if head.startswith(_POINTER):
+        reason = "it is a pointer of Git LFS, not the file"
+        raise FileUnusable(path=raw.url, reason=reason, hint="fetch the files with `git lfs pull`")
 
 
 def _by_ending(raws: list[RawFile]) -> dict[str, list[RawFile]]:
@@ -156,4 +169,5 @@ def _most_common(raws: list[RawFile], formats: list[tuple[str, Format]]) -> str 
 
 def _of_one(raw: RawFile, formats: list[tuple[str, Format]]) -> str | None:
     head = raw.read(0, _HEAD_BYTES)
+    refuse_pointer(raw, head)
     return next((name for name, each in formats if head and each.recognise(raw, head)), None)

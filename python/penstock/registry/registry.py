@@ -72,7 +72,8 @@ class Registry:
         rules = policy or Policy()
         with events.span("registry.register", dataset=name):
             sweep(self.store)
-            choice = choose([os.fspath(place) for place in given], rules.format_for(format), rules)
+            places = [os.fspath(place) for place in given]
+            choice = choose(places, rules.format_for(format), rules, registry=self.url)
             if rules.strict:
                 choice.refuse_omissions()
             found = scan_all(choice.shards, choice.format, rules, self.store, engine=engine, watch=watch)
@@ -80,7 +81,8 @@ class Registry:
             if rules.strict:
                 choice.refuse_omissions()
             manifest = assemble(choice.format, scans, mixed=rules.mixed)
-            manifest, choice.notes = add_columns(manifest, choice.partitions)
+            manifest, notes = add_columns(manifest, choice.partitions)
+            choice.notes += notes
             version = self.publish(name, manifest, root=choice.root, about=about or About())
             version.account = choice.account()
             return version

@@ -24,6 +24,7 @@ from penstock._rust import digest, digest_file
 from penstock.errors import DataError, FileEmpty, ObjectMissing, ScanCancelled, StoreError, UsageError
 from penstock.formats import format_named
 from penstock.formats.contract import Policy, RawFile, Scanned
+from penstock.formats.detecting import POINTER_BYTES_MAX, refuse_pointer
 from penstock.registry.change import refuse_changed
 from penstock.registry.manifest import Companion, Field, Shard, Skipped
 from penstock.registry.work_folder import work_folder
@@ -176,6 +177,8 @@ def scan_shard(
         work_folder(registry, "scan") as folder,
     ):
         try:
+            if raw.size_bytes <= POINTER_BYTES_MAX and not raw.members:
+                refuse_pointer(raw, raw.read(0, raw.size_bytes))
             scanned = format_named(format_name).scan(raw, policy, folder, progress)
         except FileEmpty as empty:
             refuse_changed(raw)

@@ -8,7 +8,6 @@ names (hard or symbolic links) keeps the first of its real ones.
 import os
 import stat
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.errors import FileUnusable, StoreDenied, StoreFailed
@@ -78,7 +77,10 @@ class LocalTree:
 
     def match(self, pattern: GlobPattern) -> "LocalTree":
         """Every file that a pattern below the folder matches."""
-        self._match(self.top, pattern, pattern.start, ())
+        waiting = [_Place(self.top, pattern.start, ())]
+        # A folder that is one of those above it is not entered again, so every way down ends.
+        while waiting:
+            waiting += self._match(waiting.pop(), pattern)
         return self
 
     def _enter(self, folder: str, *, linked: bool) -> None:
@@ -118,17 +120,14 @@ class LocalTree:
         self.left_out.append((folder, reason))
         return False
 
-    def _match(
-        self, folder: str, pattern: GlobPattern, states: States, above: tuple[tuple[int, int], ...]
-    ) -> None:
-        literal = pattern.literal(states)
-        names: Iterator[tuple[str, bool]] = iter(_entries(folder) if literal is None else [(literal, False)])
-        for name, is_link in names:
-            after = pattern.step(states, name)
-            if not after:
-                continue
-            path = os.path.join(folder, name)
-            if literal is not None and not os.path.lexists(path):
+    def _match(self, place: "_Place", pattern: GlobPattern) -> "list[_Place]":
+        """Files of one folder that match; the folders below it that may have more."""
+        folders = []
+        literal = pattern.literal(place.states)
+        for name in [literal] if literal is not None else [name for name, _ in _entries(place.folder)]:
+            after = pattern.step(place.states, name)
+            path = os.path.join(place.folder, name)
+            if not after or (literal is not None and not os.path.lexists(path)):
                 continue
             status = look_at(path)
             if isinstance(status, str):
@@ -136,17 +135,28 @@ class LocalTree:
                     self.left_out.append((path, status))
             elif not stat.S_ISDIR(status.st_mode):
                 if pattern.is_end(after):
-                    self._add(path, status, linked=is_link or os.path.islink(path))
-            elif pattern.goes_on(after):
-                identity = (status.st_dev, status.st_ino)
-                if identity not in above:
-                    self._match(path, pattern, after, (*above, identity))
+                    self._add(path, status, linked=place.linked or os.path.islink(path))
+            elif pattern.goes_on(after) and (status.st_dev, status.st_ino) not in place.above:
+                above = (*place.above, (status.st_dev, status.st_ino))
+                folders.append(_Place(path, after, above, place.linked or os.path.islink(path)))
+        return folders
 
     def _add(self, path: str, status: os.stat_result, *, linked: bool) -> None:
         if (reason := oddity(path, status)) is not None:
             self.left_out.append((path, reason))
         else:
             self.files.append(LocalFile(path, status, linked))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A folder on the way of a pattern."""
+
+    folder: str
+    states: States
+    #: Device and inode of this folder and those above it.
+    above: tuple[tuple[int, int], ...]
+    linked: bool = False
 
 
 def once_each(files: list[LocalFile]) -> tuple[list[LocalFile], list[tuple[LocalFile, LocalFile]]]:

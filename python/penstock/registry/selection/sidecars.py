@@ -24,6 +24,8 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "dataset_dict.json",
             "state.json",
             "croissant.json",
+            "features.json",
+            "*.labels.txt",
         ),
     ),
     (

@@ -13,7 +13,7 @@ _KEYWORDS = {
     "test": ("test", "testing", "eval", "evaluation"),
 }
 _OF = {word: split for split, words in _KEYWORDS.items() for word in words}
-_NUMBERED = re.compile(r"(?P<split>\w+(?:[.-]\w+)*?)-\d{5}-of-\d{5}(?:[-.].*)?")
+_NUMBERED = re.compile(r"(?P<split>\w+)-\d{5}-of-\d{5}(?:[-.].*)?")
 _WORDS = re.compile(r"[^-._ 0-9]+")
 #: The field that says of which split a row is, when several are taken.
 FIELD = "split"
