@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import FileUnusable, StoreFailed
+from penstock.errors import FileEmpty, FileUnusable, StoreFailed
 from penstock.formats.badness import BadRows
 from penstock.formats.contract import FieldKind, Policy, Progress, RawFile, Scanned
 from penstock.formats.packed import demand_room
@@ -294,7 +294,7 @@ def register(
         schema = plain_schema(file.schema)
         found = survey(file.pieces(), schema, policy, bad, progress)
     if found.rows == 0:
-        raise FileUnusable(path=file.raw.url, reason="it has no rows")
+        raise FileEmpty(path=file.raw.url, reason="it has no rows")
     fields = [
         FieldKind(
             column.name, kind_of(column.type), column.name in found.nulls or kind_of(column.type) == "null"

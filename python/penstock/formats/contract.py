@@ -44,6 +44,11 @@ class RawFile:
         return str(path) if path is not None else join(self.store.url, self.name)
 
     @property
+    def place(self) -> str:
+        """Where it is, as a URL."""
+        return join(self.store.url, self.name)
+
+    @property
     def path(self) -> Path | None:
         """The file itself, if it is on this machine and one file."""
         return None if self.members else self.store.local_path(self.name)
@@ -61,7 +66,7 @@ class RawFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What to do with rows and files that break their contract."""
+    """What to take, and what to do with rows and files that break their contract."""
 
     #: How many bad rows per shard may be left out (and are listed); 0 means that the first one is an error.
     skip_bad: int = 0
@@ -71,6 +76,10 @@ class Policy:
     row_bytes_max: int = 64 << 20
     #: How much derived data one registration may make.
     derived_bytes_max: int = 1 << 40
+    #: Whether it is an error when anything that was found is left out.
+    strict: bool = False
+    #: Which split of a folder to take, or ``all`` of them, with a field ``split``.
+    split: str | None = None
     #: ``NaN`` and infinities in JSON, as Python writes them: ``error`` (a bad row), ``float`` or ``null``.
     nan: str = "error"
     #: What separates the fields of tables; found by looking where nothing is said.
@@ -146,6 +155,8 @@ class Scanned:
     derived: Path | None = None
     derived_index: Path | None = None
     companions: list[RawFile] = field(default_factory=list)
+    #: Lines of a text that have nothing on them, which are no rows.
+    blank_lines: int = 0
     #: Rows, rising, that the first pass could not vouch for; the format looks at them before it returns.
     doubtful: RowNumbers = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from penstock import _rust
-from penstock.errors import CorruptShard, FileUnusable, IndexDamaged
+from penstock.errors import CorruptShard, FileEmpty, FileUnusable, IndexDamaged
 from penstock.formats import attributes
 from penstock.formats.badness import BadRows
 from penstock.formats.contract import (
@@ -100,7 +100,7 @@ class Files:
             else:
                 bad.add(number, 0, fault, file=member)
         if not any(member.size_bytes for member in kept):
-            raise FileUnusable(path=raw.url, reason="it has no rows")
+            raise FileEmpty(path=raw.url, reason="it has no rows")
         _check_name_free(joined, raw, self.content.name)
         values = [joined.values.get(member.name, {}) for member in kept]
         fields = attributes.presence(joined.fields, values)

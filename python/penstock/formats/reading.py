@@ -139,6 +139,7 @@ def scanned(found: dict[str, Any], index: Path) -> Scanned:
         schema=[FieldKind(*field) for field in found["schema"]],
         index=index,
         skipped=[BadLine(*bad) for bad in found["bad"]],
+        blank_lines=msgspec.json.decode(found["details"]).get("blank_lines", 0),
     )
 
 
