@@ -157,8 +157,16 @@ class Scanned:
     companions: list[RawFile] = field(default_factory=list)
     #: Lines of a text that have nothing on them, which are no rows.
     blank_lines: int = 0
+    #: What else was found out or decided that people should know, such as what separates fields.
+    notes: list[str] = field(default_factory=list)
     #: Rows, rising, that the first pass could not vouch for; the format looks at them before it returns.
     doubtful: RowNumbers = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+
+    def read_through(self, copy: Path, rows: "Scanned") -> "Scanned":
+        """The scan of an original whose rows are those that were found in its copy."""
+        self.derived, self.derived_index = copy, rows.index
+        self.skipped, self.blank_lines, self.notes = rows.skipped, rows.blank_lines, rows.notes
+        return self
 
 
 @dataclass(frozen=True, slots=True)

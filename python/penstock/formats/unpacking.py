@@ -37,9 +37,7 @@ def scan_unpacked(
     rows = scan_copy(copy, copy_index)
     known = KnownRows(rows=rows.rows, schema=rows.schema, details=kept(policy))
     original = scan_known(packing, raw, policy, folder / "index.arrow", progress, known)
-    original.skipped = rows.skipped
-    original.derived, original.derived_index = copy, copy_index
-    return original
+    return original.read_through(copy, rows)
 
 
 class Inside:

@@ -43,6 +43,8 @@ class ShardScan(msgspec.Struct, frozen=True):
     skipped: list[Skipped]
     #: Lines of a text without anything on them.
     blank_lines: int = 0
+    #: What else people should know of it.
+    notes: list[str] = []
 
     def without_names(self) -> "ShardScan":
         """As it is kept: companions by their way from the shard's folder."""
@@ -229,6 +231,7 @@ def _keep(raw: RawFile, scanned: Scanned, registry: Store) -> ShardScan:
             Skipped(shard=raw.name, line=b.line, offset=b.offset, reason=b.reason) for b in scanned.skipped
         ],
         blank_lines=scanned.blank_lines,
+        notes=scanned.notes,
     )
 
 
