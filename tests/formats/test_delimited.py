@@ -196,6 +196,12 @@ def test_another_delimiter_is_found_by_looking_and_said(
     assert [field.name for field in commas.schema] == [f"id{delimiter}x"]
 
 
+def test_the_note_that_excel_wants_is_no_header(tmp_path: Path, registry: Registry) -> None:
+    (tmp_path / "a.csv").write_text("sep=;\na;b\n1;2\n")
+    with pytest.raises(FileUnusable, match="a note of Excel's"):
+        registry.register("a", tmp_path / "a.csv")
+
+
 def test_a_table_of_commas_stays_one(tmp_path: Path, registry: Registry) -> None:
     (tmp_path / "a.csv").write_text("a;b,c;d\n1;2,3;4\n")
     assert registry.register("a", tmp_path / "a.csv")[0] == {"a;b": "1;2", "c;d": "3;4"}
