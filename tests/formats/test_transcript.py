@@ -240,11 +240,9 @@ def test_a_policy_that_makes_no_sense_is_refused() -> None:
             Policy(**wrong)
 
 
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=8,
-)
+_LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+_LISTS = st.lists(_LEAVES, max_size=3)
+_VALUES = _LEAVES | _LISTS | st.dictionaries(st.text(max_size=3), _LEAVES | _LISTS, max_size=3)
 
 
 @settings(max_examples=60, deadline=None)

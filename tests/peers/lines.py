@@ -265,6 +265,15 @@ CASES = [
         _hf_table,
     ),
     Case(
+        "csv",
+        "polars",
+        "nulls and empty texts",
+        _by(lambda path: pl.DataFrame({"a": [1, 2, 3], "b": ["x", "", None]}).write_csv(path), "a.csv"),
+        lambda path: pl.read_csv(path).to_dicts(),
+        "an empty field is null, quoted or not",
+        lambda row: {**row, "b": row["b"] or None},
+    ),
+    Case(
         "text",
         "datasets",
         "lines, one of them empty",
