@@ -9,7 +9,6 @@ import pytest
 
 from penstock import Policy, Registry, errors
 from penstock.registry.version import Version
-from tests.formats.tensors import RECORDS
 from tests.registry import folders
 from tests.registry.folders import write_rows
 
@@ -290,7 +289,7 @@ def test_the_registry_is_not_registered(tmp_path: Path) -> None:
     assert left_out(again) == {"registry": "the registry itself"}
 
 
-def test_what_tensorflow_datasets_writes_is_asked_about(local: Registry, tmp_path: Path) -> None:
+def test_names_as_tensorflow_datasets_writes_them_are_asked_about(local: Registry, tmp_path: Path) -> None:
     import tensorflow as tf
 
     for split in ("train", "test"):
@@ -305,7 +304,7 @@ def test_what_tensorflow_datasets_writes_is_asked_about(local: Registry, tmp_pat
         local.register("mnist", tmp_path)
     assert set(caught.value.splits) == {"train", "test"}
     version = local.register("mnist", tmp_path, policy=Policy(split="test"))
-    assert (version.rows, version.manifest.format) == (RECORDS, "tfrecord")
+    assert (version.rows, version.manifest.format) == (2, "jsonl")
 
 
 def test_names_cannot_write_on_the_terminal(local: Registry, tmp_path: Path) -> None:
