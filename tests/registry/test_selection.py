@@ -290,20 +290,15 @@ def test_the_registry_is_not_registered(tmp_path: Path) -> None:
 
 
 def test_names_as_tensorflow_datasets_writes_them_are_asked_about(local: Registry, tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    for split in ("train", "test"):
-        for number in range(2):
-            with tf.io.TFRecordWriter(
-                str(tmp_path / f"mnist-{split}.tfrecord-{number:05}-of-00002")
-            ) as writer:
-                writer.write(split.encode())
-    (tmp_path / "features.json").write_text('{\n  "type": "FeaturesDict"\n}\n')
-    (tmp_path / "label.labels.txt").write_text("0\n1\n")
+    for split, count in (("train", 2), ("test", 1)):
+        for number in range(count):
+            write_rows(tmp_path / f"raw/mnist-{split}.jsonl-{number:05}-of-{count:05}", number, 2)
+    (tmp_path / "raw/features.json").write_text('{\n  "type": "FeaturesDict"\n}\n')
+    (tmp_path / "raw/label.labels.txt").write_text("0\n1\n")
     with pytest.raises(errors.SplitsMixed) as caught:
-        local.register("mnist", tmp_path)
+        local.register("mnist", tmp_path / "raw")
     assert set(caught.value.splits) == {"train", "test"}
-    version = local.register("mnist", tmp_path, policy=Policy(split="test"))
+    version = local.register("mnist", tmp_path / "raw", policy=Policy(split="test"))
     assert (version.rows, version.manifest.format) == (2, "jsonl")
 
 
