@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -280,13 +281,19 @@ def test_pointers_of_git_lfs_are_no_rows(local: Registry, tmp_path: Path) -> Non
         local.register("web", tmp_path / "txt")
 
 
-def test_the_registry_is_not_registered(tmp_path: Path) -> None:
+def test_registries_are_not_registered(tmp_path: Path) -> None:
     write_rows(tmp_path / "a.jsonl", 0, 3)
     registry = Registry(tmp_path / "registry")
     first = registry.register("web", tmp_path)
     again = registry.register("web", tmp_path)
     assert again.digest == first.digest
-    assert left_out(again) == {"registry": "the registry itself"}
+    assert left_out(again) == {"registry": "a registry of Penstock"}
+
+
+@pytest.mark.parametrize("files", ["", [""], [], 3, b"raw", [b"raw"], [None]])
+def test_what_names_no_file_is_a_usage_error(local: Registry, files: Any) -> None:
+    with pytest.raises(errors.UsageError, match="files"):
+        local.register("web", files)
 
 
 def test_names_as_tensorflow_datasets_writes_them_are_asked_about(local: Registry, tmp_path: Path) -> None:
@@ -307,3 +314,14 @@ def test_names_cannot_write_on_the_terminal(local: Registry, tmp_path: Path) -> 
     (tmp_path / "raw/\x1b[31m\nred.crc").touch()
     version = local.register("web", tmp_path / "raw")
     assert left_out(version) == {"\\x1b[31m\\nred.crc": "checksums"}
+
+
+def test_texts_of_both_kinds_go_together_when_it_is_said_how(local: Registry, tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/a.txt").write_text("one\ntwo\n")
+    (tmp_path / "raw/b.md").write_text("# three\n")
+    with pytest.raises(errors.FormatsMixed) as caught:
+        local.register("text", tmp_path / "raw")
+    assert "--per file" in (caught.value.hint or "")
+    assert local.register("text", tmp_path / "raw", policy=Policy(per="file")).rows == 2
+    assert local.register("text", tmp_path / "raw", policy=Policy(per="line")).rows == 3

@@ -89,6 +89,8 @@ class FormatsMixed(DataError):
             f"register each as a dataset of its own: --format {next(iter(formats))} takes those files only, as "
             "does a pattern"
         )
+        if set(formats) == {"text", "documents"}:
+            self.hint = "--per file makes each of them a row, --per line each of their lines"
         super().__init__(f"{place} has files of several formats: {found}")
 
 
@@ -130,7 +132,9 @@ class NothingToRegister(DataError):
         self.patterns = patterns
         #: What was found and cannot be taken, with the reason.
         self.left_out = left_out or {}
-        first = next((f"; {name} is {reason}" for name, reason in self.left_out.items()), "")
+        if self.left_out:
+            self.hint = "name what is meant: a file that is named itself is not left out because of its name"
+        first = next((f"; left out is {name} ({reason})" for name, reason in self.left_out.items()), "")
         super().__init__(f"no file matches {', '.join(patterns)}{first}")
 
 
