@@ -83,6 +83,14 @@ def test_documents_that_end_with_the_token_are_cut_after_it(tmp_path: Path, regi
     assert_rows(version, rows([[*document, EOT] for document in DOCUMENTS], "<u2"))
 
 
+def test_a_token_that_does_not_occur_is_said(tmp_path: Path, registry: Registry) -> None:
+    nanogpt(tmp_path / "train.bin")
+    version = registry.register("a", tmp_path / "train.bin", policy=Policy(dtype="uint16", eot=4))
+    assert version.account.notes == ("train.bin (one document: token 4 does not stand between others)",)
+    with pytest.raises(UsageError, match="eot must be a token of uint16, got 65536"):
+        registry.register("b", tmp_path / "train.bin", policy=Policy(dtype="uint16", eot=65_536))
+
+
 def test_the_feed_reads_them(tmp_path: Path, registry: Registry) -> None:
     """Every token of the file is delivered once in an epoch."""
     path = tmp_path / "train.bin"

@@ -144,8 +144,13 @@ def _plain(array: "pa.Array", wanted: "pa.DataType") -> "pa.Array":
         array = pyarrow.compute.run_end_decode(array)
     if array.type.equals(wanted):
         return array
+    if pa.types.is_dictionary(array.type):
+        # What is looked up first becomes what it shall be: pyarrow cannot look up views.
+        values = _plain(array.dictionary, wanted)
+        return pa.DictionaryArray.from_arrays(array.indices, values).cast(wanted)
     if _has_uncast(array.type):
-        # Rare, so that it may be slow: pyarrow's casts know no run ends inside others, and break views of lists.
+        # Rare, so that it may be slow: pyarrow casts no run ends and no dictionaries of views inside others, and
+        # breaks views of lists.
         return pa.array(array.to_pylist(), type=wanted)
     return array.cast(wanted)
 
@@ -158,6 +163,8 @@ def _has_uncast(given: "pa.DataType") -> bool:
         return _has_uncast(given.storage_type)
     if kinds.is_run_end_encoded(given) or kinds.is_list_view(given) or kinds.is_large_list_view(given):
         return True
+    if kinds.is_dictionary(given):
+        return bool(kinds.is_string_view(given.value_type) or kinds.is_binary_view(given.value_type))
     return any(_has_uncast(given.field(at).type) for at in range(given.num_fields))
 
 

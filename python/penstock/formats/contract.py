@@ -104,8 +104,10 @@ class Policy:
         implied = {"line": "text", "file": "documents"}.get(self.per)
         if self.dtype or (self.eot is not None and wanted is None):
             implied = "flat"
+        if self.delimiter and wanted not in ("csv", "tsv"):
+            implied = "csv"
         if implied is not None and wanted not in (None, implied):
-            said = f"per={self.per!r}" if self.per else f"dtype={self.dtype!r}"
+            said = next(f"{name}={value!r}" for name, value in self.reading().items() if name != "nan")
             raise UsageError(f"{said} is about {implied}, not about {wanted}")
         return implied or wanted
 
@@ -155,8 +157,16 @@ class Scanned:
     companions: list[RawFile] = field(default_factory=list)
     #: Lines of a text that have nothing on them, which are no rows.
     blank_lines: int = 0
+    #: What else was found out or decided that people should know, such as what separates fields.
+    notes: list[str] = field(default_factory=list)
     #: Rows, rising, that the first pass could not vouch for; the format looks at them before it returns.
     doubtful: RowNumbers = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+
+    def read_through(self, copy: Path, rows: "Scanned") -> "Scanned":
+        """The scan of an original whose rows are those that were found in its copy."""
+        self.derived, self.derived_index = copy, rows.index
+        self.skipped, self.blank_lines, self.notes = rows.skipped, rows.blank_lines, rows.notes
+        return self
 
 
 @dataclass(frozen=True, slots=True)

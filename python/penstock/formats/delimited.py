@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import _rust
+from penstock.errors import FileUnusable
 from penstock.formats.contract import OpenShard, Policy, Progress, RawFile, Row, RowNumbers, Scanned
 from penstock.formats.dialect import Sample
 from penstock.formats.packed import packing_of
@@ -56,6 +57,11 @@ class _Delimited:
         """Every record is checked to have as many fields as the header; kinds are those that all values fit."""
         head = raw.read(0, _HEAD_BYTES)
         packing = packing_of(head)
+        if (said := Sample.of(raw, head, strict=False).excel_note()) is not None:
+            hint = f"delete the line, and register with --delimiter '{said}'"
+            raise FileUnusable(
+                path=raw.url, reason="its first line is a note of Excel's, not a header", hint=hint
+            )
         if not policy.delimiter and (found := Sample.of(raw, head, strict=False).delimiter()) is not None:
             policy = replace(policy, delimiter="" if found == self.delimiter else found)
         if packing == "plain" and encoding_of(head) == "utf-8":

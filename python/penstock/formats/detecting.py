@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from penstock.errors import FileEmpty, FileUnusable, FormatsMixed, UsageError
+from penstock.errors import BadRow, FileEmpty, FileUnusable, FormatsMixed, TooManyBadRows, UsageError
 from penstock.formats.contract import Format, RawFile
 
 _HEAD_BYTES = 64 << 10
@@ -165,6 +165,19 @@ def _most_common(raws: list[RawFile], formats: list[tuple[str, Format]]) -> str 
     step = max(1, len(raws) // _SAMPLE_FILES)
     found = Counter(name for raw in raws[::step] if (name := _of_one(raw, formats)) is not None)
     return found.most_common(1)[0][0] if found else None
+
+
+def refuse_foreign(raw: RawFile, format_name: str, problem: BadRow | TooManyBadRows) -> None:
+    """If a file that cannot be scanned is of another format, say that instead of what is wrong with its rows."""
+    from penstock.formats import FORMATS, format_named
+
+    if raw.members or format_name in (*_TEXTS, *_ROW_PER_FILE):
+        return
+    found = _of_one(raw, [(name, format_named(name)) for name in FORMATS])
+    if found not in (None, format_name):
+        reason = f"it is {found}, not {format_name} as the others"
+        hint = f"leave it out, or register it by itself with --format {found}"
+        raise FileUnusable(path=raw.url, reason=reason, hint=hint) from problem
 
 
 def _of_one(raw: RawFile, formats: list[tuple[str, Format]]) -> str | None:

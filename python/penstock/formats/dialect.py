@@ -54,6 +54,11 @@ class Sample:
         """The one that makes a table of it; None if none does."""
         return next((each for each in candidates if self._fits(each)), None)
 
+    def excel_note(self) -> str | None:
+        """What separates fields as a first line ``sep=;`` says it to Excel, if there is one."""
+        line = self.text.partition("\n")[0].rstrip("\r")
+        return line[4] if line.lower().startswith("sep=") and len(line) == 5 else None
+
     def is_table(self, delimiter: str) -> bool:
         """Whether a file that is called one may be one: the scan says which record is wrong."""
         records = self.records(delimiter)

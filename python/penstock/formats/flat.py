@@ -65,7 +65,10 @@ class Flat:
             details={"dtype": layout.dtype},
         )
         unlimited = replace(policy, row_bytes_max=_ROW_LIMIT)
-        return scan_known("flat", raw, unlimited, folder / "index.arrow", progress, known)
+        found = scan_known("flat", raw, unlimited, folder / "index.arrow", progress, known)
+        if policy.eot is not None and found.rows == 1:
+            found.notes = [f"one document: token {policy.eot} does not stand between others"]
+        return found
 
     def open(self, shard: OpenShard) -> TokenRows:
         """Rows are byte ranges of tokens."""
@@ -122,6 +125,9 @@ def _edges(raw: RawFile, layout: _Layout, eot: int | None) -> _Longs:
     width = np.dtype(layout.dtype).itemsize
     found = [layout.start, layout.end]
     if eot is not None:
+        limits = np.iinfo(layout.dtype)
+        if not limits.min <= eot <= limits.max:
+            raise UsageError(f"eot must be a token of {np.dtype(layout.dtype)}, got {eot}")
         marks = np.concatenate([np.zeros(0, np.int64), *_marks(raw, layout, eot)])
         begins = len(marks) and marks[0] == layout.start
         found += (marks if begins else marks + width).tolist()

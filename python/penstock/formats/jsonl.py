@@ -30,7 +30,11 @@ class Jsonl:
     def recognise(self, raw: RawFile, head: bytes) -> bool:
         """It begins with a JSON object, alone or in an array, or with the beginning of a very long one."""
         named = raw.name.lower().endswith(tuple(self.suffixes))
-        text = text_head(unpacked_head(raw, head)).lstrip()
+        inside = unpacked_head(raw, head)
+        if named and not inside:
+            # The scan says that there is nothing inside, or that it cannot be read.
+            return True
+        text = text_head(inside).lstrip()
         if text.startswith("["):
             return named or text[1:].lstrip().startswith("{")
         line, newline, _ = text.partition("\n")

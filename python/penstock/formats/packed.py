@@ -132,9 +132,7 @@ def _through_copy(
     rows = scanned(found, copy_index)
     known = KnownRows(rows=rows.rows, schema=rows.schema, details=kept(policy))
     original = scan_known(f"{kind}.{packing}", raw, policy, folder / "index.arrow", progress, known)
-    original.skipped = rows.skipped
-    original.derived, original.derived_index = copy, copy_index
-    return original
+    return original.read_through(copy, rows)
 
 
 def _through_transcript(
@@ -156,9 +154,7 @@ def _through_transcript(
     rows = scanned(found, copy_index)
     known = KnownRows(rows=rows.rows, schema=rows.schema, details={"transcript": form.name, **kept(policy)})
     original = scan_known(f"{kind}.{packing}", raw, policy, folder / "index.arrow", progress, known)
-    original.skipped, original.blank_lines = rows.skipped, rows.blank_lines
-    original.derived, original.derived_index = copy, copy_index
-    return original
+    return original.read_through(copy, rows)
 
 
 def demand_room(raw: RawFile, policy: Policy, folder: Path, *, growth: float = _GROWTH) -> None:

@@ -24,6 +24,7 @@ from penstock.formats.contract import (
 from penstock.formats.joining import Joined
 from penstock.store.hostcache import use_host_cache
 
+_USUAL_DELIMITERS = (",", "\t")
 _THREADS = min(4, os.cpu_count() or 1)
 
 #: A path; an object of a store, which Rust reads through the cache of the host; or name, length and a function for what Python joins.
@@ -132,6 +133,7 @@ class KnownRows(msgspec.Struct, kw_only=True):
 
 def scanned(found: dict[str, Any], index: Path) -> Scanned:
     """What the Rust side found, in our words."""
+    details = msgspec.json.decode(found["details"])
     return Scanned(
         rows=found["rows"],
         bytes=found["bytes"],
@@ -139,8 +141,18 @@ def scanned(found: dict[str, Any], index: Path) -> Scanned:
         schema=[FieldKind(*field) for field in found["schema"]],
         index=index,
         skipped=[BadLine(*bad) for bad in found["bad"]],
-        blank_lines=msgspec.json.decode(found["details"]).get("blank_lines", 0),
+        blank_lines=details.get("blank_lines", 0),
+        notes=_notes(details),
     )
+
+
+def _notes(details: dict[str, Any]) -> list[str]:
+    notes = []
+    if (delimiter := details.get("delimiter", ",")) not in _USUAL_DELIMITERS:
+        notes.append(f"fields are separated by {delimiter!r}")
+    if details.get("nan_rows"):
+        notes.append(f"NaN and infinities are read as {details['nan']}")
+    return notes
 
 
 def open_file(shard: OpenShard) -> _rust.ShardFile:

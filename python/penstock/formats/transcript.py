@@ -21,7 +21,8 @@ _MARKS = (
 )
 _UTF8_MARK = "\ufeff"
 _SPACE = re.compile(r"[ \t\r\n]*")
-_DECODE = json.JSONDecoder().raw_decode
+#: Only for where values end: what numbers are, the scan of the lines says.
+_DECODE = json.JSONDecoder(parse_int=len, parse_float=len).raw_decode
 #: A word, a number or an escape that the end of a piece may have cut.
 _CUT = re.compile(r"-?[A-Za-z]{0,8}|[.]|[eE][+-]|\\?u?[0-9a-fA-F]{0,4}")
 _UNENDED = "Unterminated string"

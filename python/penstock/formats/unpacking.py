@@ -37,9 +37,7 @@ def scan_unpacked(
     rows = scan_copy(copy, copy_index)
     known = KnownRows(rows=rows.rows, schema=rows.schema, details=kept(policy))
     original = scan_known(packing, raw, policy, folder / "index.arrow", progress, known)
-    original.skipped = rows.skipped
-    original.derived, original.derived_index = copy, copy_index
-    return original
+    return original.read_through(copy, rows)
 
 
 class Inside:
@@ -73,8 +71,48 @@ def _stream(source: Any, packing: str) -> Any:
         return source
     # Arrow knows no xz, and of bzip2 only the first of several streams.
     if packing in ("bz2", "xz"):
-        return (bz2.open if packing == "bz2" else lzma.open)(source)
+        return _Streams(source, packing)
     return pa.CompressedInputStream(source, packing)
+
+
+class _Streams:
+    """Compressed streams one after another. Python's own readers pass over whatever follows the first of them."""
+
+    def __init__(self, source: CheckedIO, packing: str) -> None:
+        self._source = source
+        self._begin: Callable[[], Any] = bz2.BZ2Decompressor if packing == "bz2" else lzma.LZMADecompressor
+        #: What may stand between streams and after them.
+        self._padding = b"" if packing == "bz2" else b"\0"
+        self._stream: Any = None
+        self._waiting = b""
+
+    def __enter__(self) -> "_Streams":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._source.close()
+
+    def read(self, size: int) -> bytes:
+        """Some of what is inside, nothing at the end."""
+        # Each turn reads, begins a stream, or gives something back.
+        while True:
+            if self._stream is None or self._stream.needs_input:
+                self._waiting = self._waiting or self._source.read(_CHUNK_BYTES)
+            if self._stream is None:
+                self._waiting = self._waiting.lstrip(self._padding) if self._padding else self._waiting
+                if not self._waiting:
+                    if self._source.tell() >= self._source.size():
+                        return b""
+                    continue
+                self._stream = self._begin()
+            if self._stream.needs_input and not self._waiting:
+                raise EOFError("it ends before its end mark")
+            data: bytes = self._stream.decompress(self._waiting, size)
+            self._waiting = b""
+            if self._stream.eof:
+                self._waiting, self._stream = self._stream.unused_data, None
+            if data:
+                return data
 
 
 def write_copy(pieces: Iterator[bytes], inside: Inside, policy: Policy, copy: Path) -> None:

@@ -21,10 +21,19 @@ import msgspec
 
 from penstock import events
 from penstock._rust import digest, digest_file
-from penstock.errors import DataError, FileEmpty, ObjectMissing, ScanCancelled, StoreError, UsageError
+from penstock.errors import (
+    BadRow,
+    DataError,
+    FileEmpty,
+    ObjectMissing,
+    ScanCancelled,
+    StoreError,
+    TooManyBadRows,
+    UsageError,
+)
 from penstock.formats import format_named
 from penstock.formats.contract import Policy, RawFile, Scanned
-from penstock.formats.detecting import POINTER_BYTES_MAX, refuse_pointer
+from penstock.formats.detecting import POINTER_BYTES_MAX, refuse_foreign, refuse_pointer
 from penstock.registry.change import refuse_changed
 from penstock.registry.manifest import Companion, Field, Shard, Skipped
 from penstock.registry.work_folder import work_folder
@@ -43,6 +52,8 @@ class ShardScan(msgspec.Struct, frozen=True):
     skipped: list[Skipped]
     #: Lines of a text without anything on them.
     blank_lines: int = 0
+    #: What else people should know of it.
+    notes: list[str] = []
 
     def without_names(self) -> "ShardScan":
         """As it is kept: companions by their way from the shard's folder."""
@@ -186,6 +197,8 @@ def scan_shard(
         except (DataError, StoreError) as problem:
             # Whatever is wrong with a file that is being written is no news about it.
             refuse_changed(raw, problem)
+            if isinstance(problem, BadRow | TooManyBadRows):
+                refuse_foreign(raw, format_name, problem)
             raise
         refuse_changed(raw, scanned=scanned)
         found = _keep(raw, scanned, registry)
@@ -229,6 +242,7 @@ def _keep(raw: RawFile, scanned: Scanned, registry: Store) -> ShardScan:
             Skipped(shard=raw.name, line=b.line, offset=b.offset, reason=b.reason) for b in scanned.skipped
         ],
         blank_lines=scanned.blank_lines,
+        notes=scanned.notes,
     )
 
 

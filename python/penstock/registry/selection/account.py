@@ -41,10 +41,15 @@ class Account:
 
 def summaries(left_out: Iterable[LeftOut]) -> list[str]:
     """One line for each reason, in order of the first name."""
-    by_reason: dict[str, list[str]] = {}
-    for each in sorted(left_out):
-        by_reason.setdefault(each.reason, []).append(each.name)
-    return [f"{_some(names)} ({reason})" for reason, names in by_reason.items()]
+    return grouped((each.name, each.reason) for each in left_out)
+
+
+def grouped(said: Iterable[tuple[str, str]]) -> list[str]:
+    """One line for each thing that is said of files, given by name."""
+    names: dict[str, list[str]] = {}
+    for name, what in sorted(said):
+        names.setdefault(what, []).append(name)
+    return [f"{_some(some)} ({what})" for what, some in names.items()]
 
 
 def _some(names: list[str]) -> str:

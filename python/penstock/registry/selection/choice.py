@@ -9,7 +9,7 @@ from penstock.errors import FileEmpty, FilesLeftOut, FileUnusable, SplitsMixed, 
 from penstock.formats.contract import Policy, RawFile
 from penstock.formats.detecting import detect, ending_of, shards_of
 from penstock.registry.scanning import ShardScan
-from penstock.registry.selection.account import Account, LeftOut
+from penstock.registry.selection.account import Account, LeftOut, grouped
 from penstock.registry.selection.candidates import Candidate, Candidates, find
 from penstock.registry.selection.partitions import depth_of, partition_of
 from penstock.registry.selection.sidecars import is_readme_among, why_beside
@@ -119,6 +119,7 @@ def settle(choice: Choice, scans: list[ShardScan | FileEmpty]) -> list[ShardScan
             empty.append((shard, scan))
     if not kept:
         raise empty[0][1]
+    choice.notes += grouped((scan.shard.name, note) for scan in kept for note in scan.notes)
     for shard, scan in empty:
         choice.leave_out(shard, scan.reason)
     return kept
