@@ -32,6 +32,7 @@
     │   ├── CorruptShard         bytes are not what was registered, with file and offset
     │   ├── IndexDamaged         an index is not what its digest says, or cannot be read
     │   ├── RowOutOfRange        there is no such row
+    │   ├── TokenOutOfRange      there is no such token in a row of a batch
     │   ├── DerivedTooLarge      a derived copy would pass the limit or the free space
     │   ├── ScanCancelled        scanning was stopped
     │   ├── RecipeInvalid        a recipe, lane or stage that makes no sense, with the field
@@ -105,6 +106,7 @@ from penstock.errors.data import (
     ScanCancelled,
     SchemaMixed,
     SourceEmpty,
+    TokenOutOfRange,
     TooManyBadRows,
     TooManyUndecodable,
 )
@@ -263,6 +265,7 @@ __all__ = [
     "StoreRefusal",
     "StoreThrottled",
     "StoreTimedOut",
+    "TokenOutOfRange",
     "TooManyBadRows",
     "TooManyUndecodable",
     "TreeInvalid",

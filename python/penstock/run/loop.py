@@ -61,7 +61,7 @@ class Run:
         self.settings = Settings(
             place,
             recipe,
-            registry or Registry(),
+            registry or recipe.open_registry(),
             checkpoints if repeat is None else None,
             (policy or Policy()) if repeat is None else repeat.policy_of(policy or Policy()),
             seed,
