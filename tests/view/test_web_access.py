@@ -265,14 +265,26 @@ def test_the_command_ends_quietly_when_it_is_told_to(exhibit: Exhibit, sign: sig
 
 
 def test_a_server_that_others_can_reach_says_that_its_token_goes_in_clear(exhibit: Exhibit) -> None:
-    command = [sys.executable, "-m", "penstock.cli.main", "web", "--port", "0", "--no-open", "--bind", "0.0.0.0"]
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli.main",
+        "web",
+        "--port",
+        "0",
+        "--no-open",
+        "--bind",
+        "0.0.0.0",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=exhibit.folder) as process:
         assert process.stderr is not None
         said = [process.stderr.readline() for _ in range(3)]
         process.kill()
 
     assert said[0].startswith("serving http://")
-    assert said[2].startswith("warning: the token and everything that is shown travel over the network in clear")
+    assert said[2].startswith(
+        "warning: the token and everything that is shown travel over the network in clear"
+    )
     assert [is_loopback(bind) for bind in ("::", "10.0.0.7", "::1", "127.0.0.1", "localhost")] == [
         False,
         False,
