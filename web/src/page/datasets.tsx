@@ -191,7 +191,7 @@ function StreamList(props: { streams: Streams; typed: string }) {
           ))}
         </ul>
       )}
-      {reasons.length > 0 && <p class="cut">Left out: {reasons.map(([what, count]) => `${formatCount(count)} ${what}`).join("; ")}.</p>}
+      {reasons.length > 0 && <p class="cut">Left out: {reasons.map(([what, count]) => `${what} (${formatCount(count)})`).join("; ")}.</p>}
     </section>
   );
 }

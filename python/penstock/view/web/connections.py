@@ -47,7 +47,8 @@ class Strangers:
         if len(own) > self.limits.strangers_per_peer:
             return next(iter(own))
         if len(self) > self.limits.strangers:
-            return next(iter(max(self._peers.values(), key=len)))
+            crowded = max(self._peers, key=lambda each: len(self._peers[each]))
+            return next(iter(self._peers[crowded]))
         return None
 
     def remove(self, connection: Any, peer: str) -> None:
