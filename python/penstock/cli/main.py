@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from penstock.cli.commands import COMMANDS, overview
-from penstock.errors import PenstockError, UsageError
+from penstock.errors import NameUnwritable, PenstockError, UsageError
 
 EXIT_INTERRUPTED = 130
 
@@ -29,8 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UnicodeEncodeError as problem:
         if debug:
             raise
-        _say(_unnameable(problem))
-        return UsageError.exit_code
+        _say(NameUnwritable(name=problem.object, encoding=problem.encoding))
+        return NameUnwritable.exit_code
     except KeyboardInterrupt:
         if debug:
             raise
@@ -94,16 +94,6 @@ def _let_streams_take_anything() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
-
-
-def _unnameable(problem: UnicodeEncodeError) -> UsageError:
-    """A name that the locale of this process, or UTF-8, cannot write."""
-    name = problem.object[:200].encode("unicode_escape").decode("ascii")
-    if problem.encoding.replace("-", "").lower() == "utf8":
-        hint = "the bytes of that name are no UTF-8: rename the file"
-    else:
-        hint = "choose a locale of UTF-8, as in LC_ALL=C.UTF-8, and unset PYTHONUTF8"
-    return UsageError(f"{name!r} cannot be written in {problem.encoding}", hint=hint)
 
 
 def _say(problem: PenstockError) -> None:

@@ -4,6 +4,7 @@
 
     PenstockError
     ├── UsageError               the command line or an argument makes no sense
+    ├── NameUnwritable           a name that the encoding of file names cannot write
     ├── EventError               recordings of events
     │   ├── EventFileUnusable    cannot be created, opened or read
     │   ├── EventFormatUnknown   written by a newer Penstock
@@ -139,6 +140,7 @@ from penstock.errors.registry import (
     RegistryError,
 )
 from penstock.errors.root import (
+    NameUnwritable,
     PenstockError,
     UsageError,
 )
@@ -218,6 +220,7 @@ __all__ = [
     "JobUnknown",
     "ManifestDamaged",
     "ManifestNewer",
+    "NameUnwritable",
     "NotAnEventFile",
     "NotEqual",
     "NothingToRegister",

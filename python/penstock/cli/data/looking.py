@@ -154,7 +154,7 @@ def print_rows(
     if rows is not None and (start, count) != (0, 5):
         raise UsageError("--rows says which rows, and so do --start and --count", hint="leave the latter out")
     if count < 1:
-        raise UsageError(f"{count} rows cannot be shown", hint="--count is 1 or more")
+        return 0
     open_end = start < 0 <= start + count
     bounds = parse_bounds(rows) if rows is not None else Bounds(start, None if open_end else start + count)
     for number, row in _taken(version, range(*bounds.within(version.rows)) if version.rows or rows else ()):

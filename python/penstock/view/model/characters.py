@@ -25,26 +25,29 @@ _ESCAPED = 0xDC00
 
 def join(pieces: Sequence[bytes]) -> list[str]:
     """The display of neighbouring tokens, given their bytes; a shared character is shown at its first token."""
-    starts = np.cumsum([0, *map(len, pieces)]).tolist()
-    parts: list[list[str]] = [[] for _ in pieces]
-    inside = [False] * len(pieces)
-    token = at = 0
+    found: list[str] = []
+    shown: list[str] = []
+    #: Bytes of the text before the next token, and before the next character.
+    end, at, token = len(pieces[0]) if pieces else 0, 0, 0
+    last = len(pieces) - 1
     for character in b"".join(pieces).decode("utf-8", "surrogateescape"):
-        while token + 1 < len(pieces) and starts[token + 1] <= at:
+        while at >= end and token < last:
+            found.append("".join(shown))
             token += 1
+            # A character that began earlier goes on in this token.
+            shown = [CONTINUED] if at > end else []
+            end += len(pieces[token])
         number = ord(character)
         if 0xDC80 <= number <= 0xDCFF:
-            parts[token].append(BYTE.format(number - _ESCAPED))
+            shown.append(BYTE.format(number - _ESCAPED))
             at += 1
-            continue
-        first = not parts[token] and not inside[token]
-        parts[token].append(glyph(character, first=first))
-        at += 1 if number < 0x80 else 2 if number < 0x800 else 3 if number < 0x10000 else 4
-        later = token + 1
-        while later < len(pieces) and starts[later] < at:
-            inside[later] = True
-            later += 1
-    return [CONTINUED * within + "".join(shown) for within, shown in zip(inside, parts, strict=True)]
+        else:
+            shown.append(glyph(character, first=not shown))
+            at += 1 if number < 0x80 else 2 if number < 0x800 else 3 if number < 0x10000 else 4
+    while len(found) < len(pieces):
+        found.append("".join(shown))
+        shown = [CONTINUED]
+    return found
 
 
 def joined_tokens(

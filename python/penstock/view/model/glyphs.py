@@ -8,6 +8,7 @@ escape, or hide.
 
 import re
 import unicodedata
+from functools import lru_cache
 
 #: What stands for a byte that is no character, and for a character that has no shape.
 BYTE, POINT = "⟨{:02X}⟩", "⟨U+{:04X}⟩"
@@ -68,6 +69,7 @@ def _whole(data: bytes, at: int) -> tuple[str, int]:
         return data[at:stop].decode(), stop
 
 
+@lru_cache(maxsize=1 << 16)
 def glyph(character: str, *, first: bool) -> str:
     """How one character looks; ``first`` where nothing stands before it."""
     if (named := _NAMED.get(character)) is not None:
