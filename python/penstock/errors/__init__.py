@@ -4,6 +4,7 @@
 
     PenstockError
     ├── UsageError               the command line or an argument makes no sense
+    ├── NameUnwritable           a name that the encoding of file names cannot write
     ├── EventError               recordings of events
     │   ├── EventFileUnusable    cannot be created, opened or read
     │   ├── EventFormatUnknown   written by a newer Penstock
@@ -40,6 +41,7 @@
     │   ├── CorruptShard         bytes are not what was registered, with file and offset
     │   ├── IndexDamaged         an index is not what its digest says, or cannot be read
     │   ├── RowOutOfRange        there is no such row
+    │   ├── TokenOutOfRange      there is no such token in a row of a batch
     │   ├── DerivedTooLarge      a derived copy would pass the limit or the free space
     │   ├── ScanCancelled        scanning was stopped
     │   ├── RecipeInvalid        a recipe, lane or stage that makes no sense, with the field
@@ -119,6 +121,7 @@ from penstock.errors.data import (
     SchemaMixed,
     SourceEmpty,
     SplitsMixed,
+    TokenOutOfRange,
     TooManyBadRows,
     TooManyUndecodable,
 )
@@ -152,6 +155,7 @@ from penstock.errors.registry import (
     RegistryError,
 )
 from penstock.errors.root import (
+    NameUnwritable,
     PenstockError,
     UsageError,
 )
@@ -238,6 +242,7 @@ __all__ = [
     "JobUnknown",
     "ManifestDamaged",
     "ManifestNewer",
+    "NameUnwritable",
     "NotAnEventFile",
     "NotEqual",
     "NothingToRegister",
@@ -287,6 +292,7 @@ __all__ = [
     "StoreRefusal",
     "StoreThrottled",
     "StoreTimedOut",
+    "TokenOutOfRange",
     "TooManyBadRows",
     "TooManyUndecodable",
     "TreeInvalid",

@@ -183,7 +183,17 @@ class RowOutOfRange(DataError, IndexError):
     def __init__(self, *, row: int, rows: int) -> None:
         self.row = row
         self.rows = rows
-        super().__init__(f"there is no row {row}: rows go from 0 to {rows - 1}")
+        there = f"rows go from 0 to {rows - 1}" if rows else "there are none"
+        super().__init__(f"there is no row {row}: {there}")
+
+
+class TokenOutOfRange(DataError, IndexError):
+    """There is no such token in a row of a batch."""
+
+    def __init__(self, *, token: int, tokens: int) -> None:
+        self.token = token
+        self.tokens = tokens
+        super().__init__(f"there is no token {token} in a row of {tokens}")
 
 
 class DerivedTooLarge(DataError):
