@@ -7,7 +7,7 @@ plain rendering; a template that looks at a mark gives another text, and the cal
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,10 +148,23 @@ def mark_plain(value: Any, spelling: "re.Pattern[str]") -> Any:
     if isinstance(value, str):
         return spelling.sub(lambda found: f"{_PLAIN_OPEN}{found[0]}{_PLAIN_CLOSE}", value)
     if isinstance(value, Mapping):
-        return {key: mark_plain(each, spelling) for key, each in value.items()}
+        return {mark_plain(key, spelling): mark_plain(each, spelling) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [mark_plain(each, spelling) for each in value]
     return value
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """All texts in a value, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from texts_in(key)
+            yield from texts_in(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from texts_in(each)
 
 
 def after_turns(rendered: str) -> str:
