@@ -191,7 +191,7 @@ def trained_by_scan(text: str, template: str) -> list[tuple[int, int]]:
                 if (place := text.find(next_role, start)) >= 0
             ]
         stop = min(stops, default=len(text))
-        while text.startswith(header, stop):
+        while header.startswith("<|start|>") and text.startswith(header, stop):
             # A turn of several messages: the model writes the headers of all but the first.
             stop = min(place + len(end) for end in ends if (place := text.find(end, stop)) >= 0)
         # Some templates end a conversation with a token of their own.
