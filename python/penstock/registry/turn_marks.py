@@ -64,13 +64,15 @@ class TurnRecorder:
     def _begin(self, loop: int, value: Any) -> str:
         number = self._numbers.get(id(value)) if isinstance(value, Mapping) else None
         if number is None:
-            return ""
+            # The next round of a loop that was left in the middle.
+            return self._end(loop)
         self._open.add(loop)
         return f"{_BEGIN}{_number(loop)}{_MIDDLE}{_number(number)}{_STOP}"
 
     def _set(self, loop: int, target: Any, value: Any) -> str:
-        """A variable was set in a loop; it is a turn unless the loop goes over messages itself."""
-        if isinstance(target, Mapping) and id(target) in self._numbers:
+        """A variable was set in a loop: a turn if it is the first message in this round, and the loop goes over something else."""
+        is_message = isinstance(value, Mapping) and id(value) in self._numbers
+        if not is_message or loop in self._open or id(target) in self._numbers:
             return ""
         return self._begin(loop, value)
 
