@@ -8,7 +8,7 @@ values of rows; never from who measured them, or when.
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -29,7 +29,15 @@ from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty, TooManyUn
 from penstock.formats.contract import Row
 from penstock.registry import Registry, Version
 from penstock.registry.column import column_key
-from penstock.registry.measuring import Computed, Limits, Measure, Work, measure_piece
+from penstock.registry.measuring import (
+    Computed,
+    Limits,
+    Measure,
+    Work,
+    measure_piece,
+    notes_of,
+    spelled_in,
+)
 from penstock.registry.scanning import object_name
 
 
@@ -158,6 +166,7 @@ class Growing:
             loss=registry.resolve(record.loss) if record.loss else None,
             tables=[record.table],
             rows=rows,
+            separator=self.packing.rust_separator(),
         )
         return Grown(record.packs, part)
 
@@ -185,8 +194,7 @@ class Growing:
         return record
 
     def _name(self, number: int) -> str:
-        packing = asdict(replace(self.packing, alias=""))
-        parts = (PLANNER, self.identity.of_era(number), self.length, packing)
+        parts = (PLANNER, self.identity.of_era(number), self.length, self.packing.document())
         return f"eras/{digest(msgspec.json.encode(parts, order='deterministic')).removeprefix('b3:')}.json"
 
     def _borne(self, at: int) -> int:
@@ -268,6 +276,15 @@ class _Interruptible:
         """As the measure does, unless the work should end."""
         self._check()
         return self._measure.compute(samples)
+
+    @property
+    def notes(self) -> list[str]:
+        """Those of the measure."""
+        return notes_of(self._measure)
+
+    def spelled(self, samples: list[Any]) -> int:
+        """As the measure counts."""
+        return spelled_in(self._measure, samples)
 
     def payload_bytes(self, version: Version) -> int:
         """As the measure says."""

@@ -101,7 +101,7 @@ def lint_stream(
     for vocabulary in stream.vocabularies:
         wanted = wanted.knowing(vocabulary)
     stages = [tokenizing(stream.plan.recipe.stages_of(each.source)) for each in stream.plan.prepared]
-    if all(isinstance(stage, Tokenize) and stage.special for stage in stages):
+    if all(isinstance(stage, Tokenize) and stage.add_special for stage in stages):
         # The tokenizer was asked to put them there.
         wanted = replace(wanted, begins=wanted.begins or wanted.bos is not None)
     linting, looking = _Linting(wanted, allow), _Looking(stream)
