@@ -32,9 +32,13 @@
     │   ├── CorruptShard         bytes are not what was registered, with file and offset
     │   ├── IndexDamaged         an index is not what its digest says, or cannot be read
     │   ├── RowOutOfRange        there is no such row
+    │   ├── MaskLengthWrong      a mask of rows that has not one boolean for every row
+    │   ├── DiskFull             no room for derived data, with place, needed and free bytes
     │   ├── DerivedTooLarge      a derived copy would pass the limit or the free space
     │   ├── ScanCancelled        scanning was stopped
     │   ├── RecipeInvalid        a recipe, lane or stage that makes no sense, with the field
+    │   │   ├── FieldUnknown     a filter names a field that no row has, with the nearest name
+    │   │   └── ColumnAmbiguous  a filter names a measured column of which there are several
     │   ├── SourceEmpty          nothing of a source is left after its filters
     │   ├── SampleUndecodable    a sample that a stage cannot make anything of, with version, row and shard
     │   ├── TooManyUndecodable   more such samples were masked than the recipe allows
@@ -91,13 +95,17 @@ are made from keyword arguments, which stay readable as attributes; those that b
 from penstock.errors.data import (
     BadRow,
     BatchDamaged,
+    ColumnAmbiguous,
     CorruptShard,
     CursorForeign,
     DataError,
     DerivedTooLarge,
+    DiskFull,
     FeedClosed,
+    FieldUnknown,
     FileUnusable,
     IndexDamaged,
+    MaskLengthWrong,
     NothingToRegister,
     RecipeInvalid,
     RowOutOfRange,
@@ -196,16 +204,19 @@ __all__ = [
     "CacheUnusable",
     "CheckpointDamaged",
     "CheckpointUnknown",
+    "ColumnAmbiguous",
     "CommitsUnseen",
     "CorruptShard",
     "CursorForeign",
     "DataError",
     "DerivedTooLarge",
+    "DiskFull",
     "EventError",
     "EventFileUnusable",
     "EventFormatUnknown",
     "FeedClosed",
     "Fenced",
+    "FieldUnknown",
     "FileUnusable",
     "ForeignUnusable",
     "IncidentUnknown",
@@ -216,6 +227,7 @@ __all__ = [
     "JobUnknown",
     "ManifestDamaged",
     "ManifestNewer",
+    "MaskLengthWrong",
     "NotAnEventFile",
     "NotEqual",
     "NothingToRegister",
