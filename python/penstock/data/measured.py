@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from penstock import _rust
-from penstock.data.expression import Expression
 from penstock.data.mapped import mapped
 from penstock.data.recipe import Recipe, Source
 from penstock.data.records.choosing import TOKEN_FORMATS, reads_records
@@ -149,7 +148,7 @@ class _Measuring:
     def _verdict(self, stage: Filter, stages: Sequence[Stage], at: int) -> Verdict:
         """A filter's verdict, its names checked; nothing is known of fields after a map."""
         maps = any(isinstance(each, Map) for each in stages[:at])
-        own = self._own_columns(stage, stages)
+        own = self._own_columns(stages)
         verdict = Verdict(bind_filter(stage.expression, self.version, own=own, mapped=maps))
         key = column_key(self.version.digest, verdict.identity(), list(self.pieces))
         if not maps and find_column(self.registry.store, key) is None:
@@ -157,20 +156,15 @@ class _Measuring:
             check_inner_fields(stage.expression, self.version, all_rows=not self.pieces)
         return verdict
 
-    def _own_columns(self, stage: Filter, stages: Sequence[Stage]) -> dict[str, Column]:
-        """The tokens that the source's own stage makes, where a filter asks how many they are."""
-        expression = Expression(stage.expression)
-        named = [path[0] for path in expression.fields] + [
-            name for name, key in expression.columns if not key
-        ]
+    def _own_columns(self, stages: Sequence[Stage]) -> dict[str, Callable[[], Column]]:
+        """The tokens that the source's own stage makes, for a filter that asks how many they are; not of an era, which has some."""
         at = next((at for at, each in enumerate(stages) if isinstance(each, Tokenize | Chat)), None)
-        if at is None or self.pieces or "tokens" not in named:
-            return {}
-        if ("tokens",) in expression.fields and any(field.name == "tokens" for field in self.version.schema):
+        if at is None or self.pieces:
             return {}
         made = stages[at]
         assert isinstance(made, Tokenize | Chat)
-        return {"tokens": self._column(token_measure(made), stages[:at], "tokenising", bears_more=True)}
+        measure, before = token_measure(made), stages[:at]
+        return {"tokens": lambda: self._column(measure, before, "tokenising", bears_more=True)}
 
     def _column(self, measure: Measure, before: Sequence[Stage], what: str, *, bears_more: bool) -> Column:
         """A column after the maps that come before it; rows that filters leave out may be bad."""

@@ -5,7 +5,7 @@ refused with the nearest one, because a comparison with a field that no row has 
 Fields inside a field are not in a schema, so rows are looked at: one that none of them has is refused as well.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,11 @@ class RowFilter:
 
 
 def bind_filter(
-    text: str, version: Version, *, own: Mapping[str, Column] | None = None, mapped: bool = False
+    text: str,
+    version: Version,
+    *,
+    own: Mapping[str, Callable[[], Column]] | None = None,
+    mapped: bool = False,
 ) -> RowFilter:
     """The filter of a version. ``own`` are columns that a recipe measures itself, which come before those that are kept; rows that
     were ``mapped`` may have any field, so only columns that are named as such are looked up.
@@ -133,12 +137,12 @@ class _Columns:
 
     text: str
     version: Version
-    own: Mapping[str, Column]
+    own: Mapping[str, Callable[[], Column]]
 
     def named(self, name: str, key: str = "") -> Column:
         """The one column of a name (and of a key that begins so)."""
         if not key and name in self.own:
-            return self.own[name]
+            return self.own[name]()
         kept = self.version.columns()
         fitting = [
             each for each in kept if each.name == name and each.key.startswith(key.removeprefix("b3:"))

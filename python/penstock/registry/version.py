@@ -317,6 +317,9 @@ class Version:
             if given.shape != (self.rows,):
                 raise MaskLengthWrong(mask=given.size, rows=self.rows)
             return np.flatnonzero(given).astype(np.int64)
+        if given.dtype == object and all(isinstance(each, int) for each in given.flat):
+            # Numbers that no row can have.
+            raise RowOutOfRange(row=max(given.flat, key=abs), rows=self.rows)
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise _no_rows(rows)
         # Numbers of 64 bits without a sign may be larger than any row, and must not become negative.
