@@ -5,7 +5,7 @@ use super::shares::Shares;
 
 /// How many of the first `n` places each source has, for any `n`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deal {
+pub(super) enum Deal {
     /// The same weights at every place.
     Fixed(Shares),
     /// Weights that move.
@@ -14,7 +14,7 @@ pub enum Deal {
 
 /// Weights on their way from one set to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moving {
+pub(super) struct Moving {
     before: Shares,
     after: Shares,
     ramp: Ramp,
@@ -24,12 +24,12 @@ pub struct Moving {
 
 impl Deal {
     /// The way from `before` to `after`, from the place `offset` of the ramp on.
-    pub fn moving(before: Shares, after: Shares, ramp: Ramp, offset: u64) -> Self {
+    pub(super) fn moving(before: Shares, after: Shares, ramp: Ramp, offset: u64) -> Self {
         Self::Moving(Box::new(Moving { before, after, ramp, offset }))
     }
 
     /// The same from `places` places later on.
-    pub fn later(self, places: u64) -> Self {
+    pub(super) fn later(self, places: u64) -> Self {
         match self {
             Self::Moving(moving) => {
                 let offset = moving.offset + places;
@@ -41,7 +41,7 @@ impl Deal {
 
     /// The same ratios among the sources that are not `gone`; `None` when no place would be anyone's. Where one end of a
     /// ramp has no source left, the other end holds.
-    pub fn without(&self, gone: impl Fn(usize) -> bool) -> Option<Self> {
+    pub(super) fn without(&self, gone: impl Fn(usize) -> bool) -> Option<Self> {
         match self {
             Self::Fixed(shares) => shares.without(gone).map(Self::Fixed),
             Self::Moving(moving) => match (moving.before.without(&gone), moving.after.without(&gone)) {
@@ -52,7 +52,7 @@ impl Deal {
     }
 
     /// Whether a source has places at all.
-    pub fn has(&self, source: usize) -> bool {
+    pub(super) fn has(&self, source: usize) -> bool {
         match self {
             Self::Fixed(shares) => shares.has(source),
             Self::Moving(moving) => moving.before.has(source) || moving.after.has(source),
@@ -60,7 +60,7 @@ impl Deal {
     }
 
     /// How many of the first `places` places each source has.
-    pub fn counts(&self, places: u64) -> Vec<u64> {
+    pub(super) fn counts(&self, places: u64) -> Vec<u64> {
         match self {
             Self::Fixed(shares) => shares.counts(places),
             Self::Moving(moving) => {
@@ -74,7 +74,7 @@ impl Deal {
     }
 
     /// How many of the first `places` places one source has.
-    pub fn count(&self, source: usize, places: u64) -> u64 {
+    pub(super) fn count(&self, source: usize, places: u64) -> u64 {
         match self {
             Self::Fixed(shares) => shares.count(source, places),
             Self::Moving(moving) => {

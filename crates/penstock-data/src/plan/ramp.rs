@@ -215,6 +215,6 @@ mod tests {
             |curve| [1, 77_777, 500_000, 999_999].map(|n| Ramp::new(curve, 1_000_000).unwrap().moved(n));
         assert_eq!(moved(Curve::Linear), [0, 3_025, 125_000, 499_999]);
         assert_eq!(moved(Curve::Stairs { every: 1_000 }), [0, 2_986, 124_750, 499_499]);
-        assert_eq!(moved(Curve::Cosine), [0, 386, 90_845, 499_999]);
+        assert_eq!(moved(Curve::Cosine), [0, 386, 90_847, 499_999]);
     }
 }
