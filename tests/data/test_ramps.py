@@ -28,7 +28,7 @@ def ramped(corpus: Corpus, shape: str = "linear", *later: Any, **fields: Any) ->
 
 
 def by_source(batch: Batch) -> Counter[str]:
-    return Counter(batch.origin(row).source for row in range(20))
+    return Counter(batch.origin(row)[0].source for row in range(20))
 
 
 def share(shape: str, step: int) -> float:
@@ -50,7 +50,7 @@ def test_every_step_has_the_shares_of_its_place_on_the_ramp(corpus: Corpus, shap
     batches = corpus.read(recipe, 70)
     drawn = 0.0
     for batch in batches[10:50]:
-        code = sum(batch.origin(row).source == "code" for row in range(20))
+        code = by_source(batch)["code"]
         drawn += code - 20 * share(shape, batch.step)
         # The shares of a step go from its first row to its last.
         assert abs(code - 20 * share(shape, batch.step)) < 3.5, (batch.step, code)
@@ -66,10 +66,10 @@ def test_ramps_lose_and_repeat_nothing_and_resume_anywhere(corpus: Corpus, shape
     ended; read again from cursors inside the ramps with other numbers of lanes and threads."""
     back = ps.Ramp({"web": 1.0, "code": 0.2}, until=80, shape="cosine")
     recipe = ramped(corpus, shape, (35, back), batch=[(0, 12), (30, 24)])
-    batches = corpus.read(recipe, 100)
+    batches = corpus.read(recipe, 220)
     delivered = corpus.trace(batches)
     for source in ("web", "code"):
-        documents = {row: d for row, d in enumerate(corpus.documents[source])}
+        documents = dict(enumerate(corpus.documents[source]))
         assert epochs_of(delivered, source) > 0
         for epoch in range(epochs_of(delivered, source)):
             assert_once(delivered, source, epoch, documents)
