@@ -212,8 +212,8 @@ def open_feed(
     ``threads`` read ahead (default: one per core but the caller's, at most 4; 0 reads in the caller's thread); they never change the order.
     ``share=True``: processes of this host that read the same lane make each batch once, and look at it in the same memory.
     ``stall_s``: how long a wait may last before it is told (default: ``PENSTOCK_STALL_S``, or 10 seconds).
-        return open_service(recipe, lane=lane, cursor=cursor, skips=skips, reading=manner)
-    plan = prepare(recipe, _registry(registry), watch, skips=skips)
+    A ``Service``, or its address (``penstock://host:port``), opens the recipe that is served there; it has its registry already.
+    A path opens the recipe file; ``registry`` may be a place, and ``cursor`` a cursor's text.
     """
     manner = Reading(**reading)
     cursor = _cursor(cursor)
