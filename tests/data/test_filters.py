@@ -25,6 +25,7 @@ ROWS: list[dict[str, Any]] = [
     {
         "id": n,
         "lang": ["en", "de"][n % 2],
+        "tags": [{"name": "a"}],
         "text": " ".join(["7"] * (n % 5)),
         "meta": {"source": ["wiki", "mirror"][n % 3 == 0], "quality": {"score": n / 20}},
         **({"url": f"u{n}"} if n % 4 == 0 else {}),
@@ -61,6 +62,8 @@ def kept(corpus: Corpus, *stages: Any, name: str = "web", **fields: Any) -> list
         ("meta.quality.scor > 0.5", "meta.quality.scor", "meta.quality.score"),
         ("lang.code == 'en'", "lang.code", "lang"),
         ("mata.source == 'wiki'", "mata", "meta"),
+        ("tags.name == 'a'", "tags.name", "tags"),
+        ("meta.source.name == 'a'", "meta.source.name", None),
         ("column('tokns') > 1", "tokns", "tokens"),
     ],
 )

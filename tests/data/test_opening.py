@@ -77,3 +77,34 @@ def test_a_path_opens_the_recipe_file(corpus: Corpus, tmp_path: Path) -> None:
     for wrong in (None, 5, {"batch": 4}):
         with pytest.raises(PenstockError, match="not a recipe"):
             ps.open(wrong, registry=corpus.registry)  # type: ignore[arg-type]
+
+
+def test_lanes_skips_and_threads_that_are_none_are_said(corpus: Corpus) -> None:
+    recipe = corpus.recipe("web")
+    wrong: list[dict[str, Any]] = [
+        {"lane": 0},
+        {"lane": (0, 2)},
+        {"skips": [1]},
+        {"threads": "2"},
+        {"stall_s": "soon"},
+    ]
+    for given in wrong:
+        with pytest.raises(PenstockError):
+            ps.open(recipe, registry=corpus.registry, **given)
+    with pytest.raises(UsageError, match="not a lane"):
+        ps.batch_at(recipe, step=0, lane=0, registry=corpus.registry)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_are_weights_like_others() -> None:
+    import numpy as np
+
+    half, plain = np.float64(0.5), 0.5
+    made = [
+        ps.Recipe(
+            sources=[ps.Source("web", weight=each, split="train", held_share=each), ps.Source("code")],
+            batch=4,
+            weights=[(0, {"web": each}), (5, ps.Ramp({"code": each}, until=9))],
+        )
+        for each in (half, plain)
+    ]
+    assert made[0].digest == made[1].digest

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,6 +82,17 @@ def test_masks_of_another_length_are_index_errors(version: ps.Version, mask: Any
 def test_what_is_no_row_is_refused_and_never_rounded(version: ps.Version, rows: Any) -> None:
     with pytest.raises(UsageError, match="whole numbers"):
         version[rows]
+
+
+def test_slices_that_make_no_sense_are_refused(version: ps.Version) -> None:
+    for start, stop, step in ((0, 2, 0), (0.0, 2, 1), ("a", None, None)):
+        with pytest.raises(UsageError, match="whole numbers"):
+            version[start:stop:step]  # type: ignore[misc]
+
+
+def test_masks_of_arrow_are_masks_too(version: ps.Version) -> None:
+    mask = pa.array([n % 2 == 0 for n in range(COUNT)])
+    assert numbers(version[mask]) == list(range(0, COUNT, 2))
 
 
 def test_masks_of_measures_choose_rows(version: ps.Version, tmp_path: Path) -> None:

@@ -218,6 +218,7 @@ def open_feed(
     manner = Reading(**reading)
     cursor = _cursor(cursor)
     recipe = _recipe(recipe)
+    _check_given(lane, skips)
     if not isinstance(recipe, Recipe):
         if registry is not None or manner.share:
             raise UsageError(
@@ -242,6 +243,7 @@ def batch_at(
 ) -> Batch:
     """The batch of one step, rebuilt from nothing but the recipe (and the skips, if there were any)."""
     found = _recipe(recipe)
+    _check_given(lane, skips)
     if not isinstance(found, Recipe):
         raise UsageError(f"{found!r:.100} is not a recipe", hint="give a Recipe or the path of its file")
     return batch_of(prepare(found, _registry(registry), skips=skips), step, lane or Lane())
@@ -259,6 +261,13 @@ def _recipe(given: "Recipe | Service | str | os.PathLike[str]") -> "Recipe | Ser
         hint = "give a Recipe, the path of its file, or the address of a service (penstock://host:port)"
         raise UsageError(f"{given!r:.100} is not a recipe", hint=hint)
     return given
+
+
+def _check_given(lane: Lane | None, skips: Skips | None) -> None:
+    if lane is not None and not isinstance(lane, Lane):
+        raise UsageError(f"{lane!r:.100} is not a lane", hint="lane=Lane(0, of=8)")
+    if skips is not None and not isinstance(skips, Skips):
+        raise UsageError(f"{skips!r:.100} are not skips", hint="skips=Skips(steps=[(97, 100)])")
 
 
 def _registry(given: Registry | str | os.PathLike[str] | None) -> Registry:

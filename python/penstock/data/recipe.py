@@ -69,9 +69,13 @@ class Source:
             raise RecipeInvalid(
                 field="weight", reason=f"the weight of {self.alias} is {self.weight!r}, not a positive number"
             )
+        for field in ("weight", "held_share"):
+            # Numbers of numpy cannot be written down.
+            if isinstance(getattr(self, field), float):
+                object.__setattr__(self, field, float(getattr(self, field)))
         if self.split not in SPLITS:
             raise RecipeInvalid(field="split", reason=f"there is no {self.split!r}", hint=", ".join(SPLITS))
-        if not 0 < self.held_share < 1:
+        if not (isinstance(self.held_share, float) and 0 < self.held_share < 1):
             raise RecipeInvalid(field="held_share", reason=f"a share of {self.held_share} cannot be held out")
         if self.epochs is not None and (type(self.epochs) is not int or self.epochs < 1):
             raise RecipeInvalid(field="epochs", reason=f"{self.alias} would be read {self.epochs!r} times")

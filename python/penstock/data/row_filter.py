@@ -21,7 +21,7 @@ from penstock.registry.column import Column
 LOOKED_AT_MAX = 1000
 _PAGE = 1024
 #: Kinds of fields that have no fields inside them.
-_PLAIN = ("bool", "int", "float", "decimal", "string", "bytes", "time", "array")
+_PLAIN = ("bool", "int", "float", "decimal", "string", "bytes", "time", "array", "list")
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Ramp:
     def __post_init__(self) -> None:
         if not isinstance(self.to, Mapping):
             raise RecipeInvalid(field="weights", reason=f"a ramp to {self.to!r:.100}", hint=_HINT)
-        object.__setattr__(self, "to", dict(self.to))
+        object.__setattr__(self, "to", plain_numbers(self.to))
         if self.shape not in SHAPES:
             reason = f"there is no ramp {self.shape!r:.50}"
             raise RecipeInvalid(field="weights", reason=reason, hint=", ".join(SHAPES))
@@ -104,7 +104,7 @@ def _entry(step: int, given: Any) -> Weights | Ramp:
         except TypeError as reason:
             raise RecipeInvalid(field="weights", reason=f"{reason}".partition(") ")[2], hint=_HINT) from None
     if not isinstance(given, Ramp):
-        return dict(given)
+        return plain_numbers(given)
     if given.until <= step:
         shown = f"the ramp that begins at step {step} ends at step {given.until}"
         raise RecipeInvalid(field="weights", reason=shown, hint="until is a step, and comes later")
@@ -150,6 +150,11 @@ def entry_pairs(entries: Sequence[WeightEntry]) -> tuple[tuple[int, Weights], ..
         if entry.ramp is not None and (following is None or following > entry.ramp.until):
             found.append((entry.ramp.until, entry.until))
     return tuple(found)
+
+
+def plain_numbers(weights: Mapping[str, Any]) -> Weights:
+    """Weights with numbers of numpy as those of Python, which can be written down."""
+    return {alias: float(each) if isinstance(each, float) else each for alias, each in weights.items()}
 
 
 def shares(weights: Weights) -> Weights:

@@ -178,12 +178,14 @@ class FieldUnknown(RecipeInvalid):
         self.known = known
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         self.nearest = near[0] if near else None
-        shown = f"did you mean {near[0]!r}? " if near else ""
+        meant = f"did you mean {near[0]!r}? " if near else ""
         listed = ", ".join(known[:_KNOWN_SHOWN]) + (", …" if len(known) > _KNOWN_SHOWN else "")
         super().__init__(
             field="filter",
             reason=f"{expression!r:.200} names {name!r}, which {version} does not have",
-            hint=f"{shown}known are {listed}",
+            hint=f"{meant}known are {listed}"
+            if known
+            else f"{name.rpartition('.')[0]} has no fields inside it",
         )
 
 

@@ -119,15 +119,22 @@ class Version:
     def __getitem__(self, row: "int | RowChoice") -> Row | list[Row]:
         """A row by its number, or a list of rows by a slice, row numbers or a mask of booleans, as numpy has them."""
         if isinstance(row, slice):
-            return self.take(range(*row.indices(self.rows)))
-        if isinstance(row, SupportsIndex) and not isinstance(row, np.ndarray | bool | np.bool_):
-            number = operator.index(row)
+            try:
+                return self.take(range(*row.indices(self.rows)))
+            except (TypeError, ValueError) as reason:
+                raise _no_rows(row) from reason
+        if isinstance(row, bool | np.bool_):
+            raise _no_rows(row)
+        # Tensors of frameworks have an index too, and are lists of rows unless they are a single number.
+        if isinstance(row, SupportsIndex) and getattr(row, "ndim", 0) == 0:
+            try:
+                number = operator.index(row)
+            except TypeError as reason:
+                raise _no_rows(row) from reason
             if not -self.rows <= number < self.rows:
                 raise RowOutOfRange(row=number, rows=self.rows)
             return self.take([number])[0]
-        if isinstance(row, bool | np.bool_):
-            raise _no_rows(row)
-        return self.take(row)
+        return self.take(row)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Row]:
         for first in range(0, self.rows, _ITERATE_ROWS):
