@@ -193,7 +193,6 @@ class _Looking:
             ]
             for row, of_row in enumerate(documents)
         ]
-        schedule = self._stream.plan.recipe.weight_schedule
         return Given(
             tokens=np.asarray(arrays["tokens"]).astype(np.int64),
             real=np.asarray(arrays["segments"]) != 0,
@@ -205,7 +204,7 @@ class _Looking:
             documents=stretches,
             stored=np.array([bool(each) and self._stored[each[0].source] for each in documents]),
             sources=sources,
-            weights=[each for first, each in schedule if first <= step][-1],
+            weights=self._stream.plan.recipe.weights_at(step),
             truncated=self._truncated(documents),
             sizes=np.array(sizes, dtype=np.int64),
         )
