@@ -75,7 +75,7 @@ class Source:
             if isinstance(getattr(self, name), float):
                 object.__setattr__(self, name, float(getattr(self, name)))
         if self.split not in SPLITS:
-            raise RecipeInvalid(name="split", reason=f"there is no {self.split!r}", hint=", ".join(SPLITS))
+            raise RecipeInvalid(field="split", reason=f"there is no {self.split!r}", hint=", ".join(SPLITS))
         if not (isinstance(self.held_share, float) and 0 < self.held_share < 1):
             raise RecipeInvalid(field="held_share", reason=f"a share of {self.held_share} cannot be held out")
         if self.epochs is not None and (type(self.epochs) is not int or self.epochs < 1):
