@@ -286,11 +286,16 @@ class BatchServer:
         plan: dict[str, Any],
         bind: tuple[str, int],
         told: tuple[bytes, str],
-        functions: tuple[Callable[[FeedBatch], bytes] | None, Callable[[int, int], bytes]],
+        functions: tuple[
+            Callable[[FeedBatch], bytes] | None, Callable[[int, int], bytes], Callable[[int], None]
+        ],
         recurrence_blocks: int,
         options: dict[str, Any],
     ) -> Self:
-        """``told``: what clients get as the plan, and its name. ``functions``: finishes a batch, and finds a sample's origin."""
+        """``told``: what clients get as the plan, and its name.
+
+        ``functions``: finishes a batch, finds a sample's origin, and learns the port before anything is answered.
+        """
     def address(self) -> tuple[str, int]:
         """Host and port that it listens on."""
     def statistics(self) -> str:
@@ -367,6 +372,9 @@ _Stop: TypeAlias = tuple[int, int | None, int, int]
 
 def stops_at(mixture: dict[str, Any], sources: list[_Course], step: int) -> list[_Stop] | None:
     """Where each source stands before a step; None when the stream ends before it."""
+
+def ramp_part(shape: str, every: int, length: int, at: int) -> float:
+    """How far a ramp of ``length`` steps has come at one of them: 0 where it begins, 1 where it ends."""
 
 def token_lengths(shards: list[_ShardParts], item_bytes: int) -> bytes:
     """The length in tokens of every row of a version (u32), from its indexes."""

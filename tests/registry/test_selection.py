@@ -4,12 +4,12 @@ import json
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock import Policy, Registry, errors
 from penstock.registry.version import Version
-from tests.formats.tensors import RECORDS
 from tests.registry import folders
 from tests.registry.folders import write_rows
 
@@ -281,31 +281,32 @@ def test_pointers_of_git_lfs_are_no_rows(local: Registry, tmp_path: Path) -> Non
         local.register("web", tmp_path / "txt")
 
 
-def test_the_registry_is_not_registered(tmp_path: Path) -> None:
+def test_registries_are_not_registered(tmp_path: Path) -> None:
     write_rows(tmp_path / "a.jsonl", 0, 3)
     registry = Registry(tmp_path / "registry")
     first = registry.register("web", tmp_path)
     again = registry.register("web", tmp_path)
     assert again.digest == first.digest
-    assert left_out(again) == {"registry": "the registry itself"}
+    assert left_out(again) == {"registry": "a registry of Penstock"}
 
 
-def test_what_tensorflow_datasets_writes_is_asked_about(local: Registry, tmp_path: Path) -> None:
-    import tensorflow as tf
+@pytest.mark.parametrize("files", ["", [""], [], 3, b"raw", [b"raw"], [None]])
+def test_what_names_no_file_is_a_usage_error(local: Registry, files: Any) -> None:
+    with pytest.raises(errors.UsageError, match="files"):
+        local.register("web", files)
 
-    for split in ("train", "test"):
-        for number in range(2):
-            with tf.io.TFRecordWriter(
-                str(tmp_path / f"mnist-{split}.tfrecord-{number:05}-of-00002")
-            ) as writer:
-                writer.write(split.encode())
-    (tmp_path / "features.json").write_text('{\n  "type": "FeaturesDict"\n}\n')
-    (tmp_path / "label.labels.txt").write_text("0\n1\n")
+
+def test_names_as_tensorflow_datasets_writes_them_are_asked_about(local: Registry, tmp_path: Path) -> None:
+    for split, count in (("train", 2), ("test", 1)):
+        for number in range(count):
+            write_rows(tmp_path / f"raw/mnist-{split}.jsonl-{number:05}-of-{count:05}", number, 2)
+    (tmp_path / "raw/features.json").write_text('{\n  "type": "FeaturesDict"\n}\n')
+    (tmp_path / "raw/label.labels.txt").write_text("0\n1\n")
     with pytest.raises(errors.SplitsMixed) as caught:
-        local.register("mnist", tmp_path)
+        local.register("mnist", tmp_path / "raw")
     assert set(caught.value.splits) == {"train", "test"}
-    version = local.register("mnist", tmp_path, policy=Policy(split="test"))
-    assert (version.rows, version.manifest.format) == (RECORDS, "tfrecord")
+    version = local.register("mnist", tmp_path / "raw", policy=Policy(split="test"))
+    assert (version.rows, version.manifest.format) == (2, "jsonl")
 
 
 def test_names_cannot_write_on_the_terminal(local: Registry, tmp_path: Path) -> None:
@@ -313,3 +314,14 @@ def test_names_cannot_write_on_the_terminal(local: Registry, tmp_path: Path) -> 
     (tmp_path / "raw/\x1b[31m\nred.crc").touch()
     version = local.register("web", tmp_path / "raw")
     assert left_out(version) == {"\\x1b[31m\\nred.crc": "checksums"}
+
+
+def test_texts_of_both_kinds_go_together_when_it_is_said_how(local: Registry, tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/a.txt").write_text("one\ntwo\n")
+    (tmp_path / "raw/b.md").write_text("# three\n")
+    with pytest.raises(errors.FormatsMixed) as caught:
+        local.register("text", tmp_path / "raw")
+    assert "--per file" in (caught.value.hint or "")
+    assert local.register("text", tmp_path / "raw", policy=Policy(per="file")).rows == 2
+    assert local.register("text", tmp_path / "raw", policy=Policy(per="line")).rows == 3

@@ -68,12 +68,11 @@ class Registry:
         the next one goes on where it was. ``version.account`` says what was taken, and what was left out and why.
         """
         check_name(name)
-        given = [files] if isinstance(files, str | os.PathLike) else list(files)
+        given = _places(files)
         rules = policy or Policy()
         with events.span("registry.register", dataset=name):
             sweep(self.store)
-            places = [os.fspath(place) for place in given]
-            choice = choose(places, rules.format_for(format), rules, registry=self.url)
+            choice = choose(given, rules.format_for(format), rules)
             if rules.strict:
                 choice.refuse_omissions()
             found = scan_all(choice.shards, choice.format, rules, self.store, engine=engine, watch=watch)
@@ -309,3 +308,19 @@ class Registry:
             upgrade=upgrade,
         )
         return Version(record=record, manifest=manifest, registry=self.store, roots=self._roots(record))
+
+
+def _places(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
+    """What was named, as text."""
+    given = (
+        [files]
+        if isinstance(files, str | bytes | os.PathLike) or not isinstance(files, Iterable)
+        else list(files)
+    )
+    for place in given:
+        # An empty text would mean the working directory, which nobody means by it.
+        if not isinstance(place, str | os.PathLike) or not os.fspath(place):
+            raise UsageError(f"files must be paths, patterns or URLs, got {place!r}")
+    if not given:
+        raise UsageError("which files? none was named")
+    return [os.fspath(place) for place in given]

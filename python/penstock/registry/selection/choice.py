@@ -71,10 +71,9 @@ class Choice:
         return "".join(mark if mark.isprintable() else ascii(mark)[1:-1] for mark in below)
 
 
-def choose(places: list[str], wanted: str | None, policy: Policy, *, registry: str = "") -> Choice:
-    """Find what the places lead to, and decide what of it is data. What the registry keeps is none."""
+def choose(places: list[str], wanted: str | None, policy: Policy) -> Choice:
+    """Find what the places lead to, and decide what of it is data."""
     found = find(places)
-    _leave_registry(found, registry)
     split_values = _take_split(found, policy.split)
     _leave_sidecars(found)
     by_url = {candidate.url: candidate for candidate in found.files}
@@ -152,16 +151,6 @@ def _root(files: list[Candidate]) -> str:
             folder = "/".join(folder.split("/")[: len(folder.split("/")) - (len(inside) - first)])
         anchors.append(f"{folder}/file")
     return common_root(anchors)
-
-
-def _leave_registry(found: Candidates, registry: str) -> None:
-    own = [
-        each for each in found.files if registry and each.url.startswith(f"{registry}/") and not each.named
-    ]
-    if own and len(own) < len(found.files):
-        found.left_out.append((_label_of(registry), "the registry itself"))
-        own_urls = {each.url for each in own}
-        found.files = [each for each in found.files if each.url not in own_urls]
 
 
 def _leave_sidecars(found: Candidates) -> None:
@@ -253,8 +242,4 @@ def _name(each: Candidate) -> str:
 
 
 def _label(each: Candidate) -> str:
-    return _label_of(each.url)
-
-
-def _label_of(url: str) -> str:
-    return url if is_remote(url) else str(to_path(url))
+    return each.url if is_remote(each.url) else str(to_path(each.url))

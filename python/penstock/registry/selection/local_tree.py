@@ -19,6 +19,8 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+#: A folder that has all of these is a registry, whose own documents are no data.
+_REGISTRY = {"datasets", "objects", "scans", "work"}
 HIDDEN = "hidden: its name begins with a dot"
 
 
@@ -90,7 +92,11 @@ class LocalTree:
             if not self._first_time(here):
                 continue
             folders = []
-            for name, is_link in _entries(here):
+            entries = _entries(here)
+            if {name for name, _ in entries} >= _REGISTRY:
+                self.left_out.append((here, "a registry of Penstock"))
+                continue
+            for name, is_link in entries:
                 path = os.path.join(here, name)
                 if name.startswith("."):
                     self.left_out.append((path, HIDDEN))
