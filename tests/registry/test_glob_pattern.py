@@ -4,7 +4,9 @@ import glob
 import json
 import os
 import tempfile
+import threading
 import uuid
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -190,3 +192,21 @@ def test_a_bucket_that_is_not_there_is_said_in_words(s3_bucket: str, tmp_path: P
 def write_here(folder: Path) -> Path:
     write_rows(folder / "a.jsonl", 1)
     return folder / "a.jsonl"
+
+
+def test_a_web_server_that_lists_nothing_says_so_at_once(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            for name in ("none.jsonl", "*.jsonl"):
+                with pytest.raises(errors.FileUnusable, match="cannot be listed") as caught:
+                    url = f"http://127.0.0.1:{server.server_port}/{name}"
+                    Registry(tmp_path / "registry").register("web", url)
+                assert "name each file" in (caught.value.hint or "")
+                cause = caught.value.__cause__
+                assert isinstance(cause, errors.StoreFailed)
+                assert cause.tries == 1
+        finally:
+            server.shutdown()
+            thread.join()
