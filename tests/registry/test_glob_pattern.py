@@ -200,8 +200,8 @@ def test_a_web_server_that_lists_nothing_says_so_at_once(tmp_path: Path) -> None
         thread.start()
         try:
             for name in ("none.jsonl", "*.jsonl"):
+                url = f"http://127.0.0.1:{server.server_port}/{name}"
                 with pytest.raises(errors.FileUnusable, match="cannot be listed") as caught:
-                    url = f"http://127.0.0.1:{server.server_port}/{name}"
                     Registry(tmp_path / "registry").register("web", url)
                 assert "name each file" in (caught.value.hint or "")
                 cause = caught.value.__cause__
