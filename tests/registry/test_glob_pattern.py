@@ -127,6 +127,16 @@ def test_a_name_that_exists_wins_over_the_pattern(tmp_path: Path, name: str) -> 
     assert [row["id"] for row in version] == [1]
 
 
+def test_folders_that_match_are_said_to_be_left_out(tmp_path: Path) -> None:
+    write_rows(tmp_path / "raw/a.jsonl", 1)
+    write_rows(tmp_path / "raw/en/b.jsonl", 2)
+    registry = Registry(tmp_path / "registry")
+    for pattern, left_out in {"*": {"en": "a folder: a pattern takes files"}, "**": {}, "**/*": {}}.items():
+        account = registry.register("web", tmp_path / "raw" / pattern).account
+        assert account is not None
+        assert {each.name: each.reason for each in account.left_out} == left_out
+
+
 def test_a_folder_that_exists_wins_over_the_pattern(tmp_path: Path) -> None:
     write_rows(tmp_path / "run[2]/a.jsonl", 1)
     write_rows(tmp_path / "run2/a.jsonl", 2)
