@@ -17,6 +17,7 @@ lint_app = command_app(
     examples=(
         "  penstock data lint recipe.toml\n"
         "  penstock data lint recipe.toml --steps 5000:5100 --lane 0/8\n"
+        "  penstock data lint recipe.toml --against gsm8k-test@1 --strict\n"
         "  penstock data lint run:runs/exp1 --allow truncated --json | jq .findings"
     ),
 )
@@ -37,6 +38,10 @@ class Limits:
     max_dominance: Annotated[
         float, Parameter(help="How far a source's share of the loss may pass its weight.")
     ] = 0.25
+    against: Annotated[
+        str | None, Parameter(help="A version that must not be learned, such as a test set.")
+    ] = None
+    strict: Annotated[bool, Parameter(negative=(), help="Exit with 1 for warnings too.")] = False
 
 
 @lint_app.default
@@ -52,7 +57,7 @@ def lint(
     registry: Place = None,
     json: Json = False,
 ) -> int:
-    """Rebuild the batches of some steps and check them. Exits with 1 when there is a finding.
+    """Rebuild the batches of some steps and check them. Exits with 1 when there is an error among the findings.
 
     Parameters
     ----------
@@ -60,14 +65,15 @@ def lint(
         A recipe file, or a run as run:NAME.
     """
     from penstock.data.lane import parse_lane
-    from penstock.view.lint import Expected, lint_stream
+    from penstock.view.lint import Expected, lint_stream, texts_of
     from penstock.view.opening import OpenedStream, Opener
 
     chosen = limits or Limits()
     address = _stream(recipe)
     if lane is not None:
         address = at(address, lane=parse_lane(lane))
-    opener = Opener(open_registry(registry), tokenizer=chosen.tokenizer)
+    opened = open_registry(registry)
+    opener = Opener(opened, tokenizer=chosen.tokenizer)
     stream = opener.open(address)
     assert isinstance(stream, OpenedStream)
     expected = Expected(
@@ -76,6 +82,7 @@ def lint(
         pad=chosen.pad,
         truncated_max=chosen.max_truncated,
         dominance_max=chosen.max_dominance,
+        against=() if chosen.against is None else texts_of(opened.resolve(chosen.against)),
     )
     report = lint_stream(stream, range(*parse_range(steps, name="steps")), expected, allow=allow)
     if chosen.export is not None:
@@ -87,12 +94,14 @@ def lint(
     else:
         for finding in report.findings:
             print(f"{finding.severity}: {finding.kind}: {finding.sentence}")
-            print(f"  penstock view {finding.address}")
+            print(f"  costs {finding.cost:.1%} of {finding.unit}; penstock view {finding.address}")
+            if finding.hint:
+                print(f"  hint: {finding.hint}")
         for note in report.notes:
             say(f"note: {note}")
         found = f"{len(report.findings)} findings" if report.findings else "nothing to complain of"
         say(f"{found} in {report.batches:,} batches, {report.rows:,} rows, {report.tokens:,} tokens")
-    return 1 if report.findings else 0
+    return 1 if report.errors or (chosen.strict and report.findings) else 0
 
 
 def _stream(text: str) -> RunAddress | RecipeAddress:
