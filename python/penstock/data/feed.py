@@ -1,5 +1,6 @@
 """The feed: batches of one lane, in order, read ahead by threads; resumable from a cursor at any size."""
 
+import logging
 import os
 import random
 import weakref
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.data.service import Service
     from penstock.data.service.feed import Fetching
 
+_log = logging.getLogger(__name__)
 __all__ = ["MEMORY_BYTES", "THREADS", "Feed", "batch_at", "batch_of", "cursor_at", "open_feed"]
 
 
@@ -226,6 +228,10 @@ def open_feed(
         return open_service(recipe, lane=lane, cursor=cursor, skips=skips, reading=manner)
     plan = prepare(recipe, registry or Registry(), watch, skips=skips)
     count, share, stall_s = manner.thread_count, manner.share, manner.stall_s
+    if lane is None or lane.number == 0:
+        for each in plan.prepared:
+            for note in each.notes:
+                _log.warning("%s: %s", each.source.alias, note)
     return Feed(plan, lane or Lane(), cursor=cursor, threads=count, share=share, stall_s=stall_s)
 
 
@@ -316,7 +322,19 @@ def check_cursor(plan: Plan, cursor: Cursor) -> None:
         "skips": "the steps that were left out before it differ",
     }.items():
         if getattr(cursor, name) != getattr(expected, name):
-            raise CursorForeign(cursor=cursor.prefix, recipe=expected.prefix, reason=reason)
+            hint = _earlier_hint(plan, cursor) if name == "prefix" else None
+            raise CursorForeign(cursor=cursor.prefix, recipe=expected.prefix, reason=reason, hint=hint)
+
+
+def _earlier_hint(plan: Plan, cursor: Cursor) -> str | None:
+    """What to set where a cursor is from before text that spells special tokens was text; None for any other one."""
+    recipe = plan.recipe.with_special_tokens_in_text()
+    if recipe.prefix(plan.versions, cursor.step) != cursor.prefix:
+        return None
+    return (
+        'set special_in_text = "token" in the Tokenize or Chat stage: the run began when text that spells '
+        "special tokens became control tokens"
+    )
 
 
 def check_lane(plan: Plan, lane: Lane, first: int, *, once: bool = False) -> None:

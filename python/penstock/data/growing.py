@@ -29,7 +29,15 @@ from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty, TooManyUn
 from penstock.formats.contract import Row
 from penstock.registry import Registry, Version
 from penstock.registry.column import column_key
-from penstock.registry.measuring import Computed, Limits, Measure, Work, measure_piece
+from penstock.registry.measuring import (
+    Computed,
+    Limits,
+    Measure,
+    Work,
+    measure_piece,
+    notes_of,
+    spelled_in,
+)
 from penstock.registry.scanning import object_name
 
 
@@ -268,6 +276,15 @@ class _Interruptible:
         """As the measure does, unless the work should end."""
         self._check()
         return self._measure.compute(samples)
+
+    @property
+    def notes(self) -> list[str]:
+        """Those of the measure."""
+        return notes_of(self._measure)
+
+    def spelled(self, samples: list[Any]) -> int:
+        """As the measure counts."""
+        return spelled_in(self._measure, samples)
 
     def payload_bytes(self, version: Version) -> int:
         """As the measure says."""

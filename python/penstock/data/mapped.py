@@ -9,7 +9,7 @@ from penstock.data.stages import Map
 from penstock.errors import CorruptShard, IndexDamaged, StoreError
 from penstock.formats.contract import Row
 from penstock.registry import Version
-from penstock.registry.measuring import Computed, Measure, NothingToMeasure
+from penstock.registry.measuring import Computed, Measure, NothingToMeasure, notes_of, spelled_in
 
 
 class Mapped:
@@ -50,6 +50,15 @@ class Mapped:
     def compute(self, samples: list[Any]) -> Computed:
         """As the measure does."""
         return self._measure.compute(samples)
+
+    @property
+    def notes(self) -> list[str]:
+        """Those of the measure."""
+        return notes_of(self._measure)
+
+    def spelled(self, samples: list[Any]) -> int:
+        """As the measure counts."""
+        return spelled_in(self._measure, samples)
 
     def payload_bytes(self, version: Version) -> int:
         """As the measure says of rows as they are stored."""

@@ -46,6 +46,8 @@ class Samples:
     loss: Version | None = None
     #: Samples that nothing could be made of and that the recipe masks, by row of the source's version.
     undecodable: tuple[Undecodable, ...] = ()
+    #: What users should know of them.
+    notes: tuple[str, ...] = ()
 
 
 def measure_samples(
@@ -73,6 +75,7 @@ def token_measure(stage: Tokenize | Chat) -> Measure:
             tools=stage.tools,
             date=stage.date,
             variables=stage.variables,
+            in_text=stage.special_in_text,
         )
         return ChatTokens(stage.tokenizer, telling)
     if stage.has_ranks:
@@ -81,9 +84,9 @@ def token_measure(stage: Tokenize | Chat) -> Measure:
             pattern=stage.pattern,
             special_tokens=dict(stage.special_tokens),
             field=stage.field,
-            special=stage.special,
+            specials=stage.specials,
         )
-    return TokenLength(stage.tokenizer, field=stage.field, special=stage.special)
+    return TokenLength(stage.tokenizer, field=stage.field, specials=stage.specials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,7 @@ class _Measuring:
             verdicts=verdicts,
             loss=loss,
             undecodable=tuple(sorted({each.row: each for each in (*more, *bad)}.values(), key=_row)),
+            notes=column.remarks,
         )
 
     def _verdicts(self, stages: Sequence[Stage]) -> tuple[Any, list[str], list[Undecodable]]:

@@ -7,7 +7,7 @@ a recipe may be edited later in its schedule without losing the cursors made bef
 
 import os
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ import msgspec
 
 from penstock._rust import digest
 from penstock.data.schedule import cut, read_schedule
-from penstock.data.stages import Pack, Pad, Stage, check_stages, stage_of, until
+from penstock.data.stages import Chat, Pack, Pad, Stage, Tokenize, check_stages, stage_of, until
 from penstock.errors import RecipeInvalid
 
 _BATCH_MAX = 1 << 24
@@ -180,6 +180,15 @@ class Recipe:
         later = {"undecodable": self.undecodable, "measure": self.measure}
         return found | {name: value for name, value in later.items() if value not in ("raise", "all")}
 
+    def prefix(self, versions: dict[str, str], step: int) -> str:
+        """The digest of everything that the steps before ``step`` depend on."""
+        return digest(msgspec.json.encode(self.document(versions, until_step=step), order="deterministic"))
+
+    def with_special_tokens_in_text(self) -> "Recipe":
+        """The recipe as recipes were when text that spells special tokens became those tokens."""
+        sources = [replace(source, stages=_spelling(source.stages)) for source in self.sources]
+        return replace(self, sources=tuple(sources), stages=_spelling(self.stages))
+
     @cached_property
     def _stage_documents(self) -> dict[str, list[dict[str, Any]]]:
         """Stages by content, read once: a tokenizer that is edited during a run must not change its cursors."""
@@ -214,6 +223,16 @@ def recipe_of(document: dict[str, Any], *, folder: Path) -> Recipe:
     if "batch" not in given:
         raise RecipeInvalid(field="batch", reason="it is missing", hint="batch = 64")
     return Recipe(sources=tuple(sources), stages=stages, **given)
+
+
+def _spelling(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """Stages that take text for special tokens where it spells some; ranks never did so unless they were told to."""
+    return tuple(
+        replace(stage, special_in_text="token")
+        if isinstance(stage, Chat) or (isinstance(stage, Tokenize) and not stage.has_ranks)
+        else stage
+        for stage in stages
+    )
 
 
 def _check_sources(sources: tuple[Source, ...]) -> None:

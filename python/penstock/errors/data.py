@@ -180,10 +180,12 @@ class CursorForeign(DataError):
 
     hint = "start without a cursor, or open the recipe that the cursor was saved with"
 
-    def __init__(self, *, cursor: str, recipe: str, reason: str) -> None:
+    def __init__(self, *, cursor: str, recipe: str, reason: str, hint: str | None = None) -> None:
         self.cursor = cursor
         self.recipe = recipe
         self.reason = reason
+        if hint is not None:
+            self.hint = hint
         super().__init__(f"the cursor does not belong to this recipe: {reason}")
 
 

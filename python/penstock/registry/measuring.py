@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -92,6 +92,28 @@ class Measure(Protocol):
         """About how many bytes all payloads of a version will take."""
 
 
+@runtime_checkable
+class Remarking(Protocol):
+    """A measure that has something to say beside its values."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What users should know of what is measured with."""
+
+    def spelled(self, samples: list[Any]) -> int:
+        """How many of some samples spell a special token in their text."""
+
+
+def notes_of(measure: Measure) -> list[str]:
+    """What users should know of what is measured with."""
+    return list(measure.notes) if isinstance(measure, Remarking) else []
+
+
+def spelled_in(measure: Measure, samples: list[Any]) -> int:
+    """How many of some samples spell a special token in their text."""
+    return measure.spelled(samples) if isinstance(measure, Remarking) else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a measurement may do before it is an error."""
@@ -136,7 +158,10 @@ def measure_version(
         _check_room(work)
         with events.span("registry.measure", version=version.address, column=measure.name):
             parts = _measure_pieces(work, engine, watch)
-        column = Column(FORM, version.digest, measure.name, measure.dtype, identity, parts, pieces=ranges)
+        notes = notes_of(measure)
+        column = Column(
+            FORM, version.digest, measure.name, measure.dtype, identity, parts, pieces=ranges, notes=notes
+        )
         column = _publish_payloads(registry, work, column)
         registry.store.put_if_absent(
             f"{work.place}/column.json", msgspec.json.encode(column, order="deterministic")
@@ -234,15 +259,18 @@ def measure_piece(
 def _compute(work: Work, number: int, portions: ThreadPoolExecutor, progress: _Progress) -> Part:
     values: list[Any] = []
     undecodable: list[Undecodable] = []
+    spelled = 0
     with tempfile.TemporaryDirectory(prefix="penstock-measure-", dir=_work_folder(work.store)) as folder:
         writers = {
             name: PayloadWriter(Path(folder) / f"{name}.arrow", dtype, name)
             for name, dtype in work.measure.payloads.items()
         }
-        for (more, payloads), bad in _in_order(portions, _jobs(work, number)):
-            progress.add(len(more), bad)
+        for portion in _in_order(portions, _jobs(work, number)):
+            more, payloads = portion.computed
+            progress.add(len(more), portion.undecodable)
             values.extend(more)
-            undecodable.extend(bad)
+            undecodable.extend(portion.undecodable)
+            spelled += portion.spelled
             for name, writer in writers.items():
                 writer.add(payloads[name])
         kept = {name: writer.keep(work.store) for name, writer in writers.items()}
@@ -250,10 +278,18 @@ def _compute(work: Work, number: int, portions: ThreadPoolExecutor, progress: _P
     values_digest = digest(data)
     work.store.put_if_absent(f"objects/{values_digest.removeprefix('b3:')}", data)
     main = kept.pop(work.measure.name, "")
-    return Part(len(values), values_digest, main, kept, undecodable)
+    return Part(len(values), values_digest, main, kept, undecodable, spelled)
 
 
-def _jobs(work: Work, number: int) -> "Iterator[Callable[[], tuple[Computed, list[Undecodable]]]]":
+class _Portion(NamedTuple):
+    """Some rows, measured."""
+
+    computed: Computed
+    undecodable: list[Undecodable]
+    spelled: int
+
+
+def _jobs(work: Work, number: int) -> "Iterator[Callable[[], _Portion]]":
     """The portions of a piece."""
     first, stop = work.pieces[number]
     row_bytes = max(1, work.version.bytes // max(1, work.version.rows))
@@ -278,7 +314,7 @@ def _in_order(pool: ThreadPoolExecutor, jobs: Iterator[Callable[[], Any]]) -> It
             each.cancel()
 
 
-def _measure_portion(work: Work, rows: range) -> tuple[Computed, list[Undecodable]]:
+def _measure_portion(work: Work, rows: range) -> _Portion:
     """Values and payloads of some rows; those that nothing can be made of are empty."""
     samples, places, bad = [], [], []
     for number, row in zip(rows, _taken(work, rows), strict=True):
@@ -290,10 +326,11 @@ def _measure_portion(work: Work, rows: range) -> tuple[Computed, list[Undecodabl
         except NothingToMeasure as reason:
             bad.append(Undecodable(number, str(reason)[:_REASON_LENGTH_MAX]))
     values, payloads = work.measure.compute(samples)
+    spelled = spelled_in(work.measure, samples)
     if not bad:
-        return (values, payloads), bad
+        return _Portion((values, payloads), bad, spelled)
     spread = {name: _spread(found, places, len(rows), ()) for name, found in payloads.items()}
-    return (_spread(values, places, len(rows), 0), spread), bad
+    return _Portion((_spread(values, places, len(rows), 0), spread), bad, spelled)
 
 
 def _spread(found: Sequence[Any], places: list[int], count: int, empty: Any) -> list[Any]:
@@ -356,7 +393,9 @@ def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Colum
         entries = [store.describe(file) for file in files]
         raws = [RawFile(store, entry.name, entry.bytes, entry.stamp) for entry in entries]
         scans = scan_all(raws, "tokens", Policy(), registry.store, engine="local", watch=None)
-        about = About(note=f"{name} of {work.version.address}", derived_from=(work.version.digest,))
+        remarks = column.remarks if main else ()
+        note = "; ".join([f"{name} of {work.version.address}", *remarks])
+        about = About(note=note, derived_from=(work.version.digest,))
         found[name] = registry.publish(
             payload_name(work.version.name, column, name),
             assemble("tokens", scans, mixed=False),

@@ -170,7 +170,7 @@ class Bench:
         return {"kind": "tokenize", "tokenizer": str(self.tokenizer), "special": True} | more
 
     #: How text that spells special tokens becomes them.
-    spelling: ClassVar[Row] = {}
+    spelling: ClassVar[Row] = {"special_in_text": "token"}
 
     def chat(self, **more: Any) -> Row:
         """A stage that makes tokens of conversations."""

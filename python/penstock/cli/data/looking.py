@@ -8,7 +8,7 @@ from penstock.cli.data.place import Place, open_registry
 from penstock.cli.data.shown import plain_row, short, version_document
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
 from penstock.cli.output import size as as_size
-from penstock.registry import Version
+from penstock.registry import Registry, Version
 from penstock.registry.lineage import Lineage
 
 list_app = command_app(
@@ -74,9 +74,12 @@ def show_version(address: str, *, registry: Place = None, json: Json = False) ->
     address
         web (newest), web@3, web@gold (tag) or web@b3:4f2a (digest).
     """
-    version = open_registry(registry).resolve(address)
+    opened = open_registry(registry)
+    version = opened.resolve(address)
+    made = _made_from(opened, version)
     if json:
-        print_json(version_document(version))
+        tokenised = [{"address": each, "note": note} for each, note in made]
+        print_json(version_document(version) | ({"tokenised": tokenised} if made else {}))
         return 0
     about = version.about
     facts: dict[str, object] = {
@@ -92,6 +95,7 @@ def show_version(address: str, *, registry: Place = None, json: Json = False) ->
         "licence": about.licence,
         "made from": ", ".join(about.derived_from),
         "left out": f"{len(version.manifest.skipped)} bad rows" if version.manifest.skipped else "",
+        **{f"tokenised as {each}": note for each, note in made},
     }
     print_table(["", ""], [(key, value) for key, value in facts.items() if value])
     print_table(
@@ -110,6 +114,13 @@ def show_version(address: str, *, registry: Place = None, json: Json = False) ->
     if len(shards) > 20:
         say(f"and {len(shards) - 20} shards more (--json lists them)")
     return 0
+
+
+def _made_from(registry: Registry, version: Version) -> list[tuple[str, str]]:
+    """What tokenising a version made, with what is noteworthy about it."""
+    names = [name for name in registry.datasets() if name.startswith(f"{version.name}/tokens-")]
+    found = [each for name in names for each in registry.versions(name)]
+    return [(each.address, each.about.note) for each in found if version.digest in each.about.derived_from]
 
 
 rows_app = command_app(

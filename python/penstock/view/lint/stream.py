@@ -1,7 +1,7 @@
 """Lint of what a recipe or a run gives: batches rebuilt at any steps, with documents, roles, tokenizers and epochs as the plan knows them."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from penstock.data.planning import Prepared
-from penstock.data.stages import Chat, Filter, Tokenize, Truncate
+from penstock.data.stages import Chat, Filter, Pack, Stage, Tokenize, Truncate
 from penstock.errors import FeedClosed, UsageError
 from penstock.registry.template import find_template
 from penstock.view.address import VersionAddress, at
@@ -72,9 +72,9 @@ class _Looking:
         self._tokenizing = [tokenizing(each) for each in stages]
         self._roles = [_trained(stage) for stage in self._tokenizing]
         self._known = {
-            each.source.alias: Known(vocabulary, _specials(expected, stage, vocabulary))
-            for each, stage, vocabulary in zip(
-                stream.plan.prepared, self._tokenizing, stream.vocabularies, strict=True
+            each.source.alias: Known(vocabulary, _specials(expected, of_source, vocabulary))
+            for each, of_source, vocabulary in zip(
+                stream.plan.prepared, stages, stream.vocabularies, strict=True
             )
         }
         self._conversations: set[tuple[int, int]] = set()
@@ -253,15 +253,13 @@ def _length(tokens: Any, specials: frozenset[int]) -> int:
     return sum(token not in specials for token in few)
 
 
-def _specials(expected: Expected, stage: Tokenize | Chat | None, vocabulary: Vocabulary | None) -> Specials:
+def _specials(expected: Expected, stages: Sequence[Stage], vocabulary: Vocabulary | None) -> Specials:
     """The special tokens of a source: those of its tokenizer, and what its stage puts at ends."""
-    found = expected.specials(vocabulary)
-    given = getattr(stage, "eos", None)
-    if given is None or isinstance(given, bool):
-        return found
-    named = {} if vocabulary is None else {text: number for number, text in vocabulary.added.items()}
-    number = given if isinstance(given, int) else named.get(str(given))
-    return found if number is None else found.with_end([number])
+    found, stage = expected.specials(vocabulary), tokenizing(stages)
+    put = [stage.specials.eos] if isinstance(stage, Tokenize) else []
+    # What stands between documents ends them.
+    put += [getattr(each, "separator", None) for each in stages if isinstance(each, Pack)]
+    return found.with_end(number for number in put if number is not None)
 
 
 def _trained(stage: Tokenize | Chat | None) -> set[str] | None:

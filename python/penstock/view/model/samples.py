@@ -38,10 +38,9 @@ class Samples:
     def __init__(self, plan: Plan, vocabularies: Sequence[Vocabulary | None]) -> None:
         self._plan = plan
         self._vocabularies = vocabularies
-        self._tokenizers: dict[str, Any] = {}
-        self._roles: dict[tuple[int, int], list[str]] = {}
         #: What makes tokens, by source: a template is compiled once.
         self._measures: dict[int, Any] = {}
+        self._roles: dict[tuple[int, int], list[str]] = {}
 
     def has_roles(self, source: int) -> bool:
         """Whether the samples of a source are conversations."""
@@ -101,17 +100,17 @@ class Samples:
         row = self._row(source, sample)
         if isinstance(stage, Tokenize):
             value = row.get(stage.field)
-            return {"text": value if isinstance(value, str) else "", "trained": None, "messages": None}
+            text = value if isinstance(value, str) else ""
+            return {"text": text, "sample": text, "trained": None, "messages": None}
         try:
-            if source not in self._measures:
-                self._measures[source] = token_measure(stage)
-            told = self._measures[source].read(row)
+            told = self._measure(source).read(row)
         except NothingToMeasure as reason:
             return {"text": "", "trained": (), "messages": [], "problem": str(reason)}
         assert isinstance(told, Conversation)
         messages = row.get(stage.field)
         return {
             "text": told.text,
+            "sample": told,
             "trained": told.trained,
             "messages": messages if isinstance(messages, list) else [],
         }
@@ -172,27 +171,31 @@ class Samples:
         text = self._text(source, sample)
         if not isinstance(stage, Tokenize | Chat) or text is None:
             return np.zeros(0, dtype=np.int64)
-        return np.asarray(self._encoded(stage, text["text"])[0], dtype=np.int64)
+        return np.asarray(self._encoded(source, text)[0], dtype=np.int64)
 
     def _spans(self, source: int, sample: int) -> list[tuple[int, int]] | None:
         """The characters of every token of a sample."""
         stage, text = self._stage(source), self._text(source, sample)
         if stage is None or text is None:
             return None
-        return self._encoded(stage, text["text"])[1]
+        return self._encoded(source, text)[1]
 
-    def _encoded(self, stage: Tokenize | Chat, text: str) -> tuple[list[int], list[tuple[int, int]] | None]:
-        if isinstance(stage, Tokenize) and stage.has_ranks:
-            measure: Any = token_measure(stage)
-            return measure.read({stage.field: text}).tolist(), None
-        from tokenizers import Tokenizer
+    def _encoded(
+        self, source: int, text: Mapping[str, Any]
+    ) -> tuple[list[int], list[tuple[int, int]] | None]:
+        """The tokens of a sample, made as they were when it was measured."""
+        if "problem" in text:
+            return [], []
+        found: tuple[list[int], list[tuple[int, int]] | None] = self._measure(source).encoded(text["sample"])
+        return found
 
-        path = str(stage.tokenizer)
-        if path not in self._tokenizers:
-            self._tokenizers[path] = Tokenizer.from_file(path)
-        special = isinstance(stage, Tokenize) and stage.special
-        found = self._tokenizers[path].encode(text, add_special_tokens=special)
-        return found.ids, found.offsets
+    def _measure(self, source: int) -> Any:
+        """What makes the tokens of a source."""
+        stage = self._stage(source)
+        assert stage is not None
+        if source not in self._measures:
+            self._measures[source] = token_measure(stage)
+        return self._measures[source]
 
     def _inputs(self, view: BatchView, document: Document) -> list[dict[str, Any]]:
         """Where the batch has stretches of the sample."""
