@@ -34,10 +34,10 @@ _AGREEING_MIN = 0.9
 
 
 class _Said(dict[int, bytes]):
-    """What tokens stand for, looked up once each."""
+    """What tokens stand for, looked up once each; some say nothing."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        super().__init__()
+    def __init__(self, vocabulary: Vocabulary, silent: frozenset[int] = frozenset()) -> None:
+        super().__init__(dict.fromkeys(silent, b""))
         self._vocabulary = vocabulary
 
     def __missing__(self, token: int) -> bytes:
@@ -57,6 +57,12 @@ class Known:
         """What each token stands for; nothing where the tokenizer has no such number."""
         assert self.vocabulary is not None
         return _Said(self.vocabulary)
+
+    @cached_property
+    def written(self) -> Mapping[int, bytes]:
+        """The same, where special tokens say nothing: they are not what anybody wrote."""
+        assert self.vocabulary is not None
+        return _Said(self.vocabulary, self.specials.every)
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ class Given:
     #: Whether the batch itself says which tokens are padding.
     says_padding: bool = False
     #: Documents whose text was asked for, by place.
-    _texts: dict[tuple[int, int], bytes] = field(default_factory=dict, repr=False)
+    _texts: dict[tuple[int, int], str] = field(default_factory=dict, repr=False)
 
     def of(self, piece: Piece) -> Known:
         """What is known of a piece's tokens."""
@@ -107,23 +113,25 @@ class Given:
         return found
 
     def bytes_of(self, piece: Piece) -> bytes | None:
-        """What a piece says; None where there is no tokenizer."""
+        """What a piece says, special tokens among it; None where there is no tokenizer."""
+        known = self.of(piece)
+        if known.vocabulary is None:
+            return None
+        return b"".join(map(known.said.__getitem__, self.ids(piece).tolist()))
+
+    def text(self, piece: Piece) -> str | None:
+        """What somebody wrote, without special tokens; bytes that are no characters become lone surrogates."""
         known = self.of(piece)
         if known.vocabulary is None:
             return None
         key = (piece.row, piece.at)
         if key not in self._texts:
-            self._texts[key] = b"".join(map(known.said.__getitem__, self.ids(piece).tolist()))
+            data = b"".join(map(known.written.__getitem__, self.ids(piece).tolist()))
+            self._texts[key] = data.decode("utf-8", "surrogateescape")
         return self._texts[key]
 
-    def text(self, piece: Piece) -> str | None:
-        """What a piece says, as text; bytes that are no characters become lone surrogates."""
-        data = self.bytes_of(piece)
-        return None if data is None else data.decode("utf-8", "surrogateescape")
-
-    def offsets(self, piece: Piece) -> npt.NDArray[np.int64]:
+    def offsets(self, piece: Piece, said: Mapping[int, bytes]) -> npt.NDArray[np.int64]:
         """Where in its bytes every token of a piece begins, and where the last ends."""
-        said = self.of(piece).said
         sizes = [len(said[token]) for token in self.ids(piece).tolist()]
         return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
@@ -131,7 +139,8 @@ class Given:
         """The token in which a character of the text stands."""
         text = self.text(piece) or ""
         byte = len(text[:character].encode("utf-8", "surrogateescape"))
-        found = int(np.searchsorted(self.offsets(piece), byte, side="right")) - 1
+        offsets = self.offsets(piece, self.of(piece).written)
+        found = int(np.searchsorted(offsets, byte, side="right")) - 1
         return piece.at + max(0, min(found, piece.length - 1))
 
     @cached_property

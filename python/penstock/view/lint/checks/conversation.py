@@ -81,7 +81,7 @@ def turns_of(given: Given, piece: Piece) -> list[Turn]:
     roles = [role for _, _, role in found]
     if not (set(roles) & _PROMPT and set(roles) & _ASSISTANT):
         return []
-    offsets = given.offsets(piece)
+    offsets = given.offsets(piece, given.of(piece).said)
     edges = [start for start, _, _ in found[1:]] + [len(data)]
     turns = []
     for (_, begin, role), end in zip(found, edges, strict=True):

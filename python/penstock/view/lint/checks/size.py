@@ -10,7 +10,7 @@ from penstock.view.lint.given import Given
 
 #: So many tokens, without special ones, are hardly a text.
 _TINY = 2
-_TINY_MIN, _TINY_MOST = 0.1, 0.5
+_TINY_MIN = 0.1
 #: Where others are so much longer, tiny ones are broken and not just short.
 _TIMES_LONGER = 10
 _DOCUMENTS_MIN = 16
@@ -93,8 +93,8 @@ class TinyDocuments(Check):
         found = []
         for name, tally in self._tallies.items():
             longer = float(np.median(self._lengths[name])) if self._lengths[name] else 0.0
-            many = tally.share >= _TINY_MIN and longer >= _TIMES_LONGER * _TINY
-            if tally.of < _DOCUMENTS_MIN or not (many or (tally.share >= _TINY_MOST and tally.count > 1)):
+            # Where all are short, they are short by nature: names, labels, words.
+            if tally.of < _DOCUMENTS_MIN or tally.share < _TINY_MIN or longer < _TIMES_LONGER * _TINY:
                 continue
             sentence = f"{tally} documents{f' of {name}' if name else ''} have at most {_TINY} tokens" + (
                 f", the others have {longer:,.0f} in the middle" if longer else ""

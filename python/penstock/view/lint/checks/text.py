@@ -196,12 +196,16 @@ class LostCase(Check):
         self._tokens: defaultdict[str, int] = defaultdict(int)
         self._places: dict[str, list[str]] = defaultdict(list)
         self._cased: dict[int, bool] = {}
+        self._epochs: dict[str, int] = {}
 
     def look(self, given: Given) -> None:
         """Count letters that have a case."""
         for piece in given.pieces:
             text, vocabulary = given.text(piece), given.of(piece).vocabulary
-            # A hundred thousand letters of a source are enough.
+            # A hundred thousand letters of a source are enough, and those of an epoch count once.
+            self._epochs.setdefault(piece.source, piece.epoch)
+            if piece.epoch != self._epochs[piece.source]:
+                continue
             if text is None or vocabulary is None or self._lower[piece.source] > 100_000:
                 continue
             if id(vocabulary) not in self._cased:
