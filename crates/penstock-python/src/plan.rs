@@ -5,7 +5,7 @@ use crate::shard::IndexSource;
 use crate::source::{Raised, Source};
 use penstock_data::feed::{
     FeedError, Keying, LazyShard, Leg, LegKind, Maker, Measured, MixturePlan, MixtureRecipe, Packing, Part,
-    Parts, RowLayout, RowMap, SourceStream, StreamPhase, Table, TokenKind, TokenSource, Turns,
+    Parts, RowLayout, RowMap, Separator, SourceStream, StreamPhase, Table, TokenKind, TokenSource, Turns,
     build_rest as build_rest_table, build_table as build_whole_table,
 };
 use penstock_data::plan::{
@@ -87,6 +87,9 @@ pub(crate) struct PartPlan {
     /// Shards of bytes that say which tokens count in the loss.
     #[pyo3(item)]
     mask: Option<Vec<ShardParts>>,
+    /// What is put after every row, and how many stored tokens come before it at most.
+    #[pyo3(item)]
+    separator: Option<(u64, u32)>,
     /// Runs of rows: (row of the part, row of the version).
     #[pyo3(item)]
     rows: Vec<(u64, u64)>,
@@ -189,7 +192,8 @@ impl Legs<'_> {
     }
 
     fn part(&self, part: PartPlan, digest: Digest, item_bytes: usize) -> Result<Part, FeedError> {
-        let tokens = token_source(part.shards, item_bytes, self.raised)?;
+        let separator = part.separator.map(|(token, row_tokens_max)| Separator { token, row_tokens_max });
+        let tokens = token_source(part.shards, item_bytes, self.raised)?.with_separator(separator)?;
         let legs = part.tables.into_iter().zip(self.lengths).map(|(table, &(_, length))| match table {
             Some(table) => self.packed(table, digest, length),
             None => Ok(Leg::new(LegKind::Rows(tokens.rows()), digest, self.keying, length)),
@@ -197,7 +201,11 @@ impl Legs<'_> {
         let legs = legs.collect::<Result<_, _>>()?;
         let made = Part::new(tokens, RowMap::new(part.rows)?, legs);
         match part.mask {
-            Some(mask) => made.with_mask(token_source(mask, 1, self.raised)?),
+            Some(mask) => {
+                // The separator counts in the loss.
+                let counts = separator.map(|separator| Separator { token: 1, ..separator });
+                made.with_mask(token_source(mask, 1, self.raised)?.with_separator(counts)?)
+            }
             None => Ok(made),
         }
     }

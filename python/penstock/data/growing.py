@@ -8,7 +8,7 @@ values of rows; never from who measured them, or when.
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -166,6 +166,7 @@ class Growing:
             loss=registry.resolve(record.loss) if record.loss else None,
             tables=[record.table],
             rows=rows,
+            separator=self.packing.rust_separator(),
         )
         return Grown(record.packs, part)
 
@@ -193,8 +194,7 @@ class Growing:
         return record
 
     def _name(self, number: int) -> str:
-        packing = asdict(replace(self.packing, alias=""))
-        parts = (PLANNER, self.identity.of_era(number), self.length, packing)
+        parts = (PLANNER, self.identity.of_era(number), self.length, self.packing.document())
         return f"eras/{digest(msgspec.json.encode(parts, order='deterministic')).removeprefix('b3:')}.json"
 
     def _borne(self, at: int) -> int:

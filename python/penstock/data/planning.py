@@ -231,6 +231,7 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
             Phase(0, row_length(source.alias, tokens, dtype), PlanTable("", tokens.rows)),
         )
         return Prepared(source, version, tokens, dtype, packing, phases)
+    _check_separator(source.alias, packing, stages, dtype)
     planned, joined = _planned(samples, packing, stages)
     phases = tuple(
         Phase(step, length, whole_table(registry, planned, joined, length))
@@ -250,6 +251,18 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
         pad=_pad(recipe, source),
         drawn_length=drawn,
     )
+
+
+def _check_separator(alias: str, packing: Packing, stages: Sequence[Stage], dtype: np.dtype[Any]) -> None:
+    """That the token after documents can be stored as theirs are, and that nobody would map it away."""
+    if packing.separator is None:
+        return
+    if is_drawn(stages):
+        reason = f"{alias} has random maps of tokens, which see no separator"
+        raise RecipeInvalid(field="separator", reason=reason, hint="end documents with Tokenize(…, eos=…)")
+    if packing.separator > np.iinfo(dtype).max:
+        reason = f"the separator of {alias}, {packing.separator}, does not fit into {dtype}"
+        raise RecipeInvalid(field="separator", reason=reason)
 
 
 def _planned(samples: Samples, packing: Packing, stages: Sequence[Stage]) -> tuple[Samples, Packing]:

@@ -84,6 +84,7 @@ class ChatTokens:
             spellable=spellable
         )
         changed = self._renderer.changed_since_prefixes(self.telling.train_on)
+        found |= {"thoughts": "any name"} if self._renderer.reads_thoughts else {}
         return found | ({"turns": "marked"} if changed else {})
 
     @property

@@ -46,6 +46,9 @@ _WAY_OUT = "put {% generation %} … {% endgeneration %} around what the model s
 #: The tag that opens a thought: the model says it, even where a generation prompt says it first.
 _THOUGHT = re.compile(r"[<\[◁][^<>\[\]\s]*(?:think|thought|reason)[^<>\[\]\s]*[>\]▷]", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
+#: Names that thoughts go by in messages, the first that is there counts.
+THOUGHTS = ("reasoning_content", "thinking", "reasoning")
+_READS_THOUGHTS = re.compile(r"\b(?:reasoning_content|thinking)\b")
 #: Whose words the model's own are: what they spell is meant.
 OWN_ROLES = ("assistant", "model")
 Message = Mapping[str, Any]
@@ -92,6 +95,8 @@ class Renderer:
                 f"the chat template makes no sense at line {reason.lineno}: {reason}"
             ) from reason
         self._variables = {**template.words, **(variables or {})}
+        #: Whether it writes thoughts, which are found under any of their names.
+        self.reads_thoughts = _READS_THOUGHTS.search(template.text) is not None
 
     def render(self, messages: Messages, tools: Any = None, **more: Any) -> str:
         """A conversation as text; one that the template cannot render is a row that nothing can be made of."""
@@ -133,7 +138,7 @@ class Renderer:
 
         What others than the model say and ``spelling`` matches is among its plain stretches.
         """
-        copied = [dict(message) for message in messages]
+        copied = [_with_thoughts(message) for message in messages]
         text = self.render(copied, tools)
         if MARK.search(text):
             raise NothingToMeasure("it has characters that are kept out of text (U+FDD0 to U+FDEF)")
@@ -239,6 +244,14 @@ class Renderer:
             return text.startswith(self.render([], add_generation_prompt=True))
         except NothingToMeasure:
             return False
+
+
+def _with_thoughts(message: Message) -> dict[str, Any]:
+    """A message of its own, with its thoughts under the names that templates read, as Hugging Face passes them."""
+    thoughts = next((message[name] for name in THOUGHTS if message.get(name) is not None), None)
+    if thoughts is None:
+        return dict(message)
+    return {"thinking": thoughts, **message, "reasoning_content": thoughts}
 
 
 def _check_said(text: str, messages: Sequence[dict[str, Any]]) -> None:

@@ -46,16 +46,22 @@ class Pack:
     policy: Literal["concat", "fit"]
     #: What padding is.
     pad: int
+    #: The token after every document, if there is one; it counts in lengths and in the loss.
+    separator: int | None
 
     def __init__(
         self,
         length: int | Sequence[tuple[int, int]],
         policy: Literal["concat", "fit"] = "concat",
         pad: int = 0,
+        separator: int | None = None,
     ) -> None:
         if policy not in POLICIES:
             raise RecipeInvalid(field="policy", reason=f"there is no policy {policy!r}", hint="concat or fit")
         check_token("pad", pad)
+        if separator is not None:
+            check_token("separator", separator)
+        object.__setattr__(self, "separator", separator)
         object.__setattr__(self, "lengths", _lengths(length))
         object.__setattr__(self, "policy", policy)
         object.__setattr__(self, "pad", pad)
@@ -68,7 +74,8 @@ class Pack:
     def document(self) -> dict[str, Any]:
         """What enters the recipe's digest."""
         found = {"kind": self.kind, "length": _shown(self.lengths), "policy": self.policy}
-        return found | ({"pad": self.pad} if self.pad else {})
+        separator = {} if self.separator is None else {"separator": self.separator}
+        return found | ({"pad": self.pad} if self.pad else {}) | separator
 
 
 @dataclass(frozen=True, slots=True)

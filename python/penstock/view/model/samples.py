@@ -150,6 +150,11 @@ class Samples:
     def _tokens(self, source: int, sample: int) -> dict[str, Any]:
         stored = self._stored(source, sample)
         spans = self._spans(source, sample)
+        separator = self._plan.prepared[source].packing.separator
+        if separator is not None and len(stored):
+            # Stored nowhere, and read after every sample all the same.
+            stored = np.append(stored, separator)
+            spans = None if spans is None else [*spans, (spans[-1][1], spans[-1][1])]
         vocabulary = self._vocabularies[source]
         ids = stored[:TOKENS_MAX].tolist()
         shown = [(str(n).encode(), 6) if vocabulary is None else vocabulary.display(n) for n in ids]
