@@ -86,6 +86,13 @@ def chats(count: int, *, turns: int = 1) -> list[Row]:
     return found
 
 
+@cache
+def _loaded(tokenizer: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(tokenizer))
+
+
 @dataclass
 class Bench:
     """A folder with tokenizers and a registry."""
@@ -100,7 +107,7 @@ class Bench:
     @cached_property
     def tokenizer(self) -> Path:
         """A byte-level BPE of a few thousand words, which ends texts when it is asked to add special tokens."""
-        return self._trained("tokenizer.json", [*paragraphs(), *modules()])
+        return self._trained("tokenizer.json", [*paragraphs(), *modules()[:40]])
 
     @cached_property
     def other_tokenizer(self) -> Path:
@@ -126,7 +133,7 @@ class Bench:
         made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         made.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
-            vocab_size=3000,
+            vocab_size=2000,
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             special_tokens=[AddedToken(word, special=True) for word in SPECIALS],
             show_progress=False,
@@ -160,9 +167,7 @@ class Bench:
 
     def encoded(self, texts: list[str], tokenizer: Path | None = None) -> list[list[int]]:
         """Texts as tokens, without special ones."""
-        from tokenizers import Tokenizer
-
-        made = Tokenizer.from_file(str(tokenizer or self.tokenizer))
+        made = _loaded(tokenizer or self.tokenizer)
         return [each.ids for each in made.encode_batch(texts, add_special_tokens=False)]
 
     def tokenize(self, **more: Any) -> Row:
@@ -198,7 +203,7 @@ class Bench:
         return opened
 
     def lint(
-        self, recipe: Row, steps: int = 12, expected: Expected | None = None, **options: Any
+        self, recipe: Row, steps: int = 10, expected: Expected | None = None, **options: Any
     ) -> LintReport:
         """What lint says of the first steps of a recipe."""
         return lint_stream(self.stream(recipe, **options), range(steps), expected)

@@ -28,6 +28,24 @@ def packed_prose(bench: Bench) -> LintReport:
     return bench.lint(bench.recipe(bench.texts()))
 
 
+@healthy("texts that the recipe ends itself, with a token by its name")
+def ended_by_name(bench: Bench) -> LintReport:
+    stage = bench.tokenize(special=False, eos="<|endoftext|>", bos="<|begin_of_text|>")
+    return bench.lint(bench.recipe(bench.texts(), stage, {"kind": "pack", "length": 256}))
+
+
+@healthy("texts with a separator between them")
+def separated(bench: Bench) -> LintReport:
+    pack = {"kind": "pack", "length": 256, "separator": EOS}
+    return bench.lint(bench.recipe(bench.texts(), bench.tokenize(special=False), pack))
+
+
+@healthy("texts that spell special tokens, and stay text")
+def spelled_plainly(bench: Bench) -> LintReport:
+    texts = [f"{text} So <|endoftext|> and </s> are written." for text in paragraphs()[::9]]
+    return bench.lint(bench.recipe(bench.texts("plainly", [*paragraphs(), *texts])))
+
+
 @healthy("the same, in windows longer than an epoch: samples come again")
 def many_epochs(bench: Bench) -> LintReport:
     return bench.lint(bench.recipe(bench.texts("few", paragraphs()[:60])), steps=20)
@@ -150,6 +168,20 @@ def conversations(bench: Bench) -> LintReport:
 def several_turns(bench: Bench) -> LintReport:
     rows = bench.rows("turns", chats(30, turns=4))
     return bench.lint(bench.recipe(rows, bench.chat(), {"kind": "pack", "length": 1024, "policy": "fit"}))
+
+
+@healthy("names, one word each")
+def names(bench: Bench) -> LintReport:
+    words = dict.fromkeys(word for text in paragraphs() for word in text.split())
+    return bench.lint(bench.recipe(bench.texts("names", list(words))), steps=4)
+
+
+@healthy("lines of a log, alike but for their numbers")
+def log_lines(bench: Bench) -> LintReport:
+    lines = [
+        f"2024-05-{n % 28 + 1:02d} server[{n * 7}]: Request {n} took {n * 13 % 977} ms" for n in range(600)
+    ]
+    return bench.lint(bench.recipe(bench.texts("log", lines)), steps=6)
 
 
 @healthy("conversations, one a row, padded, for several epochs")

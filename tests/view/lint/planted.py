@@ -173,6 +173,14 @@ def special_inside(bench: Bench) -> LintReport:
     return bench.lint(bench.recipe(bench.texts("spelled", texts), bench.tokenize(**bench.spelling), PACK))
 
 
+@planted("special-inside", "the token that begins texts stands in their middle")
+def begun_inside(bench: Bench) -> LintReport:
+    texts = some(lambda text: text.replace(". ", ". <|begin_of_text|>", 1), 0.3)
+    return bench.lint(
+        bench.recipe(bench.texts("begun-inside", texts), bench.tokenize(**bench.spelling), PACK)
+    )
+
+
 @planted("doubled-special", "the text ends with the token that the tokenizer adds again")
 def ended_twice(bench: Bench) -> LintReport:
     texts = [f"{text}<|endoftext|>" for text in paragraphs()]

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.view.address import parse
-from penstock.view.lint import Expected, lint_batches, lint_stream
+from penstock.view.lint import KINDS, Expected, lint_batches, lint_stream
 from penstock.view.lint.specials import specials_of
 from penstock.view.model.vocabulary import read_vocabulary
 from penstock.view.opening import OpenedStream, Opener
@@ -57,6 +57,28 @@ def test_what_is_allowed_is_not_found(case: Any, bench: Bench, monkeypatch: pyte
 
     monkeypatch.setattr(foreign, "lint_batches", allowing)
     assert kinds(case.make(bench)) == []
+
+
+def test_odd_batches_are_looked_at_or_refused(bench: Bench) -> None:
+    """Goal: no bare error, whatever a loader gives. Method: nothing at all, one token, numbers below zero, half floats, odd names."""
+    import torch
+
+    known = Expected().knowing(read_vocabulary(bench.tokenizer))
+    for batch in (
+        {"input_ids": np.zeros((0, 0), dtype=np.int64)},
+        {"input_ids": np.zeros((3, 0), dtype=np.int64)},
+        {"input_ids": np.array([7])},
+        {"input_ids": np.array([[7]]), "labels": np.array([[7]]), "position_ids": np.array([[0]])},
+        {"input_ids": torch.tensor([[7, 8, 9]]), "loss_mask": torch.ones(1, 3, dtype=torch.bfloat16)},
+        {"input_ids": torch.tensor([[7, 8, 9]]), "attention_mask": torch.ones(1, 1, 3, 3)},
+        {"input_ids": np.array([[7, 8, 9]]), "labels": np.array([1])},
+    ):
+        for expected in (None, known, EXPECTED):
+            assert lint_batches([batch], expected).errors == 0, batch
+    negative = {"input_ids": np.array([[7, -1, 9]])}
+    assert kinds(lint_batches([negative], known)) == ["outside-vocabulary"]
+    with pytest.raises(UsageError, match="names 1 sources for 2 rows"):
+        lint_batches([{"input_ids": np.zeros((2, 4), dtype=int), "sources": ["a"]}])
 
 
 def test_errors_come_first_and_then_what_spoils_most() -> None:
@@ -176,6 +198,9 @@ def test_the_command_exits_by_what_it_found(bench: Bench, capsys: pytest.Capture
     assert (found["kind"], found["unit"]) == ("outside-vocabulary", "tokens")
     assert found["places"][0] == found["address"]
     assert lint(recipe, *tokenizer, "--allow", "outside-vocabulary") == 0
+    assert lint(recipe, *tokenizer, "--eos", "<|im_end|>", "--bos", "0", "--allow", "outside-vocabulary") == 0
+    assert lint(recipe, *tokenizer, "--eos", "<|nothing|>") == 2
+    assert "<|nothing|>" in capsys.readouterr().err
     # A warning is said, and is no failure unless that is asked for.
     short = bench.recipe(
         bench.texts(), bench.tokenize(), {"kind": "truncate", "length": 24}, {"kind": "pack", "length": 64}
@@ -192,6 +217,8 @@ def test_the_command_exits_by_what_it_found(bench: Bench, capsys: pytest.Capture
 def test_the_guide_has_the_tables() -> None:
     """Goal: the guide says what is found and what is not, and it is what these tests show."""
     page = (ROOT / "docs/guide/lint.md").read_text()
+    for name, kind in KINDS.items():
+        assert f"| `{name}` | {kind.meaning} |" in page, name
     for case in (*PLANTED, *FOREIGN):
         assert f"| {case.words} | `{case.kind}` |" in page, case.words
     for case in HEALTHY:

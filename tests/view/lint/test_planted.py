@@ -1,5 +1,6 @@
 """Planted mistakes: each is found, costs something, and has an address that shows it."""
 
+import json
 import re
 
 import pytest
@@ -23,6 +24,7 @@ def test_a_planted_mistake_is_found(case: Case, bench: Bench) -> None:
     assert finding.hint
     assert any(character.isdigit() for character in finding.sentence)
     assert finding.places[0] == finding.address
+    assert json.loads(json.dumps(report.to_json()))["tokens"] == report.tokens
     if case in PLANTED:
         # What an address names can be opened.
         for place in finding.places:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -10,6 +10,9 @@ from penstock.cli.data.place import Place, open_registry
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.errors import UsageError
 from penstock.view.address import Address, RecipeAddress, RunAddress, at, parse, parse_range
+
+if TYPE_CHECKING:
+    from penstock.view.opening import OpenedStream
 
 lint_app = command_app(
     "lint",
@@ -31,9 +34,9 @@ class Limits:
     tokenizer: Annotated[
         Path | None, Parameter(help="The tokenizer of sources whose tokens nothing in the recipe explains.")
     ] = None
-    bos: Annotated[int | None, Parameter(help="The token that begins documents.")] = None
-    eos: Annotated[int | None, Parameter(help="The token that ends documents.")] = None
-    pad: Annotated[int | None, Parameter(help="The token that padding is.")] = None
+    bos: Annotated[str | None, Parameter(help="The token that begins documents, by number or name.")] = None
+    eos: Annotated[str | None, Parameter(help="The token that ends documents, by number or name.")] = None
+    pad: Annotated[str | None, Parameter(help="The token that padding is, by number or name.")] = None
     max_truncated: Annotated[float, Parameter(help="Share of documents that may be cut short.")] = 0.05
     max_dominance: Annotated[
         float, Parameter(help="How far a source's share of the loss may pass its weight.")
@@ -77,9 +80,9 @@ def lint(
     stream = opener.open(address)
     assert isinstance(stream, OpenedStream)
     expected = Expected(
-        bos=chosen.bos,
-        eos=chosen.eos,
-        pad=chosen.pad,
+        bos=_token(chosen.bos, stream),
+        eos=_token(chosen.eos, stream),
+        pad=_token(chosen.pad, stream),
         truncated_max=chosen.max_truncated,
         dominance_max=chosen.max_dominance,
         against=() if chosen.against is None else texts_of(opened.resolve(chosen.against)),
@@ -102,6 +105,19 @@ def lint(
         found = f"{len(report.findings)} findings" if report.findings else "nothing to complain of"
         say(f"{found} in {report.batches:,} batches, {report.rows:,} rows, {report.tokens:,} tokens")
     return 1 if report.errors or (chosen.strict and report.findings) else 0
+
+
+def _token(given: str | None, stream: "OpenedStream") -> int | None:
+    """The number of a token that was given by number or by name."""
+    if given is None or given.isdecimal():
+        return None if given is None else int(given)
+    for vocabulary in stream.vocabularies:
+        for number, name in () if vocabulary is None else vocabulary.added.items():
+            if name == given:
+                return number
+    raise UsageError(
+        f"no tokenizer of the recipe has a token {given!r}", hint="give its number, or --tokenizer"
+    )
 
 
 def _stream(text: str) -> RunAddress | RecipeAddress:

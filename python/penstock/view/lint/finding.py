@@ -169,6 +169,13 @@ class TokenCheck(Check):
             )
         ]
 
+    @property
+    def named(self) -> str:
+        """The first token that is wrong, by number and by name where it has one."""
+        vocabulary = self.expected.vocabulary
+        name = None if vocabulary is None else vocabulary.added.get(self.example)
+        return f"{self.example}" if name is None else f"{self.example} ({name})"
+
     def cost(self, tokens: int) -> Cost:
         """By default the share of those that could be wrong."""
         return Cost(self.tally.share)

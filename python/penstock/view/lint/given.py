@@ -177,6 +177,8 @@ def given_of(batch: Mapping[str, Any], number: int, pad: int | None) -> Given:
     if pad is not None:
         real = real & ~trailing(ids == pad)
     sources = batch.get("sources")
+    if sources is not None and len(sources) != shape[0]:
+        raise UsageError(f"batch {number} names {len(sources)} sources for {shape[0]} rows")
     loss, shift, agreeing = _loss(batch, ids)
     return Given(
         tokens=ids,
@@ -203,7 +205,8 @@ def _array(value: Any) -> npt.NDArray[Any]:
     for step in ("detach", "cpu"):
         if hasattr(value, step):
             value = getattr(value, step)()
-    return np.asarray(value)
+    # What numpy has no type for has one of double width.
+    return np.asarray(value.float() if "bfloat16" in str(getattr(value, "dtype", "")) else value)
 
 
 def _shaped(batch: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int64] | None:

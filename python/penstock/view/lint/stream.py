@@ -258,7 +258,7 @@ def _specials(expected: Expected, stages: Sequence[Stage], vocabulary: Vocabular
     found, stage = expected.specials(vocabulary), tokenizing(stages)
     put = [stage.specials.eos] if isinstance(stage, Tokenize) else []
     # What stands between documents ends them.
-    put += [getattr(each, "separator", None) for each in stages if isinstance(each, Pack)]
+    put += [each.separator for each in stages if isinstance(each, Pack)]
     return found.with_end(number for number in put if number is not None)
 
 

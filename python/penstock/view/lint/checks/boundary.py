@@ -57,7 +57,7 @@ class DoubledSpecial(TokenCheck):
 
     def sentence(self) -> str:
         """How many."""
-        return f"token {self.example} stands twice in a row {self.tally.count:,} times, in {self.rows:,} rows"
+        return f"token {self.named} stands twice in a row {self.tally.count:,} times, in {self.rows:,} rows"
 
 
 class MissingSpecial(Check):

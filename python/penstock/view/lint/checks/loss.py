@@ -45,7 +45,7 @@ class LossOnPadding(TokenCheck):
 
     def sentence(self) -> str:
         """How many."""
-        return f"{self.tally} tokens that count in the loss are padding, in {self.rows:,} rows: token {self.example}"
+        return f"{self.tally} tokens that count in the loss are padding, in {self.rows:,} rows: token {self.named}"
 
 
 def _undeclared(tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -88,7 +88,7 @@ class LossOnPlaceholder(_LossOn):
 
     def sentence(self) -> str:
         """How much of the loss."""
-        return f"{self.tally} tokens that count in the loss are placeholders, such as token {self.example}"
+        return f"{self.tally} tokens that count in the loss are placeholders, such as token {self.named}"
 
 
 class LossOnPrompt(_LossOn):
