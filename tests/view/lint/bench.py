@@ -30,11 +30,11 @@ Row = dict[str, Any]
 
 @cache
 def paragraphs() -> list[str]:
-    """Paragraphs of Python's reference: prose that people wrote, each once."""
+    """Some paragraphs of Python's reference: prose that people wrote, each once."""
     from pydoc_data.topics import topics
 
     found = [" ".join(part.split()) for text in topics.values() for part in text.split("\n\n")]
-    return list(dict.fromkeys(part for part in found if 150 <= len(part) <= 1500))
+    return list(dict.fromkeys(part for part in found if 150 <= len(part) <= 1500))[:480]
 
 
 @cache
@@ -203,7 +203,7 @@ class Bench:
         return opened
 
     def lint(
-        self, recipe: Row, steps: int = 10, expected: Expected | None = None, **options: Any
+        self, recipe: Row, steps: int = 8, expected: Expected | None = None, **options: Any
     ) -> LintReport:
         """What lint says of the first steps of a recipe."""
         return lint_stream(self.stream(recipe, **options), range(steps), expected)

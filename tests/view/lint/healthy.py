@@ -187,7 +187,7 @@ def log_lines(bench: Bench) -> LintReport:
 @healthy("conversations, one a row, padded, for several epochs")
 def padded_conversations(bench: Bench) -> LintReport:
     rows = bench.rows(
-        "long-chats", [chat for chat in chats(700) if len(chat["messages"][2]["content"]) > 600][:40]
+        "long-chats", [chat for chat in chats(480) if len(chat["messages"][2]["content"]) > 600][:40]
     )
     return bench.lint(
         bench.recipe(rows, bench.chat(), {"kind": "pad", "length": 512, "token": PAD}), steps=16
@@ -270,9 +270,9 @@ def evaluation(bench: Bench) -> LintReport:
 
 @healthy("a training set looked at against a test set it does not hold")
 def clean_of_tests(bench: Bench) -> LintReport:
-    texts = [("tests@1/row/0", text) for text in paragraphs()[400:]]
+    texts = [("tests@1/row/0", text) for text in paragraphs()[300:]]
     return bench.lint(
-        bench.recipe(bench.texts("first", paragraphs()[:400])), expected=Expected(against=texts)
+        bench.recipe(bench.texts("first", paragraphs()[:300])), expected=Expected(against=texts)
     )
 
 

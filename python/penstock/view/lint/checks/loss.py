@@ -11,7 +11,7 @@ from penstock.view.lint.given import Given, trailing
 from penstock.view.lint.piece import Piece
 
 #: Rows without any loss are a loss of work; from this share on, nobody can have meant it.
-_MASKED_ERROR = 0.5
+_MASKED_MIN, _MASKED_ERROR = 0.05, 0.5
 #: The same token this often at the end of rows is padding that nobody declared, if rows differ in how often.
 _RUN_MIN, _RUN_ROWS_MIN = 4, 0.5
 _ENDS_MIN = 4
@@ -136,7 +136,7 @@ class RowWithoutLoss(Check):
     def tell(self, tokens: int) -> list[Finding]:
         """One finding for all of them."""
         tally = self._tally
-        if not tally.count:
+        if tally.share < _MASKED_MIN or not tally.count:
             return []
         sentence = f"{tally} rows hold tokens of which none counts in the loss"
         severity = "error" if tally.share >= _MASKED_ERROR else "warning"
