@@ -450,6 +450,8 @@ class StoreClient:
         """What the store says about an object."""
     def entries(self, prefix: str) -> list[_StoreEntry]:
         """All objects below a prefix, sorted by name."""
+    def entries_beginning(self, text: str) -> tuple[list[_StoreEntry], list[str]]:
+        """All objects whose names begin with a text, sorted by name, and names that no request can name."""
     def delete(self, name: str) -> None:
         """Remove an object; it is no error if it is gone."""
 

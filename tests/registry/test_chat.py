@@ -180,11 +180,15 @@ def trained_of(told: Conversation) -> list[str]:
 LOOPS = {
     "by number": "{% for n in range(messages | length) %}{% set m = messages[n] %}"
     "[{{ m.role }}:{{ m.content }}]{% endfor %}",
+    "by number, with looks around": "{% for n in range(messages | length) %}{% set m = messages[n] %}"
+    "{% set last = messages[-1] %}{% if not m.content %}{% continue %}{% endif %}[{{ m.role }}:{{ m.content }}]{% endfor %}",
     "over a slice": "{% set rest = messages[0:] %}{% for m in rest %}[{{ m.role }}:{{ m.content }}]{% endfor %}",
     "with a look back": "{% for m in messages %}{% set before = messages[loop.index0 - 1] %}"
     "[{{ m.role }}:{{ m.content }}]{% endfor %}",
     "that goes on early": "{% for m in messages %}{% if not m.content %}{% continue %}{% endif %}"
     "[{{ m.role }}:{{ m.content }}]{% endfor %}",
+    "without the last": "{% for m in messages[:-1] %}[{{ m.role }}:{{ m.content }}]{% endfor %}"
+    "[{{ messages[-1].role }}:{{ messages[-1].content }}]",
     "in a macro": "{% macro all(given) %}{% for m in given %}[{{ m.role }}:{{ m.content }}]{% endfor %}{% endmacro %}"
     "{{ all(messages) }}",
 }
@@ -195,6 +199,43 @@ def test_turns_are_found_however_a_template_goes_over_messages(how: str) -> None
     turns = messages([("user", "one"), ("assistant", " two "), ("user", "?"), ("assistant", "4")])
     told = Renderer(Template(LOOPS[how], {})).conversation(turns, None, ["assistant"])
     assert trained_of(told) == ["[assistant: two ]", "[assistant:4]"]
+
+
+PROMPTS = {
+    "after the loop": "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}",
+    "in the last turn": "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>"
+    "{% if loop.last and add_generation_prompt %}<assistant>{% endif %}{% endfor %}",
+    "with a thought": "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant><think>{% endif %}",
+    "with words": "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>Let me see: {% endif %}",
+    "always": "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}<assistant><think>",
+    "only with tools": "{{ tools[0].type }}{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}",
+}
+
+
+@pytest.mark.parametrize("how", PROMPTS)
+def test_headers_are_not_trained_on_wherever_a_template_prompts(how: str) -> None:
+    turns = messages([("user", "one"), ("assistant", "two"), ("user", "three"), ("assistant", "four")])
+    told = Renderer(Template(PROMPTS[how], {})).conversation(turns, [{"type": "x"}], ["assistant"])
+    assert trained_of(told) == ["two</>", "four</>"]
+
+
+def test_what_closes_a_conversation_is_trained_on_and_what_stands_before_the_next_prompt_is_not() -> None:
+    turns = messages([("user", "one"), ("assistant", "two")])
+    loop = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    closed = loop + "{% if add_generation_prompt %}<assistant>{% else %}<end>{% endif %}"
+    assert trained_of(Renderer(Template(closed, {})).conversation(turns, None, ["assistant"])) == [
+        "two</><end>"
+    ]
+    ends = loop + "<end>"
+    assert trained_of(Renderer(Template(ends, {})).conversation(turns, None, ["assistant"])) == [
+        "<assistant>two</><end>"
+    ]
+    rules = loop + "<rules>{% if add_generation_prompt %}<assistant>{% endif %}"
+    assert trained_of(Renderer(Template(rules, {})).conversation(turns, None, ["assistant"])) == ["two</>"]
 
 
 UNCLEAR = {

@@ -226,7 +226,7 @@ def open_feed(
         from penstock.data.service import open_service
 
         return open_service(recipe, lane=lane, cursor=cursor, skips=skips, reading=manner)
-    plan = prepare(recipe, registry or Registry(), watch, skips=skips)
+    plan = prepare(recipe, registry or recipe.open_registry(), watch, skips=skips)
     count, share, stall_s = manner.thread_count, manner.share, manner.stall_s
     if lane is None or lane.number == 0:
         for each in plan.prepared:
@@ -244,7 +244,7 @@ def batch_at(
     skips: Skips | None = None,
 ) -> Batch:
     """The batch of one step, rebuilt from nothing but the recipe (and the skips, if there were any)."""
-    return batch_of(prepare(recipe, registry or Registry(), skips=skips), step, lane or Lane())
+    return batch_of(prepare(recipe, registry or recipe.open_registry(), skips=skips), step, lane or Lane())
 
 
 def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:

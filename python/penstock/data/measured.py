@@ -196,7 +196,7 @@ class _Measuring:
         """That rows are tokens already, and that no map was meant to change them."""
         version = self.version
         if version.manifest.format not in TOKEN_FORMATS:
-            hint = "add a Tokenize or Chat stage, or name a version of tokens (megatron, npy)"
+            hint = "add a Tokenize or Chat stage, or name a version of tokens (megatron, npy, flat)"
             reason = f"{version.address} holds {version.manifest.format}, not tokens"
             raise RecipeInvalid(field="stages", reason=reason, hint=hint)
         kinds = [type(stage) for stage in stages if not (isinstance(stage, Map) and stage.random)]

@@ -7,7 +7,7 @@ a recipe may be edited later in its schedule without losing the cursors made bef
 
 import os
 import tomllib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from penstock._rust import digest
 from penstock.data.schedule import cut, read_schedule
 from penstock.data.stages import Chat, Pack, Pad, Stage, Tokenize, check_stages, stage_of, until
 from penstock.errors import RecipeInvalid
+from penstock.registry import Registry
 
 _BATCH_MAX = 1 << 24
 Shuffle = Literal["full", "local", "none"]
@@ -90,10 +91,14 @@ class Recipe:
     #: ``all``: everything is measured before the first batch. ``eras``: portions of a version are measured, planned and read one
     #: after another, so that the first batch of any amount of text comes soon; see ``eras.py``.
     measure: Literal["all", "eras"] = "all"
+    #: The registry its sources are looked up in, unless another is given: a directory or a URL. Where data lies is no part of
+    #: what a stream is, so it is neither in the digest nor compared.
+    registry: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(self.sources))
         object.__setattr__(self, "stages", tuple(self.stages))
+        object.__setattr__(self, "registry", _checked_registry(self.registry))
         given = ((0, self.batch),) if isinstance(self.batch, int) else self.batch
         batch = read_schedule("batch", given, int, hint="batch = 64, or [[0, 32], [1000, 64]]")
         object.__setattr__(self, "batch", batch)
@@ -131,7 +136,7 @@ class Recipe:
         """A recipe from a TOML file, or from a JSON file of the same form; paths in it are relative to the file."""
         place = Path(path)
         try:
-            text = place.read_text()
+            text = place.read_text(encoding="utf-8")
             document = msgspec.json.decode(text) if place.suffix == ".json" else tomllib.loads(text)
         except OSError as reason:
             raise RecipeInvalid(field="file", reason=f"cannot read {place}: {reason.strerror}") from reason
@@ -141,6 +146,10 @@ class Recipe:
         if not isinstance(document, dict):
             raise RecipeInvalid(field="file", reason=f"{place} holds no table")
         return recipe_of(document, folder=place.parent)
+
+    def open_registry(self) -> Registry:
+        """The registry that the recipe names, or the default one."""
+        return Registry(self.registry or None)
 
     def stages_of(self, source: Source) -> tuple[Stage, ...]:
         """A source's own stages, then the recipe's."""
@@ -215,14 +224,31 @@ def recipe_of(document: dict[str, Any], *, folder: Path) -> Recipe:
     for each in _tables("sources", given.pop("sources", [])):
         values = dict(each)
         values["stages"] = _stages_of(_tables("stages", values.get("stages", [])), folder)
-        _only(values, [field.name for field in fields(Source)], "sources")
+        _only(values, [each.name for each in fields(Source)], "sources")
         if "name" not in values:
             raise RecipeInvalid(field="sources", reason="a source has no name")
         sources.append(Source(**values))
-    _only(given, [field.name for field in fields(Recipe)], "recipe")
+    _only(given, [each.name for each in fields(Recipe)], "recipe")
+    if "registry" in given:
+        given["registry"] = _placed_registry(_checked_registry(given["registry"]), folder)
     if "batch" not in given:
         raise RecipeInvalid(field="batch", reason="it is missing", hint="batch = 64")
     return Recipe(sources=tuple(sources), stages=stages, **given)
+
+
+def _checked_registry(given: Any) -> str:
+    if not isinstance(given, str | os.PathLike):
+        raise RecipeInvalid(
+            field="registry",
+            reason=f"{given!r:.100} is no directory and no URL",
+            hint='registry = "registry"',
+        )
+    return str(os.fspath(given))
+
+
+def _placed_registry(place: str, folder: Path) -> str:
+    """A registry as a recipe's file names it: a directory is relative to the file, a URL is not."""
+    return place if not place or "://" in place else str(folder / Path(place).expanduser())
 
 
 def _spelling(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:

@@ -4,6 +4,7 @@
 
     PenstockError
     ├── UsageError               the command line or an argument makes no sense
+    ├── NameUnwritable           a name that the encoding of file names cannot write
     ├── EventError               recordings of events
     │   ├── EventFileUnusable    cannot be created, opened or read
     │   ├── EventFormatUnknown   written by a newer Penstock
@@ -12,6 +13,7 @@
     │   ├── CacheUnusable        a directory cannot be the cache of this host
     │   ├── ObjectMissing        nothing has that name
     │   └── StoreRefusal         the store did not do it; with object, bytes, tries and time
+    │       ├── BucketMissing        there is no such bucket or container
     │       ├── StoreDenied          it does not let us
     │       ├── StoreThrottled       it asked us to slow down, until the budget of retries was spent
     │       ├── StoreTimedOut        no answer, or no progress, within the deadline
@@ -20,6 +22,7 @@
     ├── RegistryError            names, versions and tags
     │   ├── AddressInvalid       not of the form name, name@3, name@tag or name@b3:…
     │   ├── AddressUnknown       no dataset, version or tag of that name
+    │   ├── PlaceUnknown         a version was never at the place that is said to have moved
     │   ├── ManifestDamaged      what the registry holds is not what its digest says
     │   ├── ManifestNewer        written by a newer Penstock
     │   └── NumbersContended     too many writers at once
@@ -27,11 +30,18 @@
     │   ├── BadRow               a row that breaks its format's contract, with file, line and offset
     │   ├── TooManyBadRows       more rows were skipped than the limit allows
     │   ├── FileUnusable         a file that cannot be registered at all: empty, truncated, of no known format
+    │   │   ├── ExportRefused    a row holds something that the form of an export cannot, with row and field
+    │   │   └── FileEmpty        one that is as it should be, without a row
+    │   ├── FileChanging         a file that changed while it was registered
+    │   ├── FilesLeftOut         something would be left out, and that was not allowed
+    │   ├── FormatsMixed         files of several formats in one folder or pattern
+    │   ├── SplitsMixed          a folder with splits, and it was not said which to take
     │   ├── NothingToRegister    no file matches
     │   ├── SchemaMixed          files of one version disagree about a field
     │   ├── CorruptShard         bytes are not what was registered, with file and offset
     │   ├── IndexDamaged         an index is not what its digest says, or cannot be read
     │   ├── RowOutOfRange        there is no such row
+    │   ├── TokenOutOfRange      there is no such token in a row of a batch
     │   ├── DerivedTooLarge      a derived copy would pass the limit or the free space
     │   ├── ScanCancelled        scanning was stopped
     │   ├── RecipeInvalid        a recipe, lane or stage that makes no sense, with the field
@@ -95,8 +105,13 @@ from penstock.errors.data import (
     CursorForeign,
     DataError,
     DerivedTooLarge,
+    ExportRefused,
     FeedClosed,
+    FileChanging,
+    FileEmpty,
+    FilesLeftOut,
     FileUnusable,
+    FormatsMixed,
     IndexDamaged,
     NothingToRegister,
     RecipeInvalid,
@@ -105,6 +120,8 @@ from penstock.errors.data import (
     ScanCancelled,
     SchemaMixed,
     SourceEmpty,
+    SplitsMixed,
+    TokenOutOfRange,
     TooManyBadRows,
     TooManyUndecodable,
 )
@@ -134,9 +151,11 @@ from penstock.errors.registry import (
     ManifestDamaged,
     ManifestNewer,
     NumbersContended,
+    PlaceUnknown,
     RegistryError,
 )
 from penstock.errors.root import (
+    NameUnwritable,
     PenstockError,
     UsageError,
 )
@@ -176,6 +195,7 @@ from penstock.errors.state import (
     TreeMismatch,
 )
 from penstock.errors.store import (
+    BucketMissing,
     CacheUnusable,
     ObjectChanged,
     ObjectMissing,
@@ -193,6 +213,7 @@ __all__ = [
     "AgentMissing",
     "BadRow",
     "BatchDamaged",
+    "BucketMissing",
     "CacheUnusable",
     "CheckpointDamaged",
     "CheckpointUnknown",
@@ -204,10 +225,15 @@ __all__ = [
     "EventError",
     "EventFileUnusable",
     "EventFormatUnknown",
+    "ExportRefused",
     "FeedClosed",
     "Fenced",
+    "FileChanging",
+    "FileEmpty",
     "FileUnusable",
+    "FilesLeftOut",
     "ForeignUnusable",
+    "FormatsMixed",
     "IncidentUnknown",
     "IndexDamaged",
     "JobFileInvalid",
@@ -216,6 +242,7 @@ __all__ = [
     "JobUnknown",
     "ManifestDamaged",
     "ManifestNewer",
+    "NameUnwritable",
     "NotAnEventFile",
     "NotEqual",
     "NothingToRegister",
@@ -223,6 +250,7 @@ __all__ = [
     "ObjectChanged",
     "ObjectMissing",
     "PenstockError",
+    "PlaceUnknown",
     "ProcessError",
     "RankUnknown",
     "RanksMissing",
@@ -253,6 +281,7 @@ __all__ = [
     "SilentCorruption",
     "SlotsUnreadable",
     "SourceEmpty",
+    "SplitsMixed",
     "SpyMissing",
     "StacksForbidden",
     "StateError",
@@ -263,6 +292,7 @@ __all__ = [
     "StoreRefusal",
     "StoreThrottled",
     "StoreTimedOut",
+    "TokenOutOfRange",
     "TooManyBadRows",
     "TooManyUndecodable",
     "TreeInvalid",

@@ -44,7 +44,7 @@ from penstock.registry.column import (
 )
 from penstock.registry.payload import PayloadWriter
 from penstock.registry.record import About
-from penstock.registry.scanning import scan_all
+from penstock.registry.scanning import scan_all, with_rows
 from penstock.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Colum
         files = [(part.payload if main else part.payloads[name]).removeprefix("b3:") for part in column.parts]
         entries = [store.describe(file) for file in files]
         raws = [RawFile(store, entry.name, entry.bytes, entry.stamp) for entry in entries]
-        scans = scan_all(raws, "tokens", Policy(), registry.store, engine="local", watch=None)
+        scans = with_rows(scan_all(raws, "tokens", Policy(), registry.store, engine="local", watch=None))
         remarks = column.remarks if main else ()
         note = "; ".join([f"{name} of {work.version.address}", *remarks])
         about = About(note=note, derived_from=(work.version.digest,))

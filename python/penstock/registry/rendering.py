@@ -33,7 +33,6 @@ from penstock.registry.turn_marks import (
     Marked,
     Stretch,
     TurnRecorder,
-    after_turns,
     instrument,
     mark_plain,
     mark_said,
@@ -44,7 +43,12 @@ from penstock.registry.turn_marks import (
 _MARKING = "penstock_marking"
 _WAY_OUT = "put {% generation %} … {% endgeneration %} around what the model says in the template"
 #: The tag that opens a thought: the model says it, even where a generation prompt says it first.
-_THOUGHT = re.compile(r"[<\[◁][^<>\[\]\s]*(?:think|thought|reason)[^<>\[\]\s]*[>\]▷]", re.IGNORECASE)
+_THOUGHT = re.compile(
+    r"[<\[◁][^<>\[\]\s]*(?:think|thought|reason)[^<>\[\]\s]*[>\]▷]|<[^<>\s]*>(?=(?:think|thought|reason))",
+    re.IGNORECASE,
+)
+#: A tag that has begun and not ended.
+_OPEN_TAG = re.compile(r"[<\[][^<>\[\]\s]*$")
 _WORD = re.compile(r"\w+")
 #: Names that thoughts go by in messages, the first that is there counts.
 THOUGHTS = ("reasoning_content", "thinking", "reasoning")
@@ -56,6 +60,8 @@ Messages = Sequence[Message]
 #: What is rendered to learn a template's header.
 _USER: Message = {"role": "user", "content": "question"}
 _SYSTEM: Message = {"role": "system", "content": "rules"}
+_ANSWER: Message = {"role": "assistant", "content": "answer"}
+_TOOL = {"type": "function", "function": {"name": "tool", "description": "a tool", "parameters": {}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,19 @@ class Conversation:
     plain: tuple[Stretch, ...] = ()
     #: Whether any contents spell a special token.
     spells: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How a template ends a conversation."""
+
+    #: The generation prompt, and what of it is the header of a turn.
+    prompt: str
+    header: str
+    #: Whether every conversation ends with the prompt, asked for or not.
+    stands: bool
+    #: Whether what follows the last turn closes it: the prompt would take its place.
+    closes: bool
 
 
 class Renderer:
@@ -171,11 +190,15 @@ class Renderer:
         wanted = {number for number, message in enumerate(messages) if message["role"] in roles}
         found = _leading(marked, wanted)
         begun: set[int] = set()
-        for start, stop, message in marked.turns:
-            if message in wanted:
-                first = start if message in begun else self._after_header(marked, start, stop)
-                begun.add(message)
-                found += [(first, stop)] if first < stop else []
+        for start, stop, by in marked.turns:
+            # What is written inside the turns of others is not the model's.
+            if wanted.issuperset(by):
+                first = start if by[0] in begun else self._after_header(marked, start, stop)
+                begun.add(by[0])
+                # What follows the last turn closes it, or is nobody's turn.
+                after = start < marked.turns_end < stop and not self._ending.closes
+                end = marked.turns_end if after else stop
+                found += [(first, end)] if first < end else []
         starts = [start for start, _ in found]
         for at, message in marked.said:
             # The mark comes after a character that is said.
@@ -196,27 +219,49 @@ class Renderer:
         at = marked.text.find(header, start, said) if header else -1
         return start if at < 0 else at + len(header)
 
-    @cached_property
+    @property
     def header(self) -> str:
         """What the template writes before the model speaks: a generation prompt, without a thought that it opens."""
-        thought = _THOUGHT.search(self._generation_prompt)
-        return self._generation_prompt[: thought.start()] if thought else self._generation_prompt
+        return self._ending.header
 
     @cached_property
-    def _generation_prompt(self) -> str:
+    def _ending(self) -> "_Ending":
+        """How the template ends a conversation, learned from short ones."""
         for probe in ([_USER], [_SYSTEM, _USER]):
-            messages = [dict(each) for each in probe]
-            values = TurnRecorder(messages).values()
-            try:
-                closed = after_turns(self._render(self._marked, messages, None, values))
-                opened = after_turns(
-                    self._render(self._marked, messages, None, values | {"add_generation_prompt": True})
-                )
-            except (NothingToMeasure, UsageError):
-                continue
-            # Some templates end a conversation with a token that a prompt takes the place of.
-            return opened.removeprefix(closed)
-        return ""
+            for tools in (None, [_TOOL]):
+                try:
+                    return self._ending_of(probe, tools)
+                except (NothingToMeasure, UsageError):
+                    continue
+        return _Ending("", "", stands=False, closes=True)
+
+    def _ending_of(self, messages: Messages, tools: Any) -> "_Ending":
+        asked = self._with_marks([dict(each) for each in messages], tools)
+        closed, opened = asked.text, self.render(messages, tools, add_generation_prompt=True)
+        turn = self._answer(messages, tools)
+        if opened == closed:
+            # What stands at the end of every conversation is a prompt if turns begin like it, or closes it.
+            prompt = closed[asked.turns_end :]
+            header = _unthought(prompt)
+            stands = bool(header) and turn.startswith(header)
+            return _Ending(
+                prompt if stands else "", header if stands else "", stands=stands, closes=not stands
+            )
+        prompt = opened[_common(closed, opened) :]
+        header = _unthought(prompt)
+        if turn and header not in turn:
+            header = header[: _common(turn, header)]
+        closes = not (opened.startswith(closed) and len(closed) > asked.turns_end)
+        return _Ending(prompt, header, stands=False, closes=closes)
+
+    def _answer(self, messages: Messages, tools: Any) -> str:
+        """The turn of an answer; empty where the template takes none."""
+        try:
+            answered = self._with_marks([dict(each) for each in (*messages, _ANSWER)], tools)
+        except NothingToMeasure:
+            return ""
+        start = next((start for start, _, by in answered.turns if by[0] == len(messages)), len(answered.text))
+        return answered.text[start:]
 
     def changed_since_prefixes(self, roles: Sequence[str]) -> bool:
         """Whether turns found by marks are other ones than those found by rendering prefixes, as was done before.
@@ -227,17 +272,17 @@ class Renderer:
         if self.marks:
             return False
         try:
-            probe = [_USER, {"role": "assistant", "content": "answer"}]
-            marked = self._with_marks([dict(each) for each in probe], None)
+            marked = self._with_marks([dict(each) for each in (_USER, _ANSWER)], None)
         except (NothingToMeasure, UsageError):
             return True
-        turns = {message: start for start, _, message in reversed(marked.turns)}
+        prompt = self._ending.prompt
+        if self._ending.stands:
+            return True
+        turns = {by[0]: start for start, _, by in reversed(marked.turns)}
         leads = bool(set(roles) - {"assistant"}) and turns.get(0, 1) > 0
         if 1 not in turns or (leads and not self._renders_no_messages(marked.text)):
             return True
-        return not marked.text.startswith(self._generation_prompt, turns[1]) or bool(
-            _THOUGHT.search(self._generation_prompt)
-        )
+        return not marked.text.startswith(prompt, turns[1]) or prompt != self.header
 
     def _renders_no_messages(self, text: str) -> bool:
         try:
@@ -264,6 +309,19 @@ def _check_said(text: str, messages: Sequence[dict[str, Any]]) -> None:
             "the chat template writes nothing of what is said; it may want contents as a list of parts: "
             '[{"type": "text", "text": …}]'
         )
+
+
+def _unthought(prompt: str) -> str:
+    """A generation prompt up to the thought that it opens."""
+    thought = _THOUGHT.search(prompt)
+    return prompt[: thought.start()] if thought else prompt
+
+
+def _common(closed: str, opened: str) -> int:
+    """How far two renderings agree, without a tag that both have only begun."""
+    agree = next((n for n, (a, b) in enumerate(zip(closed, opened, strict=False)) if a != b), len(closed))
+    tag = _OPEN_TAG.search(closed, 0, agree)
+    return tag.start() if tag and agree < len(closed) else agree
 
 
 def _leading(marked: Marked, wanted: set[int]) -> list[Stretch]:

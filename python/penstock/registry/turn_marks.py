@@ -38,8 +38,10 @@ class Marked:
     """A rendering without its marks, and what they said."""
 
     text: str
-    #: Stretches of text with the number of the message whose turn they are, in order.
-    turns: list[tuple[int, int, int]]
+    #: Stretches of text with the messages whose turn they are, in order; the innermost message is last.
+    turns: list[tuple[int, int, tuple[int, ...]]]
+    #: Where the last turn ends that a loop wrote.
+    turns_end: int
     #: Where the contents of a message stand: character and message.
     said: list[tuple[int, int]]
     #: Stretches whose spelling of special tokens is text.
@@ -62,13 +64,15 @@ class TurnRecorder:
     def _begin(self, loop: int, value: Any) -> str:
         number = self._numbers.get(id(value)) if isinstance(value, Mapping) else None
         if number is None:
-            return ""
+            # The next round of a loop that was left in the middle.
+            return self._end(loop)
         self._open.add(loop)
         return f"{_BEGIN}{_number(loop)}{_MIDDLE}{_number(number)}{_STOP}"
 
     def _set(self, loop: int, target: Any, value: Any) -> str:
-        """A variable was set in a loop; it is a turn unless the loop goes over messages itself."""
-        if isinstance(target, Mapping) and id(target) in self._numbers:
+        """A variable was set in a loop: a turn if it is the first message in this round, and the loop goes over something else."""
+        is_message = isinstance(value, Mapping) and id(value) in self._numbers
+        if not is_message or loop in self._open or id(target) in self._numbers:
             return ""
         return self._begin(loop, value)
 
@@ -81,6 +85,7 @@ class TurnRecorder:
 
 def instrument(template: nodes.Template) -> nodes.Template:
     """Make the loops of a parsed template call a recorder."""
+    ends: dict[int, nodes.Output] = {}
     for number, loop in enumerate(list(template.find_all(nodes.For))):
         if not isinstance(loop.target, nodes.Name):
             continue
@@ -88,6 +93,14 @@ def instrument(template: nodes.Template) -> nodes.Template:
         _mark_sets(loop.body, number, target)
         begin = _call(_BEGIN_CALL, nodes.Const(number), nodes.Name(target, "load"))
         loop.body = [begin, *loop.body, _call(_END_CALL, nodes.Const(number))]
+        ends[id(loop)] = _call(_END_CALL, nodes.Const(number))
+    # Once more after the loop, which may have been left in the middle.
+    for node in [template, *template.find_all(nodes.Node)]:
+        for name in node.fields:
+            body = getattr(node, name)
+            if isinstance(body, list) and any(id(each) in ends for each in body):
+                joined = [[each, ends[id(each)]] if id(each) in ends else [each] for each in body]
+                setattr(node, name, [each for pair in joined for each in pair])
     return template
 
 
@@ -167,11 +180,6 @@ def texts_in(value: Any) -> Iterator[str]:
             yield from texts_in(each)
 
 
-def after_turns(rendered: str) -> str:
-    """What an instrumented template writes after its last turn."""
-    return rendered.rpartition(_STOP)[2]
-
-
 def read_marks(rendered: str) -> Marked:
     """Take the marks out of a rendering."""
     reader = _Reader()
@@ -192,7 +200,7 @@ class _Reader:
     at: int = 0
     #: Loops that are open, with the message of each; the innermost is last.
     open: list[tuple[int, int]] = field(default_factory=list)
-    turns: list[tuple[int, int, int]] = field(default_factory=list)
+    turns: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     said: list[tuple[int, int]] = field(default_factory=list)
     plain: list[Stretch] = field(default_factory=list)
     generated: list[Stretch] = field(default_factory=list)
@@ -201,19 +209,19 @@ class _Reader:
     depth: int = 0
 
     def text(self, piece: str) -> None:
-        """Text belongs to the innermost turn; after the last turn, to that one."""
+        """Text belongs to the turns that are open."""
         if not piece:
             return
         self.pieces.append(piece)
         start, self.at = self.at, self.at + len(piece)
         if self.open:
-            self._add(start, self.at, self.open[-1][1])
+            self._add(start, self.at, tuple(dict.fromkeys(message for _, message in self.open)))
 
-    def _add(self, start: int, stop: int, message: int) -> None:
-        if self.turns and self.turns[-1][1:] == (start, message):
-            self.turns[-1] = (self.turns[-1][0], stop, message)
+    def _add(self, start: int, stop: int, messages: tuple[int, ...]) -> None:
+        if self.turns and self.turns[-1][1:] == (start, messages):
+            self.turns[-1] = (self.turns[-1][0], stop, messages)
         else:
-            self.turns.append((start, stop, message))
+            self.turns.append((start, stop, messages))
 
     def mark(self, found: "re.Match[str]") -> None:
         """One mark."""
@@ -244,10 +252,12 @@ class _Reader:
                 return
 
     def marked(self) -> Marked:
-        """What was collected; what comes after the last turn belongs to it."""
-        if self.turns and self.turns[-1][1] < self.at:
-            self._add(self.turns[-1][1], self.at, self.turns[-1][2])
-        return Marked("".join(self.pieces), self.turns, self.said, self.plain, self.generated)
+        """What was collected. What comes after the last turn belongs to it, or to the one message that speaks there."""
+        end = self.turns[-1][1] if self.turns else self.at
+        if end < self.at:
+            speaking = {message for at, message in self.said if at > end}
+            self._add(end, self.at, tuple(speaking) if len(speaking) == 1 else self.turns[-1][2])
+        return Marked("".join(self.pieces), self.turns, end, self.said, self.plain, self.generated)
 
 
 def _number(number: int) -> str:

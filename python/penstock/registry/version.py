@@ -23,6 +23,7 @@ from penstock.registry.deriving import remake
 from penstock.registry.manifest import Field, Manifest, Shard
 from penstock.registry.record import About, Record
 from penstock.registry.scanning import object_name
+from penstock.registry.selection.account import Account
 from penstock.registry.verifying import Report, verify_version
 from penstock.store import Store, is_remote, join, open_store
 from penstock.store.hostcache import read_object
@@ -49,6 +50,8 @@ class Version:
         self.manifest = manifest
         #: Where the shards are, newest first.
         self.roots = tuple(roots)
+        #: What was taken and left out; only known to who has just registered it.
+        self.account: Account | None = None
         self._registry = registry
         self._ends = list(_running_total(shard.rows for shard in manifest.shards))
         self._readers: OrderedDict[int, RowReader] = OrderedDict()
@@ -56,6 +59,7 @@ class Version:
         self._open_rows = 0
         #: Files opened to look rows up, by shard.
         self._indexed: dict[str, ShardFile] = {}
+        self._partitioned = {name for shard in manifest.shards for name in shard.partition}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> "tuple[Callable[..., Version], tuple[Any, ...]]":
@@ -239,12 +243,19 @@ class Version:
         return RawFile(self._registry, name, found.bytes, found.stamp)
 
     def _opened(self, raw: RawFile, shard: Shard, index: str) -> OpenShard:
-        schema = [FieldKind(field.name, field.kind, field.optional) for field in self.schema]
+        # What folders say about a shard is not in it.
+        schema = [
+            FieldKind(field.name, field.kind, field.optional)
+            for field in self.schema
+            if field.name not in self._partitioned
+        ]
         return OpenShard(raw.url, raw, shard.rows, self._index_place(index), index, schema)
 
     def _take_of(self, at: int, rows: "np.ndarray[Any, Any]") -> list[Row]:
-        first = self._ends[at] - self.manifest.shards[at].rows
-        return self._reader(at).take((rows - first).astype(np.uint64))
+        shard = self.manifest.shards[at]
+        first = self._ends[at] - shard.rows
+        found = self._reader(at).take((rows - first).astype(np.uint64))
+        return [{**row, **shard.partition} for row in found] if shard.partition else found
 
     def _reader(self, at: int) -> RowReader:
         with self._lock:

@@ -20,6 +20,7 @@ from penstock.errors import UsageError
 from penstock.registry.measuring import NothingToMeasure
 from penstock.registry.rendering import Conversation
 from penstock.view.model.batch import BatchView
+from penstock.view.model.characters import joined_tokens
 from penstock.view.model.documents import Document
 from penstock.view.model.glyphs import shown_text
 from penstock.view.model.rows import VersionView
@@ -159,10 +160,13 @@ class Samples:
         ids = stored[:TOKENS_MAX].tolist()
         shown = [(str(n).encode(), 6) if vocabulary is None else vocabulary.display(n) for n in ids]
         left = len(stored) - len(ids)
+        texts, kinds = [text.decode() for text, _ in shown], [int(kind) for _, kind in shown]
         return {
             "ids": ids,
-            "texts": [text.decode() for text, _ in shown],
-            "kinds": [KIND_NAMES[kind] for _, kind in shown],
+            "texts": texts,
+            # The same, with characters that several tokens share shown whole.
+            "joined": joined_tokens(ids, texts, kinds, vocabulary),
+            "kinds": [KIND_NAMES[kind] for kind in kinds],
             # Without them nothing is claimed about which characters a token was made of.
             "spans": spans[:TOKENS_MAX] if spans is not None and len(spans) == len(stored) else None,
             "cut": f"{left:,} tokens of {len(stored):,}" if left else "",
