@@ -270,6 +270,11 @@ def _planned(samples: Samples, packing: Packing, stages: Sequence[Stage]) -> tup
     length = drawn_length(stages)
     if length is None:
         return samples, packing
+    if packing.policy == "crop":
+        reason = f"crops of {packing.alias} begin anywhere in a sample, whose length a map would change"
+        raise RecipeInvalid(
+            field="length_max", reason=reason, hint="leave length_max out, or pack by concat or fit"
+        )
     if samples.loss is not None:
         reason = f"{packing.alias} says which tokens count in the loss, which a map that changes lengths would undo"
         raise RecipeInvalid(field="length_max", reason=reason, hint="leave length_max out")

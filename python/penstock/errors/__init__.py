@@ -42,9 +42,13 @@
     │   ├── IndexDamaged         an index is not what its digest says, or cannot be read
     │   ├── RowOutOfRange        there is no such row
     │   ├── TokenOutOfRange      there is no such token in a row of a batch
+    │   ├── MaskLengthWrong      a mask of rows that has not one boolean for every row
+    │   ├── DiskFull             no room for derived data, with place, needed and free bytes
     │   ├── DerivedTooLarge      a derived copy would pass the limit or the free space
     │   ├── ScanCancelled        scanning was stopped
     │   ├── RecipeInvalid        a recipe, lane or stage that makes no sense, with the field
+    │   │   ├── FieldUnknown     a filter names a field that no row has, with the nearest name
+    │   │   └── ColumnAmbiguous  a filter names a measured column of which there are several
     │   ├── SourceEmpty          nothing of a source is left after its filters
     │   ├── SampleUndecodable    a sample that a stage cannot make anything of, with version, row and shard
     │   ├── TooManyUndecodable   more such samples were masked than the recipe allows
@@ -101,18 +105,22 @@ are made from keyword arguments, which stay readable as attributes; those that b
 from penstock.errors.data import (
     BadRow,
     BatchDamaged,
+    ColumnAmbiguous,
     CorruptShard,
     CursorForeign,
     DataError,
     DerivedTooLarge,
+    DiskFull,
     ExportRefused,
     FeedClosed,
+    FieldUnknown,
     FileChanging,
     FileEmpty,
     FilesLeftOut,
     FileUnusable,
     FormatsMixed,
     IndexDamaged,
+    MaskLengthWrong,
     NothingToRegister,
     RecipeInvalid,
     RowOutOfRange,
@@ -217,17 +225,20 @@ __all__ = [
     "CacheUnusable",
     "CheckpointDamaged",
     "CheckpointUnknown",
+    "ColumnAmbiguous",
     "CommitsUnseen",
     "CorruptShard",
     "CursorForeign",
     "DataError",
     "DerivedTooLarge",
+    "DiskFull",
     "EventError",
     "EventFileUnusable",
     "EventFormatUnknown",
     "ExportRefused",
     "FeedClosed",
     "Fenced",
+    "FieldUnknown",
     "FileChanging",
     "FileEmpty",
     "FileUnusable",
@@ -242,6 +253,7 @@ __all__ = [
     "JobUnknown",
     "ManifestDamaged",
     "ManifestNewer",
+    "MaskLengthWrong",
     "NameUnwritable",
     "NotAnEventFile",
     "NotEqual",

@@ -1,6 +1,11 @@
 """Errors of raw files, their rows, recipes and feeds."""
 
+import difflib
+
 from penstock.errors.root import PenstockError
+
+#: Names that are listed in a hint.
+_KNOWN_SHOWN = 20
 
 
 class DataError(PenstockError):
@@ -196,6 +201,33 @@ class TokenOutOfRange(DataError, IndexError):
         super().__init__(f"there is no token {token} in a row of {tokens}")
 
 
+class MaskLengthWrong(DataError, IndexError):
+    """A mask does not say of every row whether it is meant."""
+
+    hint = "a mask has one boolean for every row of the version"
+
+    def __init__(self, *, mask: int, rows: int) -> None:
+        self.mask = mask
+        self.rows = rows
+        super().__init__(f"the mask has {mask:,} booleans, but there are {rows:,} rows")
+
+
+class DiskFull(DataError):
+    """There is no room for derived data."""
+
+    exit_code = 1
+    hint = "free the disk, or move the registry to a larger one; what is finished stays, and the next attempt continues there"
+
+    def __init__(self, *, what: str, place: str, needed_bytes: int, free_bytes: int) -> None:
+        self.what = what
+        self.place = place
+        self.needed_bytes = needed_bytes
+        self.free_bytes = free_bytes
+        super().__init__(
+            f"no space left at {place}: {what} takes about {needed_bytes:,} bytes, and {free_bytes:,} are free"
+        )
+
+
 class DerivedTooLarge(DataError):
     """A derived copy would pass the limit or the free space."""
 
@@ -229,6 +261,39 @@ class RecipeInvalid(DataError):
         if hint is not None:
             self.hint = hint
         super().__init__(f"recipe, {field}: {reason}")
+
+
+class FieldUnknown(RecipeInvalid):
+    """A filter names a field that no row has."""
+
+    def __init__(self, *, expression: str, name: str, version: str, known: tuple[str, ...]) -> None:
+        self.expression = expression
+        self.name = name
+        self.version = version
+        self.known = known
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        self.nearest = near[0] if near else None
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        listed = ", ".join(known[:_KNOWN_SHOWN]) + (", …" if len(known) > _KNOWN_SHOWN else "")
+        super().__init__(
+            field="filter",
+            reason=f"{expression!r:.200} names {name!r}, which {version} does not have",
+            hint=f"{meant}known are {listed}"
+            if known
+            else f"{name.rpartition('.')[0]} has no fields inside it",
+        )
+
+
+class ColumnAmbiguous(RecipeInvalid):
+    """A filter names a measured column of which there are several."""
+
+    def __init__(self, *, name: str, version: str, keys: tuple[str, ...]) -> None:
+        self.name = name
+        self.version = version
+        self.keys = keys
+        shown = " or ".join(f"column({name!r}, {key[:12]!r})" for key in keys[:4])
+        reason = f"{len(keys)} measured columns of {version} are called {name!r}"
+        super().__init__(field="filter", reason=reason, hint=f"say which: {shown}")
 
 
 class SourceEmpty(DataError):

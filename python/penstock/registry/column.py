@@ -110,6 +110,16 @@ def find_column(store: Store, key: str) -> Column | None:
         raise ManifestDamaged(name=name, reason=str(reason)) from reason
 
 
+def columns_of(store: Store, version: str) -> list[Column]:
+    """The finished columns of all rows of a version, by name and key."""
+    keys = [
+        entry.name.split("/")[1] for entry in store.entries("columns") if entry.name.endswith("/column.json")
+    ]
+    columns = [column for key in keys if (column := find_column(store, key)) is not None]
+    found = [column for column in columns if column.version == version and not column.pieces]
+    return sorted(found, key=lambda column: (column.name, column.key))
+
+
 def values_of(store: Store, column: Column) -> "np.ndarray[Any, Any]":
     """All values of a column in row order, checked against their digests."""
     arrays = []

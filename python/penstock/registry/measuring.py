@@ -6,12 +6,15 @@ too, and the result never depends on how many there are. A measure may also yiel
 count in the loss); each payload becomes the shards of a derived version, registered like any other.
 """
 
+import errno
 import os
+import shutil
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,9 +27,11 @@ from penstock import events
 from penstock._rust import digest
 from penstock.errors import (
     DerivedTooLarge,
+    DiskFull,
     ObjectMissing,
     PenstockError,
     SampleUndecodable,
+    StoreFailed,
     TooManyUndecodable,
     UsageError,
 )
@@ -114,6 +119,12 @@ def spelled_in(measure: Measure, samples: list[Any]) -> int:
     return measure.spelled(samples) if isinstance(measure, Remarking) else 0
 
 
+def read_sample(measure: Measure, row: Row, number: int) -> Any:
+    """What of a row is measured; a measure that joins other columns has ``read_numbered``, which is told the row's number too."""
+    numbered = getattr(measure, "read_numbered", None)
+    return measure.read(row) if numbered is None else numbered(row, number)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a measurement may do before it is an error."""
@@ -156,16 +167,19 @@ def measure_version(
     if column is None:
         work = Work(version, measure, registry.store, f"columns/{key}", ranges or _shards(version), chosen)
         _check_room(work)
-        with events.span("registry.measure", version=version.address, column=measure.name):
+        with (
+            events.span("registry.measure", version=version.address, column=measure.name),
+            _room_told(registry, work),
+        ):
             parts = _measure_pieces(work, engine, watch)
-        notes = notes_of(measure)
-        column = Column(
-            FORM, version.digest, measure.name, measure.dtype, identity, parts, pieces=ranges, notes=notes
-        )
-        column = _publish_payloads(registry, work, column)
-        registry.store.put_if_absent(
-            f"{work.place}/column.json", msgspec.json.encode(column, order="deterministic")
-        )
+            notes = notes_of(measure)
+            column = Column(
+                FORM, version.digest, measure.name, measure.dtype, identity, parts, pieces=ranges, notes=notes
+            )
+            column = _publish_payloads(registry, work, column)
+            registry.store.put_if_absent(
+                f"{work.place}/column.json", msgspec.json.encode(column, order="deterministic")
+            )
     # One that was measured for somebody who bears more may be here already.
     check_undecodable(version, measure.name, column.undecodable, chosen.undecodable_max)
     return column
@@ -176,17 +190,43 @@ def _shards(version: "Version") -> Pieces:
     return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
 
 
+def _needed_bytes(work: Work) -> int:
+    """About how much room the payloads and values of all pieces take."""
+    rows = sum(stop - first for first, stop in work.pieces)
+    payload = work.measure.payload_bytes(work.version) if work.measure.payloads else 0
+    return payload * rows // max(1, work.version.rows) + rows * np.dtype(work.measure.dtype).itemsize
+
+
 def _check_room(work: Work) -> None:
     if not work.measure.payloads:
         return
-    rows = sum(stop - first for first, stop in work.pieces)
-    needed = work.measure.payload_bytes(work.version) * rows // max(1, work.version.rows)
+    needed = _needed_bytes(work)
     if needed > work.limits.derived_bytes_max:
         raise DerivedTooLarge(
             what=f"{work.measure.name} of {work.version.address}",
             needed_bytes=needed,
             allowed_bytes=work.limits.derived_bytes_max,
         )
+
+
+@contextmanager
+def _room_told(registry: "Registry", work: Work) -> Iterator[None]:
+    """Says how much room is needed where, when there is none. Pieces that are finished stay."""
+    try:
+        yield
+    except (OSError, StoreFailed) as reason:
+        full = (
+            reason.full if isinstance(reason, StoreFailed) else reason.errno in (errno.ENOSPC, errno.EDQUOT)
+        )
+        if not full:
+            raise
+        place = registry.store.local_path("")
+        raise DiskFull(
+            what=f"{work.measure.name} of {work.version.address}",
+            place=str(place or registry.url),
+            needed_bytes=_needed_bytes(work),
+            free_bytes=shutil.disk_usage(place).free if place is not None else 0,
+        ) from reason
 
 
 def _measure_pieces(work: Work, engine: str, watch: MeasureWatch | None) -> list[Part]:
@@ -321,7 +361,7 @@ def _measure_portion(work: Work, rows: range) -> _Portion:
         try:
             if isinstance(row, NothingToMeasure):
                 raise row
-            samples.append(work.measure.read(row))
+            samples.append(read_sample(work.measure, row, number))
             places.append(number - rows.start)
         except NothingToMeasure as reason:
             bad.append(Undecodable(number, str(reason)[:_REASON_LENGTH_MAX]))

@@ -108,7 +108,6 @@ class _Looking:
 
         tokens = np.asarray(arrays["tokens"]).astype(np.int64)
         segments = np.asarray(arrays["segments"]).astype(np.int64)
-        schedule = self._stream.plan.recipe.weight_schedule
         self._note_messages(documents, place)
         return Given(
             tokens=tokens,
@@ -126,7 +125,7 @@ class _Looking:
             has_origins=True,
             known=self._known,
             sources=[view.sources[each[0].source].alias if each else "" for each in documents],
-            weights=[each for first, each in schedule if first <= step][-1],
+            weights=self._stream.plan.recipe.weights_at(step),
             truncated=self._truncated(documents),
             says_padding=all(stage is not None for stage in self._tokenizing),
         )
