@@ -104,6 +104,13 @@ def contamination(bench: Bench) -> LintReport:
     return bench.lint(bench.recipe(bench.texts()), steps=60, expected=Expected(against=texts))
 
 
+@planted("contamination", "the same, with a tokenizer of words")
+def contaminated_words(bench: Bench) -> LintReport:
+    texts = [(f"tests@1/row/{n}", text) for n, text in enumerate(paragraphs()[:50])]
+    stages = ({"kind": "tokenize", "tokenizer": str(bench.words_tokenizer)}, PACK)
+    return bench.lint(bench.recipe(bench.texts(), *stages), steps=20, expected=Expected(against=texts))
+
+
 @planted("mojibake", "UTF-8 was read as Windows-1252")
 def mojibake(bench: Bench) -> LintReport:
     def wrong(text: str) -> str:

@@ -39,9 +39,14 @@ class _Said(dict[int, bytes]):
     def __init__(self, vocabulary: Vocabulary, silent: frozenset[int] = frozenset()) -> None:
         super().__init__(dict.fromkeys(silent, b""))
         self._vocabulary = vocabulary
+        # Words and pieces of them are stored without the spaces that stood between them.
+        words = vocabulary.style == "text" and not any(" " in text for text in vocabulary.texts.values())
+        self._spaced = words or vocabulary.style == "pieces"
 
     def __missing__(self, token: int) -> bytes:
-        found = self[token] = self._vocabulary.bytes_of(token) or b""
+        data = self._vocabulary.bytes_of(token) or b""
+        continues = self._vocabulary.texts.get(token, "").startswith("##")
+        found = self[token] = b" " + data if self._spaced and not continues else data
         return found
 
 
