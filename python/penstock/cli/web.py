@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import shlex
 import sys
 import webbrowser
 from dataclasses import dataclass
@@ -94,7 +93,7 @@ def web(
         registry=open_registry(registry),
         events_directory=shown.events or _home() / "events",
         roots=shown.root or _roots(shown_first),
-        option="" if registry is None else f"--registry {shlex.quote(registry)}",
+        option="" if registry is None else registry.words(),
     )
 
     def announce(url: str) -> None:

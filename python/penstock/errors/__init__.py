@@ -22,7 +22,8 @@
     │   ├── AddressUnknown       no dataset, version or tag of that name
     │   ├── ManifestDamaged      what the registry holds is not what its digest says
     │   ├── ManifestNewer        written by a newer Penstock
-    │   └── NumbersContended     too many writers at once
+    │   ├── NumbersContended     too many writers at once
+    │   └── RegistryReadOnly     a registry that is only read was to be changed
     ├── DataError                raw files and their rows
     │   ├── BadRow               a row that breaks its format's contract, with file, line and offset
     │   ├── TooManyBadRows       more rows were skipped than the limit allows
@@ -135,6 +136,7 @@ from penstock.errors.registry import (
     ManifestNewer,
     NumbersContended,
     RegistryError,
+    RegistryReadOnly,
 )
 from penstock.errors.root import (
     PenstockError,
@@ -228,6 +230,7 @@ __all__ = [
     "RanksMissing",
     "RecipeInvalid",
     "RegistryError",
+    "RegistryReadOnly",
     "RepetitionFailed",
     "RepetitionImpossible",
     "ResumeFailed",

@@ -68,7 +68,10 @@ def remake(raw: RawFile, index: Path | bytes, format_name: str, shard: Shard, re
     for file, offset, reason in check_all(raw, index, shard.index):
         raise CorruptShard(shard=file, offset=offset, reason=reason)
     policy = Policy(skip_bad=1 << 62)
-    with tempfile.TemporaryDirectory(prefix="penstock-remake-", dir=registry.local_path("work")) as folder:
+    work = registry.local_path("work")
+    if work is not None:
+        work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="penstock-remake-", dir=work) as folder:
         scanned = format_named(format_name).scan(raw, policy, Path(folder), lambda *_: None)
         if scanned.derived is None or digest_file(scanned.derived) != shard.derived:
             hint = "register the files again with this release: the version gets the copy that it makes"

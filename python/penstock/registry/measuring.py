@@ -45,7 +45,7 @@ from penstock.registry.column import (
 from penstock.registry.payload import PayloadWriter
 from penstock.registry.record import About
 from penstock.registry.scanning import scan_all
-from penstock.store import Store, open_store
+from penstock.store import LayeredStore, Store, open_store
 
 if TYPE_CHECKING:
     from penstock.registry.registry import Registry
@@ -351,13 +351,13 @@ def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Colum
     found: dict[str, str] = {}
     for name in work.measure.payloads:
         main = name == column.name
-        store = open_store(f"{registry.url}/derived")
+        store = _derived_store(registry)
         files = [(part.payload if main else part.payloads[name]).removeprefix("b3:") for part in column.parts]
         entries = [store.describe(file) for file in files]
         raws = [RawFile(store, entry.name, entry.bytes, entry.stamp) for entry in entries]
         scans = scan_all(raws, "tokens", Policy(), registry.store, engine="local", watch=None)
         about = About(note=f"{name} of {work.version.address}", derived_from=(work.version.digest,))
-        found[name] = registry.publish(
+        found[name] = registry.publish_derived(
             payload_name(work.version.name, column, name),
             assemble("tokens", scans, mixed=False),
             root="registry:/derived",
@@ -365,6 +365,13 @@ def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Colum
         ).digest
     first = found.pop(column.name, "")
     return msgspec.structs.replace(column, payload_version=first, payload_versions=found)
+
+
+def _derived_store(registry: "Registry") -> Store:
+    store = registry.store
+    if isinstance(store, LayeredStore):
+        return store.below("derived", open_store)
+    return open_store(f"{registry.url}/derived")
 
 
 def _work_folder(store: Store) -> Path | None:
