@@ -19,7 +19,7 @@ pub use checked::{BlockSums, CheckedFile, Damage, DamageKind, verify_blocks};
 pub use error::{IoError, StoreKind, StoreProblem, delivered};
 pub use hash::{BLOCK_BYTES, BlockHasher, Digest, DigestParseError, DigestStream, block_count, block_sum};
 pub use histogram::Histogram;
-pub use looks::{LOOK_AFTER_MS, LOOKS_MAX};
+pub use looks::{LOOK_AFTER_MS, LOOKS_MAX, look_again};
 pub use mapped::Mapping;
 pub use read_at::{LocalFile, MemoryFile, ReadAt};
 pub use reader_step::ReaderStep;

@@ -21,6 +21,14 @@ const WINDOW_MS: u64 = 1_000;
 /// Files in the queue from which those that were closed are taken out.
 const DUE_MAX: usize = 1 << 16;
 
+/// How often looks were demanded.
+static DEMANDS: AtomicU64 = AtomicU64::new(0);
+
+/// Lets the next read of every file look first, however lately that was done: somebody found bytes that make no sense.
+pub fn look_again() {
+    DEMANDS.fetch_add(1, Ordering::Relaxed);
+}
+
 /// A file, the marks of its blocks, and when it was last looked at.
 pub(crate) struct WatchedFile {
     /// Where the bytes come from; shared with whoever else reads this file.
@@ -31,6 +39,8 @@ pub(crate) struct WatchedFile {
     stamp: AtomicU64,
     /// When that was.
     looked_ms: AtomicU64,
+    /// How often looks had been demanded then.
+    demands: AtomicU64,
     /// The queue that it waits in, by its process; 0 when it waits in none.
     queued_in: AtomicU64,
     /// Steps that got bytes of good blocks since it was last looked at.
@@ -48,6 +58,7 @@ impl WatchedFile {
             file,
             stamp: AtomicU64::new(stamp),
             looked_ms: AtomicU64::new(now_ms),
+            demands: AtomicU64::new(DEMANDS.load(Ordering::Relaxed)),
             queued_in: AtomicU64::new(0),
             unseen: StepSpan::new(),
             doubted: StepSpan::new(),
@@ -56,7 +67,8 @@ impl WatchedFile {
 
     /// Whether a read at this time should look first.
     pub(crate) fn is_due(&self, now_ms: u64) -> bool {
-        now_ms.saturating_sub(self.looked_ms.load(Ordering::Relaxed)) > LOOK_AFTER_MS
+        let late = now_ms.saturating_sub(self.looked_ms.load(Ordering::Relaxed)) > LOOK_AFTER_MS;
+        (late || self.demands.load(Ordering::Relaxed) != DEMANDS.load(Ordering::Relaxed))
             && self.stamp.load(Ordering::Relaxed) != 0
     }
 
@@ -69,6 +81,7 @@ impl WatchedFile {
     fn look(&self, now_ms: u64) {
         // Taken before looking: what is read meanwhile may be read after the look.
         let unseen = self.unseen.take();
+        self.demands.store(DEMANDS.load(Ordering::Relaxed), Ordering::Relaxed);
         let found = self.file.stamp().unwrap_or(Stamp::MISSING).word();
         self.looked_ms.store(now_ms, Ordering::Relaxed);
         if Stamp::is_same(self.stamp.swap(found, Ordering::Relaxed), found) {

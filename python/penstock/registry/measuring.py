@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from penstock import events
-from penstock._rust import digest
+from penstock._rust import digest, look_again
 from penstock.errors import (
     DerivedTooLarge,
     ObjectMissing,
@@ -41,6 +41,7 @@ from penstock.registry.column import (
     column_key,
     find_column,
     payload_name,
+    with_values,
 )
 from penstock.registry.payload import PayloadWriter
 from penstock.registry.record import About
@@ -137,7 +138,7 @@ def measure_version(
         with events.span("registry.measure", version=version.address, column=measure.name):
             parts = _measure_pieces(work, engine, watch)
         column = Column(FORM, version.digest, measure.name, measure.dtype, identity, parts, pieces=ranges)
-        column = _publish_payloads(registry, work, column)
+        column = with_values(registry.store, _publish_payloads(registry, work, column))
         registry.store.put_if_absent(
             f"{work.place}/column.json", msgspec.json.encode(column, order="deterministic")
         )
@@ -315,6 +316,8 @@ def _taken(work: Work, rows: range) -> "list[Row] | list[Row | NothingToMeasure]
 
 
 def _taken_alone(work: Work, row: int) -> Row | NothingToMeasure:
+    # What cannot be decoded may have changed since it was checked; then that is what is wrong with it.
+    look_again()
     try:
         return work.version[row]
     except (PenstockError, OSError):

@@ -89,6 +89,11 @@ class Version:
         return f"{self.record.name}@{which}"
 
     @property
+    def store(self) -> Store:
+        """Where its indexes and copies are: the store of its registry."""
+        return self._registry
+
+    @property
     def digest(self) -> str:
         """What identifies the version everywhere: the digest of its manifest."""
         return self.record.manifest
