@@ -212,18 +212,18 @@ def open_feed(
     ``threads`` read ahead (default: one per core but the caller's, at most 4; 0 reads in the caller's thread); they never change the order.
     ``share=True``: processes of this host that read the same lane make each batch once, and look at it in the same memory.
     ``stall_s``: how long a wait may last before it is told (default: ``PENSTOCK_STALL_S``, or 10 seconds).
-    A ``Service``, or its address (``penstock://host:port``), opens the recipe that is served there; it has its registry and skips already.
+    A ``Service``, or its address (``penstock://host:port``), opens the recipe that is served there; it has its registry already.
     """
     manner = Reading(**reading)
     if not isinstance(recipe, Recipe):
-        if registry is not None or skips is not None or manner.share:
+        if registry is not None or manner.share:
             raise UsageError(
-                "a service has its registry and skips already, and shares what it makes",
-                hint="give them to `penstock data serve`",
+                "a service has its registry already, and shares what it makes",
+                hint="give the registry to `penstock data serve`",
             )
         from penstock.data.service import open_service
 
-        return open_service(recipe, lane=lane, cursor=cursor, reading=manner)
+        return open_service(recipe, lane=lane, cursor=cursor, skips=skips, reading=manner)
     plan = prepare(recipe, registry or Registry(), watch, skips=skips)
     count, share, stall_s = manner.thread_count, manner.share, manner.stall_s
     return Feed(plan, lane or Lane(), cursor=cursor, threads=count, share=share, stall_s=stall_s)
