@@ -4,6 +4,7 @@ A reader looks at a file again when it was last looked at more than a second ago
 how often they read before it makes no difference to what they find.
 """
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -70,6 +71,10 @@ def endless(*, batch: int = 64) -> ps.Recipe:
     return ps.Recipe(sources=[ps.Source("tokens@1")], stages=[], seed=3, batch=batch)
 
 
+def records(**fields: Any) -> ps.Recipe:
+    return ps.Recipe(sources=[ps.Source("web@1")], seed=3, batch=20, **fields)
+
+
 @pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize("backdated", [False, True])
 def test_a_feed_finds_a_byte_that_changes_under_it_and_names_the_steps(
@@ -130,24 +135,38 @@ def test_a_file_that_is_cut_and_filled_again_is_found(arrays: tuple[Registry, Pa
 
 
 def test_rows_and_records_are_looked_at_too(own: Corpus) -> None:
-    """Goal: the same for rows read alone and for feeds of records. Method: one jsonl file, a version and a feed over it."""
+    """Goal: the same for rows read alone and for feeds of records. Method: change a digit, so that rows stay rows."""
     own.add("web", some_documents(400, longest=30, seed=5))
     path = own.folder / "web" / "000.jsonl"
     version = own.registry.resolve("web@1")
     rows = version.take(range(400))
-    recipe = ps.Recipe(sources=[ps.Source("web@1")], seed=3, batch=20)
-    with ps.open(recipe, registry=own.registry, threads=0) as feed:
+    with ps.open(records(), registry=own.registry, threads=0) as feed:
         for _ in range(20):
             next(feed)
-        flip_in_place(path, 5)
+        flip_in_place(path, path.read_bytes().index(b"0"))
         found = found_by(lambda: next(feed))
         assert (found.shard, found.offset) == (str(path), 0)
         assert found.steps is not None
-        assert found.steps[1] < 20 + found.steps[0] + feed.cursor.step
+        assert found.steps[0] <= found.steps[1] < feed.cursor.step
     found = found_by(lambda: version.take(range(400)))
     assert (found.shard, found.offset, found.steps) == (str(path), 0, None)
-    flip_in_place(path, 5)
+    flip_in_place(path, path.read_bytes().index(b"1"))
     assert version.take(range(400)) == rows
+
+
+@pytest.mark.parametrize("undecodable", ["raise", "mask"])
+def test_damage_is_never_counted_as_a_row_that_cannot_be_decoded(own: Corpus, undecodable: Any) -> None:
+    """Goal: a change that breaks a row is damage at once, even where such rows are masked. Method: break the braces of rows."""
+    own.add("web", some_documents(400, longest=30, seed=5))
+    path = own.folder / "web" / "000.jsonl"
+    recipe = records(undecodable=undecodable)
+    with ps.open(recipe, registry=own.registry, threads=0) as feed:
+        for _ in range(20):
+            next(feed)
+        flip_in_place(path, 0, bit=2)
+        with pytest.raises(CorruptShard) as raised:
+            list(itertools.islice(feed, 20))
+        assert (raised.value.shard, raised.value.offset) == (str(path), 0)
 
 
 def test_a_member_of_a_folder_is_checked_whenever_it_is_read(tmp_path: Path) -> None:
