@@ -146,7 +146,7 @@ def test_pieces_are_measured_as_the_whole_is(small: Corpus) -> None:
     some = measure_samples(recipe, recipe.sources[0], version, small.registry, None, pieces=pieces)
     rows = [*range(10, 40), *range(90, 150)]
     assert some.mask.tolist() == whole.mask[rows].tolist()
-    assert some.lengths().tolist() == whole.lengths[rows].tolist()
+    assert some.lengths().tolist() == whole.lengths()[rows].tolist()
     every = tokens_of(whole)
     assert tokens_of(some) == [every[row] for row in rows]
     assert [each.row for each in some.undecodable] == [
@@ -222,7 +222,7 @@ def test_batches_say_which_tokens_of_chats_count(small: Corpus, tmp_path: Path) 
                 expected[at:end] = samples.loss[origin.sample]["loss"][start:stop]
                 seen += stop - start
             assert batch["loss_mask"][row].tolist() == expected.tolist()
-    assert seen == samples.lengths.sum()
+    assert seen == samples.lengths().sum()
 
 
 def test_a_measure_after_maps_travels_to_other_processes(small: Corpus) -> None:
