@@ -49,7 +49,15 @@ class Version:
     raises ``CorruptShard`` with file and offset.
     """
 
-    def __init__(self, *, record: Record, manifest: Manifest, registry: Store, roots: Sequence[str]) -> None:
+    def __init__(
+        self,
+        *,
+        record: Record,
+        manifest: Manifest,
+        registry: Store,
+        roots: Sequence[str],
+        by_digest: bool = False,
+    ) -> None:
         self.record = record
         self.manifest = manifest
         #: Where the shards are, newest first.
@@ -57,6 +65,8 @@ class Version:
         #: What was taken and left out; only known to who has just registered it.
         self.account: Account | None = None
         self._registry = registry
+        #: Whether its number means something only in a scratch.
+        self._by_digest = by_digest
         self._ends = list(_running_total(shard.rows for shard in manifest.shards))
         self._readers: OrderedDict[int, RowReader] = OrderedDict()
         #: Rows of the shards that are open, which their indexes grow with.
@@ -68,7 +78,7 @@ class Version:
 
     def __reduce__(self) -> "tuple[Callable[..., Version], tuple[Any, ...]]":
         # Open files do not travel to other processes; what is needed to open them again does.
-        return _rebuild, (self.record, self.manifest, self._registry, self.roots)
+        return _rebuild, (self.record, self.manifest, self._registry, self.roots, self._by_digest)
 
     @property
     def name(self) -> str:
@@ -82,8 +92,14 @@ class Version:
 
     @property
     def address(self) -> str:
-        """``web@3``."""
-        return f"{self.record.name}@{self.record.number}"
+        """``web@3``; of one that is in a scratch, with its digest instead of the number."""
+        which = self.record.manifest if self._by_digest else self.record.number
+        return f"{self.record.name}@{which}"
+
+    @property
+    def store(self) -> Store:
+        """Where its indexes and copies are: the store of its registry."""
+        return self._registry
 
     @property
     def digest(self) -> str:
@@ -229,8 +245,9 @@ class Version:
 
     def _index_place(self, name: str) -> IndexPlace:
         """An index as it is opened: one that is far away is fetched when its shard is first touched."""
+        path = self._registry.local_path(object_name(name))
         client = getattr(self._registry, "client", None)
-        return self.index_of(name) if client is None else (client, object_name(name))
+        return self.index_of(name) if path is not None or client is None else (client, object_name(name))
 
     def raw(self, name: str, *, known_bytes: int | None = None) -> RawFile:
         """An original file of the version, at the newest place that has it.
@@ -367,8 +384,10 @@ def _exists(raw: RawFile) -> bool:
     return True
 
 
-def _rebuild(record: Record, manifest: Manifest, registry: Store, roots: tuple[str, ...]) -> Version:
-    return Version(record=record, manifest=manifest, registry=registry, roots=roots)
+def _rebuild(
+    record: Record, manifest: Manifest, registry: Store, roots: tuple[str, ...], by_digest: bool
+) -> Version:
+    return Version(record=record, manifest=manifest, registry=registry, roots=roots, by_digest=by_digest)
 
 
 def _running_total(counts: Iterator[int]) -> Iterator[int]:
