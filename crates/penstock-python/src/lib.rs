@@ -41,7 +41,7 @@ mod _rust {
     use crate::plan::{build_rest, build_table, first_position, held_out, stops_at, token_lengths};
 
     #[pymodule_export]
-    use crate::records::digest_rows;
+    use crate::records::{digest_records, digest_rows, usable_row};
 
     #[pymodule_export]
     use crate::scan::{digest, digest_file, quick_hash, reframe, scan_known, scan_rows, zstd_head};

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock import _rust
 from penstock.data.batch import origin_of
 from penstock.data.mapping import Maps, StageFailed
 from penstock.data.records.batch import RecordBatch
 from penstock.data.records.stacking import EXACT_MAX, stack_rows
-from penstock.data.records.values import ValueUnusable, encode, usable_row
+from penstock.data.records.values import ValueUnusable, digest_of, usable_row
 from penstock.data.undecodable import Fault, fault_of
 from penstock.errors import PenstockError
 from penstock.formats.contract import Row
@@ -23,6 +24,7 @@ from penstock.formats.contract import Row
 if TYPE_CHECKING:
     from penstock.data.planning import Plan
 
+Numbers = npt.NDArray[np.int64]
 #: What stands for a row in its digest when there are no values: padding, and a sample that cannot be decoded.
 _EMPTY, _FAULTY = b"", b"undecodable"
 #: How many samples are tried to learn the fields of a batch that has none.
@@ -41,28 +43,30 @@ class RecordReader:
 
     def __call__(self, made: _rust.FeedBatch) -> RecordBatch:
         """The batch of a step."""
-        places = [made.origins(row) for row in range(made.rows)]
+        places = np.frombuffer(made.places(), dtype=np.uint64).reshape(-1, 4).astype(np.int64)
         rows: list[Row | None] = [None] * made.rows
-        encoded = [_EMPTY] * made.rows
+        hashed: list[Row | bytes] = [_EMPTY] * made.rows
         valid = np.zeros(made.rows, dtype=np.uint8)
         faults: list[Fault] = []
         for number, source in enumerate(self._sources):
-            mine = [row for row, place in enumerate(places) if place and place[0][2] == number]
-            samples = [(places[row][0][3], places[row][0][5]) for row in mine]
-            for row, found in zip(mine, source.read(samples), strict=True):
+            mine = places[places[:, 1] == number]
+            for row, sample, found in zip(
+                mine[:, 0].tolist(), mine[:, 2].tolist(), source.read(mine[:, 2], mine[:, 3]), strict=True
+            ):
                 if isinstance(found, StageFailed):
                     faults.append(self._fault(made, row, found))
-                    encoded[row] = _FAULTY
+                    hashed[row] = _FAULTY
                     continue
-                rows[row], encoded[row] = found, encode(found)
-                valid[row] = not source.is_masked(places[row][0][3])
+                rows[row] = hashed[row] = found
+                valid[row] = not source.is_masked(sample)
         fields = stack_rows(rows, self._row_like() if all(row is None for row in rows) else None)
+        digest, size_bytes = digest_of(made.position, hashed)
         return RecordBatch(
             made,
             self._plan,
             {"valid": valid, **fields},
-            digest=_rust.digest_rows(made.position, encoded),
-            size_bytes=sum(map(len, encoded)),
+            digest=digest,
+            size_bytes=size_bytes,
             faults=sorted(faults, key=lambda fault: fault.row),
         )
 
@@ -75,8 +79,8 @@ class RecordReader:
         with self._looking:
             if not self._looked:
                 source = self._sources[0]
-                samples = [(sample, 0) for sample in range(min(_LIKE_MAX, source.rows))]
-                found = source.read(samples)
+                samples = np.arange(min(_LIKE_MAX, source.rows))
+                found = source.read(samples, np.zeros_like(samples))
                 self._like = next((row for row in found if not isinstance(row, StageFailed)), None)
                 self._looked = True
             return self._like
@@ -106,14 +110,17 @@ class _RecordSource:
         """Whether the skips mask a sample."""
         return (self._alias, sample) in self._masked
 
-    def read(self, samples: list[tuple[int, int]]) -> list[Row | StageFailed]:
-        """Rows, given as sample and epoch; where one cannot be decoded, why."""
-        if not samples:
+    def read(self, samples: Numbers, epochs: Numbers) -> list[Row | StageFailed]:
+        """Rows of samples, each in an epoch; where one cannot be decoded, why."""
+        if not len(samples):
             return []
-        fetched = self._fetched([sample for sample, _ in samples])
-        return [self._mapped(row, *place) for row, place in zip(fetched, samples, strict=True)]
+        fetched = self._fetched(samples)
+        if not self._maps:
+            return [self._usable(row, fresh=True) for row in fetched]
+        places = zip(samples.tolist(), epochs.tolist(), strict=True)
+        return [self._mapped(row, *place) for row, place in zip(fetched, places, strict=True)]
 
-    def _fetched(self, samples: list[int]) -> list[Row | StageFailed]:
+    def _fetched(self, samples: Numbers) -> list[Row | StageFailed]:
         try:
             return list(self._version.take(samples, parallel=False))
         except (PenstockError, OSError, MemoryError):
@@ -121,18 +128,24 @@ class _RecordSource:
         except Exception as reason:  # noqa: BLE001 - something in them cannot be decoded; one by one shows what
             if len(samples) == 1:
                 return [StageFailed(f"reading {self._version.manifest.format}", reason)]
-            return [self._fetched([sample])[0] for sample in samples]
+            return [self._fetched(samples[at : at + 1])[0] for at in range(len(samples))]
 
     def _mapped(self, row: Row | StageFailed, sample: int, epoch: int) -> Row | StageFailed:
         if isinstance(row, StageFailed):
             return row
         try:
-            mapped = self._maps.row(row, epoch=epoch, sample=sample)
-            return self._as_floats(usable_row(mapped))
-        except ValueUnusable as reason:
-            return StageFailed("the record", reason)
+            # What a map gives may belong to the map, or to other rows.
+            return self._usable(self._maps.row(row, epoch=epoch, sample=sample), fresh=False)
         except StageFailed as failed:
             return failed
+
+    def _usable(self, row: Any, *, fresh: bool) -> Row | StageFailed:
+        if isinstance(row, StageFailed):
+            return row
+        try:
+            return self._as_floats(usable_row(row, fresh=fresh))
+        except ValueUnusable as reason:
+            return StageFailed("the record", reason)
 
     def _as_floats(self, row: Row) -> Row:
         for name in self._floats:
