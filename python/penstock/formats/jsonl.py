@@ -1,7 +1,8 @@
 """JSON lines: one object per line, plain, zstd or gzip."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -48,17 +49,27 @@ class Jsonl:
 
     def open(self, shard: OpenShard) -> "JsonRows":
         """Rows are byte ranges of lines."""
-        return JsonRows(open_file(shard))
+        return JsonRows(open_file(shard), shard.fields)
 
 
 class JsonRows:
     """Rows of one JSON lines shard."""
 
-    def __init__(self, file: _rust.ShardFile) -> None:
+    def __init__(self, file: _rust.ShardFile, fields: Sequence[str] | None = None) -> None:
         self._file = file
-        self._decode = msgspec.json.Decoder().decode
+        # msgspec finds only names of ASCII characters in a type.
+        self.selects_fields = fields is not None and all(map(str.isascii, fields))
+        self._decode: Callable[[memoryview], Row] = _decoder(fields if self.selects_fields else None).decode
 
     def take(self, rows: RowNumbers) -> list[Row]:
         """Gathered and checked in Rust, decoded here."""
         decode = self._decode
         return [decode(line) for line in gather(self._file, rows)]
+
+
+def _decoder(fields: Sequence[str] | None) -> "msgspec.json.Decoder[Any]":
+    """Decodes whole rows, or only some of their fields: the values of others are passed over."""
+    if fields is None:
+        return msgspec.json.Decoder()
+    chosen = TypedDict("chosen", dict.fromkeys(fields, Any), total=False)  # type: ignore[misc] # names are values
+    return msgspec.json.Decoder(chosen)

@@ -15,6 +15,7 @@ from penstock.formats import format_named
 from penstock.formats.contract import Policy, RawFile
 from penstock.formats.reading import check_all
 from penstock.registry.manifest import Shard
+from penstock.registry.row_copies import copy_names
 from penstock.registry.scanning import object_name
 from penstock.store import Store
 
@@ -45,6 +46,9 @@ def list_derived(registry: "Registry") -> list[Derived]:
                 users.setdefault(name, []).append(version.address)
                 if shard.derived:
                     copies.add(name)
+            for name in copy_names(registry.store, version.manifest.shards):
+                users.setdefault(name, []).append(version.address)
+                copies.add(name)
     found = []
     for entry in registry.store.entries("derived"):
         name = entry.name.removeprefix("derived/")
@@ -55,8 +59,17 @@ def list_derived(registry: "Registry") -> list[Derived]:
 def prune_derived(registry: "Registry", names: set[str]) -> int:
     """Delete copies by name. Payloads are shards of versions, which nothing deletes."""
     freed = 0
+    records = {
+        name: record
+        for dataset in registry.datasets()
+        for version in registry.versions(dataset)
+        for name, record in copy_names(registry.store, version.manifest.shards).items()
+    }
     for each in list_derived(registry):
         if each.name in names and each.copy:
+            # The record first: whoever finds it expects the copy.
+            if each.name in records:
+                registry.store.delete(records[each.name])
             registry.store.delete(f"derived/{each.name}")
             freed += each.bytes
     return freed

@@ -145,7 +145,7 @@ def scan_shard(
         return finished
     with (
         events.span("registry.scan", shard=raw.name, bytes=raw.size_bytes),
-        tempfile.TemporaryDirectory(prefix="penstock-scan-", dir=_work_folder(registry)) as folder,
+        tempfile.TemporaryDirectory(prefix="penstock-scan-", dir=work_folder(registry)) as folder,
     ):
         scanned = format_named(format_name).scan(raw, policy, Path(folder), progress)
         found = _keep(raw, scanned, registry)
@@ -166,7 +166,7 @@ def _finished(registry: Store, key: str) -> ShardScan | None:
         return None
 
 
-def _work_folder(registry: Store) -> Path | None:
+def work_folder(registry: Store) -> Path | None:
     """Beside the registry when it is a directory, so that outputs are moved there and not copied."""
     place = registry.local_path("work")
     if place is not None:

@@ -7,8 +7,10 @@ import os
 import resource
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from penstock.formats.reading import open_file
 from penstock.registry.deriving import remake
 from penstock.registry.manifest import Field, Manifest, Shard
 from penstock.registry.record import About, Record
+from penstock.registry.row_copies import RowCopy
 from penstock.registry.scanning import object_name
 from penstock.registry.verifying import Report, verify_version
 from penstock.store import Store, is_remote, join, open_store
@@ -37,6 +40,16 @@ _OPEN_ROWS_MAX = 8 << 20
 _ITERATE_ROWS = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the rows of a version are read: nothing here changes a value that is delivered."""
+
+    #: The fields that are wanted; None for all.
+    fields: tuple[str, ...] | None = None
+    #: Copies that are read instead of shards, by the digest of the shard's index.
+    copies: Mapping[str, RowCopy] = field(default_factory=dict)
+
+
 class Version:
     """One immutable edition of a dataset. Think of it as a sequence of rows; every row is a dict.
 
@@ -44,12 +57,21 @@ class Version:
     raises ``CorruptShard`` with file and offset.
     """
 
-    def __init__(self, *, record: Record, manifest: Manifest, registry: Store, roots: Sequence[str]) -> None:
+    def __init__(
+        self,
+        *,
+        record: Record,
+        manifest: Manifest,
+        registry: Store,
+        roots: Sequence[str],
+        access: "Access | None" = None,
+    ) -> None:
         self.record = record
         self.manifest = manifest
         #: Where the shards are, newest first.
         self.roots = tuple(roots)
         self._registry = registry
+        self._access = access or Access()
         self._ends = list(_running_total(shard.rows for shard in manifest.shards))
         self._readers: OrderedDict[int, RowReader] = OrderedDict()
         #: Rows of the shards that are open, which their indexes grow with.
@@ -60,7 +82,16 @@ class Version:
 
     def __reduce__(self) -> "tuple[Callable[..., Version], tuple[Any, ...]]":
         # Open files do not travel to other processes; what is needed to open them again does.
-        return _rebuild, (self.record, self.manifest, self._registry, self.roots)
+        return _rebuild, (self.record, self.manifest, self._registry, self.roots, self._access)
+
+    def accessed(self, access: "Access") -> "Version":
+        """The same version, read in another way."""
+        return _rebuild(self.record, self.manifest, self._registry, self.roots, access)
+
+    @property
+    def access(self) -> "Access":
+        """How its rows are read."""
+        return self._access
 
     @property
     def name(self) -> str:
@@ -147,7 +178,7 @@ class Version:
 
         chosen = range(self.rows) if rows is None else rows
         samples = self.take(chosen)
-        names = [field.name for field in self.schema]
+        names = [each.name for each in self.schema]
         return pa.table({name: [_arrow_value(sample.get(name)) for sample in samples] for name in names})
 
     def verify(self, watch: "Callable[[int, int], None] | None" = None) -> Report:
@@ -183,6 +214,13 @@ class Version:
         """Where the bytes of a shard are, preferring its row-addressable copy, and its index."""
         if shard.derived:
             return self._opened(self.derived_file(shard), shard, shard.derived_index)
+        if (copy := self._access.copies.get(shard.index)) is not None:
+            # One that was pruned meanwhile is missed by nobody but the clock.
+            with suppress(ObjectMissing):
+                name = object_name(copy.derived, "derived")
+                found = self._registry.describe(name)
+                raw = RawFile(self._registry, name, found.bytes, found.stamp)
+                return self._opened(raw, shard, copy.derived_index)
         return self._opened(self.raw(shard.name, known_bytes=shard.bytes), shard, shard.index)
 
     def index_of(self, name: str) -> "Path | builtins.bytes":
@@ -239,12 +277,17 @@ class Version:
         return RawFile(self._registry, name, found.bytes, found.stamp)
 
     def _opened(self, raw: RawFile, shard: Shard, index: str) -> OpenShard:
-        schema = [FieldKind(field.name, field.kind, field.optional) for field in self.schema]
-        return OpenShard(raw.url, raw, shard.rows, self._index_place(index), index, schema)
+        schema = [FieldKind(each.name, each.kind, each.optional) for each in self.schema]
+        place, fields = self._index_place(index), self._access.fields
+        return OpenShard(raw.url, raw, shard.rows, place, index, schema, fields)
 
     def _take_of(self, at: int, rows: "np.ndarray[Any, Any]") -> list[Row]:
         first = self._ends[at] - self.manifest.shards[at].rows
-        return self._reader(at).take((rows - first).astype(np.uint64))
+        reader, fields = self._reader(at), self._access.fields
+        found = reader.take((rows - first).astype(np.uint64))
+        if fields is None or getattr(reader, "selects_fields", False):
+            return found
+        return [{name: row[name] for name in fields if name in row} for row in found]
 
     def _reader(self, at: int) -> RowReader:
         with self._lock:
@@ -298,8 +341,10 @@ def _exists(raw: RawFile) -> bool:
     return True
 
 
-def _rebuild(record: Record, manifest: Manifest, registry: Store, roots: tuple[str, ...]) -> Version:
-    return Version(record=record, manifest=manifest, registry=registry, roots=roots)
+def _rebuild(
+    record: Record, manifest: Manifest, registry: Store, roots: tuple[str, ...], access: Access
+) -> Version:
+    return Version(record=record, manifest=manifest, registry=registry, roots=roots, access=access)
 
 
 def _running_total(counts: Iterator[int]) -> Iterator[int]:

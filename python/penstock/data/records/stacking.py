@@ -59,7 +59,7 @@ def _shape_of(values: list[Any]) -> "tuple[np.dtype[Any], tuple[int, ...]] | Non
     if kinds == {bool}:
         return np.dtype(np.bool_), ()
     if kinds == {int}:
-        return (np.dtype(np.int64), ()) if -_INT_MAX <= min(values) and max(values) < _INT_MAX else None
+        return (np.dtype(np.int64), ()) if min(values) >= -_INT_MAX and max(values) < _INT_MAX else None
     if kinds == {float}:
         return np.dtype(np.float64), ()
     if kinds == {int, float}:
