@@ -4,6 +4,7 @@ A unit is decoded on demand through the checked file, so every byte that pyarrow
 units of all open shards share one cache that is bounded by bytes.
 """
 
+import bisect
 import itertools
 import threading
 from collections import OrderedDict
@@ -39,23 +40,25 @@ class _Units:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._units: OrderedDict[tuple[int, int], pa.RecordBatch | pa.Table] = OrderedDict()
+        #: Each with the bytes that it holds.
+        self._units: OrderedDict[tuple[int, int], tuple[pa.RecordBatch | pa.Table, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: tuple[int, int]) -> "pa.RecordBatch | pa.Table | None":
         with self._lock:
-            unit = self._units.get(key)
+            unit, _ = self._units.get(key, (None, 0))
             if unit is not None:
                 self._units.move_to_end(key)
             return unit
 
     def put(self, key: tuple[int, int], unit: "pa.RecordBatch | pa.Table") -> None:
+        size = unit.get_total_buffer_size()
         with self._lock:
-            before = self._units.pop(key, None)
-            self._bytes += unit.nbytes - (before.nbytes if before is not None else 0)
-            self._units[key] = unit
+            _, before = self._units.pop(key, (None, 0))
+            self._bytes += size - before
+            self._units[key] = unit, size
             while self._bytes > self._bytes_max and self._units:
-                self._bytes -= self._units.popitem(last=False)[1].nbytes
+                self._bytes -= self._units.popitem(last=False)[1][1]
 
 
 _UNITS = _Units(_CACHE_BYTES_MAX)
@@ -73,6 +76,8 @@ class Container:
     decode: Decode
     #: Whether several threads may decode at once; pyarrow's readers of files keep state while they decode.
     stateless: bool = False
+    #: Whether its rows have the types that they are delivered as.
+    plain: bool = False
     #: Where decoded units are kept.
     cache: _Units = _UNITS
 
@@ -85,17 +90,22 @@ class UnitRows:
     def __init__(self, label: str, container: Container, fields: Sequence[str] | None = None) -> None:
         self._label = label
         self._decode = container.decode
+        self._plain = container.plain
         self._fields = fields
         self._ends = np.cumsum(np.asarray(container.unit_rows, dtype=np.int64))
         # A row that was left out shifts those after it by one.
         skipped = container.skipped
         self._skipped = np.asarray(skipped, dtype=np.int64) - np.arange(len(skipped))
+        self._ends_list: list[int] = self._ends.tolist()
+        self._skipped_list: list[int] = self._skipped.tolist()
         self._serial = next(_SERIALS)
         self._cache = container.cache
         self._lock = nullcontext() if container.stateless else threading.Lock()
 
     def take(self, rows: RowNumbers) -> list[Row]:
         """Each unit that is touched is decoded once, whatever the order of the rows."""
+        if len(rows) == 1:
+            return self._rows(*self._place(int(rows[0])))
         wanted = rows.astype(np.int64)
         wanted = wanted + np.searchsorted(self._skipped, wanted, side="right")
         units = np.searchsorted(self._ends, wanted, side="right")
@@ -103,16 +113,24 @@ class UnitRows:
         for number in np.unique(units).tolist():
             places = np.flatnonzero(units == number)
             first = int(self._ends[number - 1]) if number else 0
-            for place, row in zip(places.tolist(), self._rows(number, wanted[places] - first), strict=True):
+            for place, row in zip(
+                places.tolist(), self._rows(number, (wanted[places] - first).tolist()), strict=True
+            ):
                 found[place] = row
         return found
 
-    def _rows(self, number: int, inside: "np.ndarray[Any, Any]") -> list[Row]:
+    def _place(self, row: int) -> tuple[int, list[int]]:
+        """The unit that holds a row, and the row's place in it; numpy takes longer than all the rest for one row."""
+        row += bisect.bisect_right(self._skipped_list, row)
+        number = bisect.bisect_right(self._ends_list, row)
+        return number, [row - (self._ends_list[number - 1] if number else 0)]
+
+    def _rows(self, number: int, inside: Sequence[int]) -> list[Row]:
         unit = self._unit(number)
         if unit.num_columns == 0:
             return [{} for _ in inside]
         if len(inside) <= _CUT_ROWS_MAX:
-            return [unit.slice(row, 1).to_pylist()[0] for row in inside.tolist()]
+            return [unit.slice(row, 1).to_pylist()[0] for row in inside]
         rows: list[Row] = unit.take(inside).to_pylist()
         return rows
 
@@ -127,7 +145,7 @@ class UnitRows:
                 # Another thread may have decoded it while this one waited.
                 if (unit := self._cache.get(key)) is not None:
                     return unit
-                unit = plain_unit(self._decode(number), self._fields)
+                unit = plain_unit(self._decode(number), self._fields, self._plain)
                 self._cache.put(key, unit)
                 return unit
         except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as reason:
@@ -135,11 +153,13 @@ class UnitRows:
 
 
 def plain_unit(
-    decoded: "pa.RecordBatch | pa.Table", fields: Sequence[str] | None = None
+    decoded: "pa.RecordBatch | pa.Table", fields: Sequence[str] | None, plain: bool
 ) -> "pa.RecordBatch | pa.Table":
     """Decoded rows as they are delivered: in one piece where they fit into one, since rows of many pieces are slow to gather."""
     if fields is not None:
         decoded = decoded.select([name for name in decoded.schema.names if name in fields])
+    if plain:
+        return decoded
     table = plain_table(decoded).combine_chunks()
     batches = table.to_batches()
     return batches[0] if len(batches) == 1 else table
@@ -218,12 +238,28 @@ def _stream(file: _rust.ShardFile, shard: OpenShard, details: dict[str, Any]) ->
     def decode(number: int) -> "pa.RecordBatch":
         return pa.ipc.read_record_batch(pa.ipc.read_message(message(starts[number], ends[number])), schema)
 
-    cache = _COPY_UNITS if details.get("copy") else _UNITS
-    return Container(details["rows"], details["skipped"], decode, stateless=True, cache=cache)
+    return Container(details["rows"], details["skipped"], decode, stateless=True)
+
+
+def _row_copy(file: _rust.ShardFile, shard: OpenShard, details: dict[str, Any]) -> Container:
+    import pyarrow as pa
+
+    ends, sizes = details["ends"], details["sizes"]
+    codec = pa.Codec(details["codec"])
+    schema = pa.ipc.read_schema(pa.py_buffer(read_long(file, 0, ends[0])))
+
+    def decode(number: int) -> "pa.RecordBatch":
+        start, end = ends[number], ends[number + 1]
+        message = codec.decompress(read_long(file, start, end - start), decompressed_size=sizes[number])
+        return pa.ipc.read_record_batch(pa.ipc.read_message(message), schema)
+
+    rows, skipped = details["rows"], details["skipped"]
+    return Container(rows, skipped, decode, stateless=True, plain=True, cache=_COPY_UNITS)
 
 
 _CONTAINERS: dict[str, Callable[[_rust.ShardFile, OpenShard, dict[str, Any]], Container]] = {
     "parquet": _parquet,
     "file": _file,
     "stream": _stream,
+    "row copy": _row_copy,
 }

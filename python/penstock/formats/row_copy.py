@@ -1,8 +1,8 @@
 """Row copies of parquet and Arrow shards: the same rows in batches so small that one row of them costs little.
 
 A unit (row group, record batch) is decoded whole, whatever is wanted of it. Where rows are read in random order, units that
-hold many of them make every row as expensive as a unit. The copy is an Arrow stream of small compressed batches; its index says
-where each of them is, so that a row is one short checked read.
+hold many of them make every row as expensive as a unit. The copy is a file of small batches, each an Arrow message compressed on
+its own; its index says where each of them is, so that a row is one short checked read.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 #: Formats whose rows are in units.
 UNIT_FORMATS = ("parquet", "arrow")
+#: Decompressed several times as fast as others, which is most of what a row costs.
+_CODEC = "lz4_raw"
 #: About how much a batch of the copy holds, before it is compressed.
-BATCH_BYTES = 64 << 10
+BATCH_BYTES = 32 << 10
 #: More batches than this make the index of a copy too large; then batches are larger.
 BATCHES_MAX = 1 << 15
 #: Compressed Arrow files hold about so many times their bytes.
@@ -81,7 +83,7 @@ def write_row_copy(shard: OpenShard, folder: Path) -> tuple[Path, Path]:
     known = KnownRows(
         rows=shard.rows,
         schema=shard.schema,
-        details={"container": "stream", "copy": True, "skipped": details["skipped"], **layout},
+        details={"container": "row copy", "skipped": details["skipped"], **layout},
         label=shard.label,
     )
     scan_known("arrow", as_raw(copy), Policy(), index, silent, known)
@@ -89,30 +91,25 @@ def write_row_copy(shard: OpenShard, folder: Path) -> tuple[Path, Path]:
 
 
 def _write(pieces: Iterator["pa.RecordBatch"], copy: Path, batch_bytes: int) -> dict[str, Any]:
+    """Write the schema, then every batch as one compressed message; the rows of each, where it ends, and its bytes before."""
     import pyarrow as pa
 
-    first = next(pieces)
-    schema_end = first.schema.serialize().size
+    codec = pa.Codec(_CODEC)
     rows: list[int] = []
-    places = [schema_end]
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with (
-        pa.OSFile(str(copy), "wb") as sink,
-        pa.ipc.new_stream(sink, first.schema, options=options) as writer,
-    ):
-        for piece in _with_first(first, pieces):
+    ends: list[int] = []
+    sizes: list[int] = []
+    with copy.open("wb") as out:
+        for piece in pieces:
+            if not ends:
+                ends.append(out.write(piece.schema.serialize()))
             step = max(1, piece.num_rows * batch_bytes // max(1, piece.nbytes))
             for start in range(0, piece.num_rows, step):
                 part = piece.slice(start, step)
-                writer.write_batch(part)
+                message = part.serialize()
+                ends.append(ends[-1] + out.write(codec.compress(message)))
+                sizes.append(message.size)
                 rows.append(part.num_rows)
-                places.append(sink.tell())
-    return {"rows": rows, "schema": [0, schema_end], "starts": places[:-1], "ends": places[1:]}
-
-
-def _with_first(first: "pa.RecordBatch", others: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
-    yield first
-    yield from others
+    return {"codec": _CODEC, "rows": rows, "ends": ends, "sizes": sizes}
 
 
 def _pieces(file: _rust.ShardFile, shard: OpenShard) -> Iterator["pa.RecordBatch"]:
