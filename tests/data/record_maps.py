@@ -70,3 +70,8 @@ def held(row: dict[str, Any]) -> dict[str, Any]:
     """Waits at the gate."""
     assert gate.wait(60)
     return row
+
+
+def counted(row: dict[str, Any]) -> dict[str, Any]:
+    """How many fields a row has."""
+    return {"count": len(row)}

@@ -15,9 +15,11 @@ from penstock.registry.measuring import Computed, Measure, NothingToMeasure
 class Mapped:
     """A measure of rows after some maps."""
 
-    def __init__(self, measure: Measure, maps: Sequence[Map]) -> None:
+    def __init__(self, measure: Measure, maps: Sequence[Map], fields: Sequence[str] | None = None) -> None:
         self._measure = measure
         self._maps = tuple(maps)
+        #: The fields that maps get, where a recipe chooses some.
+        self._fields = fields
         self.name = measure.name
         self.dtype = measure.dtype
 
@@ -29,10 +31,13 @@ class Mapped:
     def identity(self) -> dict[str, str]:
         """The measure's, and the maps by source text and declared version."""
         maps = msgspec.json.encode([stage.document() for stage in self._maps], order="deterministic")
-        return self._measure.identity() | {"maps": maps.decode()}
+        chosen = {} if self._fields is None else {"fields": msgspec.json.encode(self._fields).decode()}
+        return self._measure.identity() | {"maps": maps.decode()} | chosen
 
     def read(self, row: Row) -> Any:
         """What is measured of a row after the maps; a map that fails can make nothing of it."""
+        if self._fields is not None:
+            row = {name: row[name] for name in self._fields if name in row}
         for stage in self._maps:
             try:
                 row = stage.called(row)
@@ -56,6 +61,6 @@ class Mapped:
         return self._measure.payload_bytes(version)
 
 
-def mapped(measure: Measure, maps: Sequence[Map]) -> Measure:
-    """A measure after maps, if there are any."""
-    return Mapped(measure, maps) if maps else measure
+def mapped(measure: Measure, maps: Sequence[Map], fields: Sequence[str] | None = None) -> Measure:
+    """A measure after maps, if there are any, which get the given fields of a row."""
+    return Mapped(measure, maps, fields) if maps else measure

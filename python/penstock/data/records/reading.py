@@ -6,6 +6,7 @@ for a step again gets the same batch.
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,10 @@ class RecordReader:
     def __init__(self, plan: "Plan") -> None:
         self._plan = plan
         self._sources = [_RecordSource(plan, number) for number in range(len(plan.prepared))]
+        #: Fields that all sources have because the recipe names them; what a map gives is not known.
+        self._chosen: tuple[str, ...] = ()
+        if all(source.fields is not None and not source.maps for source in self._sources):
+            self._chosen = tuple(sorted({name for source in self._sources for name in source.fields or ()}))
         self._like: Mapping[str, Any] | None = None
         self._looked = False
         self._looking = threading.Lock()
@@ -59,7 +64,8 @@ class RecordReader:
                     continue
                 rows[row] = hashed[row] = found
                 valid[row] = not source.is_masked(sample)
-        fields = stack_rows(rows, self._row_like() if all(row is None for row in rows) else None)
+        like = self._row_like() if all(row is None for row in rows) else None
+        fields = stack_rows(rows, like, self._chosen)
         digest, size_bytes = digest_of(made.position, hashed)
         return RecordBatch(
             made,
@@ -92,14 +98,21 @@ class _RecordSource:
     def __init__(self, plan: "Plan", number: int) -> None:
         prepared = plan.prepared[number]
         self._version = prepared.version
+        self.fields = plan.recipe.fields_of(prepared.source)
+        if self.fields is not None:
+            self._version = self._version.accessed(replace(self._version.access, fields=self.fields))
         self._alias = prepared.source.alias
         self._masked = plan.skips.masked
-        self._maps = Maps(plan.recipe, self._alias, self._version.digest)
+        self.maps = Maps(plan.recipe, self._alias, self._version.digest)
         #: Fields of numbers with and without a fraction; here 1 is 1.0, whatever else a batch has.
         self._floats = (
             frozenset()
-            if self._maps
-            else frozenset(field.name for field in self._version.schema if field.kind == "float")
+            if self.maps
+            else frozenset(
+                field.name
+                for field in self._version.schema
+                if field.kind == "float" and (self.fields is None or field.name in self.fields)
+            )
         )
 
     @property
@@ -115,7 +128,7 @@ class _RecordSource:
         if not len(samples):
             return []
         fetched = self._fetched(samples)
-        if not self._maps:
+        if not self.maps:
             return [self._usable(row, fresh=True) for row in fetched]
         places = zip(samples.tolist(), epochs.tolist(), strict=True)
         return [self._mapped(row, *place) for row, place in zip(fetched, places, strict=True)]
@@ -135,7 +148,7 @@ class _RecordSource:
             return row
         try:
             # What a map gives may belong to the map, or to other rows.
-            return self._usable(self._maps.row(row, epoch=epoch, sample=sample), fresh=False)
+            return self._usable(self.maps.row(row, epoch=epoch, sample=sample), fresh=False)
         except StageFailed as failed:
             return failed
 

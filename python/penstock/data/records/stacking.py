@@ -4,7 +4,7 @@ What a field becomes is decided by the values of the lane's own rows. Rows that 
 decoded) are zeros in an array and None in a list; rows that hold something decide.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,20 @@ _NUMBERS = (bool, int, float)
 _NEVER = (str, bytes, list, dict, type(None))
 
 
-def stack_rows(rows: Sequence[Mapping[str, Any] | None], like: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Fields of rows, of which some may be None; ``like`` is a row to learn the fields from where there is no other."""
-    names: dict[str, None] = {}
+def stack_rows(
+    rows: Sequence[Mapping[str, Any] | None], like: Mapping[str, Any] | None, chosen: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Fields of rows, of which some may be None; ``like`` is a row to learn the fields from where there is no other.
+
+    Fields that were ``chosen`` are there even if no row has them.
+    """
+    names: dict[str, None] = dict.fromkeys(chosen)
     for row in rows:
         if row is not None and row.keys() != names.keys():
             names.update(dict.fromkeys(row))
     if all(row is None for row in rows) and like is not None:
-        return {name: _stack([None] * len(rows), [value]) for name, value in like.items()}
+        known = dict.fromkeys(names) | dict(like)
+        return {name: _stack([None] * len(rows), [value]) for name, value in known.items()}
     # A field that one of the rows lacks is None there, so it becomes a list.
     held = [row for row in rows if row is not None]
     if len(held) == len(rows):
