@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.data")
 #: Sources that hold no more than this when decoded stay in the cache of units.
 CACHED_BYTES = 128 << 20
+#: So many times their bytes is the most that files are thought to hold, before anybody looks into them.
+_UNPACKED_MAX = 32
 #: A unit that is smaller costs little more than a row.
 UNIT_BYTES_SMALL = 1 << 20
 #: How much is copied without being asked: at most so many bytes, and at most this share of what is free.
@@ -34,6 +36,8 @@ def with_row_copies(plan: "Plan", copies: Copies, watch: PlanWatch | None = None
     if copies == "never" or not plan.records or plan.recipe.shuffle == "none":
         return plan
     candidates = [each for each in plan.prepared if can_be_copied(each.version)]
+    if copies == "auto" and sum(each.version.bytes for each in candidates) * _UNPACKED_MAX < CACHED_BYTES:
+        return plan
     units = {each.source.alias: estimate_units(each.version) for each in candidates}
     crowded = sum(each.bytes for each in units.values()) > CACHED_BYTES
     chosen = {

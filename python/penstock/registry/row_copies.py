@@ -1,8 +1,9 @@
 """Row copies of a version's shards: made when a feed first reads them in random order, found again by every other.
 
 They are no part of the version: its manifest and its digest are what they were without them. A copy is derived data under its
-digest; ``copies/<key>.json`` says which copy belongs to a shard, and is put last, so that what stands there is whole. Several
-processes may copy at once: each begins with another shard and leaves out what the others have finished.
+digest; ``copies/<key>.json`` says which copy belongs to a shard, and is put last, so that what stands there is whole. A second
+one says it of a whole version, so that opening it takes one request instead of one per shard. Several processes may copy at
+once: each begins with another shard and leaves out what the others have finished.
 """
 
 import os
@@ -34,6 +35,8 @@ _LOOKED_INTO_MAX = 8
 #: A copy is hardly larger than its rows decoded.
 _OVERHEAD = 1.05
 _DISK_RESERVE = 0.02
+#: Each holds a decoded unit or two.
+_WORKERS_MAX = 4
 
 #: Told how many shards are copied, and of how many.
 CopyWatch = Callable[[int, int], None]
@@ -64,10 +67,14 @@ def estimate_units(version: "Version") -> Units:
 
 def find_copies(version: "Version", store: Store) -> dict[str, RowCopy]:
     """The copies that there are, by the digest of the shard's index."""
+    derived = {entry.name for entry in store.entries("derived")}
+    whole = _whole_at(store, version)
+    if whole and all(object_name(copy.derived, "derived") in derived for copy in whole.values()):
+        return whole
     standing = {entry.name for entry in store.entries("copies")}
     found = {}
     for shard in _wanting(version):
-        if _key(shard) in standing and (copy := _copy_at(store, _key(shard))) is not None:
+        if _key(shard) in standing and (copy := _copy_at(store, _key(shard), derived)) is not None:
             found[shard.index] = copy
     return found
 
@@ -86,7 +93,8 @@ def make_copies(
     # Whoever begins at the same moment begins elsewhere. Never from a global generator: those are the training's.
     begin = random.SystemRandom().randrange(len(missing))
     missing = missing[begin:] + missing[:begin]
-    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="penstock-copy") as pool:
+    workers = min(_WORKERS_MAX, os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers, thread_name_prefix="penstock-copy") as pool:
         jobs = [pool.submit(_copied, version, shard, store) for shard in missing]
         try:
             for done, (shard, job) in enumerate(zip(missing, jobs, strict=True)):
@@ -95,6 +103,7 @@ def make_copies(
                 found[shard.index] = job.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+    _keep_whole(store, version, found)
     return found
 
 
@@ -122,24 +131,40 @@ def _record_at(store: Store, key: str) -> RowCopy | None:
         return None
 
 
-def _copy_at(store: Store, key: str) -> RowCopy | None:
-    """The copy that a record is about, if both are still there."""
+def _copy_at(store: Store, key: str, derived: set[str]) -> RowCopy | None:
+    """The copy that a record is about, if it is among the derived data that there is."""
     copy = _record_at(store, key)
-    if copy is None:
-        return None
-    try:
-        for name in (object_name(copy.derived, "derived"), object_name(copy.derived_index)):
-            store.describe(name)
-    except ObjectMissing:
-        # Somebody pruned it by hand; the record would stand in the way of the next one.
+    if copy is not None and object_name(copy.derived, "derived") not in derived:
+        # Somebody deleted it by hand; the record would stand in the way of the next one.
         store.delete(key)
         return None
     return copy
 
 
+def _whole_key(version: "Version") -> str:
+    return (
+        f"copies/{digest(msgspec.json.encode((COPIER, 'version', version.digest))).removeprefix('b3:')}.json"
+    )
+
+
+def _whole_at(store: Store, version: "Version") -> dict[str, RowCopy]:
+    try:
+        return msgspec.json.decode(store.get(_whole_key(version)), type=dict[str, RowCopy])
+    except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+
+
+def _keep_whole(store: Store, version: "Version", copies: dict[str, RowCopy]) -> None:
+    data = msgspec.json.encode(copies, order="deterministic")
+    if not store.put_if_absent(_whole_key(version), data):
+        # Of copies that are no more.
+        store.delete(_whole_key(version))
+        store.put_if_absent(_whole_key(version), data)
+
+
 def _copied(version: "Version", shard: Shard, store: Store) -> RowCopy:
-    key = _key(shard)
-    if (standing := _copy_at(store, key)) is not None:
+    # Another process may have finished it meanwhile.
+    if (standing := _record_at(store, _key(shard))) is not None:
         return standing
     with (
         events.span("registry.copy", shard=shard.name, bytes=shard.bytes),
@@ -147,8 +172,8 @@ def _copied(version: "Version", shard: Shard, store: Store) -> RowCopy:
     ):
         copy, index = write_row_copy(version.open_shard(shard), Path(folder))
         made = RowCopy(put_object(store, "derived", copy), put_object(store, "objects", index))
-    store.put_if_absent(key, msgspec.json.encode(made))
-    return _copy_at(store, key) or made
+    store.put_if_absent(_key(shard), msgspec.json.encode(made))
+    return made
 
 
 def _demand_room(version: "Version", store: Store, needed: int, bytes_max: int) -> None:
