@@ -15,7 +15,7 @@ from penstock.formats import format_named
 from penstock.formats.contract import Policy, RawFile
 from penstock.formats.reading import check_all
 from penstock.registry.manifest import Shard
-from penstock.registry.row_copies import copy_names
+from penstock.registry.row_copies import copy_names, forget_whole
 from penstock.registry.scanning import object_name
 from penstock.store import Store
 
@@ -58,18 +58,18 @@ def list_derived(registry: "Registry") -> list[Derived]:
 
 def prune_derived(registry: "Registry", names: set[str]) -> int:
     """Delete copies by name. Payloads are shards of versions, which nothing deletes."""
+    versions = [version for dataset in registry.datasets() for version in registry.versions(dataset)]
     freed = 0
-    records = {
-        name: record
-        for dataset in registry.datasets()
-        for version in registry.versions(dataset)
-        for name, record in copy_names(registry.store, version.manifest.shards).items()
-    }
+    # Records first: whoever finds one expects the copy.
+    for version in versions:
+        records = copy_names(registry.store, version.manifest.shards)
+        chosen = names & records.keys()
+        for name in chosen:
+            registry.store.delete(records[name])
+        if chosen:
+            forget_whole(version, registry.store)
     for each in list_derived(registry):
         if each.name in names and each.copy:
-            # The record first: whoever finds it expects the copy.
-            if each.name in records:
-                registry.store.delete(records[each.name])
             registry.store.delete(f"derived/{each.name}")
             freed += each.bytes
     return freed

@@ -107,6 +107,11 @@ def make_copies(
     return found
 
 
+def forget_whole(version: "Version", store: Store) -> None:
+    """Forget what was said of all copies of a version, some of which are no more."""
+    store.delete(_whole_key(version))
+
+
 def copy_names(store: Store, shards: Iterable[Shard]) -> dict[str, str]:
     """The records of the copies of shards, by the name of the derived file that each is about."""
     standing = {entry.name for entry in store.entries("copies")}
