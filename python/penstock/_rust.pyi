@@ -302,11 +302,16 @@ class BatchServer:
         plan: dict[str, Any],
         bind: tuple[str, int],
         told: tuple[bytes, str],
-        functions: tuple[Callable[[FeedBatch], bytes] | None, Callable[[int, int], bytes]],
+        functions: tuple[
+            Callable[[FeedBatch], bytes] | None, Callable[[int, int], bytes], Callable[[int], None]
+        ],
         recurrence_blocks: int,
         options: dict[str, Any],
     ) -> Self:
-        """``told``: what clients get as the plan, and its name. ``functions``: finishes a batch, and finds a sample's origin."""
+        """``told``: what clients get as the plan, and its name.
+
+        ``functions``: finishes a batch, finds a sample's origin, and learns the port before anything is answered.
+        """
     def address(self) -> tuple[str, int]:
         """Host and port that it listens on."""
     def statistics(self) -> str:

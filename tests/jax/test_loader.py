@@ -47,6 +47,30 @@ def test_a_state_of_one_framework_resumes_the_other(stream: Stream, prefetch: in
     assert seen == expected
 
 
+def test_loaders_of_both_frameworks_share_what_one_of_them_makes(stream: Stream) -> None:
+    """Goal: ``share`` reaches the feed through the loaders and changes no bit. Method: both read one lane, in turns of different
+    sizes; each is then moved back by a state of the other, still sharing."""
+    expected = [batch.digest for batch in stream.batches(20)]
+    shared = {"registry": stream.registry, "share": True, "threads": 1}
+    with (
+        loader(stream.recipe(), **shared) as ours,
+        penstock.torch.loader(stream.recipe(), **shared) as theirs,
+    ):
+        seen: dict[str, list[str]] = {"ours": [], "theirs": []}
+        for count in (1, 5, 2, 8, 4):
+            seen["ours"] += [batch.digest for batch in itertools.islice(ours, count)]
+            seen["theirs"] += [batch.digest for batch in itertools.islice(theirs, count)]
+        assert seen == {"ours": expected, "theirs": expected}
+        told = [each.statistics().sharing for each in (ours, theirs)]
+        assert sorted(each.standing for each in told if each is not None) == ["follower", "reader"]
+        assert max(each.members for each in told if each is not None) == 2
+        ours.load_state_dict(theirs.state_dict(after=4))
+        assert [batch.digest for batch in itertools.islice(ours, 3)] == expected[5:8]
+        again = ours.statistics().sharing
+        assert again is not None
+        assert again.standing != "alone"
+
+
 def test_a_batch_is_a_tree_like_a_dict(stream: Stream) -> None:
     """Goal: a step number in the tree would compile anew every step. Method: count the compilations of five steps."""
     compiled = []

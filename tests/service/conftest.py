@@ -1,5 +1,8 @@
 """A corpus that the tests of this folder share, and a recipe file that server processes read."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tests.data.corpus import Corpus, some_documents
@@ -33,3 +36,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     made.add("code", some_documents(80, longest=200, seed=2))
     (made.folder / "recipe.toml").write_text(RECIPE)
     return made
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where servers of the tests, and their clients, keep tokens."""
+    with pytest.MonkeyPatch.context() as patch:
+        place = tmp_path_factory.mktemp("home")
+        patch.setenv("PENSTOCK_HOME", str(place))
+        yield place

@@ -27,26 +27,26 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 HOSTILE = {
-    "no step": b"GET /v1/batch?lane=0&of=1 HTTP/1.1\r\nhost: a\r\n\r\n",
-    "huge step": b"GET /v1/batch?lane=0&of=1&step=99999999999999999999999 HTTP/1.1\r\nhost: a\r\n\r\n",
-    "last step": b"GET /v1/batch?lane=0&of=1&step=9223372036854775807 HTTP/1.1\r\nhost: a\r\n\r\n",
-    "negative": b"GET /v1/batch?lane=-1&of=1&step=0 HTTP/1.1\r\nhost: a\r\n\r\n",
-    "no such lane": b"GET /v1/batch?lane=7&of=7&step=0 HTTP/1.1\r\nhost: a\r\n\r\n",
-    "zero lanes": b"GET /v1/batch?lane=0&of=0&step=0 HTTP/1.1\r\nhost: a\r\n\r\n",
-    "uneven lanes": b"GET /v1/batch?lane=0&of=5&step=0 HTTP/1.1\r\nhost: a\r\n\r\n",
-    "text": b"GET /v1/batch?lane=a&of=b&step=c HTTP/1.1\r\nhost: a\r\n\r\n",
-    "twice": b"GET /v1/batch?lane=0&lane=1&of=1&step=0 HTTP/1.1\r\nhost: a\r\n\r\n",
-    "unknown": b"GET /v1/batch?lane=0&of=1&step=0&x=1 HTTP/1.1\r\nhost: a\r\n\r\n",
-    "bytes": b"GET /v1/batch?lane=\xff\xfe HTTP/1.1\r\nhost: a\r\n\r\n",
-    "other path": b"GET /../../etc/passwd HTTP/1.1\r\nhost: a\r\n\r\n",
-    "post": b"POST /v1/batch HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nabcd",
-    "delete": b"DELETE /v1/plan HTTP/1.1\r\nhost: a\r\n\r\n",
-    "endless body": b"POST /v1/plan HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nffffffff\r\n",
-    "no such source": b"GET /v1/origin?source=9&sample=0 HTTP/1.1\r\nhost: a\r\n\r\n",
-    "no such sample": b"GET /v1/origin?source=0&sample=999999999 HTTP/1.1\r\nhost: a\r\n\r\n",
+    "no step": b"GET /v1/batch?lane=0&of=1 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "huge step": b"GET /v1/batch?lane=0&of=1&step=99999999999999999999999 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "last step": b"GET /v1/batch?lane=0&of=1&step=9223372036854775807 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "negative": b"GET /v1/batch?lane=-1&of=1&step=0 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "no such lane": b"GET /v1/batch?lane=7&of=7&step=0 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "zero lanes": b"GET /v1/batch?lane=0&of=0&step=0 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "uneven lanes": b"GET /v1/batch?lane=0&of=5&step=0 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "text": b"GET /v1/batch?lane=a&of=b&step=c HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "twice": b"GET /v1/batch?lane=0&lane=1&of=1&step=0 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "unknown": b"GET /v1/batch?lane=0&of=1&step=0&x=1 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "bytes": b"GET /v1/batch?lane=\xff\xfe HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "other path": b"GET /../../etc/passwd HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "post": b"POST /v1/batch HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\nabcd",
+    "delete": b"DELETE /v1/plan HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "endless body": b"POST /v1/plan HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nffffffff\r\n",
+    "no such source": b"GET /v1/origin?source=9&sample=0 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "no such sample": b"GET /v1/origin?source=0&sample=999999999 HTTP/1.1\r\nhost: localhost\r\n\r\n",
     "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
     "many headers": b"GET / HTTP/1.1\r\n" + b"".join(b"a%d: b\r\n" % n for n in range(500)) + b"\r\n",
-    "long header": b"GET /v1/plan HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 100_000 + b"\r\n\r\n",
+    "long header": b"GET /v1/plan HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 100_000 + b"\r\n\r\n",
     "long path": b"GET /" + b"z" * 100_000 + b" HTTP/1.1\r\n\r\n",
 }
 
@@ -55,10 +55,10 @@ def test_requests_that_mean_harm_are_refused_and_the_server_goes_on(corpus: Corp
     """Goal: no request crashes a server, or gets more than an error. Method: each one over a connection of its own, then a good one."""
     recipe = corpus.recipe("web@1", batch=6)
     expected = corpus.read(recipe, 1)[0].digest
-    with serving(corpus.registry, recipe, head_timeout_s=0.3) as server:
+    with serving(corpus.registry, recipe, head_timeout_s=0.3, open=True) as server:
         statuses = {}
         for name, request in HOSTILE.items():
-            closing = request.replace(b"host: a\r\n", b"host: a\r\nconnection: close\r\n", 1)
+            closing = request.replace(b"host: localhost\r\n", b"host: localhost\r\nconnection: close\r\n", 1)
             first = said_to(server.address, closing).split(b"\r\n", 1)[0]
             statuses[name] = first[9:12].decode() or "closed"
         assert get(server.address, "/healthz")[0] == 200
@@ -76,7 +76,7 @@ def test_requests_that_mean_harm_are_refused_and_the_server_goes_on(corpus: Corp
 def test_a_slow_head_and_an_idle_connection_are_cut_off(corpus: Corpus) -> None:
     """Goal: no connection is held for nothing. Method: half a head, and none at all; both are closed by the server."""
     recipe = corpus.recipe("web@1", batch=6)
-    with serving(corpus.registry, recipe, head_timeout_s=0.3) as server:
+    with serving(corpus.registry, recipe, head_timeout_s=0.3, open=True) as server:
         for begun in (b"GET /v1/plan HT", b""):
             with socket.create_connection(server.address, timeout=20) as line:
                 line.sendall(begun)
@@ -91,9 +91,9 @@ def test_a_slow_head_and_an_idle_connection_are_cut_off(corpus: Corpus) -> None:
 
 def test_a_client_that_takes_nothing_is_given_up(corpus: Corpus) -> None:
     recipe = corpus.recipe("web@1", batch=512, length=4096)
-    with serving(corpus.registry, recipe, write_timeout_s=0.2) as server:
+    with serving(corpus.registry, recipe, write_timeout_s=0.2, open=True) as server:
         with socket.create_connection(server.address) as line:
-            line.sendall(b"GET /v1/batch?lane=0&of=1&step=0 HTTP/1.1\r\nhost: a\r\n\r\n")
+            line.sendall(b"GET /v1/batch?lane=0&of=1&step=0 HTTP/1.1\r\nhost: localhost\r\n\r\n")
             wait_until(lambda: server.statistics()["cut"] == 1)
         wait_until(lambda: server.statistics()["sending_bytes"] == 0)
 
@@ -103,7 +103,7 @@ def test_more_requests_than_the_limit_are_told_to_come_again(corpus: Corpus) -> 
     recipe = corpus.recipe("web@1", batch=64, length=512)
     expected = [batch.digest for batch in corpus.read(recipe, 60)]
     found: dict[int, list[str]] = {}
-    with serving(corpus.registry, recipe, requests_max=1) as server:
+    with serving(corpus.registry, recipe, requests_max=1, open=True) as server:
 
         def read(number: int) -> None:
             with ps.open(address_of(server), threads=4) as remote:
@@ -121,7 +121,7 @@ def test_more_requests_than_the_limit_are_told_to_come_again(corpus: Corpus) -> 
 def test_a_full_queue_answers_503_with_a_time(corpus: Corpus) -> None:
     """Goal: nobody waits in an endless queue. Method: a server for one request, asked twice at once; those refused are counted."""
     recipe = ps.Recipe.load(corpus.folder / "recipe.toml")
-    with serving(corpus.registry, recipe, requests_max=1) as server:
+    with serving(corpus.registry, recipe, requests_max=1, open=True) as server:
         held = http.client.HTTPConnection(*server.address)
         busy = 0
         for _ in range(200):
@@ -140,7 +140,7 @@ def test_a_full_queue_answers_503_with_a_time(corpus: Corpus) -> None:
 
 def test_clients_of_one_lane_share_what_was_made(corpus: Corpus) -> None:
     recipe = corpus.recipe("web@1", batch=6)
-    with serving(corpus.registry, recipe) as server:
+    with serving(corpus.registry, recipe, open=True) as server:
         with ps.open(address_of(server)) as one, ps.open(address_of(server)) as two:
             for _ in range(100):
                 assert next(one).digest == next(two).digest
@@ -158,7 +158,7 @@ def test_memory_of_a_client_that_was_killed_is_freed(corpus: Corpus) -> None:
         "sys.stdin.read()\n"
     )
     recipe = corpus.recipe("web@1", batch=64, length=512)
-    with serving(corpus.registry, recipe, forget_after_s=0.5) as server:
+    with serving(corpus.registry, recipe, forget_after_s=0.5, open=True) as server:
         command = [sys.executable, "-c", program, address_of(server)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         with subprocess.Popen(command, cwd=ROOT, **pipes) as client:
@@ -173,7 +173,7 @@ def test_memory_of_a_client_that_was_killed_is_freed(corpus: Corpus) -> None:
 def test_memory_is_bounded_however_many_lanes_ask(corpus: Corpus) -> None:
     recipe = corpus.recipe("web@1", batch=64, length=512)
     limit = 1 << 20
-    with serving(corpus.registry, recipe, memory_bytes=limit) as server:
+    with serving(corpus.registry, recipe, memory_bytes=limit, open=True) as server:
         for step in range(3):
             for lane in range(32):
                 assert get(server.address, f"/v1/batch?lane={lane}&of=32&step={step}")[0] == 200
@@ -215,7 +215,7 @@ def listens(port: int) -> bool:
 
 def test_metrics_and_statistics_say_the_same(corpus: Corpus) -> None:
     recipe = corpus.recipe("web@1", batch=6)
-    with serving(corpus.registry, recipe) as server:
+    with serving(corpus.registry, recipe, open=True) as server:
         for step in range(5):
             get(server.address, f"/v1/batch?lane=0&of=1&step={step}")
         told = json.loads(get(server.address, "/v1/statistics")[2])
@@ -249,7 +249,7 @@ def test_serve_says_what_is_wrong_before_it_serves(corpus: Corpus) -> None:
 )
 def test_questions_are_answered_as_json(corpus: Corpus, question: str) -> None:
     recipe = corpus.recipe("web@1", batch=6)
-    with serving(corpus.registry, recipe) as server:
+    with serving(corpus.registry, recipe, open=True) as server:
         status, headers, body = get(server.address, f"/v1/{question}")
     assert (status, headers["content-type"]) == (200, "application/json")
     assert json.loads(body) not in (None, [])

@@ -89,7 +89,10 @@ def test_answers_that_are_damaged_on_the_way_are_fetched_again(corpus: Corpus, f
     """Goal: no wrong bit gets through. Method: a proxy damages the first answers; all digests are compared."""
     recipe = corpus.recipe("web@1", length=512, batch=16)
     expected = [batch.digest for batch in corpus.read(recipe, 20)]
-    with serving(corpus.registry, recipe) as server, Proxy(server.address, fault, times=3) as proxy:
+    with (
+        serving(corpus.registry, recipe, open=True) as server,
+        Proxy(server.address, fault, times=3) as proxy,
+    ):
         service = ps.Service(address=proxy.address, silence_max_s=0.5)
         with ps.open(service) as remote:
             assert [next(remote).digest for _ in range(20)] == expected

@@ -1,4 +1,8 @@
-"""Every store keeps the same contract: a directory, memory, and a real S3 server."""
+"""Every store keeps the same contract: a directory, memory, and a real S3 server.
+
+``PENSTOCK_TEST_STORES`` names further ones by URL, separated by commas: ``az://container,gs://bucket``, with the servers' own settings
+in the environment.
+"""
 
 import multiprocessing
 import os
@@ -13,8 +17,13 @@ from penstock.store.local import LocalStore
 from penstock.store.location import common_root
 
 
-@pytest.fixture(params=["directory", "memory", "s3"])
+FURTHER = tuple(filter(None, os.environ.get("PENSTOCK_TEST_STORES", "").split(",")))
+
+
+@pytest.fixture(params=["directory", "memory", "s3", *FURTHER])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param in FURTHER:
+        return open_store(f"{request.param}/{uuid.uuid4().hex}")
     if request.param == "directory":
         return open_store(tmp_path / "store")
     if request.param == "memory":

@@ -6,8 +6,8 @@ use crate::plan::{FeedPlan, Growth, PartPlan};
 use crate::source::Raised;
 use penstock_data::feed::{FeedError, MakeBatch, Maker, wire};
 use penstock_service::{
-    Ahead, BatchesOf, Body, Client, ClientError, ClientOptions, Fetched, Lane, Line, MakeBodies, Options,
-    PROTOCOL, Problem, Server, Token, body_of, client_config, server_config,
+    Ahead, BatchesOf, Body, Client, ClientError, ClientOptions, Credential, Fetched, Hosts, Lane, Line,
+    MakeBodies, Options, PROTOCOL, Problem, Server, Token, body_of, client_config, server_config,
 };
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -145,6 +145,9 @@ struct ServerPlan {
     requests_max: usize,
     #[pyo3(item)]
     token: Option<String>,
+    /// The names under which it answers, and whether any literal address, and any name, will do.
+    #[pyo3(item)]
+    hosts: (Vec<String>, bool, bool),
     /// Certificate and key.
     #[pyo3(item)]
     tls: Option<(PathBuf, PathBuf)>,
@@ -157,12 +160,14 @@ struct ServerPlan {
 impl ServerPlan {
     fn options(self, py: Python<'_>) -> PyResult<Options> {
         let tls = self.tls.map(|(certificate, key)| server_config(&certificate, &key)).transpose();
+        let (names, any_address, any_name) = self.hosts;
         Ok(Options {
             threads: self.threads,
             memory_bytes: self.memory_bytes,
             forget_after: Duration::from_secs_f64(self.forget_after_s),
             requests_max: self.requests_max,
             token: self.token.as_deref().map(Token::new),
+            hosts: Some(Hosts { names, any_address, any_name }),
             tls: tls.map_err(|found| error::from_serve(py, found))?,
             head_timeout: Duration::from_secs_f64(self.head_timeout_s),
             write_timeout: Duration::from_secs_f64(self.write_timeout_s),
@@ -186,7 +191,7 @@ impl BatchServer {
         plan: FeedPlan,
         bind: (String, u16),
         told: (Vec<u8>, String),
-        functions: (Option<Py<PyAny>>, Py<PyAny>),
+        functions: (Option<Py<PyAny>>, Py<PyAny>, Py<PyAny>),
         recurrence_blocks: u64,
         options: ServerPlan,
     ) -> PyResult<Self> {
@@ -194,13 +199,15 @@ impl BatchServer {
         let raised = Raised::default();
         let fail = |found: FeedError| raised.take().unwrap_or_else(|| error::from_feed(py, found));
         let (maker, growth) = plan.maker((0, 1), &raised)?.map_err(fail)?;
-        let (finish, origin) = functions;
+        let (finish, origin, bound) = functions;
         let failures = Mutex::default();
         let makers = Makers { maker, growth, raised, failures, finish, origin, recurrence_blocks };
         let makers = Arc::new(makers);
         let making = Arc::clone(&makers) as Arc<dyn MakeBodies>;
         let (host, port) = bind;
         let listener = py.detach(|| TcpListener::bind((host.as_str(), port)))?;
+        // Before anything is answered: what a client needs to be let in is then in its place.
+        bound.call1(py, (listener.local_addr()?.port(),))?;
         let started = py.detach(|| Server::start(listener, making, told, options));
         Ok(Self { server: started.map_err(|found| error::from_serve(py, found))?, makers })
     }
@@ -250,8 +257,9 @@ impl BatchServer {
 pub(crate) struct ClientPlan {
     #[pyo3(item)]
     servers: Vec<(String, u16)>,
+    /// What each server is shown.
     #[pyo3(item)]
-    token: Option<String>,
+    credentials: Vec<Option<CredentialPlan>>,
     #[pyo3(item)]
     tls: bool,
     #[pyo3(item)]
@@ -271,13 +279,33 @@ impl ClientPlan {
         let tls = self.tls.then(|| client_config(self.authorities.as_deref())).transpose();
         Ok(Arc::new(Client::new(ClientOptions {
             servers: self.servers,
-            token: self.token,
+            credentials: self
+                .credentials
+                .into_iter()
+                .map(|each| each.map(CredentialPlan::credential))
+                .collect(),
             tls: tls.map_err(|found| error::from_serve(py, found))?,
             first: self.first,
             connect_timeout: Duration::from_secs_f64(self.connect_timeout_s),
             silence_max: Duration::from_secs_f64(self.silence_max_s),
             limit: Duration::from_secs_f64(self.limit_s),
         })))
+    }
+}
+
+/// A token as text, or the path of the file that has it.
+#[derive(FromPyObject)]
+enum CredentialPlan {
+    Text(String),
+    File(PathBuf),
+}
+
+impl CredentialPlan {
+    fn credential(self) -> Credential {
+        match self {
+            Self::Text(text) => Credential::Text(text),
+            Self::File(path) => Credential::File(path),
+        }
     }
 }
 

@@ -125,7 +125,7 @@ fn ours(server: &Server, connections: usize, count: usize, bytes: usize) {
     let address = server.address();
     let client = Arc::new(Client::new(ClientOptions {
         servers: vec![(address.ip().to_string(), address.port())],
-        token: None,
+        credentials: Vec::new(),
         tls: None,
         first: 0,
         connect_timeout: Duration::from_secs(3),

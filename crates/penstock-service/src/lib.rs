@@ -11,6 +11,7 @@ mod body;
 mod client;
 mod counts;
 mod error;
+mod hosts;
 mod lane;
 mod options;
 mod problem;
@@ -21,8 +22,9 @@ mod token;
 mod tokens;
 
 pub use body::{Body, check_of};
-pub use client::{Ahead, Answer, Buffer, Client, ClientOptions, Line, Pool, Turn, Waits};
+pub use client::{Ahead, Answer, Buffer, Client, ClientOptions, Credential, Line, Pool, Turn, Waits};
 pub use error::{ClientError, ServeError};
+pub use hosts::Hosts;
 pub use lane::Lane;
 pub use options::Options;
 pub use problem::Problem;

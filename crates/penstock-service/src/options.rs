@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::hosts::Hosts;
 use crate::token::Token;
 
 /// See the module's description.
@@ -18,6 +19,8 @@ pub struct Options {
     pub forget_after: Duration,
     /// What clients must show; none lets everybody in.
     pub token: Option<Token>,
+    /// The names under which it answers; none answers to every name.
+    pub hosts: Option<Hosts>,
     /// Where connections are to be secured.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Connections at once; more are closed at once.
@@ -42,6 +45,7 @@ impl Default for Options {
             ahead_max: 16,
             forget_after: Duration::from_secs(60),
             token: None,
+            hosts: None,
             tls: None,
             connections_max: 1024,
             requests_max: 256,

@@ -53,6 +53,11 @@ impl Problem {
         Self::new(401, "ServiceDenied", &message, json!({"reason": reason}))
     }
 
+    /// A request that was meant for somebody else, or that a foreign page has made.
+    pub fn refused(reason: &str) -> Self {
+        Self { status: 403, ..Self::denied(reason) }
+    }
+
     /// The client wants the batches of another plan.
     pub fn mismatch(wanted: &str, served: &str) -> Self {
         let message = format!("the server serves plan {served}, but plan {wanted} was asked for");

@@ -215,18 +215,18 @@ def open_feed(
     ``stall_s``: how long a wait may last before it is told (default: ``PENSTOCK_STALL_S``, or 10 seconds).
     ``copies``: shuffled records of parquet and Arrow whose units are large are copied once into a form with cheap single rows (``auto``);
     ``always`` and ``never`` do as they say.
-    A ``Service``, or its address (``penstock://host:port``), opens the recipe that is served there; it has its registry and skips already.
+    A ``Service``, or its address (``penstock://host:port``), opens the recipe that is served there; it has its registry already.
     """
     manner = Reading(**reading)
     if not isinstance(recipe, Recipe):
-        if registry is not None or skips is not None or manner.share:
+        if registry is not None or manner.share:
             raise UsageError(
-                "a service has its registry and skips already, and shares what it makes",
-                hint="give them to `penstock data serve`",
+                "a service has its registry already, and shares what it makes",
+                hint="give the registry to `penstock data serve`",
             )
         from penstock.data.service import open_service
 
-        return open_service(recipe, lane=lane, cursor=cursor, reading=manner)
+        return open_service(recipe, lane=lane, cursor=cursor, skips=skips, reading=manner)
     plan = prepare(recipe, registry or Registry(), watch, skips=skips)
     plan = with_row_copies(plan, manner.copies, watch)
     count, share, stall_s = manner.thread_count, manner.share, manner.stall_s

@@ -38,9 +38,10 @@ class Tap:
 
     def __init__(self, path: Path, plan: "Plan", lane: Lane, **more: Any) -> None:
         about = {
-            "recipe": written(plan.recipe),
+            # A client of a service knows neither stages nor registry; a run's own files have the recipe.
+            "recipe": written(plan.recipe) if plan.registry else None,
             "recipe_digest": plan.recipe.digest,
-            "registry": plan.registry.url,
+            "registry": plan.registry.url if plan.registry else "",
             "skips": plan.skips.to_json(),
             "lane": str(lane),
             "host": os.uname().nodename,

@@ -42,6 +42,7 @@ class About(msgspec.Struct, frozen=True):
     #: As written; versions by address.
     recipe: dict[str, Any]
     recipe_digest: str
+    #: Its place, or the address of the service that made the batches.
     registry: str
     checkpoints: str
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from penstock import events
-from penstock.data import Cursor, SkipJournal, Skips
+from penstock.data import Cursor, Feed, SkipJournal, Skips
 from penstock.data import open as open_feed
 from penstock.data.ahead import Ahead
 from penstock.data.feed import cursor_at
@@ -25,6 +25,7 @@ from penstock.errors import (
     CheckpointDamaged,
     RollbackImpossible,
     RunStopped,
+    ServiceMismatch,
     SilentCorruption,
     UsageError,
 )
@@ -326,9 +327,7 @@ class Life:
 
     def _open(self, cursor: Cursor | None) -> None:
         settings = self.settings
-        feed = open_feed(
-            settings.recipe, lane=self.lane, registry=settings.registry, cursor=cursor, skips=self._skips
-        )
+        feed = self._feed_at(cursor)
         try:
             self._batches = self.state.batches(feed, **self._feeding)
         except BaseException:
@@ -340,6 +339,20 @@ class Life:
         place_rings(folder)
         # What is being trained on, not what the feed has read ahead.
         self._tap = Tap(folder / f"{self.state.rank:04d}.tap", feed.plan, self.lane, rank=self.state.rank)
+
+    def _feed_at(self, cursor: Cursor | None) -> Feed:
+        """The recipe's batches from a cursor on, from the registry or from a service."""
+        settings = self.settings
+        if settings.service is None:
+            return open_feed(
+                settings.recipe, lane=self.lane, registry=settings.registry, cursor=cursor, skips=self._skips
+            )
+        feed = open_feed(settings.service, lane=self.lane, cursor=cursor, skips=self._skips)
+        served = feed.plan.recipe.digest
+        if served != settings.recipe.digest:
+            feed.close()
+            raise ServiceMismatch(wanted=f"of recipe {settings.recipe.digest}", served=f"of recipe {served}")
+        return feed
 
     def _fits(self, found: Checkpoint, refused: list[Checkpoint]) -> bool:
         """Whether a checkpoint was made with the same steps left out before it. Others belong to a past that was undone."""

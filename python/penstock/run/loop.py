@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from penstock import events
 from penstock.data import Recipe, SkipJournal, Skips
+from penstock.data.service import Service
 from penstock.errors import UsageError
 from penstock.registry import Registry
 from penstock.run import gang, journal, pinning, repeating
@@ -35,7 +36,8 @@ class Run:
 
     Made before the model, so that what decides bits is set before it: threads, algorithms, and the global generators, from which the
     model's first weights are drawn. ``checkpoints`` are in the directory unless given. ``seed`` decides every random number but the order
-    of the data, which follows from the recipe. ``deterministic`` also pins algorithms; see ``unpinned`` for what is left.
+    of the data, which follows from the recipe. Batches come from a registry, or from a ``Service`` of the same recipe (or its
+    address, ``penstock://host:port``); the bits are the same, so lives may differ in it. ``deterministic`` also pins algorithms; see ``unpinned`` for what is left.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class Run:
         directory: str | os.PathLike[str],
         *,
         recipe: Recipe,
-        registry: Registry | None = None,
+        registry: Registry | Service | str | os.PathLike[str] | None = None,
         checkpoints: Checkpoints | None = None,
         policy: Policy | None = None,
         seed: int = 0,
@@ -51,6 +53,7 @@ class Run:
     ) -> None:
         if type(seed) is not int:
             raise UsageError(f"the seed is {seed!r}, not a whole number")
+        origin = _origin(registry)
         repeat = repeating.given()
         place = RunDirectory(directory if repeat is None else repeat.place_of(directory))
         around = gang.gang_of()
@@ -61,13 +64,14 @@ class Run:
         self.settings = Settings(
             place,
             recipe,
-            registry or Registry(),
+            origin if isinstance(origin, Registry) else None,
             checkpoints if repeat is None else None,
             (policy or Policy()) if repeat is None else repeat.policy_of(policy or Policy()),
             seed,
             deterministic,
             around,
             pins,
+            origin if isinstance(origin, Service) else None,
             repeat,
         )
         self._life: Life | None = None
@@ -171,6 +175,15 @@ class Run:
         self._life = life
         if life is not None:
             self._number = life.incarnation
+
+
+def _origin(given: Registry | Service | str | os.PathLike[str] | None) -> Registry | Service:
+    """Where batches come from."""
+    if isinstance(given, Registry | Service):
+        return given
+    if isinstance(given, str) and given.startswith(("penstock://", "penstocks://")):
+        return Service(address=given)
+    return Registry(given)
 
 
 class Steps:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.data import Recipe
+from penstock.data.service import Service
 from penstock.registry import Registry
 from penstock.run.directory import RunDirectory
 from penstock.run.gang import Gang
@@ -18,7 +19,8 @@ class Settings:
 
     directory: RunDirectory
     recipe: Recipe
-    registry: Registry
+    #: None: batches come from a service.
+    registry: Registry | None
     #: None: the run opens its own, in its directory.
     checkpoints: Checkpoints | None
     policy: Policy
@@ -26,5 +28,15 @@ class Settings:
     deterministic: bool
     gang: Gang
     pins: Pins
+    #: Makes the batches, where no registry does.
+    service: Service | None = None
     #: Steps of another run's directory are executed again here.
     repeat: Repeat | None = None
+
+    @property
+    def origin(self) -> str:
+        """Where batches come from: the registry's place, or the service's address."""
+        if self.registry is not None:
+            return self.registry.url
+        assert self.service is not None, "batches come from one of the two"
+        return self.service.address

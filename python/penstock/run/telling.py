@@ -28,7 +28,7 @@ def about(settings: Settings, checkpoints: Checkpoints) -> About:
         deterministic=settings.deterministic,
         recipe=settings.recipe.document(),
         recipe_digest=settings.recipe.digest,
-        registry=settings.registry.url,
+        registry=settings.origin,
         checkpoints=checkpoints.store.url,
     )
 
@@ -50,6 +50,7 @@ def begin(journal: Journal, settings: Settings, state: Trainable, lane: Lane, be
         "seed": settings.seed,
         "deterministic": settings.deterministic,
         "recipe": settings.recipe.digest,
+        "origin": settings.origin,
         "policy": settings.policy.to_json(),
         "threads": settings.pins.threads,
         "pinned": settings.pins.facts,

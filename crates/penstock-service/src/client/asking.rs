@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::ClientOptions;
 use super::connection::{Connection, Lost, Received};
+use super::credential::Credential;
 use super::pool::{Buffer, Pool};
 use super::standing::Standings;
 use crate::PROTOCOL;
@@ -196,13 +197,14 @@ impl Client {
     }
 
     fn request(&self, server: usize, path: &str) -> String {
-        let (host, port) = &self.options.servers[server];
+        let host = self.server_name(server);
         // A live server answers in half the time after which it counts as dead, even if it has no batch yet.
         let patience_ms = self.options.silence_max.as_millis() / 2;
-        let token = self.options.token.as_ref();
+        let credential = self.options.credentials.get(server).and_then(Option::as_ref);
+        let token = credential.and_then(Credential::token);
         let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         format!(
-            "GET {path} HTTP/1.1\r\nhost: {host}:{port}\r\npenstock-protocol: {PROTOCOL}\r\npenstock-client: {}\r\npenstock-patience-ms: {patience_ms}\r\n{token}\r\n",
+            "GET {path} HTTP/1.1\r\nhost: {host}\r\npenstock-protocol: {PROTOCOL}\r\npenstock-client: {}\r\npenstock-patience-ms: {patience_ms}\r\n{token}\r\n",
             self.name
         )
     }
@@ -260,7 +262,11 @@ impl Client {
 
     /// Host and port of a server.
     pub fn server_name(&self, server: usize) -> String {
-        self.options.servers.get(server).map(|(host, port)| format!("{host}:{port}")).unwrap_or_default()
+        match self.options.servers.get(server) {
+            Some((host, port)) if host.contains(':') => format!("[{host}]:{port}"),
+            Some((host, port)) => format!("{host}:{port}"),
+            None => String::new(),
+        }
     }
 
     /// How many servers there are.

@@ -6,6 +6,7 @@
 mod ahead;
 mod asking;
 mod connection;
+mod credential;
 mod pool;
 mod standing;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 pub use ahead::{Ahead, Turn, Waits};
 pub use asking::{Answer, Client, Line};
+pub use credential::Credential;
 pub use pool::{Buffer, Pool};
 
 /// Whom a client asks, and how long.
@@ -21,8 +23,8 @@ pub use pool::{Buffer, Pool};
 pub struct ClientOptions {
     /// Host and port of each server.
     pub servers: Vec<(String, u16)>,
-    /// What it shows them.
-    pub token: Option<String>,
+    /// What it shows each of them.
+    pub credentials: Vec<Option<Credential>>,
     /// Where connections are secured.
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// The server that is asked first.

@@ -81,7 +81,7 @@ pub(super) fn json(bytes: impl Into<Bytes>) -> Reply {
 pub(super) fn problem(serving: &Serving, found: Problem) -> Reply {
     let count = match found.status {
         503 => Some(&serving.counts.busy),
-        401 => Some(&serving.counts.denied),
+        401 | 403 => Some(&serving.counts.denied),
         400..=499 if found.status != 422 => Some(&serving.counts.invalid),
         _ => None,
     };

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{Method, Request};
 
 use super::Serving;
@@ -47,6 +47,7 @@ async fn answer(
             false => reply::plain(200, "text/plain", "ok\n"),
         });
     }
+    check_caller(serving, request)?;
     let shown = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
     if serving.options.token.as_ref().is_some_and(|token| !token.opens(shown)) {
         let reason = if shown.is_some() { "the token is wrong" } else { "it wants a token" };
@@ -68,6 +69,18 @@ async fn answer(
         "/v1/recurrence" => asked(serving, "recurrence", Query::read(query, &[])?).await,
         "/v1/has" => asked(serving, "has", Query::read(query, &["lane", "of", "step"])?).await,
         _ => Err(Problem::invalid(404, &format!("there is no {path:.64}"))),
+    }
+}
+
+/// That the request was meant for this server, and not made by a page of another site.
+fn check_caller(serving: &Serving, request: &Request<Incoming>) -> Result<(), Problem> {
+    let named = request.headers().get(HOST).map(|value| value.as_bytes());
+    if serving.options.hosts.as_ref().is_some_and(|hosts| !hosts.knows(named)) {
+        return Err(Problem::refused("it does not go by that name (--allow-host adds one)"));
+    }
+    match request.headers().get("sec-fetch-site").map(|value| value.as_bytes()) {
+        None | Some(b"none" | b"same-origin") => Ok(()),
+        Some(_) => Err(Problem::refused("a page of another site asks")),
     }
 }
 

@@ -22,7 +22,8 @@ from penstock.data.lane import Lane
 from penstock.data.planning import Plan, prepare
 from penstock.data.service import ServeOptions, Serving
 from penstock.data.service.address import TOKEN_VARIABLE, host_port
-from penstock.data.service.serving import LOOPBACK, STOP_S
+from penstock.data.service.credential import is_loopback
+from penstock.data.service.serving import STOP_S
 from penstock.data.skips import Skips
 from penstock.errors import UsageError
 
@@ -53,10 +54,20 @@ class Listening:
             help="File with the token that clients must show; written if it is not there (else $PENSTOCK_SERVICE_TOKEN)."
         ),
     ] = None
-    token: Annotated[
+    open: Annotated[
         bool,
-        Parameter(help="Want a token. Only loopback does without one by default.", negative="--no-token"),
-    ] = True
+        Parameter(
+            name=["--open", "--no-token"],
+            negative=(),
+            help="Want no token: let in everybody who reaches the server.",
+        ),
+    ] = False
+    allow_host: Annotated[
+        list[str] | None,
+        Parameter(
+            help="A further name under which the server answers, for a tunnel or a proxy.", negative=()
+        ),
+    ] = None
     tls_cert: Annotated[Path | None, Parameter(help="Certificate (PEM), to serve over TLS.")] = None
     tls_key: Annotated[Path | None, Parameter(help="Its key (PEM).")] = None
     ready_file: Annotated[
@@ -100,7 +111,7 @@ def serve(
     """
     where, much = listening or Listening(), bounds or Bounds()
     host, port = host_port(where.bind)
-    options = _options(where, much, host)
+    options = _options(where, much)
     with progress("preparing", "rows", quiet=json) as tell:
         plan = prepare(
             Recipe.load(recipe),
@@ -125,7 +136,7 @@ def serve(
     return 0
 
 
-def _options(where: Listening, much: Bounds, host: str) -> ServeOptions:
+def _options(where: Listening, much: Bounds) -> ServeOptions:
     if much.threads < 1 or much.memory < 1 or much.requests < 1 or much.forget_after <= 0:
         raise UsageError("--threads, --memory, --requests and --forget-after are at least 1")
     if (where.tls_cert is None) != (where.tls_key is None):
@@ -136,25 +147,26 @@ def _options(where: Listening, much: Bounds, host: str) -> ServeOptions:
     return ServeOptions(
         threads=much.threads,
         memory_bytes=much.memory << 20,
-        token=_token(where, host),
+        token=_token(where),
+        open=where.open,
+        allow_hosts=tuple(where.allow_host or ()),
         tls=tls,
         forget_after_s=much.forget_after,
         requests_max=much.requests,
     )
 
 
-def _token(where: Listening, host: str) -> str | None:
-    """The token that clients must show: given, from the environment, or made up and told once."""
-    if not where.token:
+def _token(where: Listening) -> str | None:
+    """The token that clients must show: from a file or from the environment; without either the server makes one up."""
+    if where.open:
+        if where.token_file is not None:
+            raise UsageError(
+                "--open wants no token, but --token-file gives one", hint="leave one of them out"
+            )
         return None
     if where.token_file is not None:
         return _token_of(where.token_file)
-    given = os.environ.get(TOKEN_VARIABLE)
-    if given or host in LOOPBACK:
-        return given or None
-    made = secrets.token_urlsafe(32)
-    say(f"token: {made}\n(shown once; clients take it from ${TOKEN_VARIABLE}; keep one with --token-file)")
-    return made
+    return os.environ.get(TOKEN_VARIABLE) or None
 
 
 def _token_of(path: Path) -> str:
@@ -199,8 +211,21 @@ def _announce(plan: Plan, serving: Serving, where: Listening, *, json: bool) -> 
         staged = where.ready_file.with_name(where.ready_file.name + ".part")
         staged.write_text(address + "\n")
         staged.rename(where.ready_file)
+    _explain(serving, where, host)
     if json:
         print_json({"address": address, "plan": serving.identity, "recipe": plan.recipe.digest})
     else:
         say(f"serving {address} (Ctrl-C ends it); penstock.open({address!r}, lane=…) reads it")
     sys.stdout.flush()
+
+
+def _explain(serving: Serving, where: Listening, host: str) -> None:
+    """What a person has to know about who gets in."""
+    if serving.kept is not None and not is_loopback(host):
+        say(f"token: {serving.kept.text}")
+        say(f"(shown once; clients elsewhere take it from ${TOKEN_VARIABLE}; keep one with --token-file)")
+    if where.open:
+        reach = "every user of this machine" if is_loopback(host) else "everybody who reaches this machine"
+        say(f"open: {reach} can read these batches")
+    elif not is_loopback(host) and where.tls_cert is None:
+        say("the token and the batches travel in the clear; --tls-cert and --tls-key secure them")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock.data.service.credential import is_loopback, kept_path
 from penstock.errors import ServiceUnusable
 
 #: What every client shows where it is not given a token; never in an address, which ends up in logs.
@@ -18,7 +19,7 @@ class Service:
     """The servers of a recipe, for ``penstock.open``."""
 
     address: str
-    #: What the servers want to see; ``$PENSTOCK_SERVICE_TOKEN`` unless given.
+    #: What the servers want to see; unless given, ``$PENSTOCK_SERVICE_TOKEN``, or what a server of ours keeps on this machine.
     token: str | None = field(default=None, repr=False)
     #: The authority that has signed the servers' certificates; those that the system trusts unless given.
     authorities: Path | str | None = None
@@ -42,7 +43,7 @@ class Service:
             raise ServiceUnusable(what="token", reason="it has characters that no token has")
         return {
             "servers": servers,
-            "token": token,
+            "credentials": [_credential(server, token) for server in servers],
             "tls": tls,
             "authorities": None if self.authorities is None else Path(self.authorities),
             "first": first,
@@ -50,6 +51,14 @@ class Service:
             "silence_max_s": self.silence_max_s,
             "limit_s": self.limit_s,
         }
+
+
+def _credential(server: tuple[str, int], token: str | None) -> str | Path | None:
+    """What a server is shown: a token, or the file where a server of our own user on this machine keeps one."""
+    host, port = server
+    if token is not None:
+        return token
+    return kept_path(port) if is_loopback(host) else None
 
 
 def servers_of(address: str) -> tuple[bool, list[tuple[str, int]]]:

@@ -13,9 +13,16 @@ from penstock.data.reading import MEMORY_BYTES, Reading
 from penstock.data.service.address import Service, servers_of
 from penstock.data.service.plan import Asking, ServicePlan, read_plan
 from penstock.data.shipping import receive
+from penstock.data.skips import Skips
 from penstock.data.statistics import Counts
 from penstock.data.undecodable import UndecodableCount
-from penstock.errors import PenstockError, ServiceError, ServiceMismatch, ServiceUnavailable
+from penstock.errors import (
+    PenstockError,
+    ServiceError,
+    ServiceMismatch,
+    ServiceUnavailable,
+    ServiceUnusable,
+)
 
 #: For batches that wait; a network wants more of them than a disk.
 SERVICE_MEMORY_BYTES = 2 * MEMORY_BYTES
@@ -157,14 +164,31 @@ def open_service(
     *,
     lane: Lane | None = None,
     cursor: Cursor | None = None,
+    skips: Skips | None = None,
     reading: Reading | None = None,
 ) -> ServiceFeed:
     """Open a lane at a service. All servers that answer must serve the same plan.
 
+    Steps of ``skips`` are left out here, beside those that the servers leave out; samples are theirs to leave out.
+
     ``reading.threads`` are connections: as many as a local feed would have threads, since more than cores only take turns.
     """
     chosen = Service(address=service) if isinstance(service, str) else service
-    return ServiceFeed(chosen, _agreed_plan(chosen), lane or Lane(), cursor=cursor, reading=reading)
+    plan = _without(_agreed_plan(chosen), skips)
+    return ServiceFeed(chosen, plan, lane or Lane(), cursor=cursor, reading=reading)
+
+
+def _without(plan: ServicePlan, skips: Skips | None) -> ServicePlan:
+    """The plan with further steps left out: a step that is not asked for changes no other."""
+    if skips is None:
+        return plan
+    if skips.samples and set(skips.samples) != set(plan.skips.samples):
+        raise ServiceUnusable(
+            what="skips",
+            reason="samples are left out of batches where they are made, and the servers leave out others",
+            hint="give the samples to `penstock data serve --skips`",
+        )
+    return replace(plan, skips=Skips((*plan.skips.steps, *skips.steps), plan.skips.samples))
 
 
 def _agreed_plan(service: Service) -> ServicePlan:

@@ -1,6 +1,7 @@
 """A server of one plan: made here, answered in Rust."""
 
 import random
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ from penstock.data.forerunner import Forerunner
 from penstock.data.handing import rust_plan
 from penstock.data.planning import Plan
 from penstock.data.records.reading import RecordReader
+from penstock.data.service.credential import KeptToken, is_loopback
 from penstock.data.service.document import plan_document
 from penstock.data.shipping import ship
 from penstock.data.statistics import RECURRENCE_BLOCKS
@@ -23,7 +25,8 @@ from penstock.errors import RowOutOfRange, ServiceUnusable
 
 #: How long what is being sent may take when a server stops.
 STOP_S = 10.0
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+#: What a machine calls itself.
+_LOOPBACK_NAMES = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +37,12 @@ class ServeOptions:
     threads: int = 2
     #: For batches that were made ahead.
     memory_bytes: int = 256 << 20
-    #: What clients must show. Without one, only loopback may be listened on.
+    #: What clients must show. Without one, the server makes one up and keeps it where only its own user finds it.
     token: str | None = field(default=None, repr=False)
+    #: Let in everybody who reaches the server; no token is wanted.
+    open: bool = False
+    #: Further names under which the server answers, for tunnels and proxies.
+    allow_hosts: tuple[str, ...] = ()
     #: Certificate and key, to serve over TLS.
     tls: tuple[Path, Path] | None = None
     #: A lane that nobody has asked for so long is forgotten.
@@ -55,6 +62,8 @@ class Serving:
     ) -> None:
         chosen = options or ServeOptions()
         self.plan = plan
+        #: Made up where none was given.
+        self.kept: KeptToken | None = None if chosen.open or chosen.token is not None else KeptToken()
         document = plan_document(plan)
         self.identity: str = document["identity"]
         finish = None
@@ -65,15 +74,31 @@ class Serving:
                 rust_plan(plan),
                 (host, port),
                 (msgspec.json.encode(document), self.identity),
-                (finish, self._origin),
+                (finish, self._origin, self._bound),
                 RECURRENCE_BLOCKS,
-                _plain(chosen),
+                self._plain(chosen, host),
             )
         except OSError as problem:
+            self._forget()
             raise ServiceUnusable(
                 what=f"{host}:{port}", reason=f"cannot be listened on: {problem.strerror or problem}"
             ) from problem
         self._forerunner = self._forerun()
+
+    def _bound(self, port: int) -> None:
+        if self.kept is not None:
+            self.kept.keep(port)
+
+    def _forget(self) -> None:
+        if self.kept is not None:
+            self.kept.forget()
+
+    def _plain(self, options: ServeOptions, host: str) -> dict[str, Any]:
+        """As the Rust side takes it."""
+        names = ("threads", "memory_bytes", "tls", "forget_after_s", "requests_max")
+        found = {name: getattr(options, name) for name in (*names, "head_timeout_s", "write_timeout_s")}
+        token = None if options.open else options.token or (self.kept.text if self.kept else None)
+        return found | {"token": token, "hosts": _hosts(options, host)}
 
     def _forerun(self) -> Forerunner | None:
         sources = {number: each.growing for number, each in enumerate(self.plan.prepared) if each.growing}
@@ -106,6 +131,7 @@ class Serving:
     def close(self, limit_s: float = STOP_S) -> bool:
         """Refuse what is new and finish what is being sent; whether all was sent within the limit."""
         sent = self._server.stop(limit_s)
+        self._forget()
         if self._forerunner is not None:
             self._forerunner.close()
         return sent
@@ -135,6 +161,14 @@ class _Finishing:
             raise ServiceUnusable(what="the batch", reason=reason, hint=hint) from problem
 
 
-def _plain(options: ServeOptions) -> dict[str, Any]:
-    """As the Rust side takes it."""
-    return {name: getattr(options, name) for name in ServeOptions.__dataclass_fields__}
+def _hosts(options: ServeOptions, bind: str) -> tuple[list[str], bool, bool]:
+    """Names under which the server answers, and whether any address, and any name, will do.
+
+    Beyond loopback, machines have more names than they know of; there a token, which no foreign page has, makes names unimportant.
+    """
+    names = {bind, *_LOOPBACK_NAMES, *options.allow_hosts}
+    near = is_loopback(bind)
+    if not near:
+        names.add(socket.gethostname())
+    every = bind in ("0.0.0.0", "::", "")  # noqa: S104 - asked for by the caller, and only compared
+    return sorted(name.lower() for name in names), every, not near and not options.open
