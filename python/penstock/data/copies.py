@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.data.measured import PlanWatch
 from penstock.data.reading import Copies
-from penstock.errors import DerivedTooLarge, StoreDenied
+from penstock.errors import DerivedTooLarge, StoreError
 from penstock.registry.row_copies import can_be_copied, estimate_units, find_copies, make_copies
 from penstock.registry.version import Access
 
@@ -57,7 +57,8 @@ def _copied(prepared: "Prepared", plan: "Plan", copies: Copies, watch: PlanWatch
     tell = None if watch is None else lambda done, total: watch(told, done, total)
     try:
         found = make_copies(version, store, bytes_max=_bytes_max(plan, copies), watch=tell)
-    except (DerivedTooLarge, StoreDenied) as reason:
+    # No room, no right to write, a store that fails: slow batches are better than none. Damage is not among them.
+    except (DerivedTooLarge, StoreError, OSError) as reason:
         if copies == "always":
             raise
         _log.warning(
