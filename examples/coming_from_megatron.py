@@ -39,11 +39,12 @@ def main(folder: Path) -> None:
         sources=[ps.Source("web@1", weight=0.7), ps.Source("code@1", weight=0.3)],
         seed=1234,  # --seed
         batch=16,  # --global-batch-size
-        stages=[ps.Pack(128)],  # --seq-length
+        stages=[ps.Pack(128, separator=50_256)],  # --seq-length; what --append-eod was not asked for
     )
     with penstock.torch.loader(recipe, registry=registry) as batches:
         for batch in itertools.islice(batches, 10):
             assert batch["tokens"].shape == (16, 128)
+            assert (batch["tokens"] == 50_256).any()
             assert int(batch["cu_seqlens"][-1]) == 16 * 128  # document borders: --reset-attention-mask
         state = batches.state_dict()
         expected = next(iter(batches))["tokens"]

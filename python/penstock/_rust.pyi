@@ -389,6 +389,9 @@ _Stop: TypeAlias = tuple[int, int | None, int, int]
 def stops_at(mixture: dict[str, Any], sources: list[_Course], step: int) -> list[_Stop] | None:
     """Where each source stands before a step; None when the stream ends before it."""
 
+def ramp_part(shape: str, every: int, length: int, at: int) -> float:
+    """How far a ramp of ``length`` steps has come at one of them: 0 where it begins, 1 where it ends."""
+
 def token_lengths(shards: list[_ShardParts], item_bytes: int) -> bytes:
     """The length in tokens of every row of a version (u32), from its indexes."""
 
@@ -466,6 +469,8 @@ class StoreClient:
         """What the store says about an object."""
     def entries(self, prefix: str) -> list[_StoreEntry]:
         """All objects below a prefix, sorted by name."""
+    def entries_beginning(self, text: str) -> tuple[list[_StoreEntry], list[str]]:
+        """All objects whose names begin with a text, sorted by name, and names that no request can name."""
     def delete(self, name: str) -> None:
         """Remove an object; it is no error if it is gone."""
 

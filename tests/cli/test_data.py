@@ -61,6 +61,7 @@ def test_json_is_complete(capsys: Capture) -> None:
     assert run("register", "web", "raw", "--json") == 0
     (registered,) = documents(capsys)
     assert registered["rows"] == 100
+    assert registered.pop("account")["files"] == 2  # type: ignore[index]
     assert run("list", "--json") == 0
     assert documents(capsys)[0]["digest"] == registered["digest"]
     assert run("show", "web", "--json") == 0

@@ -87,7 +87,7 @@ def _chatml_marked(turns: Turns, roles: set[str]) -> Pieces:
 
 
 def _llama3(turns: Turns, roles: set[str]) -> Pieces:
-    # Without turns these render nothing, so what comes before the first turn belongs to it.
+    # The first turn itself writes what comes before it.
     pieces: Pieces = [("<s>", turns[0][0] in roles)]
     for role, said in turns:
         pieces += [(f"<|start_header_id|>{role}<|end_header_id|>\n\n", role in roles and role != "assistant")]
@@ -104,8 +104,7 @@ def _mistral(turns: Turns, roles: set[str]) -> Pieces:
 
 
 def _gemma(turns: Turns, roles: set[str]) -> Pieces:
-    # Without turns these render nothing, so what comes before the first turn belongs to it.
-    pieces: Pieces = [("<s>", turns[0][0] in roles)]
+    pieces: Pieces = [("<s>", False)]
     for role, said in turns:
         name = "model" if role == "assistant" else role
         pieces += [(f"<start_of_turn>{name}\n", role in roles and role != "assistant")]

@@ -13,7 +13,7 @@ import pytest
 from penstock import Registry, errors
 from penstock.registry.chat import ChatTokens, Telling
 from penstock.registry.measuring import Limits, NothingToMeasure, measure_version
-from penstock.registry.rendering import Renderer
+from penstock.registry.rendering import Conversation, Renderer
 from penstock.registry.template import Template
 from tests.registry.chats import (
     CHATML,
@@ -158,22 +158,119 @@ def test_such_rows_may_be_borne(local: Registry, tokenizer: Path, tmp_path: Path
     assert len(local.payload(version, column, "loss")[4]["loss"]) == 0
 
 
-def test_a_template_that_changes_earlier_turns_is_refused_with_a_way_out() -> None:
+def test_a_template_may_change_earlier_turns_and_ask_for_the_whole_conversation() -> None:
+    """Goal: turns are found in one rendering. Method: templates that no prefix of a conversation could be rendered with."""
     renderer = Renderer(Template(FORGETFUL, {}))
-    short = messages([("user", "hi"), ("assistant", "<think>so</think>hello")])
-    assert renderer.conversation(short, None, ["assistant"]).trained
-    with pytest.raises(errors.UsageError, match=r"first 2 turns .* differently when more follows") as raised:
-        renderer.conversation([*short, *short], None, ["assistant"])
-    assert "generation" in f"{raised.value.hint}"
-    assert "<think>" in str(raised.value)
-
-
-def test_a_template_that_needs_the_whole_conversation_is_refused_with_a_way_out() -> None:
+    turn = messages([("user", "hi"), ("assistant", "<think>so</think>hello")])
+    told = renderer.conversation([*turn, *turn], None, ["assistant"])
+    head = "<|im_start|>assistant\n"
+    assert trained_of(told) == [f"{head}hello<|im_end|>", f"{head}<think>so</think>hello<|im_end|>"]
     whole = "{% if messages[-1].role != 'user' %}{{ raise_exception('ask') }}{% endif %}" + CHATML
     turns = messages([("user", "hi"), ("assistant", "hello"), ("user", "bye")])
-    with pytest.raises(errors.UsageError, match=r"cannot render the first 2 turns.*ask") as raised:
-        Renderer(Template(whole, {})).conversation(turns, None, ["assistant"])
-    assert "generation" in f"{raised.value.hint}"
+    assert trained_of(Renderer(Template(whole, {})).conversation(turns, None, ["assistant"])) == [
+        "hello<|im_end|>\n"
+    ]
+
+
+def trained_of(told: Conversation) -> list[str]:
+    """What counts in the loss, as text."""
+    return [told.text[start:stop] for start, stop in told.trained]
+
+
+LOOPS = {
+    "by number": "{% for n in range(messages | length) %}{% set m = messages[n] %}"
+    "[{{ m.role }}:{{ m.content }}]{% endfor %}",
+    "by number, with looks around": "{% for n in range(messages | length) %}{% set m = messages[n] %}"
+    "{% set last = messages[-1] %}{% if not m.content %}{% continue %}{% endif %}[{{ m.role }}:{{ m.content }}]{% endfor %}",
+    "over a slice": "{% set rest = messages[0:] %}{% for m in rest %}[{{ m.role }}:{{ m.content }}]{% endfor %}",
+    "with a look back": "{% for m in messages %}{% set before = messages[loop.index0 - 1] %}"
+    "[{{ m.role }}:{{ m.content }}]{% endfor %}",
+    "that goes on early": "{% for m in messages %}{% if not m.content %}{% continue %}{% endif %}"
+    "[{{ m.role }}:{{ m.content }}]{% endfor %}",
+    "without the last": "{% for m in messages[:-1] %}[{{ m.role }}:{{ m.content }}]{% endfor %}"
+    "[{{ messages[-1].role }}:{{ messages[-1].content }}]",
+    "in a macro": "{% macro all(given) %}{% for m in given %}[{{ m.role }}:{{ m.content }}]{% endfor %}{% endmacro %}"
+    "{{ all(messages) }}",
+}
+
+
+@pytest.mark.parametrize("how", LOOPS)
+def test_turns_are_found_however_a_template_goes_over_messages(how: str) -> None:
+    turns = messages([("user", "one"), ("assistant", " two "), ("user", "?"), ("assistant", "4")])
+    told = Renderer(Template(LOOPS[how], {})).conversation(turns, None, ["assistant"])
+    assert trained_of(told) == ["[assistant: two ]", "[assistant:4]"]
+
+
+PROMPTS = {
+    "after the loop": "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}",
+    "in the last turn": "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>"
+    "{% if loop.last and add_generation_prompt %}<assistant>{% endif %}{% endfor %}",
+    "with a thought": "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant><think>{% endif %}",
+    "with words": "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>Let me see: {% endif %}",
+    "always": "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}<assistant><think>",
+    "only with tools": "{{ tools[0].type }}{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}",
+}
+
+
+@pytest.mark.parametrize("how", PROMPTS)
+def test_headers_are_not_trained_on_wherever_a_template_prompts(how: str) -> None:
+    turns = messages([("user", "one"), ("assistant", "two"), ("user", "three"), ("assistant", "four")])
+    told = Renderer(Template(PROMPTS[how], {})).conversation(turns, [{"type": "x"}], ["assistant"])
+    assert trained_of(told) == ["two</>", "four</>"]
+
+
+def test_what_closes_a_conversation_is_trained_on_and_what_stands_before_the_next_prompt_is_not() -> None:
+    turns = messages([("user", "one"), ("assistant", "two")])
+    loop = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    closed = loop + "{% if add_generation_prompt %}<assistant>{% else %}<end>{% endif %}"
+    assert trained_of(Renderer(Template(closed, {})).conversation(turns, None, ["assistant"])) == [
+        "two</><end>"
+    ]
+    ends = loop + "<end>"
+    assert trained_of(Renderer(Template(ends, {})).conversation(turns, None, ["assistant"])) == [
+        "<assistant>two</><end>"
+    ]
+    rules = loop + "<rules>{% if add_generation_prompt %}<assistant>{% endif %}"
+    assert trained_of(Renderer(Template(rules, {})).conversation(turns, None, ["assistant"])) == ["two</>"]
+
+
+UNCLEAR = {
+    "all turns in one text": "{% set ns = namespace(all='') %}{% for m in messages %}{% set ns.all = ns.all + m.content %}"
+    "{% endfor %}{{ ns.all }}",
+    "new messages": "{% for m in messages %}{% set ns = namespace(m={'content': m.content}) %}{% endfor %}"
+    "{% for c in messages | map(attribute='content') | list %}{{ c }}{% endfor %}",
+    "a look at the text": "{% for m in messages %}{{ m.content }}{{ m.content | length }}{% endfor %}",
+    "one turn inside another": "{% for m in messages %}{% if m.role == 'assistant' %}{{ messages[0].content }}{{ m.content }}"
+    "{% endif %}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("how", UNCLEAR)
+def test_a_conversation_whose_turns_cannot_be_told_is_one_that_nothing_can_be_made_of(how: str) -> None:
+    """Goal: never a wrong mask. Method: templates that mix what is said."""
+    turns = messages([("user", "one two"), ("assistant", "three four")])
+    with pytest.raises(NothingToMeasure, match="generation"):
+        Renderer(Template(UNCLEAR[how], {})).conversation(turns, None, ["assistant"])
+
+
+def test_contents_that_a_template_leaves_out_are_said() -> None:
+    parts = "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}<end>{% endfor %}"
+    renderer = Renderer(Template(parts, {}))
+    with pytest.raises(NothingToMeasure, match="list of parts"):
+        renderer.conversation(messages([("assistant", "hello")]), None, ["assistant"])
+    said = [{"role": "assistant", "content": [{"type": "text", "text": "hello"}]}]
+    assert trained_of(renderer.conversation(said, None, ["assistant"])) == ["hello<end>"]
+
+
+def test_long_conversations_take_no_longer_per_turn() -> None:
+    """Goal: no work that grows with the square of turns. Method: far more turns than could be rendered one by one."""
+    turns = messages([("user", "question"), ("assistant", "answer")] * 5000)
+    told = Renderer(Template(CHATML, {})).conversation(turns, None, ["assistant"])
+    assert trained_of(told) == ["answer<|im_end|>\n"] * 5000
 
 
 def test_marks_inside_macros_and_loops_are_where_the_text_is() -> None:
@@ -203,7 +300,7 @@ def test_marks_cannot_be_forged_or_filtered_away() -> None:
     trimmed = (
         "{% set x %}{% generation %} {{ messages[0].content }} {% endgeneration %}{% endset %}{{ x | trim }}"
     )
-    with pytest.raises(errors.UsageError, match="after they are closed"):
+    with pytest.raises(NothingToMeasure, match="after they are closed"):
         Renderer(Template(trimmed, {})).conversation(messages([("user", "a")]), None, [])
 
 

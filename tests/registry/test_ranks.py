@@ -15,6 +15,7 @@ import pytest
 from penstock import Registry, errors
 from penstock.registry.measuring import NothingToMeasure
 from penstock.registry.ranks import PATTERNS, RankTokens
+from penstock.registry.special_tokens import SpecialUse
 
 WORDS = ["th", "the", "an", "and", " the", " and", "12", "123", "ä", "\n\n", "  ", "'s"]
 
@@ -68,10 +69,14 @@ def test_special_tokens_are_found_when_asked_for(tmp_path: Path) -> None:
     path = write_ranks(tmp_path / "small.tiktoken")
     special_tokens = {"<|end|>": 300}
     plain = RankTokens(path, pattern="gpt2", special_tokens=special_tokens)
-    special = RankTokens(path, pattern="gpt2", special_tokens=special_tokens, special=True)
-    assert special.read({"text": "the<|end|>"}).tolist()[-1] == 300
-    assert 300 not in plain.read({"text": "the<|end|>"}).tolist()
-    wide = RankTokens(path, pattern="gpt2", special_tokens={"<|end|>": 70_000}, special=True)
+    special = RankTokens(
+        path, pattern="gpt2", special_tokens=special_tokens, specials=SpecialUse(in_text="token")
+    )
+    assert special.read({"text": "the<|end|>"}).tokens.tolist()[-1] == 300
+    assert 300 not in plain.read({"text": "the<|end|>"}).tokens.tolist()
+    wide = RankTokens(
+        path, pattern="gpt2", special_tokens={"<|end|>": 70_000}, specials=SpecialUse(in_text="token")
+    )
     assert (plain.payloads, wide.payloads) == ({"tokens": "<u2"}, {"tokens": "<u4"})
 
 
@@ -102,7 +107,7 @@ def test_everything_that_changes_tokens_is_part_of_the_identity(tmp_path: Path) 
         RankTokens(path, pattern="o200k"),
         RankTokens(path, pattern="gpt2", special_tokens={"<a>": 500}),
         RankTokens(path, pattern="gpt2", field="body"),
-        RankTokens(path, pattern="gpt2", special=True),
+        RankTokens(path, pattern="gpt2", specials=SpecialUse(in_text="token")),
     ]
     identities = [json.dumps(each.identity()) for each in changed]
     assert len({json.dumps(plain), *identities}) == 6

@@ -38,5 +38,5 @@ pub use rest::build_rest;
 pub use stream::{Located, SourceStream, StreamPhase, TokenKind};
 pub use table::{BlockRows, Table, TableHead, TableWriter};
 pub use times::{Doing, StageTimes};
-pub use tokens::{LazyShard, OpenShard, RowLayout, TokenSource};
+pub use tokens::{LazyShard, OpenShard, RowLayout, Separator, TokenSource};
 pub use turns::{MixtureRecipe, Reach, Turns};

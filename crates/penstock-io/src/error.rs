@@ -97,6 +97,8 @@ impl IoError {
 pub enum StoreKind {
     /// Nothing has that name.
     Missing,
+    /// The store has no such bucket or container.
+    NoBucket,
     /// The store knows us and does not let us, or does not know us (any more).
     Denied,
     /// The store asked us to slow down, until the budget of retries was spent.

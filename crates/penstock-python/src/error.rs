@@ -101,7 +101,7 @@ pub(crate) fn from_data(py: Python<'_>, error: DataError) -> PyErr {
         DataError::OutOfRange { row, rows, .. } => raise!(py, "RowOutOfRange", { row: row, rows: rows }),
         DataError::Cancelled { shard, .. } => raise!(py, "ScanCancelled", { shard: shard }),
         DataError::EmptyShard { shard } => {
-            raise!(py, "FileUnusable", { path: shard, reason: "it has no rows" })
+            raise!(py, "FileEmpty", { path: shard, reason: "it has no rows" })
         }
         DataError::NotThisFormat { shard, format, offset, reason } => {
             raise!(py, "FileUnusable", { path: shard, reason: format!("not {format}: at byte {offset}, {reason}") })
@@ -142,6 +142,7 @@ pub(crate) fn from_store(py: Python<'_>, problem: StoreProblem) -> PyErr {
     let StoreProblem { kind, verb, url, range, tries, waited_ms, reason } = problem;
     let class = match kind {
         StoreKind::Missing => return raise!(py, "ObjectMissing", { url: url }),
+        StoreKind::NoBucket => "BucketMissing",
         StoreKind::Denied => "StoreDenied",
         StoreKind::Throttled => "StoreThrottled",
         StoreKind::TimedOut => "StoreTimedOut",

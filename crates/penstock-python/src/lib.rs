@@ -38,7 +38,9 @@ mod _rust {
     use crate::feed::{Feed, FeedBatch, Tally};
 
     #[pymodule_export]
-    use crate::plan::{build_rest, build_table, first_position, held_out, stops_at, token_lengths};
+    use crate::plan::{
+        build_rest, build_table, first_position, held_out, ramp_part, stops_at, token_lengths,
+    };
 
     #[pymodule_export]
     use crate::records::{digest_records, digest_rows, usable_row};

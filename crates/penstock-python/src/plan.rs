@@ -5,11 +5,12 @@ use crate::shard::IndexSource;
 use crate::source::{Raised, Source};
 use penstock_data::feed::{
     FeedError, Keying, LazyShard, Leg, LegKind, Maker, Measured, MixturePlan, MixtureRecipe, Packing, Part,
-    Parts, RowLayout, RowMap, SourceStream, StreamPhase, Table, TokenKind, TokenSource, Turns,
+    Parts, RowLayout, RowMap, Separator, SourceStream, StreamPhase, Table, TokenKind, TokenSource, Turns,
     build_rest as build_rest_table, build_table as build_whole_table,
 };
 use penstock_data::plan::{
-    BatchSchedule, Change, Course, Exhaustion, Key, LegPlace, Phase, Policy, Shuffle, stops_at as stops,
+    BatchSchedule, Change, Course, Curve, Exhaustion, Key, LegPlace, Phase, Policy, Ramp, RampTo, Shuffle,
+    WeightEntry, changes_of, stops_at as stops,
 };
 use penstock_data::{DataError, Shard};
 use penstock_io::Digest;
@@ -47,10 +48,28 @@ pub(crate) struct MixturePlanned {
     batch: Vec<(u64, u64)>,
     #[pyo3(item)]
     weights: Vec<(u64, Vec<f64>)>,
+    /// Those of the weights that move.
+    #[pyo3(item)]
+    ramps: Vec<RampPlanned>,
     #[pyo3(item)]
     shuffle: String,
     #[pyo3(item)]
     exhaustion: String,
+}
+
+/// Weights that move from a step of the weights on.
+#[derive(FromPyObject)]
+struct RampPlanned {
+    #[pyo3(item)]
+    step: u64,
+    #[pyo3(item)]
+    until: u64,
+    #[pyo3(item)]
+    to: Vec<f64>,
+    #[pyo3(item)]
+    shape: String,
+    #[pyo3(item)]
+    every: u64,
 }
 
 #[derive(FromPyObject)]
@@ -87,6 +106,9 @@ pub(crate) struct PartPlan {
     /// Shards of bytes that say which tokens count in the loss.
     #[pyo3(item)]
     mask: Option<Vec<ShardParts>>,
+    /// What is put after every row, and how many stored tokens come before it at most.
+    #[pyo3(item)]
+    separator: Option<(u64, u32)>,
     /// Runs of rows: (row of the part, row of the version).
     #[pyo3(item)]
     rows: Vec<(u64, u64)>,
@@ -122,8 +144,25 @@ fn policy_named(name: &str) -> PyResult<Policy> {
         "concat" => Ok(Policy::Concat),
         "fit" => Ok(Policy::Fit),
         "single" => Ok(Policy::Single),
+        "crop" => Ok(Policy::Crop),
         other => Err(PyValueError::new_err(format!("unknown policy {other:?}"))),
     }
+}
+
+fn curve_named(name: &str, every: u64) -> Result<Curve, FeedError> {
+    match name {
+        "linear" => Ok(Curve::Linear),
+        "cosine" => Ok(Curve::Cosine),
+        "steps" => Ok(Curve::Stairs { every }),
+        other => Err(FeedError::Plan { reason: format!("unknown ramp {other:?}") }),
+    }
+}
+
+/// How far a ramp of `length` steps has come at one of them: 0 where it begins, 1 where it ends.
+#[pyfunction]
+pub(crate) fn ramp_part(py: Python<'_>, shape: &str, every: u64, length: u64, at: u64) -> PyResult<f64> {
+    let ramp = curve_named(shape, every).and_then(|curve| Ok(Ramp::new(curve, length)?));
+    ramp.map(|ramp| ramp.part(at)).map_err(|problem| error::from_feed(py, problem))
 }
 
 fn digest_of(text: &str) -> PyResult<Digest> {
@@ -189,7 +228,8 @@ impl Legs<'_> {
     }
 
     fn part(&self, part: PartPlan, digest: Digest, item_bytes: usize) -> Result<Part, FeedError> {
-        let tokens = token_source(part.shards, item_bytes, self.raised)?;
+        let separator = part.separator.map(|(token, row_tokens_max)| Separator { token, row_tokens_max });
+        let tokens = token_source(part.shards, item_bytes, self.raised)?.with_separator(separator)?;
         let legs = part.tables.into_iter().zip(self.lengths).map(|(table, &(_, length))| match table {
             Some(table) => self.packed(table, digest, length),
             None => Ok(Leg::new(LegKind::Rows(tokens.rows()), digest, self.keying, length)),
@@ -197,7 +237,11 @@ impl Legs<'_> {
         let legs = legs.collect::<Result<_, _>>()?;
         let made = Part::new(tokens, RowMap::new(part.rows)?, legs);
         match part.mask {
-            Some(mask) => made.with_mask(token_source(mask, 1, self.raised)?),
+            Some(mask) => {
+                // The separator counts in the loss.
+                let counts = separator.map(|separator| Separator { token: 1, ..separator });
+                made.with_mask(token_source(mask, 1, self.raised)?.with_separator(counts)?)
+            }
             None => Ok(made),
         }
     }
@@ -241,10 +285,16 @@ impl MixturePlanned {
     /// Rows per step, and weights by position.
     fn schedules(&self) -> Result<(BatchSchedule, Vec<Change>), FeedError> {
         let steps = BatchSchedule::new(&self.batch)?;
-        let change = |(step, weights): &(u64, Vec<f64>)| {
-            Ok(Change { from: steps.positions(*step)?.start, weights: weights.clone() })
+        let entry = |(step, weights): &(u64, Vec<f64>)| {
+            let ramp = self.ramps.iter().find(|ramp| ramp.step == *step);
+            let ramp = ramp.map(|ramp| {
+                let curve = curve_named(&ramp.shape, ramp.every)?;
+                Ok::<_, FeedError>(RampTo { weights: ramp.to.clone(), until: ramp.until, curve })
+            });
+            Ok(WeightEntry { step: *step, weights: weights.clone(), ramp: ramp.transpose()? })
         };
-        let changes = self.weights.iter().map(change).collect::<Result<_, FeedError>>()?;
+        let entries = self.weights.iter().map(entry).collect::<Result<Vec<_>, FeedError>>()?;
+        let changes = changes_of(&steps, &entries)?;
         Ok((steps, changes))
     }
 }
@@ -343,7 +393,7 @@ pub(crate) struct PackingPlan {
     source: String,
 }
 
-/// Builds a plan table from measured lengths; its packs per epoch.
+/// Builds a plan table from measured lengths; its rows per epoch.
 #[pyfunction]
 pub(crate) fn build_table(
     py: Python<'_>,
@@ -358,12 +408,13 @@ pub(crate) fn build_table(
     let starts = starts.map(|starts| starts.to_vec(py)).transpose()?;
     let source = digest_of(&packing.source)?;
     let (policy, shuffle) = (policy_named(&packing.policy)?, shuffle_named(&packing.shuffle)?);
-    let packing = Packing { length: packing.length, policy, shuffle, source: &source };
+    let length = packing.length;
+    let packing = Packing { length, policy, shuffle, source: &source };
     let measured = Measured { lengths: &lengths, kept: kept.as_deref(), starts: starts.as_deref() };
     let head = py
         .detach(|| build_whole_table(&path, measured, packing))
         .map_err(|problem| error::from_feed(py, problem))?;
-    Ok(head.pack_count())
+    Ok(head.epoch_rows(policy, length))
 }
 
 /// What was delivered of a leg when the length of rows changes, as Python passes it.

@@ -8,6 +8,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
+use object_store::list::PaginatedListStore;
 use object_store::memory::InMemory;
 use object_store::multipart::MultipartStore;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
@@ -111,18 +112,23 @@ fn overruled(all: &BTreeMap<String, String>, name: &str) -> bool {
     names.iter().any(|name| all.contains_key(*name))
 }
 
-/// A store, and its uploads in parts where it has them.
+/// A store, with its uploads in parts and its listings in pages where it has them.
 pub(crate) struct Stores {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) parts: Option<Arc<dyn MultipartStore>>,
+    /// Listing by the beginning of a key, where the store has it.
+    pub(crate) pages: Option<Arc<dyn PaginatedListStore>>,
     /// What it was made from.
     pub(crate) settings: BTreeMap<String, String>,
 }
 
 impl Stores {
-    fn both<T: ObjectStore + MultipartStore>(made: T, settings: BTreeMap<String, String>) -> Self {
+    fn all<T>(made: T, settings: BTreeMap<String, String>) -> Self
+    where
+        T: ObjectStore + MultipartStore + PaginatedListStore,
+    {
         let made = Arc::new(made);
-        Self { objects: made.clone(), parts: Some(made), settings }
+        Self { objects: made.clone(), parts: Some(made.clone()), pages: Some(made), settings }
     }
 }
 
@@ -142,7 +148,7 @@ pub(crate) fn make(
                 builder.with_config(key, value)
             });
             let builder = builder.with_bucket_name(&place.bucket).with_http_connector(Connector);
-            Ok(Stores::both(builder.build().map_err(words)?, settings))
+            Ok(Stores::all(builder.build().map_err(words)?, settings))
         }
         "gs" => {
             let builder =
@@ -151,7 +157,7 @@ pub(crate) fn make(
                 builder.with_config(key, value)
             });
             let builder = builder.with_bucket_name(&place.bucket).with_http_connector(Connector);
-            Ok(Stores::both(builder.build().map_err(words)?, settings))
+            Ok(Stores::all(builder.build().map_err(words)?, settings))
         }
         "az" => {
             let builder =
@@ -160,7 +166,7 @@ pub(crate) fn make(
                 builder.with_config(key, value)
             });
             let builder = builder.with_container_name(&place.bucket).with_http_connector(Connector);
-            Ok(Stores::both(builder.build().map_err(words)?, settings))
+            Ok(Stores::all(builder.build().map_err(words)?, settings))
         }
         "http" | "https" => {
             let builder = HttpBuilder::new().with_client_options(client(limits)).with_retry(no_retries());
@@ -169,11 +175,11 @@ pub(crate) fn make(
             });
             let url = format!("{}://{}", place.scheme, place.bucket);
             let made = builder.with_url(url).with_http_connector(Connector).build().map_err(words)?;
-            Ok(Stores { objects: Arc::new(made), parts: None, settings })
+            Ok(Stores { objects: Arc::new(made), parts: None, pages: None, settings })
         }
         "memory" => {
             let made = memory(&place.bucket);
-            Ok(Stores { objects: made.clone(), parts: Some(made), settings })
+            Ok(Stores { objects: made.clone(), parts: Some(made), pages: None, settings })
         }
         other => {
             Err(format!("there is no store for `{other}://`; known are s3, gs, az, http, https and memory"))

@@ -8,7 +8,7 @@ values of rows; never from who measured them, or when.
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from penstock.data.mapped import mapped
 from penstock.data.mapping import is_drawn
 from penstock.data.measured import LEFT_OUT_MAX, measure_samples, token_measure
 from penstock.data.recipe import Recipe, Source
+from penstock.data.row_filter import bind_filter
 from penstock.data.stages import Chat, Filter, Map, Pack, Pad, Stage, Tokenize
 from penstock.data.tables import PLANNER, Packing, whole_table
 from penstock.data.verdict import Verdict
@@ -29,7 +30,16 @@ from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty, TooManyUn
 from penstock.formats.contract import Row
 from penstock.registry import Registry, Version
 from penstock.registry.column import column_key
-from penstock.registry.measuring import Computed, Limits, Measure, Work, measure_piece
+from penstock.registry.measuring import (
+    Computed,
+    Limits,
+    Measure,
+    Work,
+    measure_piece,
+    notes_of,
+    read_sample,
+    spelled_in,
+)
 from penstock.registry.scanning import object_name
 
 
@@ -80,7 +90,7 @@ class Growing:
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
         """What is measured of every row, in the order of the stages."""
-        return measures_of(self.recipe.stages_of(self.source))
+        return measures_of(self.recipe.stages_of(self.source), self.version)
 
     @cached_property
     def identity(self) -> EraIdentity:
@@ -158,6 +168,7 @@ class Growing:
             loss=registry.resolve(record.loss) if record.loss else None,
             tables=[record.table],
             rows=rows,
+            separator=self.packing.rust_separator(),
         )
         return Grown(record.packs, part)
 
@@ -185,8 +196,7 @@ class Growing:
         return record
 
     def _name(self, number: int) -> str:
-        packing = asdict(replace(self.packing, alias=""))
-        parts = (PLANNER, self.identity.of_era(number), self.length, packing)
+        parts = (PLANNER, self.identity.of_era(number), self.length, self.packing.document())
         return f"eras/{digest(msgspec.json.encode(parts, order='deterministic')).removeprefix('b3:')}.json"
 
     def _borne(self, at: int) -> int:
@@ -220,13 +230,14 @@ def growing(
     return Growing(recipe, source, version, registry, packing, shape.lengths[0][1], sizes or EraSizes())
 
 
-def measures_of(stages: Sequence[Stage]) -> tuple[Measure, ...]:
-    """What stages measure: verdicts of filters and then tokens, each after the maps that come before it."""
+def measures_of(stages: Sequence[Stage], version: Version) -> tuple[Measure, ...]:
+    """What stages measure of a version: verdicts of filters and then tokens, each after the maps that come before it."""
     found = []
     for at, stage in enumerate(stages):
         maps = [each for each in stages[:at] if isinstance(each, Map)]
         if isinstance(stage, Filter):
-            found.append(mapped(Verdict(stage.expression), maps))
+            judge = bind_filter(stage.expression, version, mapped=bool(maps))
+            found.append(mapped(Verdict(judge), maps))
         elif isinstance(stage, Tokenize | Chat):
             found.append(mapped(token_measure(stage), maps))
     return tuple(found)
@@ -264,10 +275,23 @@ class _Interruptible:
         """As the measure does."""
         return self._measure.read(row)
 
+    def read_numbered(self, row: Row, number: int) -> Any:
+        """The same where the row's number matters."""
+        return read_sample(self._measure, row, number)
+
     def compute(self, samples: list[Any]) -> Computed:
         """As the measure does, unless the work should end."""
         self._check()
         return self._measure.compute(samples)
+
+    @property
+    def notes(self) -> list[str]:
+        """Those of the measure."""
+        return notes_of(self._measure)
+
+    def spelled(self, samples: list[Any]) -> int:
+        """As the measure counts."""
+        return spelled_in(self._measure, samples)
 
     def payload_bytes(self, version: Version) -> int:
         """As the measure says."""

@@ -44,6 +44,7 @@ def _whole(store: "Store", each: "Prepared") -> dict[str, Any]:
         loss=each.loss,
         tables=[phase.whole.table for phase in each.phases],
         rows=[],
+        separator=each.packing.rust_separator(),
     )
     # Samples whose length a random map may change are read by whoever calls the map.
     unread = each.records or each.drawn_length is not None
@@ -58,6 +59,7 @@ def part_values(
     loss: Version | None,
     tables: list[str],
     rows: list[tuple[int, int]],
+    separator: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
     """A part of a source as the Rust side takes it; one without tokens has no rows.
 
@@ -68,6 +70,7 @@ def part_values(
         "shards": [] if tokens is None else shard_descriptions(tokens),
         "mask": None if loss is None else shard_descriptions(loss),
         "rows": [] if tokens is None else rows,
+        "separator": separator,
         "tables": [table_source(store, table) if table else None for table in tables],
     }
 

@@ -9,7 +9,14 @@ from penstock.data.stages import Map
 from penstock.errors import CorruptShard, IndexDamaged, StoreError
 from penstock.formats.contract import Row
 from penstock.registry import Version
-from penstock.registry.measuring import Computed, Measure, NothingToMeasure
+from penstock.registry.measuring import (
+    Computed,
+    Measure,
+    NothingToMeasure,
+    notes_of,
+    read_sample,
+    spelled_in,
+)
 
 
 class Mapped:
@@ -35,7 +42,15 @@ class Mapped:
         return self._measure.identity() | {"maps": maps.decode()} | chosen
 
     def read(self, row: Row) -> Any:
-        """What is measured of a row after the maps; a map that fails can make nothing of it."""
+        """What is measured of a row after the maps."""
+        return self._measure.read(self._changed(row))
+
+    def read_numbered(self, row: Row, number: int) -> Any:
+        """The same where the row's number matters."""
+        return read_sample(self._measure, self._changed(row), number)
+
+    def _changed(self, row: Row) -> Row:
+        """A row after the maps; a map that fails can make nothing of it."""
         if self._fields is not None:
             row = {name: row[name] for name in self._fields if name in row}
         for stage in self._maps:
@@ -50,11 +65,20 @@ class Mapped:
                 ) from reason
             if not isinstance(row, dict):
                 raise NothingToMeasure(f"map {stage.name} gives {type(row).__name__}, not a row (dict)")
-        return self._measure.read(row)
+        return row
 
     def compute(self, samples: list[Any]) -> Computed:
         """As the measure does."""
         return self._measure.compute(samples)
+
+    @property
+    def notes(self) -> list[str]:
+        """Those of the measure."""
+        return notes_of(self._measure)
+
+    def spelled(self, samples: list[Any]) -> int:
+        """As the measure counts."""
+        return spelled_in(self._measure, samples)
 
     def payload_bytes(self, version: Version) -> int:
         """As the measure says of rows as they are stored."""

@@ -28,6 +28,7 @@ from penstock.data.tables import PLANNER, Packing, PlanTable, whole_table
 from penstock.errors import RecipeInvalid
 from penstock.registry import Registry, Version
 from penstock.registry.column import Undecodable
+from penstock.registry.measuring import notes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Prepared:
     loss: Version | None = None
     #: Samples that nothing could be made of when they were measured; they count as empty.
     undecodable: tuple[Undecodable, ...] = ()
+    #: What users should know of its samples: what was switched off, what their text spells.
+    notes: tuple[str, ...] = ()
     #: What padding is.
     pad: int = 0
     #: Whether its samples are no tokens; then each is a row, and somebody else than the plan reads it.
@@ -99,8 +102,7 @@ class Plan:
 
     def prefix(self, step: int) -> str:
         """The digest of everything that the steps before ``step`` depend on, as the recipe says it."""
-        document = self.recipe.document(self.versions, until_step=step)
-        return digest(msgspec.json.encode(document, order="deterministic"))
+        return self.recipe.prefix(self.versions, step)
 
     def digest(self, step: int) -> str:
         """The digest of the tables and token versions behind the steps before ``step``."""
@@ -153,7 +155,15 @@ def _prepare_growing(
         return None
     phases = (Phase(0, found.length, PlanTable("", 0)),)
     return Prepared(
-        source, version, version, found.dtype, found.packing, phases, pad=_pad(recipe, source), growing=found
+        source,
+        version,
+        version,
+        found.dtype,
+        found.packing,
+        phases,
+        notes=tuple(notes_of(found.measures[-1])),
+        pad=_pad(recipe, source),
+        growing=found,
     )
 
 
@@ -221,6 +231,7 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
             Phase(0, row_length(source.alias, tokens, dtype), PlanTable("", tokens.rows)),
         )
         return Prepared(source, version, tokens, dtype, packing, phases)
+    _check_separator(source.alias, packing, stages, dtype)
     planned, joined = _planned(samples, packing, stages)
     phases = tuple(
         Phase(step, length, whole_table(registry, planned, joined, length))
@@ -236,9 +247,22 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
         phases,
         loss=samples.loss,
         undecodable=samples.undecodable,
+        notes=samples.notes,
         pad=_pad(recipe, source),
         drawn_length=drawn,
     )
+
+
+def _check_separator(alias: str, packing: Packing, stages: Sequence[Stage], dtype: np.dtype[Any]) -> None:
+    """That the token after documents can be stored as theirs are, and that nobody would map it away."""
+    if packing.separator is None:
+        return
+    if is_drawn(stages):
+        reason = f"{alias} has random maps of tokens, which see no separator"
+        raise RecipeInvalid(field="separator", reason=reason, hint="end documents with Tokenize(…, eos=…)")
+    if packing.separator > np.iinfo(dtype).max:
+        reason = f"the separator of {alias}, {packing.separator}, does not fit into {dtype}"
+        raise RecipeInvalid(field="separator", reason=reason)
 
 
 def _planned(samples: Samples, packing: Packing, stages: Sequence[Stage]) -> tuple[Samples, Packing]:
@@ -246,6 +270,11 @@ def _planned(samples: Samples, packing: Packing, stages: Sequence[Stage]) -> tup
     length = drawn_length(stages)
     if length is None:
         return samples, packing
+    if packing.policy == "crop":
+        reason = f"crops of {packing.alias} begin anywhere in a sample, whose length a map would change"
+        raise RecipeInvalid(
+            field="length_max", reason=reason, hint="leave length_max out, or pack by concat or fit"
+        )
     if samples.loss is not None:
         reason = f"{packing.alias} says which tokens count in the loss, which a map that changes lengths would undo"
         raise RecipeInvalid(field="length_max", reason=reason, hint="leave length_max out")

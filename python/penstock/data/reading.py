@@ -40,12 +40,12 @@ class Reading:
     copies: Copies = "auto"
 
     def __post_init__(self) -> None:
-        if self.threads is not None and self.threads < 0:
-            raise RecipeInvalid(field="threads", reason=f"{self.threads} threads cannot be started")
+        if self.threads is not None and not (type(self.threads) is int and self.threads >= 0):
+            raise RecipeInvalid(field="threads", reason=f"{self.threads!r:.50} threads cannot be started")
+        if self.stall_s is not None and not (isinstance(self.stall_s, int | float) and self.stall_s > 0):
+            raise RecipeInvalid(field="stall_s", reason=f"a wait cannot last {self.stall_s!r:.50} seconds")
         if self.copies not in COPIES:
             raise RecipeInvalid(field="copies", reason=f"there is no {self.copies!r}", hint=", ".join(COPIES))
-        if self.stall_s is not None and not self.stall_s > 0:
-            raise RecipeInvalid(field="stall_s", reason=f"a wait cannot last {self.stall_s} seconds")
 
     @property
     def thread_count(self) -> int:

@@ -6,7 +6,7 @@ recipe again, or another one that packs the same samples alike, builds nothing.
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +46,29 @@ class Packing:
     policy: str
     shuffle: str
     truncate: Truncate | None = None
+    #: The token after every document.
+    separator: int | None = None
 
     @classmethod
     def of(cls, alias: str, stages: Sequence[Stage], shuffle: str) -> "Packing":
         """As the stages of a source declare it."""
         shape = next((stage for stage in stages if isinstance(stage, Pack | Pad)), None)
         cut = next((stage for stage in stages if isinstance(stage, Truncate)), None)
-        return cls(
-            alias, "single" if isinstance(shape, Pad) else shape.policy if shape else "concat", shuffle, cut
-        )
+        policy = "single" if isinstance(shape, Pad) else shape.policy if shape else "concat"
+        separator = shape.separator if isinstance(shape, Pack) else None
+        return cls(alias, policy, shuffle, cut, separator)
+
+    def document(self) -> dict[str, Any]:
+        """What tells it from others, whatever the source is called; what came later counts only where it is used."""
+        found = asdict(replace(self, alias=""))
+        return found if self.separator is not None else {k: v for k, v in found.items() if k != "separator"}
+
+    def rust_separator(self) -> tuple[int, int] | None:
+        """The token after every document, and how many stored tokens come before it at most."""
+        if self.separator is None:
+            return None
+        cut = self.truncate
+        return self.separator, cut.length if cut is not None and cut.keep == "start" else (1 << 32) - 1
 
     def to_rust(self, length: int, source: str) -> dict[str, Any]:
         """The packing as Rust takes it; ``source`` is what decides which samples share a block."""
@@ -84,7 +98,8 @@ def whole_table(
     """
     origin, cut = source or samples.tokens.digest, packing.truncate
     parts = (PLANNER, origin, sorted(samples.verdicts), length, packing.policy, packing.shuffle)
-    key = digest(msgspec.json.encode(parts if cut is None else (*parts, cut.document())))
+    later = (() if cut is None else (cut.document(),), () if packing.separator is None else ("separator",))
+    key = digest(msgspec.json.encode((*parts, *later[0], *later[1])))
 
     def build(path: Path) -> int:
         lengths, starts = _truncated(_lengths(samples), cut)
@@ -93,6 +108,8 @@ def whole_table(
         if not planned.any():
             raise SourceEmpty(source=packing.alias, rows=samples.tokens.rows)
         _check_fit(planned, packing, length)
+        if packing.separator is not None:
+            lengths = lengths + (lengths > 0).astype(np.uint32)
         return _rust.build_table(path, lengths, kept, starts, packing.to_rust(length, origin))
 
     return _built(registry.store, key, build, alias=packing.alias)
@@ -175,7 +192,11 @@ def _truncated(lengths: Any, cut: Truncate | None) -> tuple[Any, Any]:
 
 
 def _check_fit(lengths: Any, packing: Packing, length: int) -> None:
-    """That samples fit into rows where each is to have one of its own."""
+    """That samples fit into rows where each is to have one of its own, and that there is a row to crop."""
+    tokens = int(lengths.sum(dtype=np.uint64))
+    if packing.policy == "crop" and tokens < length:
+        reason = f"{packing.alias} has {tokens:,} tokens, too few for a crop of {length:,}"
+        raise RecipeInvalid(field="pack", reason=reason, hint="crop fewer tokens, or let concat pad the row")
     too_long = int((lengths > length).sum())
     if packing.policy == "single" and too_long:
         reason = (

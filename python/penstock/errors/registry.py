@@ -33,6 +33,17 @@ class AddressUnknown(RegistryError):
         super().__init__(f"there is no {address} in the registry {registry}")
 
 
+class PlaceUnknown(RegistryError):
+    """A version was never at the place that is said to have moved."""
+
+    def __init__(self, *, address: str, place: str, known: list[str]) -> None:
+        self.address = address
+        self.place = place
+        self.known = known
+        self.hint = f"it was at {', '.join(known)}"
+        super().__init__(f"{address} was never at {place}")
+
+
 class ManifestDamaged(RegistryError):
     """What the registry holds is not what its digest says."""
 

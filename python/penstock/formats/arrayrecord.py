@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from penstock import _rust
-from penstock.errors import CorruptShard, FileUnusable, ObjectMissing, UsageError
+from penstock.errors import CorruptShard, FileEmpty, FileUnusable, ObjectMissing, UsageError
 from penstock.formats.badness import BadRows
 from penstock.formats.contract import (
     FieldKind,
@@ -67,7 +67,7 @@ class ArrayRecord:
         reader = _reader(path, raw.url)
         count = reader.num_records()
         if count == 0:
-            raise FileUnusable(path=raw.url, reason="it has no records")
+            raise FileEmpty(path=raw.url, reason="it has no records")
         bad = BadRows(raw.url, policy)
         examples = is_example(_records(reader, [0], raw.url)[0])
         survey = ExampleSurvey(mixed=policy.mixed) if examples else None

@@ -126,12 +126,18 @@ class UnitRows:
         return number, [row - (self._ends_list[number - 1] if number else 0)]
 
     def _rows(self, number: int, inside: Sequence[int]) -> list[Row]:
+        import pyarrow as pa
+
         unit = self._unit(number)
         if unit.num_columns == 0:
             return [{} for _ in inside]
-        if len(inside) <= _CUT_ROWS_MAX:
-            return [unit.slice(row, 1).to_pylist()[0] for row in inside]
-        rows: list[Row] = unit.take(inside).to_pylist()
+        try:
+            if len(inside) <= _CUT_ROWS_MAX:
+                return [unit.slice(row, 1).to_pylist()[0] for row in inside]
+            rows: list[Row] = unit.take(inside).to_pylist()
+        except (pa.ArrowException, OverflowError, ValueError) as reason:
+            # A version of an earlier release may have times that Python cannot hold.
+            raise undecodable(self._label, f"values of unit {number}", reason) from reason
         return rows
 
     def _unit(self, number: int) -> "pa.RecordBatch | pa.Table":

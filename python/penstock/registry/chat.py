@@ -1,7 +1,8 @@
 """Conversations as tokens, and for each token whether it counts in the loss; both are kept."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +15,17 @@ from penstock._rust import digest
 from penstock.formats.contract import Row
 from penstock.registry.library import installed
 from penstock.registry.measuring import Computed, NothingToMeasure
-from penstock.registry.rendering import Conversation, Renderer
+from penstock.registry.rendering import OWN_ROLES, Conversation, Renderer
+from penstock.registry.special_tokens import InText, SpecialUse, Spelling
 from penstock.registry.template import Template
 from penstock.registry.tokens import BYTES_PER_TOKEN, TokenLength
+from penstock.registry.turn_marks import Stretch, texts_in
 
 if TYPE_CHECKING:
     from penstock.registry.version import Version
+
+#: How tokenizers write a space.
+_SPACES = ("▁", "Ġ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,8 @@ class Telling:
     #: What day it is for a template that asks.
     date: str = ""
     variables: Mapping[str, Any] = dataclass_field(default_factory=dict)
+    #: What special tokens become that others than the model spell.
+    in_text: InText = "plain"
 
     def identity(self) -> dict[str, str]:
         """Everything that determines the text and what of it is trained on."""
@@ -60,13 +68,29 @@ class ChatTokens:
 
     def __init__(self, tokenizer: str | Path, telling: Telling) -> None:
         self.telling = telling
-        self._tokens = TokenLength(tokenizer)
+        # Templates write special tokens themselves, so in their text they are tokens.
+        self._tokens = TokenLength(tokenizer, specials=SpecialUse(in_text="token"))
 
     def identity(self) -> dict[str, str]:
         """By the content of tokenizer and template, not their names."""
         libraries = f"tokenizers {installed('tokenizers')}, jinja2 {installed('jinja2')}"
-        found = {"kind": "chat", "tokenizer": self._tokens.identity()["tokenizer"], "library": libraries}
-        return found | self.telling.identity()
+        found = {"kind": "chat", "tokenizer": self._tokens.file.digest, "library": libraries}
+        return found | self.telling.identity() | self._choices()
+
+    def _choices(self) -> dict[str, str]:
+        """What of the identity came later: only where it changes tokens or masks."""
+        spellable = bool(self._tokens.file.special_tokens)
+        found = self._tokens.choices() | SpecialUse(in_text=self.telling.in_text).identity(
+            spellable=spellable
+        )
+        changed = self._renderer.changed_since_prefixes(self.telling.train_on)
+        found |= {"thoughts": "any name"} if self._renderer.reads_thoughts else {}
+        return found | ({"turns": "marked"} if changed else {})
+
+    @property
+    def notes(self) -> list[str]:
+        """What users should know of the tokenizer."""
+        return self._tokens.notes
 
     @property
     def payloads(self) -> dict[str, str]:
@@ -77,7 +101,19 @@ class ChatTokens:
         """The conversation of a row as text."""
         messages = _messages(row, self.telling.field)
         tools = _decoded(row.get(self.telling.tools)) if self.telling.tools else None
-        return self._renderer.conversation(messages, tools, self.telling.train_on)
+        spelling = self._tokens.file.spelling
+        spells = spelling.pattern is not None and _spells(messages, tools, spelling)
+        if not spells or self.telling.in_text == "token":
+            told = self._renderer.conversation(messages, tools, self.telling.train_on)
+            return replace(told, spells=True) if spells else told
+        if self.telling.in_text == "error":
+            raise NothingToMeasure("what is said spells a special token, which special_in_text forbids")
+        told = self._renderer.conversation(messages, tools, self.telling.train_on, spelling=spelling.pattern)
+        return replace(told, spells=True)
+
+    def spelled(self, samples: list[Conversation]) -> int:
+        """How many conversations spell a special token where others than the model speak."""
+        return sum(each.spells for each in samples)
 
     def compute(self, samples: list[Conversation]) -> Computed:
         """Encode some conversations. Templates write special tokens themselves, so the tokenizer adds none."""
@@ -85,9 +121,50 @@ class ChatTokens:
             [each.text for each in samples], add_special_tokens=False
         )
         dtype = self.payloads["tokens"]
-        tokens = [np.array(encoding.ids, dtype=dtype) for encoding in encodings]
-        loss = [_loss(each, encoding.offsets) for each, encoding in zip(samples, encodings, strict=True)]
+        found = [self._tokens_of(each, encoding) for each, encoding in zip(samples, encodings, strict=True)]
+        tokens = [np.array(ids, dtype=dtype) for ids, _ in found]
+        loss = [_loss(each, offsets) for each, (_, offsets) in zip(samples, found, strict=True)]
         return [len(each) for each in tokens], {"tokens": tokens, "loss": loss}
+
+    def encoded(self, conversation: Conversation) -> tuple[list[int], list[tuple[int, int]]]:
+        """The tokens of one conversation, and of which characters each was made."""
+        encoding = self._tokens.tokenizer.encode(conversation.text, add_special_tokens=False)
+        return self._tokens_of(conversation, encoding)
+
+    def _tokens_of(self, conversation: Conversation, encoding: Any) -> tuple[list[int], list[Stretch]]:
+        """What was encoded, with characters in place of special tokens that are meant to be text."""
+        ids, offsets = encoding.ids, encoding.offsets
+        if not conversation.plain:
+            return ids, offsets
+        special = set(self._tokens.file.special_tokens.values())
+        stops = [stop for _, stop in conversation.plain]
+        new_ids: list[int] = []
+        new_offsets: list[Stretch] = []
+        for number, (start, stop) in zip(ids, offsets, strict=True):
+            place = bisect_right(stops, start)
+            if number in special and place < len(stops) and conversation.plain[place][0] < stop:
+                more, spans = self._as_text(conversation.text[start:stop])
+                new_ids += more
+                new_offsets += [(start + first, start + last) for first, last in spans]
+            else:
+                new_ids.append(number)
+                new_offsets.append((start, stop))
+        return new_ids, new_offsets
+
+    def _as_text(self, text: str) -> tuple[list[int], list[Stretch]]:
+        """The tokens of a stretch that spells a special token, without the space that some tokenizers put before text."""
+        alone = self._plain.encode(text, add_special_tokens=False)
+        if not alone.ids or text[:1].isspace() or not alone.tokens[0].startswith(_SPACES):
+            return alone.ids, alone.offsets
+        after = self._plain.encode(f"\n{text}", add_special_tokens=False)
+        kept = [(n, (a - 1, b - 1)) for n, (a, b) in zip(after.ids, after.offsets, strict=True) if b > 1]
+        if not kept or kept[0][1][0] < 0:
+            return alone.ids, alone.offsets
+        return [number for number, _ in kept], [span for _, span in kept]
+
+    @cached_property
+    def _plain(self) -> Any:
+        return self._tokens.file.load_plain()
 
     def payload_bytes(self, version: "Version") -> int:
         """From the size of the shards."""
@@ -100,7 +177,16 @@ class ChatTokens:
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers compile the template themselves.
-        return {key: value for key, value in self.__dict__.items() if key != "_renderer"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_renderer", "_plain")}
+
+
+def _spells(messages: Sequence[Mapping[str, Any]], tools: Any, spelling: Spelling) -> bool:
+    """Whether anybody but the model spells a special token. A role that does could be any role, so it is none."""
+    for message in messages:
+        if message["role"] in spelling:
+            raise NothingToMeasure(f"the role {message['role']!r:.60} spells a special token")
+    others = [message for message in messages if message["role"] not in OWN_ROLES]
+    return any(text in spelling for text in texts_in([others, tools]))
 
 
 def _loss(conversation: Conversation, offsets: Sequence[tuple[int, int]]) -> "np.ndarray[Any, Any]":

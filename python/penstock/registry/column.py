@@ -15,6 +15,12 @@ from penstock.errors import ManifestDamaged, ObjectMissing
 from penstock.store import Store
 
 FORM = 1
+#: The field of a recipe that decides what becomes of special tokens in text, and what became of them.
+SPECIAL_IN_TEXT = "special_in_text"
+_BECAME = {
+    "plain": f'with {SPECIAL_IN_TEXT} = "plain" they are text; if the text is a rendered chat, set "token"',
+    "token": f'with {SPECIAL_IN_TEXT} = "token" they are control tokens; "plain" takes them as text',
+}
 #: Ranges of rows: first row, and the row after the last.
 Pieces = Sequence[tuple[int, int]]
 
@@ -38,6 +44,8 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     payloads: dict[str, str] = {}
     #: Rows that nothing could be made of, by their numbers in the version.
     undecodable: list[Undecodable] = []
+    #: How many rows spell a special token in their text.
+    spelled: int = 0
 
 
 class Column(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,6 +63,8 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     payload_versions: dict[str, str] = {}
     #: The rows that it covers, if not all.
     pieces: list[tuple[int, int]] = []
+    #: What users should know of what was measured with.
+    notes: list[str] = []
 
     @property
     def key(self) -> str:
@@ -65,6 +75,22 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     def undecodable(self) -> list[Undecodable]:
         """Rows that nothing could be made of."""
         return [each for part in self.parts for each in part.undecodable]
+
+    @property
+    def spelled(self) -> int:
+        """How many rows spell a special token in their text."""
+        return sum(part.spelled for part in self.parts)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What users should know of it, in words."""
+        if not self.spelled:
+            return tuple(self.notes)
+        # Ranks took text as text before there was a choice, other tokenizers did not.
+        ranks = self.measure.get("kind") == "ranks" and self.measure.get("special") == "false"
+        became = _BECAME[self.measure.get(SPECIAL_IN_TEXT, "plain" if ranks else "token")]
+        rows = "row spells" if self.spelled == 1 else "rows spell"
+        return (*self.notes, f"{self.spelled:,} {rows} special tokens: {became}")
 
 
 def column_key(version: str, measure: dict[str, str], pieces: Pieces = ()) -> str:
@@ -82,6 +108,16 @@ def find_column(store: Store, key: str) -> Column | None:
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
         raise ManifestDamaged(name=name, reason=str(reason)) from reason
+
+
+def columns_of(store: Store, version: str) -> list[Column]:
+    """The finished columns of all rows of a version, by name and key."""
+    keys = [
+        entry.name.split("/")[1] for entry in store.entries("columns") if entry.name.endswith("/column.json")
+    ]
+    columns = [column for key in keys if (column := find_column(store, key)) is not None]
+    found = [column for column in columns if column.version == version and not column.pieces]
+    return sorted(found, key=lambda column: (column.name, column.key))
 
 
 def values_of(store: Store, column: Column) -> "np.ndarray[Any, Any]":

@@ -6,16 +6,19 @@ too, and the result never depends on how many there are. A measure may also yiel
 count in the loss); each payload becomes the shards of a derived version, registered like any other.
 """
 
+import errno
 import os
+import shutil
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -24,9 +27,11 @@ from penstock import events
 from penstock._rust import digest
 from penstock.errors import (
     DerivedTooLarge,
+    DiskFull,
     ObjectMissing,
     PenstockError,
     SampleUndecodable,
+    StoreFailed,
     TooManyUndecodable,
     UsageError,
 )
@@ -44,7 +49,7 @@ from penstock.registry.column import (
 )
 from penstock.registry.payload import PayloadWriter
 from penstock.registry.record import About
-from penstock.registry.scanning import scan_all
+from penstock.registry.scanning import scan_all, with_rows
 from penstock.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -92,6 +97,34 @@ class Measure(Protocol):
         """About how many bytes all payloads of a version will take."""
 
 
+@runtime_checkable
+class Remarking(Protocol):
+    """A measure that has something to say beside its values."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What users should know of what is measured with."""
+
+    def spelled(self, samples: list[Any]) -> int:
+        """How many of some samples spell a special token in their text."""
+
+
+def notes_of(measure: Measure) -> list[str]:
+    """What users should know of what is measured with."""
+    return list(measure.notes) if isinstance(measure, Remarking) else []
+
+
+def spelled_in(measure: Measure, samples: list[Any]) -> int:
+    """How many of some samples spell a special token in their text."""
+    return measure.spelled(samples) if isinstance(measure, Remarking) else 0
+
+
+def read_sample(measure: Measure, row: Row, number: int) -> Any:
+    """What of a row is measured; a measure that joins other columns has ``read_numbered``, which is told the row's number too."""
+    numbered = getattr(measure, "read_numbered", None)
+    return measure.read(row) if numbered is None else numbered(row, number)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a measurement may do before it is an error."""
@@ -134,13 +167,19 @@ def measure_version(
     if column is None:
         work = Work(version, measure, registry.store, f"columns/{key}", ranges or _shards(version), chosen)
         _check_room(work)
-        with events.span("registry.measure", version=version.address, column=measure.name):
+        with (
+            events.span("registry.measure", version=version.address, column=measure.name),
+            _room_told(registry, work),
+        ):
             parts = _measure_pieces(work, engine, watch)
-        column = Column(FORM, version.digest, measure.name, measure.dtype, identity, parts, pieces=ranges)
-        column = _publish_payloads(registry, work, column)
-        registry.store.put_if_absent(
-            f"{work.place}/column.json", msgspec.json.encode(column, order="deterministic")
-        )
+            notes = notes_of(measure)
+            column = Column(
+                FORM, version.digest, measure.name, measure.dtype, identity, parts, pieces=ranges, notes=notes
+            )
+            column = _publish_payloads(registry, work, column)
+            registry.store.put_if_absent(
+                f"{work.place}/column.json", msgspec.json.encode(column, order="deterministic")
+            )
     # One that was measured for somebody who bears more may be here already.
     check_undecodable(version, measure.name, column.undecodable, chosen.undecodable_max)
     return column
@@ -151,17 +190,43 @@ def _shards(version: "Version") -> Pieces:
     return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
 
 
+def _needed_bytes(work: Work) -> int:
+    """About how much room the payloads and values of all pieces take."""
+    rows = sum(stop - first for first, stop in work.pieces)
+    payload = work.measure.payload_bytes(work.version) if work.measure.payloads else 0
+    return payload * rows // max(1, work.version.rows) + rows * np.dtype(work.measure.dtype).itemsize
+
+
 def _check_room(work: Work) -> None:
     if not work.measure.payloads:
         return
-    rows = sum(stop - first for first, stop in work.pieces)
-    needed = work.measure.payload_bytes(work.version) * rows // max(1, work.version.rows)
+    needed = _needed_bytes(work)
     if needed > work.limits.derived_bytes_max:
         raise DerivedTooLarge(
             what=f"{work.measure.name} of {work.version.address}",
             needed_bytes=needed,
             allowed_bytes=work.limits.derived_bytes_max,
         )
+
+
+@contextmanager
+def _room_told(registry: "Registry", work: Work) -> Iterator[None]:
+    """Says how much room is needed where, when there is none. Pieces that are finished stay."""
+    try:
+        yield
+    except (OSError, StoreFailed) as reason:
+        full = (
+            reason.full if isinstance(reason, StoreFailed) else reason.errno in (errno.ENOSPC, errno.EDQUOT)
+        )
+        if not full:
+            raise
+        place = registry.store.local_path("")
+        raise DiskFull(
+            what=f"{work.measure.name} of {work.version.address}",
+            place=str(place or registry.url),
+            needed_bytes=_needed_bytes(work),
+            free_bytes=shutil.disk_usage(place).free if place is not None else 0,
+        ) from reason
 
 
 def _measure_pieces(work: Work, engine: str, watch: MeasureWatch | None) -> list[Part]:
@@ -234,15 +299,18 @@ def measure_piece(
 def _compute(work: Work, number: int, portions: ThreadPoolExecutor, progress: _Progress) -> Part:
     values: list[Any] = []
     undecodable: list[Undecodable] = []
+    spelled = 0
     with tempfile.TemporaryDirectory(prefix="penstock-measure-", dir=_work_folder(work.store)) as folder:
         writers = {
             name: PayloadWriter(Path(folder) / f"{name}.arrow", dtype, name)
             for name, dtype in work.measure.payloads.items()
         }
-        for (more, payloads), bad in _in_order(portions, _jobs(work, number)):
-            progress.add(len(more), bad)
+        for portion in _in_order(portions, _jobs(work, number)):
+            more, payloads = portion.computed
+            progress.add(len(more), portion.undecodable)
             values.extend(more)
-            undecodable.extend(bad)
+            undecodable.extend(portion.undecodable)
+            spelled += portion.spelled
             for name, writer in writers.items():
                 writer.add(payloads[name])
         kept = {name: writer.keep(work.store) for name, writer in writers.items()}
@@ -250,10 +318,18 @@ def _compute(work: Work, number: int, portions: ThreadPoolExecutor, progress: _P
     values_digest = digest(data)
     work.store.put_if_absent(f"objects/{values_digest.removeprefix('b3:')}", data)
     main = kept.pop(work.measure.name, "")
-    return Part(len(values), values_digest, main, kept, undecodable)
+    return Part(len(values), values_digest, main, kept, undecodable, spelled)
 
 
-def _jobs(work: Work, number: int) -> "Iterator[Callable[[], tuple[Computed, list[Undecodable]]]]":
+class _Portion(NamedTuple):
+    """Some rows, measured."""
+
+    computed: Computed
+    undecodable: list[Undecodable]
+    spelled: int
+
+
+def _jobs(work: Work, number: int) -> "Iterator[Callable[[], _Portion]]":
     """The portions of a piece."""
     first, stop = work.pieces[number]
     row_bytes = max(1, work.version.bytes // max(1, work.version.rows))
@@ -278,22 +354,23 @@ def _in_order(pool: ThreadPoolExecutor, jobs: Iterator[Callable[[], Any]]) -> It
             each.cancel()
 
 
-def _measure_portion(work: Work, rows: range) -> tuple[Computed, list[Undecodable]]:
+def _measure_portion(work: Work, rows: range) -> _Portion:
     """Values and payloads of some rows; those that nothing can be made of are empty."""
     samples, places, bad = [], [], []
     for number, row in zip(rows, _taken(work, rows), strict=True):
         try:
             if isinstance(row, NothingToMeasure):
                 raise row
-            samples.append(work.measure.read(row))
+            samples.append(read_sample(work.measure, row, number))
             places.append(number - rows.start)
         except NothingToMeasure as reason:
             bad.append(Undecodable(number, str(reason)[:_REASON_LENGTH_MAX]))
     values, payloads = work.measure.compute(samples)
+    spelled = spelled_in(work.measure, samples)
     if not bad:
-        return (values, payloads), bad
+        return _Portion((values, payloads), bad, spelled)
     spread = {name: _spread(found, places, len(rows), ()) for name, found in payloads.items()}
-    return (_spread(values, places, len(rows), 0), spread), bad
+    return _Portion((_spread(values, places, len(rows), 0), spread), bad, spelled)
 
 
 def _spread(found: Sequence[Any], places: list[int], count: int, empty: Any) -> list[Any]:
@@ -355,8 +432,10 @@ def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Colum
         files = [(part.payload if main else part.payloads[name]).removeprefix("b3:") for part in column.parts]
         entries = [store.describe(file) for file in files]
         raws = [RawFile(store, entry.name, entry.bytes, entry.stamp) for entry in entries]
-        scans = scan_all(raws, "tokens", Policy(), registry.store, engine="local", watch=None)
-        about = About(note=f"{name} of {work.version.address}", derived_from=(work.version.digest,))
+        scans = with_rows(scan_all(raws, "tokens", Policy(), registry.store, engine="local", watch=None))
+        remarks = column.remarks if main else ()
+        note = "; ".join([f"{name} of {work.version.address}", *remarks])
+        about = About(note=note, derived_from=(work.version.digest,))
         found[name] = registry.publish(
             payload_name(work.version.name, column, name),
             assemble("tokens", scans, mixed=False),

@@ -9,7 +9,7 @@ import binascii
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,8 @@ from penstock.errors import UsageError
 from penstock.formats.contract import Row
 from penstock.registry.library import installed
 from penstock.registry.measuring import Computed, NothingToMeasure
-from penstock.registry.tokens import BYTES_PER_TOKEN, text_of, token_dtype
+from penstock.registry.special_tokens import SpecialUse, Spelling
+from penstock.registry.tokens import BYTES_PER_TOKEN, spells, text_of, token_dtype, with_ends
 
 if TYPE_CHECKING:
     from penstock.registry.version import Version
@@ -38,11 +39,20 @@ _O200K = (
 PATTERNS = {"gpt2": _GPT2, "r50k": _GPT2, "cl100k": _CL100K, "o200k": "|".join(_O200K)}
 
 
+class RankedText(NamedTuple):
+    """The tokens of a text, and whether it spells a special one."""
+
+    tokens: Any
+    spelled: bool
+
+
 class RankTokens:
     """How many tokens a field has under ranks; with the tokens."""
 
     name = "tokens"
     dtype = "<u4"
+    #: What users should know: nothing.
+    notes: ClassVar[list[str]] = []
 
     def __init__(
         self,
@@ -51,14 +61,13 @@ class RankTokens:
         pattern: str,
         special_tokens: Mapping[str, int] | None = None,
         field: str = "text",
-        special: bool = False,
+        specials: SpecialUse | None = None,
     ) -> None:
         self.path = Path(ranks)
         self.pattern = PATTERNS.get(pattern, pattern)
         self.special_tokens = dict(special_tokens or {})
         self.field = field
-        #: Whether special tokens are found in text; otherwise their text is text like any other.
-        self.special = special
+        self.specials = specials or SpecialUse()
         try:
             self._content = self.path.read_bytes()
         except OSError as reason:
@@ -67,35 +76,56 @@ class RankTokens:
     def identity(self) -> dict[str, str]:
         """By content: ranks, pattern and special tokens."""
         special_tokens = msgspec.json.encode(self.special_tokens, order="deterministic")
-        return {
+        found = {
             "kind": "ranks",
             "tokenizer": digest(self._content),
             "pattern": self.pattern,
             "special_tokens": special_tokens.decode(),
             "field": self.field,
-            "special": str(self.special).lower(),
+            "special": str(self.specials.in_text == "token").lower(),
             "library": f"tiktoken {installed('tiktoken')}",
         }
+        # Text was plain here before there was a choice.
+        forbids = bool(self.special_tokens) and self.specials.in_text == "error"
+        return found | self.specials.identity(spellable=forbids)
 
     @cached_property
     def payloads(self) -> dict[str, str]:
         """The tokens, in the smallest type that holds every one."""
         return {"tokens": token_dtype(self.encoding.max_token_value)}
 
-    def read(self, row: Row) -> Any:
+    def read(self, row: Row) -> "RankedText":
         """The tokens of a row; they are made without the GIL, so threads work at the same time."""
         text = text_of(row, self.field)
-        allowed = "all" if self.special else set()
+        spelled = text in self.spelling
+        if spelled and self.specials.in_text == "error":
+            raise NothingToMeasure(spells(text, self.spelling))
+        allowed = "all" if self.specials.in_text == "token" else set()
         try:
-            return self.encoding.encode_to_numpy(text, allowed_special=allowed, disallowed_special=())
+            tokens = self.encoding.encode_to_numpy(text, allowed_special=allowed, disallowed_special=())
         # A pattern may need more steps for a text than the library takes; text may have halves of characters.
         except ValueError as reason:
             raise NothingToMeasure(f"tiktoken cannot encode {text!r:.60}: {reason}") from reason
+        return RankedText(with_ends(tokens, self.specials), spelled)
 
-    def compute(self, samples: list[Any]) -> Computed:
+    @cached_property
+    def spelling(self) -> Spelling:
+        """Finds special tokens in text."""
+        return Spelling(self.special_tokens)
+
+    def spelled(self, samples: "list[RankedText]") -> int:
+        """How many texts spell a special token."""
+        return sum(each.spelled for each in samples)
+
+    def compute(self, samples: "list[RankedText]") -> Computed:
         """Their lengths, and the tokens as they are kept."""
         dtype = self.payloads["tokens"]
-        return [len(each) for each in samples], {"tokens": [each.astype(dtype) for each in samples]}
+        tokens = [each.tokens.astype(dtype) for each in samples]
+        return [len(each) for each in tokens], {"tokens": tokens}
+
+    def encoded(self, text: str) -> tuple[list[int], None]:
+        """The tokens of one text; of which characters each was made is not known."""
+        return self.read({self.field: text}).tokens.tolist(), None
 
     def payload_bytes(self, version: "Version") -> int:
         """From the size of the shards."""

@@ -9,8 +9,7 @@ import msgspec
 
 from penstock import events
 from penstock._rust import digest
-from penstock.errors import AddressInvalid, AddressUnknown, ObjectMissing, UsageError
-from penstock.formats import detect
+from penstock.errors import AddressInvalid, AddressUnknown, ObjectMissing, PlaceUnknown, UsageError
 from penstock.formats.contract import Policy
 from penstock.registry import names
 from penstock.registry.assembling import assemble
@@ -18,14 +17,16 @@ from penstock.registry.column import Column, payload_name, values_of
 from penstock.registry.deriving import Derived, list_derived, prune_derived
 from penstock.registry.difference import Difference, compare
 from penstock.registry.exporting import export_version
-from penstock.registry.gathering import gather
 from penstock.registry.lineage import Lineage, trace
 from penstock.registry.manifest import Manifest, decode, encode
 from penstock.registry.measuring import Limits, Measure, MeasureWatch, measure_version
 from penstock.registry.migrating import Migrated, migrate, upgrade
 from penstock.registry.record import FORM, About, Record, Root, Tag, check_name, check_tag, read
 from penstock.registry.scanning import Watch, object_name, scan_all
+from penstock.registry.selection.choice import choose, settle
+from penstock.registry.selection.partitions import add_columns
 from penstock.registry.version import Version
+from penstock.registry.work_folder import sweep
 from penstock.store import open_store, to_url
 from penstock.store.hostcache import read_object
 
@@ -64,16 +65,26 @@ class Registry:
 
         Files are paths, patterns, folders or URLs; the originals stay untouched. The same bytes under the same names
         give the same version again. Nothing is visible until everything is written; a killed call leaves nothing, and
-        the next one goes on where it was.
+        the next one goes on where it was. ``version.account`` says what was taken, and what was left out and why.
         """
         check_name(name)
-        given = [files] if isinstance(files, str | os.PathLike) else list(files)
+        given = _places(files)
+        rules = policy or Policy()
         with events.span("registry.register", dataset=name):
-            chosen, raws = detect(gather(given), format)
-            rules = policy or Policy()
-            scans = scan_all(raws, chosen, rules, self.store, engine=engine, watch=watch)
-            manifest = assemble(chosen, scans, mixed=rules.mixed)
-            return self.publish(name, manifest, root=raws[0].store.url, about=about or About())
+            sweep(self.store)
+            choice = choose(given, rules.format_for(format), rules)
+            if rules.strict:
+                choice.refuse_omissions()
+            found = scan_all(choice.shards, choice.format, rules, self.store, engine=engine, watch=watch)
+            scans = settle(choice, found)
+            if rules.strict:
+                choice.refuse_omissions()
+            manifest = assemble(choice.format, scans, mixed=rules.mixed)
+            manifest, notes = add_columns(manifest, choice.partitions)
+            choice.notes += notes
+            version = self.publish(name, manifest, root=choice.root, about=about or About())
+            version.account = choice.account()
+            return version
 
     def publish(self, name: str, manifest: Manifest, *, root: str, about: About) -> Version:
         """Give a manifest the next number, unless the dataset has it already."""
@@ -139,11 +150,16 @@ class Registry:
         """Say that the shards of a version have moved: each old place (or prefix of it) to a new one."""
         record = self._find(address)
         version = self._version(record)
+        moved: list[str] = []
         for old, new in roots.items():
             before, after = to_url(old), to_url(new)
-            for root in version.roots:
-                if root == before or root.startswith(before + "/"):
-                    self._add_root(record, after + root[len(before) :])
+            places = [place for place in map(to_url, version.roots) if f"{place}/".startswith(f"{before}/")]
+            if not places:
+                raise PlaceUnknown(address=version.address, place=old, known=list(version.roots))
+            moved += [after + place[len(before) :] for place in places]
+        # Nothing is written before all of it makes sense.
+        for place in moved:
+            self._add_root(record, place)
         return self._version(record)
 
     def lineage(self, address: str) -> Lineage:
@@ -292,3 +308,19 @@ class Registry:
             upgrade=upgrade,
         )
         return Version(record=record, manifest=manifest, registry=self.store, roots=self._roots(record))
+
+
+def _places(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
+    """What was named, as text."""
+    given = (
+        [files]
+        if isinstance(files, str | bytes | os.PathLike) or not isinstance(files, Iterable)
+        else list(files)
+    )
+    for place in given:
+        # An empty text would mean the working directory, which nobody means by it.
+        if not isinstance(place, str | os.PathLike) or not os.fspath(place):
+            raise UsageError(f"files must be paths, patterns or URLs, got {place!r}")
+    if not given:
+        raise UsageError("which files? none was named")
+    return [os.fspath(place) for place in given]

@@ -1,17 +1,19 @@
 """From a conversation to text, with a chat template, and which stretches of the text the model is trained to say.
 
 Templates are rendered as Hugging Face renders them, in Jinja's sandbox. A template that marks what is generated
-(``{% generation %}``) says itself which stretches those are. For others the conversation is rendered up to each turn: what a
-turn adds is its stretch, without the header that a generation prompt would give. That needs a template that does not change
-what came before when more is said; one that does is an error. Nothing here depends on the time of day: a template that asks
-what day it is gets the day that was declared.
+(``{% generation %}``) says itself which stretches those are. For others the whole conversation is rendered once more with marks
+(see ``turn_marks``): a turn is trained from after the header that a generation prompt gives to its end. The rendering with
+marks must be the plain one without them; a conversation for which it is not counts as one that nothing can be made of.
+Nothing here depends on the time of day: a template that asks what day it is gets the day that was declared.
 """
 
 import datetime
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jinja2
@@ -24,17 +26,42 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from penstock.errors import UsageError
 from penstock.registry.measuring import NothingToMeasure
 from penstock.registry.template import Template
+from penstock.registry.turn_marks import (
+    GENERATION_CLOSE,
+    GENERATION_OPEN,
+    MARK,
+    Marked,
+    Stretch,
+    TurnRecorder,
+    instrument,
+    mark_plain,
+    mark_said,
+    read_marks,
+    said_texts,
+)
 
-#: Characters that Unicode keeps out of text; they enclose what is generated while a template is rendered.
-_OPEN, _CLOSE = "\ufdd0", "\ufdd1"
-_MARKS = re.compile(f"([{_OPEN}{_CLOSE}])")
 _MARKING = "penstock_marking"
-#: Without marks every trained turn is rendered twice more, with all that comes before it.
-_TURNS_MAX = 1000
-_SHOWN = 60
-_HINT = "put {% generation %} … {% endgeneration %} around what the model says in the template"
+_WAY_OUT = "put {% generation %} … {% endgeneration %} around what the model says in the template"
+#: The tag that opens a thought: the model says it, even where a generation prompt says it first.
+_THOUGHT = re.compile(
+    r"[<\[◁][^<>\[\]\s]*(?:think|thought|reason)[^<>\[\]\s]*[>\]▷]|<[^<>\s]*>(?=(?:think|thought|reason))",
+    re.IGNORECASE,
+)
+#: A tag that has begun and not ended.
+_OPEN_TAG = re.compile(r"[<\[][^<>\[\]\s]*$")
+_WORD = re.compile(r"\w+")
+#: Names that thoughts go by in messages, the first that is there counts.
+THOUGHTS = ("reasoning_content", "thinking", "reasoning")
+_READS_THOUGHTS = re.compile(r"\b(?:reasoning_content|thinking)\b")
+#: Whose words the model's own are: what they spell is meant.
+OWN_ROLES = ("assistant", "model")
 Message = Mapping[str, Any]
 Messages = Sequence[Message]
+#: What is rendered to learn a template's header.
+_USER: Message = {"role": "user", "content": "question"}
+_SYSTEM: Message = {"role": "system", "content": "rules"}
+_ANSWER: Message = {"role": "assistant", "content": "answer"}
+_TOOL = {"type": "function", "function": {"name": "tool", "description": "a tool", "parameters": {}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +70,24 @@ class Conversation:
 
     text: str
     #: First and end character of each stretch that counts in the loss, in order.
-    trained: tuple[tuple[int, int], ...]
+    trained: tuple[Stretch, ...]
+    #: Stretches where what is said spells a special token that is text all the same.
+    plain: tuple[Stretch, ...] = ()
+    #: Whether any contents spell a special token.
+    spells: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How a template ends a conversation."""
+
+    #: The generation prompt, and what of it is the header of a turn.
+    prompt: str
+    header: str
+    #: Whether every conversation ends with the prompt, asked for or not.
+    stands: bool
+    #: Whether what follows the last turn closes it: the prompt would take its place.
+    closes: bool
 
 
 class Renderer:
@@ -61,19 +105,28 @@ class Renderer:
             environment.globals["strftime_now"] = datetime.date.fromisoformat(date).strftime
         try:
             self._template = environment.from_string(template.text)
+            #: Whether the template says itself what is generated.
+            self.marks = _Generation.name_of(environment).found
+            parsed = instrument(environment.parse(template.text))
+            self._marked = self._template if self.marks else environment.from_string(parsed)
         except jinja2.TemplateSyntaxError as reason:
             raise UsageError(
                 f"the chat template makes no sense at line {reason.lineno}: {reason}"
             ) from reason
         self._variables = {**template.words, **(variables or {})}
-        #: Whether the template says itself what is generated.
-        self.marks = _Generation.name_of(environment).found
+        #: Whether it writes thoughts, which are found under any of their names.
+        self.reads_thoughts = _READS_THOUGHTS.search(template.text) is not None
 
     def render(self, messages: Messages, tools: Any = None, **more: Any) -> str:
         """A conversation as text; one that the template cannot render is a row that nothing can be made of."""
+        return self._render(self._template, messages, tools, more)
+
+    def _render(
+        self, template: jinja2.Template, messages: Messages, tools: Any, more: Mapping[str, Any]
+    ) -> str:
         values = {"messages": messages, "tools": tools, "documents": None, "add_generation_prompt": False}
         try:
-            return self._template.render(values | self._variables | more)
+            return template.render({**values, **self._variables, **more})
         except jinja2.UndefinedError as reason:
             if "strftime_now" in str(reason):
                 raise UsageError(
@@ -92,79 +145,200 @@ class Renderer:
         ) as reason:
             raise NothingToMeasure(f"the chat template fails: {reason}") from reason
 
-    def conversation(self, messages: Messages, tools: Any, roles: Sequence[str]) -> Conversation:
-        """A conversation with what is trained: what the template marks, or the turns of some roles."""
-        if self.marks:
-            return self._by_marks(messages, tools)
-        return self._by_turns(messages, tools, roles)
+    def conversation(
+        self,
+        messages: Messages,
+        tools: Any,
+        roles: Sequence[str],
+        *,
+        spelling: "re.Pattern[str] | None" = None,
+    ) -> Conversation:
+        """A conversation with what is trained: what the template marks, or the turns of some roles.
 
-    def _by_marks(self, messages: Messages, tools: Any) -> Conversation:
-        text = self.render(messages, tools)
-        if _OPEN in text or _CLOSE in text:
-            raise NothingToMeasure("it has characters that are kept out of text (U+FDD0, U+FDD1)")
-        found, pieces = [], []
-        at = depth = start = 0
-        for piece in _MARKS.split(self.render(messages, tools, **{_MARKING: True})):
-            if piece == _OPEN:
-                start = at if depth == 0 else start
-                depth += 1
-            elif piece == _CLOSE:
-                depth -= 1
-                if depth == 0 and at > start:
-                    found.append((start, at))
-            else:
-                at += len(piece)
-                pieces.append(piece)
-        if "".join(pieces) != text:
-            raise UsageError(
-                "the chat template changes what its {% generation %} blocks say after they are closed",
-                hint="apply filters inside the block",
-            )
-        return Conversation(text, tuple(found))
-
-    def _by_turns(self, messages: Messages, tools: Any, roles: Sequence[str]) -> Conversation:
-        text = self.render(messages, tools)
-        turns = [number for number, message in enumerate(messages) if message.get("role") in roles]
-        if len(turns) > _TURNS_MAX:
+        What others than the model say and ``spelling`` matches is among its plain stretches.
+        """
+        copied = [_with_thoughts(message) for message in messages]
+        text = self.render(copied, tools)
+        if MARK.search(text):
+            raise NothingToMeasure("it has characters that are kept out of text (U+FDD0 to U+FDEF)")
+        _check_said(text, copied)
+        if spelling is not None:
+            tools = mark_plain(tools, spelling)
+            copied = [
+                each if each["role"] in OWN_ROLES else mark_plain(each, spelling) | {"role": each["role"]}
+                for each in copied
+            ]
+        marked = self._with_marks(copied, tools)
+        if marked.text != text:
             raise NothingToMeasure(
-                f"it has {len(turns):,} turns to train on, at most {_TURNS_MAX:,} are told apart"
+                f"the chat template looks into what is said, so marks in it change the text; {_WAY_OUT}"
+                if not self.marks
+                else "the chat template changes what its {% generation %} blocks say after they are closed; "
+                "apply filters inside the block"
             )
-        found = []
-        for number in turns:
-            start = self._start(text, messages[:number], tools)
-            stop = len(self._prefix(text, messages[: number + 1], tools))
-            if stop > start:
-                found.append((start, stop))
-        return Conversation(text, tuple(found))
+        trained = marked.generated if self.marks else self._trained(marked, copied, roles)
+        return Conversation(text, tuple(trained), tuple(marked.plain))
 
-    def _start(self, text: str, before: Messages, tools: Any) -> int:
-        """Where a turn begins: after the generation prompt if its header is one, else after the turn before."""
-        closed = self._prefix(text, before, tools) if before else ""
+    def _with_marks(self, messages: list[dict[str, Any]], tools: Any) -> Marked:
+        if self.marks:
+            return read_marks(self.render(messages, tools, **{_MARKING: True}))
+        said = [mark_said(message, number) for number, message in enumerate(messages)]
+        return read_marks(self._render(self._marked, said, tools, TurnRecorder(said).values()))
+
+    def _trained(self, marked: Marked, messages: Messages, roles: Sequence[str]) -> list[Stretch]:
+        """The turns of the roles without their headers."""
+        wanted = {number for number, message in enumerate(messages) if message["role"] in roles}
+        found = _leading(marked, wanted)
+        begun: set[int] = set()
+        for start, stop, by in marked.turns:
+            # What is written inside the turns of others is not the model's.
+            if wanted.issuperset(by):
+                first = start if by[0] in begun else self._after_header(marked, start, stop)
+                begun.add(by[0])
+                # What follows the last turn closes it, or is nobody's turn.
+                after = start < marked.turns_end < stop and not self._ending.closes
+                end = marked.turns_end if after else stop
+                found += [(first, end)] if first < end else []
+        starts = [start for start, _ in found]
+        for at, message in marked.said:
+            # The mark comes after a character that is said.
+            place = bisect_left(starts, at) - 1
+            inside = place >= 0 and at <= found[place][1]
+            if inside != (message in wanted):
+                where = "a turn that is trained on" if inside else "no turn of its own"
+                raise NothingToMeasure(
+                    f"the chat template puts what {messages[message]['role']!r} says into {where}; {_WAY_OUT}"
+                )
+        return _joined(found)
+
+    def _after_header(self, marked: Marked, start: int, stop: int) -> int:
+        """Where a turn goes on after its header, which comes before anything that is said in it."""
+        header = self.header
+        next_said = bisect_right(marked.said, (start, len(marked.text)))
+        said = min(stop, marked.said[next_said][0]) if next_said < len(marked.said) else stop
+        at = marked.text.find(header, start, said) if header else -1
+        return start if at < 0 else at + len(header)
+
+    @property
+    def header(self) -> str:
+        """What the template writes before the model speaks: a generation prompt, without a thought that it opens."""
+        return self._ending.header
+
+    @cached_property
+    def _ending(self) -> "_Ending":
+        """How the template ends a conversation, learned from short ones."""
+        for probe in ([_USER], [_SYSTEM, _USER]):
+            for tools in (None, [_TOOL]):
+                try:
+                    return self._ending_of(probe, tools)
+                except (NothingToMeasure, UsageError):
+                    continue
+        return _Ending("", "", stands=False, closes=True)
+
+    def _ending_of(self, messages: Messages, tools: Any) -> "_Ending":
+        asked = self._with_marks([dict(each) for each in messages], tools)
+        closed, opened = asked.text, self.render(messages, tools, add_generation_prompt=True)
+        turn = self._answer(messages, tools)
+        if opened == closed:
+            # What stands at the end of every conversation is a prompt if turns begin like it, or closes it.
+            prompt = closed[asked.turns_end :]
+            header = _unthought(prompt)
+            stands = bool(header) and turn.startswith(header)
+            return _Ending(
+                prompt if stands else "", header if stands else "", stands=stands, closes=not stands
+            )
+        prompt = opened[_common(closed, opened) :]
+        header = _unthought(prompt)
+        if turn and header not in turn:
+            header = header[: _common(turn, header)]
+        closes = not (opened.startswith(closed) and len(closed) > asked.turns_end)
+        return _Ending(prompt, header, stands=False, closes=closes)
+
+    def _answer(self, messages: Messages, tools: Any) -> str:
+        """The turn of an answer; empty where the template takes none."""
         try:
-            opened = self.render(before, tools, add_generation_prompt=True)
+            answered = self._with_marks([dict(each) for each in (*messages, _ANSWER)], tools)
         except NothingToMeasure:
-            return len(closed)
-        return len(opened) if text.startswith(opened) and len(opened) >= len(closed) else len(closed)
+            return ""
+        start = next((start for start, _, by in answered.turns if by[0] == len(messages)), len(answered.text))
+        return answered.text[start:]
 
-    def _prefix(self, text: str, messages: Messages, tools: Any) -> str:
-        """A part of a conversation as text, which must be how the whole begins."""
+    def changed_since_prefixes(self, roles: Sequence[str]) -> bool:
+        """Whether turns found by marks are other ones than those found by rendering prefixes, as was done before.
+
+        They are where the header is only a part of the generation prompt, where a turn does not begin with the prompt, and, for
+        those who train on what others say too, where text before the first turn was taken for a part of it.
+        """
+        if self.marks:
+            return False
         try:
-            found = self.render(messages, tools)
-        except NothingToMeasure as reason:
-            raise UsageError(
-                f"the chat template cannot render the first {len(messages)} turns of a conversation alone, "
-                f"which shows where turns end: {reason}",
-                hint=_HINT,
-            ) from reason
-        if text.startswith(found):
-            return found
-        differing = (n for n, (a, b) in enumerate(zip(found, text, strict=False)) if a != b)
-        at = next(differing, len(text))
-        raise UsageError(
-            f"the chat template renders the first {len(messages)} turns of a conversation differently when more follows: "
-            f"alone …{found[max(0, at - 20) : at + _SHOWN]!r}, then …{text[max(0, at - 20) : at + _SHOWN]!r}",
-            hint=_HINT,
+            marked = self._with_marks([dict(each) for each in (_USER, _ANSWER)], None)
+        except (NothingToMeasure, UsageError):
+            return True
+        prompt = self._ending.prompt
+        if self._ending.stands:
+            return True
+        turns = {by[0]: start for start, _, by in reversed(marked.turns)}
+        leads = bool(set(roles) - {"assistant"}) and turns.get(0, 1) > 0
+        if 1 not in turns or (leads and not self._renders_no_messages(marked.text)):
+            return True
+        return not marked.text.startswith(prompt, turns[1]) or prompt != self.header
+
+    def _renders_no_messages(self, text: str) -> bool:
+        try:
+            return text.startswith(self.render([], add_generation_prompt=True))
+        except NothingToMeasure:
+            return False
+
+
+def _with_thoughts(message: Message) -> dict[str, Any]:
+    """A message of its own, with its thoughts under the names that templates read, as Hugging Face passes them."""
+    thoughts = next((message[name] for name in THOUGHTS if message.get(name) is not None), None)
+    if thoughts is None:
+        return dict(message)
+    return {"thinking": thoughts, **message, "reasoning_content": thoughts}
+
+
+def _check_said(text: str, messages: Sequence[dict[str, Any]]) -> None:
+    """That something of what is said is in the text: templates of models that see leave out contents that are no parts."""
+    words = [
+        found[0] for message in messages for said in said_texts(message) if (found := _WORD.search(said))
+    ]
+    if words and not any(word in text for word in words):
+        raise NothingToMeasure(
+            "the chat template writes nothing of what is said; it may want contents as a list of parts: "
+            '[{"type": "text", "text": …}]'
         )
+
+
+def _unthought(prompt: str) -> str:
+    """A generation prompt up to the thought that it opens."""
+    thought = _THOUGHT.search(prompt)
+    return prompt[: thought.start()] if thought else prompt
+
+
+def _common(closed: str, opened: str) -> int:
+    """How far two renderings agree, without a tag that both have only begun."""
+    agree = next((n for n, (a, b) in enumerate(zip(closed, opened, strict=False)) if a != b), len(closed))
+    tag = _OPEN_TAG.search(closed, 0, agree)
+    return tag.start() if tag and agree < len(closed) else agree
+
+
+def _leading(marked: Marked, wanted: set[int]) -> list[Stretch]:
+    """What comes before the first turn, if only trained messages speak there (a system prompt, as a rule)."""
+    end = marked.turns[0][0] if marked.turns else len(marked.text)
+    speaking = {message for at, message in marked.said if at <= end}
+    return [(0, end)] if speaking and speaking <= wanted else []
+
+
+def _joined(found: list[Stretch]) -> list[Stretch]:
+    joined: list[Stretch] = []
+    for start, stop in found:
+        if joined and joined[-1][1] == start:
+            joined[-1] = (joined[-1][0], stop)
+        else:
+            joined.append((start, stop))
+    return joined
 
 
 class _Generation(Extension):
@@ -189,7 +363,7 @@ class _Generation(Extension):
 
     def _marked(self, context: Context, caller: Macro) -> str:
         body: str = caller()
-        return f"{_OPEN}{body}{_CLOSE}" if context.get(_MARKING) else body
+        return f"{GENERATION_OPEN}{body}{GENERATION_CLOSE}" if context.get(_MARKING) else body
 
 
 def _to_json(

@@ -9,10 +9,8 @@ once: each begins with another shard and leaves out what the others have finishe
 import os
 import random
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,7 +20,8 @@ from penstock._rust import digest
 from penstock.errors import DerivedTooLarge, ObjectMissing
 from penstock.formats.row_copy import UNIT_FORMATS, Units, measure_units, write_row_copy
 from penstock.registry.manifest import Shard
-from penstock.registry.scanning import object_name, put_object, work_folder
+from penstock.registry.scanning import object_name, put_object
+from penstock.registry.work_folder import work_folder
 from penstock.store import Store
 
 if TYPE_CHECKING:
@@ -173,9 +172,9 @@ def _copied(version: "Version", shard: Shard, store: Store) -> RowCopy:
         return standing
     with (
         events.span("registry.copy", shard=shard.name, bytes=shard.bytes),
-        tempfile.TemporaryDirectory(prefix="penstock-copy-", dir=work_folder(store)) as folder,
+        work_folder(store, "copy") as folder,
     ):
-        copy, index = write_row_copy(version.open_shard(shard), Path(folder))
+        copy, index = write_row_copy(version.open_shard(shard), folder)
         made = RowCopy(put_object(store, "derived", copy), put_object(store, "objects", index))
     store.put_if_absent(_key(shard), msgspec.json.encode(made))
     return made
@@ -183,7 +182,7 @@ def _copied(version: "Version", shard: Shard, store: Store) -> RowCopy:
 
 def _demand_room(version: "Version", store: Store, needed: int, bytes_max: int) -> None:
     """Refuse copies that would pass the limit or fill the disk, before anything is written."""
-    folder = work_folder(store)
+    folder = store.local_path("")
     allowed = bytes_max
     if folder is not None:
         disk = shutil.disk_usage(folder)

@@ -41,8 +41,8 @@ def is_template(given: str) -> bool:
 
 def find_template(tokenizer: Path, given: str = "") -> Template:
     """The template that was given, or the one beside the tokenizer."""
-    configuration = _configuration(tokenizer.parent / CONFIGURATION)
-    words = {name: word for name in _WORDS if (word := _word(configuration.get(name)))}
+    configuration = read_configuration(tokenizer.parent / CONFIGURATION)
+    words = {name: word for name in _WORDS if (word := word_of(configuration.get(name)))}
     if not isinstance(given, str):
         raise UsageError(f"{given!r:.100} is neither a template nor the path of one")
     if is_template(given):
@@ -72,7 +72,8 @@ def _read(path: Path) -> str:
         raise UsageError(f"template {path} is no text: {reason}") from reason
 
 
-def _configuration(path: Path) -> dict[str, Any]:
+def read_configuration(path: Path) -> dict[str, Any]:
+    """A file of settings beside a tokenizer; empty where there is none."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
@@ -83,7 +84,7 @@ def _configuration(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is no JSON: {reason}") from reason
 
 
-def _word(given: Any) -> str:
+def word_of(given: Any) -> str:
     """A special token, which is a text or a table with its text under ``content``."""
     found = given.get("content") if isinstance(given, dict) else given
     return found if isinstance(found, str) else ""

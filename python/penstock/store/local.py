@@ -17,6 +17,7 @@ from penstock._rust import write_buffers
 from penstock.errors import ObjectMissing, StoreDenied, StoreFailed
 from penstock.events.points import reach
 from penstock.store.contract import Entry
+from penstock.store.location import to_url
 
 _TEMPORARY = ".tmp-"
 _STALE_S = 24 * 3600
@@ -29,7 +30,7 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.url = f"file://{root}"
+        self.url = to_url(root)
 
     def get(self, name: str) -> bytes:
         """All bytes of an object."""
@@ -177,9 +178,12 @@ class LocalStore:
 
 def _entry(name: str, path: Path) -> Entry:
     found = path.stat()
-    # The change time is set by the kernel at every write and cannot be set back by a program.
-    stamp = f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}"
-    return Entry(name=name, bytes=found.st_size, stamp=stamp)
+    return Entry(name=name, bytes=found.st_size, stamp=stamp_of(found))
+
+
+def stamp_of(status: os.stat_result) -> str:
+    """What changes whenever a file does. The kernel sets the change time at every write, and no program can set it back."""
+    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}-{status.st_ctime_ns}"
 
 
 def _sync_directory(folder: Path) -> None:

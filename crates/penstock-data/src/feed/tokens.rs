@@ -72,6 +72,15 @@ impl LazyShard {
     }
 }
 
+/// A token after every row that has any, which is stored nowhere: rows are one token longer than they are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Separator {
+    /// Its number.
+    pub token: u64,
+    /// How many stored tokens come before it at most; those after them are not read.
+    pub row_tokens_max: u32,
+}
+
 /// The shards of one source, read as arrays of whole numbers of one width.
 pub struct TokenSource {
     shards: Vec<LazyShard>,
@@ -79,6 +88,7 @@ pub struct TokenSource {
     ends: Vec<u64>,
     /// Bytes of a stored token: 1, 2, 4 or 8.
     item_bytes: usize,
+    separator: Option<Separator>,
 }
 
 impl TokenSource {
@@ -93,7 +103,17 @@ impl TokenSource {
             total = total.saturating_add(shard.rows);
             ends.push(total);
         }
-        Ok(Self { shards, ends, item_bytes })
+        Ok(Self { shards, ends, item_bytes, separator: None })
+    }
+
+    /// The same with a token after every row that has any.
+    pub fn with_separator(self, separator: Option<Separator>) -> Result<Self, FeedError> {
+        let bits = self.item_bytes as u32 * 8;
+        if separator.is_some_and(|separator| separator.token.checked_shr(bits).unwrap_or(0) != 0) {
+            let reason = format!("the separator does not fit into tokens of {} bytes", self.item_bytes);
+            return Err(FeedError::Plan { reason });
+        }
+        Ok(Self { separator, ..self })
     }
 
     /// Rows of all shards.
@@ -143,12 +163,14 @@ impl TokenSource {
         for (at, rows) in by_shard {
             let Ok(shard) = self.shards[at].get() else { continue };
             let range = |(local, start, length): (u64, u32, u32)| {
-                let first = match self.shards[at].layout {
-                    RowLayout::Fixed { offset, row_bytes } => offset + local * row_bytes,
-                    RowLayout::Ranges => shard.index().row(local)?.offset,
+                let (first, bytes) = match self.shards[at].layout {
+                    RowLayout::Fixed { offset, row_bytes } => (offset + local * row_bytes, row_bytes),
+                    RowLayout::Ranges => shard.index().row(local).map(|span| (span.offset, span.length))?,
                 };
-                let first = first + u64::from(start) * self.item_bytes as u64;
-                Some(first..first + u64::from(length) * self.item_bytes as u64)
+                let end = (u64::from(start) + u64::from(length)) * self.item_bytes as u64;
+                let start = u64::from(start) * self.item_bytes as u64;
+                // A separator is not there to be fetched.
+                Some(first + start.min(bytes)..first + end.min(bytes))
             };
             let ranges: Vec<_> = rows.into_iter().filter_map(range).collect();
             shard.will_need(&ranges);
@@ -173,6 +195,13 @@ impl TokenSource {
                 (span.offset, span.length)
             }
         };
+        let (into, separator) = self.split_separator(bytes, skip, into);
+        if let (Some(into), Some(Separator { token, .. })) = (separator, self.separator) {
+            into.copy_from_slice(&token.to_le_bytes()[..self.item_bytes]);
+        }
+        if into.is_empty() {
+            return Ok(());
+        }
         if skip + into.len() as u64 > bytes {
             let reason =
                 format!("row {row} has {bytes} bytes, but {} from byte {skip} on were planned", into.len());
@@ -181,7 +210,25 @@ impl TokenSource {
         Ok(shard.read_range_into(offset + skip, into)?)
     }
 
-    /// Length in tokens of every row, in order; reads the indexes only.
+    /// What of a row of so many stored bytes is read, and the place of the separator if that is read too.
+    fn split_separator<'a>(
+        &self,
+        bytes: u64,
+        skip: u64,
+        into: &'a mut [u8],
+    ) -> (&'a mut [u8], Option<&'a mut [u8]>) {
+        let item = self.item_bytes as u64;
+        let before = self.separator.map(|separator| bytes.min(u64::from(separator.row_tokens_max) * item));
+        match before {
+            Some(before) if before > 0 && skip + into.len() as u64 == before + item => {
+                let (stored, separator) = into.split_at_mut(into.len() - self.item_bytes);
+                (stored, Some(separator))
+            }
+            _ => (into, None),
+        }
+    }
+
+    /// Length in stored tokens of every row, in order; reads the indexes only.
     pub fn lengths(&self) -> Result<Vec<u32>, FeedError> {
         let mut lengths = Vec::with_capacity(usize::try_from(self.rows()).unwrap_or(0));
         for lazy in &self.shards {
@@ -265,6 +312,32 @@ pub(super) mod tests {
         assert!(refused(40, 0, 2) && refused(u64::MAX, 0, 2));
         assert!(refused(0, 0, 4) && refused(0, 1, 2) && refused(0, u32::MAX, 2));
         assert!(matches!(TokenSource::new(vec![], 3), Err(FeedError::Plan { .. })));
+    }
+
+    #[test]
+    fn a_separator_comes_after_every_row_that_has_tokens() {
+        let mut lines = some_lines();
+        lines[7].clear();
+        for row_tokens_max in [1, 3, u32::MAX] {
+            let separator = Some(Separator { token: 0x2d7c, row_tokens_max });
+            let tokens = documents(&lines, 2).with_separator(separator).unwrap();
+            for (row, line) in lines.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
+                let kept = line.len().min(row_tokens_max.saturating_mul(2) as usize);
+                let whole = [&line.as_bytes()[..kept], b"|-"].concat();
+                for start in 0..whole.len() / 2 {
+                    let mut into = vec![0; whole.len() - 2 * start];
+                    tokens.read(row as u64, start as u32, &mut into).unwrap();
+                    assert_eq!(into, whole[2 * start..]);
+                }
+                let beyond = tokens.read(row as u64, 0, &mut vec![0; line.len() + 4]);
+                assert!(matches!(beyond, Err(FeedError::Plan { .. })));
+            }
+            assert!(tokens.read(7, 0, &mut [0; 2]).is_err());
+        }
+        let wide = Some(Separator { token: 1 << 16, row_tokens_max: 1 });
+        assert!(documents(&lines, 2).with_separator(wide).is_err());
+        let widest = Some(Separator { token: u64::MAX, row_tokens_max: 1 });
+        assert!(documents(&lines, 8).with_separator(widest).is_ok());
     }
 
     #[test]

@@ -113,9 +113,9 @@ impl Turns {
         Ok(Self { recipe, state: Mutex::new(state), changed: Condvar::new(), whole })
     }
 
-    /// The first position that does not exist, as far as that is known.
-    pub fn end(&self) -> Option<u64> {
-        self.hold().mixture.end()
+    /// The first position that does not exist, when that is `position` or before it, as far as that is known.
+    pub fn end_by(&self, position: u64) -> Option<u64> {
+        self.now().1.end_by(position)
     }
 
     /// Whose turn it is at a position, and which item; `None` past the end. Right for steps that are [ready](Self::wait).
@@ -212,7 +212,7 @@ impl Turns {
     /// which generation of the mixture.
     fn needs_before(&self, position: u64) -> (u64, Vec<u64>) {
         let (generation, mixture) = self.now();
-        let end = mixture.end().map_or(position, |end| end.min(position));
+        let end = mixture.end_by(position).unwrap_or(position);
         let period = end.checked_sub(1).and_then(|last| self.period(last, generation, &mixture));
         (generation, period.map_or(vec![], |period| period.counts_before(end.min(period.positions().end))))
     }
@@ -261,14 +261,13 @@ mod tests {
 
     fn recipe(weights: &[f64], later: u64, exhaustion: Exhaustion) -> MixtureRecipe {
         let turned = weights.iter().rev().copied().collect();
-        let changes =
-            vec![Change { from: 0, weights: weights.to_vec() }, Change { from: later, weights: turned }];
+        let changes = vec![Change::fixed(0, weights.to_vec()), Change::fixed(later, turned)];
         MixtureRecipe { key: Key::mixture(7), changes, exhaustion }
     }
 
     /// What a reader sees of a step: all places, or that the stream has ended.
     fn seen(turns: &Turns, positions: std::ops::Range<u64>) -> Option<Vec<Option<Place>>> {
-        if turns.end().is_some_and(|end| positions.start >= end) {
+        if turns.end_by(positions.end).is_some_and(|end| positions.start >= end) {
             return None;
         }
         Some(positions.map(|position| turns.place(position)).collect())
@@ -313,7 +312,7 @@ mod tests {
                     grown.extend(at, reaches[at]).unwrap();
                 }
                 prop_assert_eq!(seen(&grown, positions.clone()), seen(&known, positions.clone()), "step {}", step);
-                let filled = |turns: &Turns| turns.end().is_none_or(|end| positions.end <= end);
+                let filled = |turns: &Turns| turns.end_by(positions.end).is_none_or(|end| positions.end <= end);
                 prop_assert_eq!(filled(&grown), filled(&known));
             }
         }

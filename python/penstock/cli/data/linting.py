@@ -9,7 +9,8 @@ from cyclopts import Parameter
 from penstock.cli.data.place import Place, open_registry
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.errors import UsageError
-from penstock.view.address import Address, RecipeAddress, RunAddress, at, parse, parse_range
+from penstock.view.address import Address, RecipeAddress, RunAddress, at, parse
+from penstock.view.bounds import parse_bounds
 
 lint_app = command_app(
     "lint",
@@ -43,7 +44,7 @@ class Limits:
 def lint(
     recipe: str,
     *,
-    steps: Annotated[str, Parameter(help="Steps to look at, as FIRST:END.")] = "0:20",
+    steps: Annotated[str, Parameter(help="Steps to look at, as A:B, or one number.")] = "0:20",
     lane: Annotated[str | None, Parameter(help="Only what lane K of N receives, as K/N.")] = None,
     allow: Annotated[
         tuple[str, ...], Parameter(help="A kind that is no mistake here; may be repeated.")
@@ -67,7 +68,8 @@ def lint(
     address = _stream(recipe)
     if lane is not None:
         address = at(address, lane=parse_lane(lane))
-    opener = Opener(open_registry(registry), tokenizer=chosen.tokenizer)
+    place = open_registry(registry, recipe=address.path if isinstance(address, RecipeAddress) else None)
+    opener = Opener(place, tokenizer=chosen.tokenizer, own="open" if registry is None else "ignore")
     stream = opener.open(address)
     assert isinstance(stream, OpenedStream)
     expected = Expected(
@@ -77,11 +79,11 @@ def lint(
         truncated_max=chosen.max_truncated,
         dominance_max=chosen.max_dominance,
     )
-    report = lint_stream(stream, range(*parse_range(steps, name="steps")), expected, allow=allow)
+    report = lint_stream(stream, parse_bounds(steps, of="steps").endless(), expected, allow=allow)
     if chosen.export is not None:
         from penstock.view.export import lint_page
 
-        chosen.export.write_text(lint_page(str(address), report))
+        chosen.export.write_text(lint_page(str(address), report), encoding="utf-8")
     if json:
         print_json(report.to_json())
     else:

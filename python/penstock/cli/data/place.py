@@ -1,6 +1,11 @@
-"""Which registry a command works on."""
+"""Which registry a command works on.
+
+The first that there is: ``--registry``; what the recipe names (``registry = "…"``); ``$PENSTOCK_REGISTRY``; a folder ``registry`` beside
+the recipe, or in the nearest folder above it that has one; ``$PENSTOCK_HOME/registry``.
+"""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -13,13 +18,43 @@ Place = Annotated[
     str | None,
     Parameter(
         name="--registry",
-        help="Directory or URL of the registry (default: $PENSTOCK_REGISTRY, else $PENSTOCK_HOME/registry).",
+        help=(
+            "Directory or URL of the registry (default: what the recipe names, else $PENSTOCK_REGISTRY, "
+            "else a folder `registry` beside the recipe or above it, else $PENSTOCK_HOME/registry)."
+        ),
     ),
 ]
+#: What a registry is called when it is looked for, and a folder that every registry has.
+_NAME, _INSIDE = "registry", "datasets"
+#: Folders above a recipe that are looked into.
+_LEVELS_MAX = 16
 
 
-def open_registry(place: str | None) -> "Registry":
-    """The registry that was asked for, or the default one."""
+def open_registry(place: str | None, *, recipe: str | os.PathLike[str] | None = None) -> "Registry":
+    """The registry that was asked for, the recipe's own, or the default one."""
     from penstock.registry import Registry
 
-    return Registry(place or os.environ.get("PENSTOCK_REGISTRY"))
+    named = place or _named_by(recipe) or os.environ.get("PENSTOCK_REGISTRY")
+    return Registry(named or (None if recipe is None else beside(recipe)))
+
+
+def beside(recipe: str | os.PathLike[str]) -> Path | None:
+    """The registry beside a recipe's file, or in the nearest folder above it; never one of a stranger, as /tmp may hold it."""
+    file = Path(recipe).absolute()
+    for above in [*file.parents][:_LEVELS_MAX]:
+        found = above / _NAME
+        try:
+            trusted = {os.getuid(), file.stat().st_uid}
+            if (found / _INSIDE).is_dir() and found.stat().st_uid in trusted:
+                return found
+        except OSError:
+            continue
+    return None
+
+
+def _named_by(recipe: str | os.PathLike[str] | None) -> str | None:
+    if recipe is None:
+        return None
+    from penstock.data import Recipe
+
+    return Recipe.load(recipe).registry or None

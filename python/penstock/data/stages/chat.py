@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from penstock._rust import digest
-from penstock.data.stages.tokenize import check_tokenizer
+from penstock.data.stages.tokenize import check_special_in_text, check_tokenizer
 from penstock.errors import RecipeInvalid, UsageError
+from penstock.registry.special_tokens import InText, SpecialUse, TokenizerFile
 from penstock.registry.template import find_template
 
 
@@ -32,9 +33,12 @@ class Chat:
     date: str = ""
     #: Further values that the template uses, such as ``enable_thinking``.
     variables: Mapping[str, Any] = dataclass_field(default_factory=dict)
+    #: What becomes of a special token that anybody but the model spells: characters like any others, the token, or an error.
+    special_in_text: InText = "plain"
 
     def __post_init__(self) -> None:
         check_tokenizer(self.tokenizer)
+        check_special_in_text(self.special_in_text)
         if isinstance(self.train_on, str) or not all(isinstance(role, str) for role in self.train_on):
             hint = 'train_on = ["assistant"]'
             raise RecipeInvalid(field="train_on", reason=f"{self.train_on!r:.100} are no roles", hint=hint)
@@ -55,12 +59,14 @@ class Chat:
     def document(self) -> dict[str, Any]:
         """By the content of tokenizer and template, not their names."""
         template = find_template(Path(self.tokenizer), self.template)
+        file = TokenizerFile(self.tokenizer)
+        specials = SpecialUse(in_text=self.special_in_text).identity(spellable=bool(file.special_tokens))
         found: dict[str, Any] = {
             "kind": self.kind,
-            "tokenizer": digest(Path(self.tokenizer).read_bytes()),
+            "tokenizer": file.digest,
             "template": digest(template.text.encode()),
             "field": self.field,
             "train_on": self.train_on,
         }
         extra = {"tools": self.tools, "date": self.date, "variables": {**template.words, **self.variables}}
-        return found | {name: value for name, value in extra.items() if value}
+        return found | specials | {name: value for name, value in extra.items() if value}

@@ -101,7 +101,7 @@ def lint_stream(
     for vocabulary in stream.vocabularies:
         wanted = wanted.knowing(vocabulary)
     stages = [tokenizing(stream.plan.recipe.stages_of(each.source)) for each in stream.plan.prepared]
-    if all(isinstance(stage, Tokenize) and stage.special for stage in stages):
+    if all(isinstance(stage, Tokenize) and stage.add_special for stage in stages):
         # The tokenizer was asked to put them there.
         wanted = replace(wanted, begins=wanted.begins or wanted.bos is not None)
     linting, looking = _Linting(wanted, allow), _Looking(stream)
@@ -193,7 +193,6 @@ class _Looking:
             ]
             for row, of_row in enumerate(documents)
         ]
-        schedule = self._stream.plan.recipe.weight_schedule
         return Given(
             tokens=np.asarray(arrays["tokens"]).astype(np.int64),
             real=np.asarray(arrays["segments"]) != 0,
@@ -205,7 +204,7 @@ class _Looking:
             documents=stretches,
             stored=np.array([bool(each) and self._stored[each[0].source] for each in documents]),
             sources=sources,
-            weights=[each for first, each in schedule if first <= step][-1],
+            weights=self._stream.plan.recipe.weights_at(step),
             truncated=self._truncated(documents),
             sizes=np.array(sizes, dtype=np.int64),
         )

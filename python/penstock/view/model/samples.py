@@ -19,6 +19,7 @@ from penstock.errors import UsageError
 from penstock.registry.measuring import NothingToMeasure
 from penstock.registry.rendering import Conversation
 from penstock.view.model.batch import BatchView
+from penstock.view.model.characters import joined_tokens
 from penstock.view.model.documents import Document
 from penstock.view.model.glyphs import shown_text
 from penstock.view.model.rows import VersionView
@@ -37,7 +38,7 @@ class Samples:
     def __init__(self, plan: Plan, vocabularies: Sequence[Vocabulary | None]) -> None:
         self._plan = plan
         self._vocabularies = vocabularies
-        self._tokenizers: dict[str, Any] = {}
+        self._measures: dict[int, Any] = {}
         self._roles: dict[tuple[int, int], list[str]] = {}
 
     def has_roles(self, source: int) -> bool:
@@ -95,15 +96,17 @@ class Samples:
                 row = each.called(row)
         if isinstance(stage, Tokenize):
             value = row.get(stage.field)
-            return {"text": value if isinstance(value, str) else "", "trained": None, "messages": None}
+            text = value if isinstance(value, str) else ""
+            return {"text": text, "sample": text, "trained": None, "messages": None}
         try:
-            told = token_measure(stage).read(row)
+            told = self._measure(source).read(row)
         except NothingToMeasure as reason:
             return {"text": "", "trained": (), "messages": [], "problem": str(reason)}
         assert isinstance(told, Conversation)
         messages = row.get(stage.field)
         return {
             "text": told.text,
+            "sample": told,
             "trained": told.trained,
             "messages": messages if isinstance(messages, list) else [],
         }
@@ -132,14 +135,22 @@ class Samples:
     def _tokens(self, source: int, sample: int) -> dict[str, Any]:
         stored = self._stored(source, sample)
         spans = self._spans(source, sample)
+        separator = self._plan.prepared[source].packing.separator
+        if separator is not None and len(stored):
+            # Stored nowhere, and read after every sample all the same.
+            stored = np.append(stored, separator)
+            spans = None if spans is None else [*spans, (spans[-1][1], spans[-1][1])]
         vocabulary = self._vocabularies[source]
         ids = stored[:TOKENS_MAX].tolist()
         shown = [(str(n).encode(), 6) if vocabulary is None else vocabulary.display(n) for n in ids]
         left = len(stored) - len(ids)
+        texts, kinds = [text.decode() for text, _ in shown], [int(kind) for _, kind in shown]
         return {
             "ids": ids,
-            "texts": [text.decode() for text, _ in shown],
-            "kinds": [KIND_NAMES[kind] for _, kind in shown],
+            "texts": texts,
+            # The same, with characters that several tokens share shown whole.
+            "joined": joined_tokens(ids, texts, kinds, vocabulary),
+            "kinds": [KIND_NAMES[kind] for kind in kinds],
             # Without them nothing is claimed about which characters a token was made of.
             "spans": spans[:TOKENS_MAX] if spans is not None and len(spans) == len(stored) else None,
             "cut": f"{left:,} tokens of {len(stored):,}" if left else "",
@@ -153,27 +164,31 @@ class Samples:
         text = self._text(source, sample)
         if not isinstance(stage, Tokenize | Chat) or text is None:
             return np.zeros(0, dtype=np.int64)
-        return np.asarray(self._encoded(stage, text["text"])[0], dtype=np.int64)
+        return np.asarray(self._encoded(source, text)[0], dtype=np.int64)
 
     def _spans(self, source: int, sample: int) -> list[tuple[int, int]] | None:
         """The characters of every token of a sample."""
         stage, text = self._stage(source), self._text(source, sample)
         if stage is None or text is None:
             return None
-        return self._encoded(stage, text["text"])[1]
+        return self._encoded(source, text)[1]
 
-    def _encoded(self, stage: Tokenize | Chat, text: str) -> tuple[list[int], list[tuple[int, int]] | None]:
-        if isinstance(stage, Tokenize) and stage.has_ranks:
-            measure: Any = token_measure(stage)
-            return measure.read({stage.field: text}).tolist(), None
-        from tokenizers import Tokenizer
+    def _encoded(
+        self, source: int, text: Mapping[str, Any]
+    ) -> tuple[list[int], list[tuple[int, int]] | None]:
+        """The tokens of a sample, made as they were when it was measured."""
+        if "problem" in text:
+            return [], []
+        found: tuple[list[int], list[tuple[int, int]] | None] = self._measure(source).encoded(text["sample"])
+        return found
 
-        path = str(stage.tokenizer)
-        if path not in self._tokenizers:
-            self._tokenizers[path] = Tokenizer.from_file(path)
-        special = isinstance(stage, Tokenize) and stage.special
-        found = self._tokenizers[path].encode(text, add_special_tokens=special)
-        return found.ids, found.offsets
+    def _measure(self, source: int) -> Any:
+        """What makes the tokens of a source."""
+        stage = self._stage(source)
+        assert stage is not None
+        if source not in self._measures:
+            self._measures[source] = token_measure(stage)
+        return self._measures[source]
 
     def _inputs(self, view: BatchView, document: Document) -> list[dict[str, Any]]:
         """Where the batch has stretches of the sample."""

@@ -65,7 +65,8 @@ def _batch(request: Request) -> Response:
         return Response(pack(facts, {}), media_type=PACKED)
     rows_max = max(1, TOKENS_MAX // max(1, view.length))
     first, stop = parse_range(asked.text(request, "rows", f"0:{view.rows}"))
-    window = view.window((first, min(stop, first + rows_max)))
+    exact = asked.text(request, "bytes", "") == "1"
+    window = view.window((first, min(stop, first + rows_max)), joined=not exact)
     said = {**window.facts, "cuts": [*window.facts["cuts"], *missing]}
     return Response(replace(window, facts={**facts, "window": said}).packed(), media_type=PACKED)
 

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from penstock.errors import PenstockError, UsageError
 from penstock.view.web.access import DATA_POLICY, HEADERS, Access, Guard, access_for, error_answer
 from penstock.view.web.batch_routes import batch_routes
+from penstock.view.web.connections import ConnectionLimits, RequestLimit, connection_class
 from penstock.view.web.dataset_routes import dataset_routes
 from penstock.view.web.machine_routes import machine_routes
 from penstock.view.web.recordings import as_text
@@ -32,8 +33,9 @@ STATIC = Path(__file__).with_name("static")
 """The bundle, written here by ``npm run build`` in ``web/``."""
 
 
-def create_app(site: Site, access: Access) -> Starlette:
+def create_app(site: Site, access: Access, limits: ConnectionLimits | None = None) -> Starlette:
     """The application that shows a site to those who have access."""
+    requests = (limits or ConnectionLimits()).requests
     routes: list[BaseRoute] = [
         *machine_routes(),
         *dataset_routes(),
@@ -43,7 +45,11 @@ def create_app(site: Site, access: Access) -> Starlette:
     ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, access=access), Middleware(_Squeezed)],
+        middleware=[
+            Middleware(Guard, access=access),
+            Middleware(RequestLimit, limit=requests),
+            Middleware(_Squeezed),
+        ],
         exception_handlers={PenstockError: _refused, HTTPException: _failed, Exception: _broken},
     )
     app.state.site = site
@@ -78,6 +84,7 @@ def serve(
     *,
     announce: Callable[[str], object] | None = None,
     page: str = "",
+    limits: ConnectionLimits | None = None,
 ) -> None:
     """Serve until interrupted. `announce` receives the address, with its token, once it answers."""
     with listener as listening:
@@ -85,14 +92,15 @@ def serve(
         access = make_access(port) if make_access is not None else access_for("127.0.0.1", port)
         if announce is not None:
             announce(address_of(listening, access, page))
+        allowed = limits or ConnectionLimits()
         config = uvicorn.Config(
-            create_app(site, access),
+            create_app(site, access, allowed),
+            http=connection_class(allowed),
             log_level="warning",
             access_log=False,
             server_header=False,
             ws="none",
             timeout_keep_alive=30,
-            limit_concurrency=200,
         )
         uvicorn.Server(config).run(sockets=[listening])
 
