@@ -24,9 +24,9 @@ __all__ = [
     "archive_members", "build_rest", "build_table", "copy_buffers", "digest", "digest_file",
     "digest_rows", "disk_room", "events_abandon", "events_flush", "events_path", "events_start",
     "events_statistics", "events_stop", "find_damage", "first_position", "hash_buffers", "held_out",
-    "parse_size", "quick_hash", "read_object", "read_tensors", "record", "reframe", "scan_known",
-    "scan_rows", "slice_order", "span", "stops_at", "store_counts", "store_flying", "token_lengths",
-    "use_cache", "write_buffers", "zstd_head",
+    "look_again", "parse_size", "quick_hash", "read_for_step", "read_object", "read_tensors", "record",
+    "reframe", "scan_known", "scan_rows", "slice_order", "span", "stops_at", "store_counts", "store_flying",
+    "token_lengths", "use_cache", "write_buffers", "zstd_head",
 ]
 # fmt: on
 
@@ -173,6 +173,12 @@ class ShardFile:
 
 def find_damage(source: _Source, index: _Index, digest: str) -> list[tuple[int, int, str]]:
     """Every stretch of a file that is not as its index says: first byte, length, in which way."""
+
+def look_again() -> None:
+    """Let the next read of every file look first whether it has changed: bytes were read that make no sense."""
+
+def read_for_step(step: int | None) -> None:
+    """Say which step of a feed this thread reads for from now on, so that damage names the steps that a shard was read for."""
 
 def archive_members(shard: str, row: bytes) -> list[tuple[str, int, int]]:
     """The members of one sample of an archive: extension, first byte, end."""
@@ -373,6 +379,9 @@ _Stop: TypeAlias = tuple[int, int | None, int, int]
 def stops_at(mixture: dict[str, Any], sources: list[_Course], step: int) -> list[_Stop] | None:
     """Where each source stands before a step; None when the stream ends before it."""
 
+def ramp_part(shape: str, every: int, length: int, at: int) -> float:
+    """How far a ramp of ``length`` steps has come at one of them: 0 where it begins, 1 where it ends."""
+
 def token_lengths(shards: list[_ShardParts], item_bytes: int) -> bytes:
     """The length in tokens of every row of a version (u32), from its indexes."""
 
@@ -450,6 +459,8 @@ class StoreClient:
         """What the store says about an object."""
     def entries(self, prefix: str) -> list[_StoreEntry]:
         """All objects below a prefix, sorted by name."""
+    def entries_beginning(self, text: str) -> tuple[list[_StoreEntry], list[str]]:
+        """All objects whose names begin with a text, sorted by name, and names that no request can name."""
     def delete(self, name: str) -> None:
         """Remove an object; it is no error if it is gone."""
 

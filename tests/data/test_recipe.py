@@ -203,7 +203,7 @@ BROKEN = {
     "length of far too much": ("length = 128", "length = 16777217", "length", "1 to"),
     "length that is a fraction": ("length = 128", "length = 1.5", "length", "1 to"),
     "length that is text": ("length = 128", 'length = "128"', "length", "1 to"),
-    "unknown policy": ('policy = "fit"', 'policy = "tight"', "policy", "concat or fit"),
+    "unknown policy": ('policy = "fit"', 'policy = "tight"', "policy", "concat, fit or crop"),
     "missing tokenizer": ("tokenizer.json", "absent.json", "tokenizer", "tokenizer.json"),
     "tokenizer that is a number": ('"tokenizer.json"', "5", "tokenizer", "tokenizer.json"),
     "filter that cannot be read": ("lang == 'en'", "lang ==", "filter", "for example"),

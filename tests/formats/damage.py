@@ -18,7 +18,9 @@ BLOCK_BYTES = 64 << 10
 def same(one: Any, other: Any) -> bool:
     """Exact equality, also of kinds; arrays by value, and a NaN is itself."""
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        return type(one) is type(other) and one.dtype == other.dtype and np.array_equal(one, other)
+        if type(one) is not type(other) or one.dtype != other.dtype:
+            return False
+        return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.formats.reread import leave
+
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = 500
 
@@ -61,6 +63,17 @@ def example(row: dict[str, Any]) -> bytes:
     return data
 
 
+def features(record: bytes) -> dict[str, Any]:
+    """An Example as TensorFlow parses it: the kind and the values of each feature."""
+    import tensorflow as tf
+
+    found = {}
+    for name, feature in tf.train.Example.FromString(record).features.feature.items():
+        kind = feature.WhichOneof("kind")
+        found[name] = (kind, list(getattr(feature, kind).value) if kind else [])
+    return found
+
+
 def main(folder: Path) -> None:
     """Write all files."""
     import tensorflow as tf
@@ -77,9 +90,15 @@ def main(folder: Path) -> None:
     for record in [*examples[:5], b"\xff\xff", *examples[5:]]:
         writer.write(record)
     writer.close()
-    write("examples.tfrecord", examples)
-    write("blobs.tfrecord", data)
-    write("examples.tfrecord.gz", examples, "GZIP")
+    for name, packing in (
+        ("examples.tfrecord", ""),
+        ("examples.tfrecord.gz", "GZIP"),
+        ("blobs.tfrecord", ""),
+    ):
+        write(name, data if name.startswith("blobs") else examples, packing)
+        found = [bytes(record.numpy()) for record in tf.data.TFRecordDataset(str(folder / name), packing)]
+        parsed = [{"data": each} if name.startswith("blobs") else features(each) for each in found]
+        leave(folder / name, parsed)
     write("blobs.tfrecord.gz", data, "GZIP")
     write("examples.tfrecord.zlib", examples, "ZLIB")
     write("broken.tfrecord", [*examples[:5], b"\xff\xff", *examples[5:9]])

@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -286,3 +287,14 @@ def test_remote_files_are_read_in_place_or_through_a_copy(registry: Registry, pa
     store.put_if_absent("a.npy", npy_bytes(columns["x"]))
     assert_rows(registry.register("z", f"memory://test-arrays/{packed}/a.npz"), rows(**columns))
     assert_rows(registry.register("y", f"memory://test-arrays/{packed}/a.npy"), rows(array=columns["x"]))
+
+
+def test_what_python_2_wrote_is_read(tmp_path: Path, registry: Registry) -> None:
+    """Its long numbers end in L, as in a file that numpy keeps for its own tests."""
+    header = b"{'descr': '<i8', 'fortran_order': False, 'shape': (2L, 3L), }".ljust(117) + b"\n"
+    path = tmp_path / "a.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + np.arange(6).tobytes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = np.load(path)
+    assert_rows(registry.register("a", path), [{"array": row} for row in expected])

@@ -165,7 +165,7 @@ def test_kinds_are_those_of_all_files(tmp_path: Path, registry: Registry) -> Non
         ("table", "a\tb\n1\t2\n3\t4\n", "tsv"),
         ("a.csv", '{"a": 1}\n{"a": 2}\n', "jsonl"),
         ("a.txt", "Well, no.\nOh, yes.\nReally, now?\n", "text"),
-        ("a.csv", "a;b\n1;2\n3;4\n", None),
+        ("a.csv", "a;b\n1;2\n3;4\n", "csv"),
         ("prose", "Well, no.\nOh, yes, that.\nReally?\n", None),
     ],
 )
@@ -178,6 +178,33 @@ def test_the_format_is_found_in_the_content(
             registry.register("a", tmp_path / name)
     else:
         assert registry.register("a", tmp_path / name).manifest.format == found
+
+
+@pytest.mark.parametrize("delimiter", [";", "|"])
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_another_delimiter_is_found_by_looking_and_said(
+    tmp_path: Path, registry: Registry, delimiter: str, ending: str
+) -> None:
+    path = tmp_path / f"a.{ending}"
+    text = f'id{delimiter}x\n1{delimiter}"0,5{delimiter}"\n2{delimiter}7\n'.encode()
+    path.write_bytes(gzip.compress(text) if ending.endswith(".gz") else text)
+    version = registry.register("a", path)
+    assert_rows(version, [{"id": 1, "x": f"0,5{delimiter}"}, {"id": 2, "x": "7"}])
+    assert version.account.notes == (f"a.{ending} (fields are separated by {delimiter!r})",)
+    # Commas, if that is what somebody says.
+    commas = registry.register("b", path, policy=Policy(delimiter=",", skip_bad=1))
+    assert [field.name for field in commas.schema] == [f"id{delimiter}x"]
+
+
+def test_the_note_that_excel_wants_is_no_header(tmp_path: Path, registry: Registry) -> None:
+    (tmp_path / "a.csv").write_text("sep=;\na;b\n1;2\n")
+    with pytest.raises(FileUnusable, match="a note of Excel's"):
+        registry.register("a", tmp_path / "a.csv")
+
+
+def test_a_table_of_commas_stays_one(tmp_path: Path, registry: Registry) -> None:
+    (tmp_path / "a.csv").write_text("a;b,c;d\n1;2,3;4\n")
+    assert registry.register("a", tmp_path / "a.csv")[0] == {"a;b": "1;2", "c;d": "3;4"}
 
 
 _CELLS = st.text(st.sampled_from('ab,"\n\r\t 0'), max_size=6)

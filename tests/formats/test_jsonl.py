@@ -183,3 +183,14 @@ def test_a_number_that_no_reader_can_hold_is_a_bad_line(tmp_path: Path, registry
     with pytest.raises(BadRow) as caught:
         registry.register("a", path)
     assert caught.value.line == 2
+
+
+def test_a_file_of_another_format_among_others_is_called_that(tmp_path: Path, registry: Registry) -> None:
+    """Mending rows, or leaving them out, would not help."""
+    for number in range(40):
+        (tmp_path / f"{number:02}.jsonl").write_text('{"a": 1}\n')
+    (tmp_path / "01.jsonl").write_text("a,b\n1,2\n3,4\n")
+    for policy in (Policy(), Policy(skip_bad=1)):
+        with pytest.raises(FileUnusable, match=r"01\.jsonl: it is csv, not jsonl") as caught:
+            registry.register("a", tmp_path / "*.jsonl", policy=policy)
+        assert "--format csv" in str(caught.value.hint)

@@ -58,6 +58,22 @@ def test_batches_cursors_and_origins_are_those_of_a_local_feed(corpus: Corpus, l
         assert server.statistics()["batches_sent"] >= 200
 
 
+def test_ramps_and_crops_are_served_as_they_are_read(corpus: Corpus) -> None:
+    weights = [(0, {"web": 0.9, "code": 0.1}), (5, ps.Ramp({"code": 1.0}, until=25, shape="cosine"))]
+    recipe = corpus.recipe("web@1", "code@1", batch=12, policy="crop", weights=weights)
+    with (
+        serving(corpus.registry, recipe) as server,
+        corpus.open(recipe) as local,
+        ps.open(address_of(server)) as remote,
+    ):
+        for step in range(35):
+            one, other = next(local), next(remote)
+            assert one.digest == other.digest
+            assert local.cursor == remote.cursor
+            assert step % 10 or alike(one, other)
+        assert local.statistics().epochs_by_source == remote.statistics().epochs_by_source
+
+
 def test_a_cursor_of_either_opens_the_other(corpus: Corpus) -> None:
     recipe = ps.Recipe.load(corpus.folder / "recipe.toml")
     with serving(corpus.registry, recipe) as server:

@@ -16,7 +16,6 @@ from penstock.store import Store, open_store, to_url
 from penstock.store.local import LocalStore
 from penstock.store.location import common_root
 
-
 FURTHER = tuple(filter(None, os.environ.get("PENSTOCK_TEST_STORES", "").split(",")))
 
 

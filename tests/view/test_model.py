@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import RowOutOfRange, UsageError
+from penstock.errors import RowOutOfRange, TokenOutOfRange, UsageError
 from penstock.view.address import parse
 from penstock.view.model import BatchView, RecordView, TokenKind, pack, unpack
 from penstock.view.model.glyphs import shown
@@ -129,7 +129,7 @@ def test_a_token_has_its_exact_bytes_and_its_origin(library: Library) -> None:
     assert (found["row"], found["token"], found["id"]) == (0, 3, int(view.arrays["tokens"][0, 3]))
     with pytest.raises(RowOutOfRange):
         view.token(4, 0)
-    with pytest.raises(UsageError, match="no token 32"):
+    with pytest.raises(TokenOutOfRange, match="no token 32"):
         view.token(0, 32)
 
 

@@ -98,12 +98,18 @@ def test_without_colours_marks_say_where_something_changes(library: Library, tal
     look(library, f"{talks}#step=0", script)
 
 
+def text_at(grid: TokenGrid, row: int, token: int) -> str:
+    """How a token looks among its neighbours."""
+    return grid.view.window((row, row + 1), (token, token + 1), joined=True).text.decode()
+
+
 def test_ids_specials_and_raw_bytes_are_seen(library: Library, talks: str) -> None:
     async def script(seen: Seen) -> None:
         view = grid_of(seen).view
         assert "<|user|>" in seen.lines[2]
         assert seen.style_of("<|user|>").bold
-        assert "⟨E2⟩⟨98⟩⟨83⟩" in seen.text
+        # Characters are whole, and their bytes are one key away.
+        assert "☃◂◂" in seen.text
         assert "\ufffd" not in seen.text
         await seen.press("i")
         ids = view.arrays["tokens"][0, :8].tolist()
@@ -111,6 +117,10 @@ def test_ids_specials_and_raw_bytes_are_seen(library: Library, talks: str) -> No
         await seen.press("i")
         assert f"<|system|>‹{ids[0]}›" in seen.lines[2]
         await seen.press("i")
+        assert "exact bytes" in seen.text
+        assert "⟨E2⟩⟨98⟩⟨83⟩" in seen.text
+        await seen.press("i")
+        assert "☃◂◂" in seen.text
         assert "‹" not in seen.text
 
     look(library, f"{talks}#step=0", script)
@@ -149,7 +159,7 @@ def test_the_status_says_all_about_the_token_under_the_cursor(library: Library, 
             else:
                 assert third.startswith("from no sample")
             # The cursor is where it is said to be.
-            assert "".join(seen.reversed_text()) == found["text"]
+            assert "".join(seen.reversed_text()) == text_at(grid, *grid.cursor)
 
     look(library, f"{recipe}#step=1,row=2,token=50", script)
 
@@ -180,7 +190,7 @@ def test_the_cursor_stays_in_sight_whatever_the_size(
         assert seen.app.size == size
         assert {strip.cell_length for strip in seen.strips} == {size[0]}
         grid = grid_of(seen)
-        text = grid.view.token(3, 100)["text"]
+        text = text_at(grid, 3, 100)
         assert "".join(seen.reversed_text()) == text
         await seen.pilot.resize_terminal(80, 24)
         await seen.settle()

@@ -17,6 +17,21 @@ from tests.view.library import Library
 from tests.view.terminal_pages import Seen, grid_of, look
 
 
+def test_a_long_list_of_datasets_is_searched(library: Library) -> None:
+    async def script(seen: Seen) -> None:
+        every = library.registry.datasets()
+        await seen.type("slash", "TALK")
+        wanted = [name for name in every if "talk" in name]
+        assert f"{len(wanted)} with “TALK” of {len(every)}" in seen.lines[0]
+        assert [line.strip() for line in seen.lines[1:-1] if line.strip()] == wanted
+        await seen.type("slash", "nowhere")
+        assert "no dataset has “TALKnowhere” in its name" in seen.lines[-1]
+        await seen.press("enter")
+        assert seen.lines[0].startswith(f"{wanted[0]} ")
+
+    look(library, None, script)
+
+
 def test_one_browses_from_datasets_to_a_sample_and_back(library: Library) -> None:
     async def script(seen: Seen) -> None:
         assert seen.lines[0].startswith("datasets  ")
@@ -113,7 +128,7 @@ def test_search_goes_from_match_to_match_and_around(library: Library, recipe: st
         row, token = first
         found = "".join(each for each in grid.view.window((row, row + 1), (token, token + 8)).texts()[0])
         assert found.startswith("snow ⟨E2⟩⟨98⟩⟨83⟩")
-        assert seen.style_of("⟨98⟩").bgcolor.name == "yellow"
+        assert seen.style_of("☃").bgcolor.name == "yellow"
         places = [first]
         for _ in range(40):
             await seen.press("n")
@@ -139,15 +154,17 @@ def test_the_origin_shows_text_beside_tokens_with_one_cursor(library: Library, t
         (origin,) = view.origin(row, token)
         await seen.press("o")
         assert seen.lines[0].startswith(f"talks@1/row/{origin.sample}  talks")
-        # The character in the text, its first byte among the tokens.
-        assert seen.reversed_text() == ["☃", "⟨E2⟩"]
+        # The character in the text, and at its first token; the status has the token's own bytes.
+        assert seen.reversed_text() == ["☃", "☃"]
+        assert "“⟨E2⟩”" in seen.text
         await seen.press("right")
-        assert seen.reversed_text() == ["☃", "⟨98⟩"]
+        assert seen.reversed_text() == ["☃", "◂"]
+        assert "“⟨98⟩”" in seen.text
         await seen.press("right", "right")
         assert seen.reversed_text() == ["<|end|>", "<|end|>"]
         # The same from the other pane: a character back is a character.
         await seen.press("tab", "left")
-        assert seen.reversed_text() == ["☃", "⟨E2⟩"]
+        assert seen.reversed_text() == ["☃", "☃"]
         await seen.press("r")
         assert "messages" in seen.text
         assert '"role":"system"' in seen.text.replace(" ", "").replace("\n", "")

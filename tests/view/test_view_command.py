@@ -70,7 +70,8 @@ def test_lanes_and_bad_input(library: Library, capsys: pytest.CaptureFixture[str
     assert "lane 1/2: 2 rows" in capsys.readouterr().out
     for words, message in (
         (["nonsense#step=1"], "is no address"),
-        ([recipe, "--rows", "4"], ""),
+        ([recipe, "--rows", "3"], ""),
+        ([recipe, "--rows", "4"], "there is no row 4: rows go from 0 to 3"),
         ([recipe, "--rows", "x"], "no range of rows"),
         ([recipe, "--redact"], "--redact goes with --export"),
         (["run:nowhere"], "no run in nowhere"),

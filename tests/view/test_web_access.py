@@ -4,6 +4,8 @@ import http.client
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -12,7 +14,7 @@ from starlette.testclient import TestClient
 
 from penstock.cli.main import main
 from penstock.errors import UsageError
-from penstock.view.web.access import access_for, checked_prefix
+from penstock.view.web.access import access_for, checked_prefix, is_loopback
 from penstock.view.web.server import create_app
 from tests.view.exhibit import Exhibit
 from tests.view.serving import client_of, serving, site_at
@@ -260,6 +262,36 @@ def test_the_command_ends_quietly_when_it_is_told_to(exhibit: Exhibit, sign: sig
         said = process.stderr.read()
 
     assert "Traceback" not in said
+
+
+def test_a_server_that_others_can_reach_says_that_its_token_goes_in_clear(exhibit: Exhibit) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli.main",
+        "web",
+        "--port",
+        "0",
+        "--no-open",
+        "--bind",
+        "0.0.0.0",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=exhibit.folder) as process:
+        assert process.stderr is not None
+        said = [process.stderr.readline() for _ in range(3)]
+        process.kill()
+
+    assert said[0].startswith("serving http://")
+    assert said[2].startswith(
+        "warning: the token and everything that is shown travel over the network in clear"
+    )
+    assert [is_loopback(bind) for bind in ("::", "10.0.0.7", "::1", "127.0.0.1", "localhost")] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_a_recipe_elsewhere_may_be_looked_at_when_it_is_named(exhibit: Exhibit, tmp_path: Path) -> None:

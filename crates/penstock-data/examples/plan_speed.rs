@@ -147,7 +147,7 @@ fn periods(out: &mut impl Write) -> Outcome {
         let weights = (0..sources).map(|source| 1.0 / f64::from(source + 1)).collect();
         let limits = vec![None; sources as usize];
         let mixture =
-            Mixture::new(Key::mixture(17), &[Change { from: 0, weights }], &limits, Exhaustion::Stop)?;
+            Mixture::new(Key::mixture(17), &[Change::fixed(0, weights)], &limits, Exhaustion::Stop)?;
         let table_ns = best_ns(|| mixture.period_at(1 << 40));
         let table = mixture.period_at(1 << 40).ok_or("no period")?;
         let read_ns =
@@ -161,7 +161,7 @@ fn periods(out: &mut impl Write) -> Outcome {
     }
     let weights = (0..50).map(|source| 1.0 / f64::from(source + 1)).collect();
     let limits: Vec<_> = (0..50).map(|source| Some(1_000_000 << (source % 10))).collect();
-    let changes = [Change { from: 0, weights }];
+    let changes = [Change::fixed(0, weights)];
     let open_ns = best_ns(|| Mixture::new(Key::mixture(17), &changes, &limits, Exhaustion::Drop));
     let mixture = Mixture::new(Key::mixture(17), &changes, &limits, Exhaustion::Drop)?;
     writeln!(

@@ -16,6 +16,8 @@
 //! All randomness is a [`Key`] that says what it is for. Tables come in as slices, so they may be memory-mapped.
 
 mod blocks;
+mod crop;
+mod deal;
 mod epoch;
 mod error;
 mod even;
@@ -25,21 +27,28 @@ mod legs;
 mod mixture;
 mod order;
 mod pack;
+mod ramp;
 mod shares;
 mod steps;
+mod weights;
 
 pub use blocks::{BLOCK_PACKS_MIN, BLOCK_ROWS_MAX, BLOCK_ROWS_MIN, Blocks};
+pub use crop::{crop_at, crop_blocks, crop_rows};
 pub use epoch::{EpochPlan, RowOrder, Window, in_block};
 pub use error::PlanError;
 pub use even::Even;
 pub use fit::FIT_TOKENS_MAX;
 pub use key::{Draws, Key, Part};
 pub use legs::{Course, LegPlace, Phase, Stop, stops_at};
-pub use mixture::{Change, Exhaustion, Mixture, PERIOD, POSITIONS_MAX, PeriodTable, Place, Segment};
+pub use mixture::{
+    Change, Exhaustion, Mixture, Movement, PERIOD, POSITIONS_MAX, PeriodTable, Place, Segment,
+};
 pub use order::{Permutation, Shuffle, TABLE_MAX};
 pub use pack::{Packs, Policy, Span, pack_count};
+pub use ramp::{Curve, RAMP_MAX, Ramp};
 pub use shares::{SOURCES_MAX, Shares};
 pub use steps::{BatchSchedule, lane_rows};
+pub use weights::{RampTo, WeightEntry, changes_of};
 
 #[cfg(test)]
 mod statistics;

@@ -88,6 +88,10 @@ pub struct ScanOptions {
     pub mixed: Mixed,
     /// Where column names come from; delimited files only.
     pub header: Header,
+    /// What separates fields, where it is not what the format's name says; delimited files only.
+    pub delimiter: Option<u8>,
+    /// What `NaN` and infinities count as, which Python writes into JSON; nothing makes such a row bad.
+    pub nan: Option<Kind>,
     /// Whether a shard may have no rows.
     pub allow_empty: bool,
 }
@@ -99,6 +103,8 @@ impl Default for ScanOptions {
             on_bad: OnBad::Fail,
             mixed: Mixed::Fail,
             header: Header::FirstRow,
+            delimiter: None,
+            nan: None,
             allow_empty: false,
         }
     }
@@ -233,8 +239,7 @@ pub fn scan(format: Format, input: impl Read, request: ScanRequest<'_>) -> Resul
     match format {
         Format::Lines(lines) => scan_lines(input, lines, request),
         Format::Frames(lines) => scan_frames(input, lines, request),
-        Format::Csv => scan_delimited(input, b',', request),
-        Format::Tsv => scan_delimited(input, b'\t', request),
+        Format::Csv | Format::Tsv => scan_delimited(input, format, request),
         Format::Tar => scan_tar(input, request),
         Format::Tfrecord => scan_tfrecord(input, request),
     }

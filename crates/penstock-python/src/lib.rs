@@ -38,7 +38,9 @@ mod _rust {
     use crate::feed::{Feed, FeedBatch, Tally};
 
     #[pymodule_export]
-    use crate::plan::{build_rest, build_table, first_position, held_out, stops_at, token_lengths};
+    use crate::plan::{
+        build_rest, build_table, first_position, held_out, ramp_part, stops_at, token_lengths,
+    };
 
     #[pymodule_export]
     use crate::records::digest_rows;
@@ -50,7 +52,7 @@ mod _rust {
     use crate::service::{BatchServer, ServiceClient, ServiceFeed};
 
     #[pymodule_export]
-    use crate::shard::{ShardFile, archive_members, find_damage};
+    use crate::shard::{ShardFile, archive_members, find_damage, look_again, read_for_step};
 
     #[pymodule_export]
     use crate::share::{Exchange, SharedBytes, StepClaim};

@@ -9,7 +9,8 @@ use penstock_data::feed::{
     build_rest as build_rest_table, build_table as build_whole_table,
 };
 use penstock_data::plan::{
-    BatchSchedule, Change, Course, Exhaustion, Key, LegPlace, Phase, Policy, Shuffle, stops_at as stops,
+    BatchSchedule, Change, Course, Curve, Exhaustion, Key, LegPlace, Phase, Policy, Ramp, RampTo, Shuffle,
+    WeightEntry, changes_of, stops_at as stops,
 };
 use penstock_data::{DataError, Shard};
 use penstock_io::Digest;
@@ -47,10 +48,28 @@ pub(crate) struct MixturePlanned {
     batch: Vec<(u64, u64)>,
     #[pyo3(item)]
     weights: Vec<(u64, Vec<f64>)>,
+    /// Those of the weights that move.
+    #[pyo3(item)]
+    ramps: Vec<RampPlanned>,
     #[pyo3(item)]
     shuffle: String,
     #[pyo3(item)]
     exhaustion: String,
+}
+
+/// Weights that move from a step of the weights on.
+#[derive(FromPyObject)]
+struct RampPlanned {
+    #[pyo3(item)]
+    step: u64,
+    #[pyo3(item)]
+    until: u64,
+    #[pyo3(item)]
+    to: Vec<f64>,
+    #[pyo3(item)]
+    shape: String,
+    #[pyo3(item)]
+    every: u64,
 }
 
 #[derive(FromPyObject)]
@@ -125,8 +144,25 @@ fn policy_named(name: &str) -> PyResult<Policy> {
         "concat" => Ok(Policy::Concat),
         "fit" => Ok(Policy::Fit),
         "single" => Ok(Policy::Single),
+        "crop" => Ok(Policy::Crop),
         other => Err(PyValueError::new_err(format!("unknown policy {other:?}"))),
     }
+}
+
+fn curve_named(name: &str, every: u64) -> Result<Curve, FeedError> {
+    match name {
+        "linear" => Ok(Curve::Linear),
+        "cosine" => Ok(Curve::Cosine),
+        "steps" => Ok(Curve::Stairs { every }),
+        other => Err(FeedError::Plan { reason: format!("unknown ramp {other:?}") }),
+    }
+}
+
+/// How far a ramp of `length` steps has come at one of them: 0 where it begins, 1 where it ends.
+#[pyfunction]
+pub(crate) fn ramp_part(py: Python<'_>, shape: &str, every: u64, length: u64, at: u64) -> PyResult<f64> {
+    let ramp = curve_named(shape, every).and_then(|curve| Ok(Ramp::new(curve, length)?));
+    ramp.map(|ramp| ramp.part(at)).map_err(|problem| error::from_feed(py, problem))
 }
 
 fn digest_of(text: &str) -> PyResult<Digest> {
@@ -249,10 +285,16 @@ impl MixturePlanned {
     /// Rows per step, and weights by position.
     fn schedules(&self) -> Result<(BatchSchedule, Vec<Change>), FeedError> {
         let steps = BatchSchedule::new(&self.batch)?;
-        let change = |(step, weights): &(u64, Vec<f64>)| {
-            Ok(Change { from: steps.positions(*step)?.start, weights: weights.clone() })
+        let entry = |(step, weights): &(u64, Vec<f64>)| {
+            let ramp = self.ramps.iter().find(|ramp| ramp.step == *step);
+            let ramp = ramp.map(|ramp| {
+                let curve = curve_named(&ramp.shape, ramp.every)?;
+                Ok::<_, FeedError>(RampTo { weights: ramp.to.clone(), until: ramp.until, curve })
+            });
+            Ok(WeightEntry { step: *step, weights: weights.clone(), ramp: ramp.transpose()? })
         };
-        let changes = self.weights.iter().map(change).collect::<Result<_, FeedError>>()?;
+        let entries = self.weights.iter().map(entry).collect::<Result<Vec<_>, FeedError>>()?;
+        let changes = changes_of(&steps, &entries)?;
         Ok((steps, changes))
     }
 }
@@ -351,7 +393,7 @@ pub(crate) struct PackingPlan {
     source: String,
 }
 
-/// Builds a plan table from measured lengths; its packs per epoch.
+/// Builds a plan table from measured lengths; its rows per epoch.
 #[pyfunction]
 pub(crate) fn build_table(
     py: Python<'_>,
@@ -366,12 +408,13 @@ pub(crate) fn build_table(
     let starts = starts.map(|starts| starts.to_vec(py)).transpose()?;
     let source = digest_of(&packing.source)?;
     let (policy, shuffle) = (policy_named(&packing.policy)?, shuffle_named(&packing.shuffle)?);
-    let packing = Packing { length: packing.length, policy, shuffle, source: &source };
+    let length = packing.length;
+    let packing = Packing { length, policy, shuffle, source: &source };
     let measured = Measured { lengths: &lengths, kept: kept.as_deref(), starts: starts.as_deref() };
     let head = py
         .detach(|| build_whole_table(&path, measured, packing))
         .map_err(|problem| error::from_feed(py, problem))?;
-    Ok(head.pack_count())
+    Ok(head.epoch_rows(policy, length))
 }
 
 /// What was delivered of a leg when the length of rows changes, as Python passes it.
@@ -443,9 +486,8 @@ pub(crate) fn token_lengths<'py>(
     item_bytes: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let raised = Raised::default();
-    let lengths = token_source(shards, item_bytes, &raised)
-        .and_then(|tokens| tokens.lengths())
-        .map_err(|problem| raised.take().unwrap_or_else(|| error::from_feed(py, problem)))?;
+    let found = py.detach(|| token_source(shards, item_bytes, &raised)?.lengths());
+    let lengths = found.map_err(|problem| raised.take().unwrap_or_else(|| error::from_feed(py, problem)))?;
     let bytes: Vec<u8> = lengths.iter().flat_map(|length| length.to_le_bytes()).collect();
     Ok(PyBytes::new(py, &bytes))
 }

@@ -62,6 +62,12 @@ pub(crate) struct Choices {
     skip_bad: u64,
     #[pyo3(item)]
     mixed: bool,
+    /// One byte.
+    #[pyo3(item, default)]
+    delimiter: Option<u8>,
+    /// What `NaN` counts as: `float` or `null`.
+    #[pyo3(item, default)]
+    nan: Option<String>,
 }
 
 impl From<&Choices> for ScanOptions {
@@ -71,6 +77,8 @@ impl From<&Choices> for ScanOptions {
             on_bad: if choices.skip_bad == 0 { OnBad::Fail } else { OnBad::Skip { limit: choices.skip_bad } },
             mixed: if choices.mixed { Mixed::Allow } else { Mixed::Fail },
             header: Header::FirstRow,
+            delimiter: choices.delimiter,
+            nan: choices.nan.as_deref().map(|kind| if kind == "null" { Kind::Null } else { Kind::Float }),
             allow_empty: false,
         }
     }

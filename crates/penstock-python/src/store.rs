@@ -124,6 +124,12 @@ impl StoreClient {
         Ok(self.run(py, |client| client.list(prefix))?.into_iter().map(parts).collect())
     }
 
+    /// All objects whose names begin with a text, sorted by name, and names that no request can name.
+    fn entries_beginning(&self, py: Python<'_>, text: &str) -> PyResult<(Vec<EntryParts>, Vec<String>)> {
+        let found = self.run(py, |client| client.list_beginning(text))?;
+        Ok((found.objects.into_iter().map(parts).collect(), found.unreadable))
+    }
+
     /// Removes an object.
     fn delete(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         self.run(py, |client| client.delete(name))

@@ -135,7 +135,7 @@ impl<'a> Asking<'a> {
             StoreKind::Throttled => COUNTS.throttled.add(1),
             StoreKind::TimedOut => COUNTS.timeouts.add(1),
             StoreKind::Changed => COUNTS.changed.add(1),
-            StoreKind::Missing | StoreKind::Denied | StoreKind::Failed => {}
+            StoreKind::Missing | StoreKind::NoBucket | StoreKind::Denied | StoreKind::Failed => {}
         }
     }
 

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use futures_util::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 use penstock_io::{StoreKind, StoreProblem};
@@ -23,8 +22,6 @@ use crate::trouble::{Trouble, judge};
 use crate::watched::with_note;
 use crate::{Limits, Options, Place};
 
-/// Listing goes on for longer than other calls: this many times.
-const LISTING: u32 = 10;
 /// How much of a second a limit of rate may be ahead.
 const BURST_S: f64 = 0.25;
 
@@ -151,6 +148,11 @@ impl Client {
         if name.is_empty() { self.url.clone() } else { format!("{}/{name}", self.url) }
     }
 
+    /// What keys begin with; empty, or without a slash at its end.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.place.prefix
+    }
+
     pub(crate) fn connection(&self) -> &Connection {
         self.connection.get_or_make(|| Connection::new(&self.limits))
     }
@@ -211,42 +213,7 @@ impl Client {
             let (found, note) = with_note(stores.objects.head(&key)).await;
             found.map_err(|error| judge(&error, note))
         }))?;
-        Ok(described(name.to_owned(), found))
-    }
-
-    /// Every object whose name begins with a prefix (whole parts of it), sorted by name.
-    pub fn list(&self, prefix: &str) -> Result<Vec<Described>, StoreProblem> {
-        let total = self.limits.total.saturating_mul(LISTING);
-        let mut asking = Asking::new(self, Ask { total, ..Ask::small("list", prefix, self) });
-        let mut found: Vec<ObjectMeta> = Vec::new();
-        let ordered = matches!(self.place.scheme.as_str(), "s3" | "gs");
-        block_on(asking.persist(async |_, stores| {
-            let key = self.key(prefix)?;
-            let below = (!key.as_ref().is_empty()).then_some(&key);
-            if !ordered {
-                found.clear();
-            }
-            // These two list in order, so a broken listing goes on behind what it has given.
-            let mut listing = match found.last() {
-                Some(last) => stores.objects.list_with_offset(below, &last.location.clone()),
-                None => stores.objects.list(below),
-            };
-            let listed = async {
-                while let Some(object) = listing.try_next().await? {
-                    found.push(object);
-                }
-                Ok(())
-            };
-            let (listed, note) = with_note(listed).await;
-            listed.map_err(|error| judge(&error, note))
-        }))?;
-        let skip = if self.place.prefix.is_empty() { 0 } else { self.place.prefix.len() + 1 };
-        let mut named: Vec<Described> = found
-            .into_iter()
-            .map(|object| described(object.location.as_ref()[skip..].to_owned(), object))
-            .collect();
-        named.sort_by(|left, right| left.name.cmp(&right.name));
-        Ok(named)
+        Ok(Described::of(name.to_owned(), found))
     }
 
     /// Removes an object; it is no error if it is gone already.
@@ -264,7 +231,9 @@ impl Client {
     }
 }
 
-fn described(name: String, found: ObjectMeta) -> Described {
-    let stamp = found.e_tag.clone().unwrap_or_else(|| found.last_modified.to_rfc3339());
-    Described { name, bytes: found.size, stamp, etag: found.e_tag }
+impl Described {
+    pub(crate) fn of(name: String, found: ObjectMeta) -> Self {
+        let stamp = found.e_tag.clone().unwrap_or_else(|| found.last_modified.to_rfc3339());
+        Self { name, bytes: found.size, stamp, etag: found.e_tag }
+    }
 }

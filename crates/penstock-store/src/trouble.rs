@@ -7,10 +7,13 @@ use object_store::Error;
 use object_store::client::{HttpError, HttpErrorKind};
 use penstock_io::StoreKind;
 
+use crate::listing::{element, unescaped};
 use crate::watched::Note;
 
 /// Longer answers of a store are cut.
 const WORDS_MAX: usize = 300;
+/// How stores say that there is no such bucket or container.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
 
 /// One failed try.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +46,9 @@ impl Trouble {
 /// The meaning of an error, given what the head of the last answer said.
 pub(crate) fn judge(error: &Error, note: Note) -> Trouble {
     let words = words(error);
+    if NO_BUCKET.iter().any(|code| words.contains(code)) {
+        return Trouble::lasting(StoreKind::NoBucket, words);
+    }
     match error {
         Error::NotFound { .. } => Trouble::lasting(StoreKind::Missing, words),
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
@@ -74,6 +80,8 @@ fn generic(error: &Error, note: Note, words: String) -> Trouble {
             Trouble { unsure: false, retry_after, ..Trouble::passing(StoreKind::Throttled, words) }
         }
         Some(408) => Trouble::passing(StoreKind::TimedOut, words),
+        // What a server cannot do, such as listing, it cannot do the next time either.
+        Some(501) => Trouble::lasting(StoreKind::Failed, words),
         Some(500..) => Trouble { retry_after, ..Trouble::passing(StoreKind::Failed, words) },
         // S3 says 400 of credentials that have run out.
         Some(400) if words.contains("ExpiredToken") || words.contains("InvalidToken") => {
@@ -117,11 +125,21 @@ fn words(error: &Error) -> String {
     }
     let root = root.map(ToString::to_string).filter(|root| !full.contains(root.as_str()));
     let whole = root.map_or_else(|| said.to_owned(), |root| format!("{said}: {root}"));
+    let whole = said_in_xml(&whole).unwrap_or(whole);
     let line: String = whole.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(WORDS_MAX) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
+}
+
+/// Code and message of an answer in XML.
+fn said_in_xml(text: &str) -> Option<String> {
+    let code = element(text, "Code")?;
+    Some(match element(text, "Message") {
+        Some(message) => format!("{code}: {}", unescaped(&message)),
+        None => code,
+    })
 }
 
 #[cfg(test)]
@@ -143,6 +161,7 @@ mod tests {
         assert_eq!(judged("busy", 429), (StoreKind::Throttled, true));
         assert_eq!(judged("oops", 500), (StoreKind::Failed, true));
         assert_eq!(judged("oops", 504), (StoreKind::Failed, true));
+        assert_eq!(judged("never", 501), (StoreKind::Failed, false));
         assert_eq!(judged("late", 408), (StoreKind::TimedOut, true));
         assert_eq!(judged("bad", 400), (StoreKind::Failed, false));
         assert_eq!(judged("<Code>ExpiredToken</Code>", 400), (StoreKind::Denied, false));
@@ -161,6 +180,15 @@ mod tests {
             assert_eq!((trouble.kind, trouble.again, trouble.unsure), (expected, true, true));
             assert!(trouble.reason.ends_with("broken"), "{}", trouble.reason);
         }
+    }
+
+    #[test]
+    fn an_answer_in_xml_is_told_by_its_code_and_message() {
+        let xml = "404 Not Found: <?xml version=\"1.0\"?> <Error><Code>NoSuchBucket</Code><Message>It does not \
+                   exist &amp; never did</Message><BucketName>b</BucketName></Error>";
+        let trouble = judge(&generic(xml), Note { status: Some(404), retry_after: None });
+        assert_eq!(trouble.kind, StoreKind::NoBucket);
+        assert_eq!(trouble.reason, "NoSuchBucket: It does not exist & never did");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use object_store::client::{
 };
 
 use crate::counts::{COUNTS, TIMES};
+use crate::listing::sort_out;
 
 /// What the head of the last answer said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,6 +67,7 @@ impl HttpService for Watched {
         Box::pin(async move {
             COUNTS.requests.add(1);
             let asked = std::time::Instant::now();
+            let lists = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
             let answer = self.0.execute(request).await;
             if let Ok(answer) = &answer {
                 TIMES.answer.add(asked.elapsed());
@@ -75,9 +77,20 @@ impl HttpService for Watched {
                 // Requests that nobody asked for (tokens of a provider) are made outside of a note too.
                 let _ = NOTE.try_with(|place| *place.borrow_mut() = note);
             }
-            answer
+            match answer {
+                Ok(answer) if lists && answer.status().is_success() => readable(answer).await,
+                answer => answer,
+            }
         })
     }
+}
+
+/// A page of a listing without the keys that would make `object_store` refuse all of it.
+async fn readable(answer: HttpResponse) -> Result<HttpResponse, HttpError> {
+    let (head, body) = answer.into_parts();
+    let bytes = body.bytes().await?;
+    let kept = std::str::from_utf8(&bytes).ok().and_then(sort_out);
+    Ok(HttpResponse::from_parts(head, kept.map_or_else(|| bytes.into(), Into::into)))
 }
 
 /// `Retry-After` in seconds. The form with a date is rare and depends on clocks that agree, so it is not kept.

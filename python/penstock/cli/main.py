@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from penstock.cli.commands import COMMANDS, overview
-from penstock.errors import PenstockError, UsageError
+from penstock.errors import NameUnwritable, PenstockError, UsageError
 
 EXIT_INTERRUPTED = 130
 
@@ -18,6 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = _take_debug(words)
+    _let_streams_take_anything()
     try:
         return _dispatch(words)
     except PenstockError as problem:
@@ -25,6 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         _say(problem)
         return problem.exit_code
+    except UnicodeEncodeError as problem:
+        if debug:
+            raise
+        _say(NameUnwritable(name=problem.object, encoding=problem.encoding))
+        return NameUnwritable.exit_code
     except KeyboardInterrupt:
         if debug:
             raise
@@ -79,6 +85,15 @@ def _take_debug(words: list[str]) -> bool:
             return False
     words.remove("--debug")
     return True
+
+
+def _let_streams_take_anything() -> None:
+    """What the encoding of a terminal or a pipe lacks is written as an escape, such as ``\\u2713``, and never ends a command."""
+    for stream in (sys.stdout, sys.stderr):
+        # Streams that a test or an embedding program has put there may be of any kind.
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
 
 
 def _say(problem: PenstockError) -> None:

@@ -24,8 +24,9 @@ def command_app(name: str, purpose: str, *, examples: str) -> App:
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on one line."""
-    print(json.dumps(document, ensure_ascii=False, separators=(", ", ": ")))
+    """One JSON document on one line; in plain ASCII where the stream cannot take more."""
+    whole = (sys.stdout.encoding or "").replace("-", "").lower() == "utf8"
+    print(json.dumps(document, ensure_ascii=not whole, separators=(", ", ": ")))
 
 
 def say(words: str) -> None:

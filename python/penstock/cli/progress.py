@@ -48,7 +48,10 @@ def _bar(what: str, unit: str) -> Iterator[Tell]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[words]}"),
     ]
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+    # Data goes above the bar where both are on the terminal; into a pipe or a file it goes as ever.
+    above = sys.stdout.isatty()
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=above) as shown:
         task = shown.add_task(what, total=None, words="")
         yield lambda done, total, words="": shown.update(task, completed=done, total=total, words=words)
 

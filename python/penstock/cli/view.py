@@ -14,15 +14,18 @@ from cyclopts import Parameter
 from penstock.cli.data.place import Place, open_registry
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.errors import UsageError
-from penstock.view.address import Address, RunAddress, parse, parse_range
+from penstock.view.address import Address, RecipeAddress, RunAddress, VersionAddress, at, parse
+from penstock.view.bounds import parse_bounds
 
 if TYPE_CHECKING:
     from penstock.data.measured import PlanWatch
     from penstock.view.model.batch import BatchView
-    from penstock.view.opening import AnyBatch, Opened, OpenedStream, Opener
+    from penstock.view.opening import AnyBatch, Opened, OpenedStream, Opener, OwnRegistry
 
 #: Where the views of the terminal are, once they are installed.
 TERMINAL = "penstock.view.terminal"
+#: Tokens that are shown from the address's token on, and rows of a version in JSON, unless others are asked for.
+_TOKENS_AFTER, _ROWS_OF_JSON = 64, 64
 
 app = command_app(
     "view",
@@ -32,6 +35,7 @@ app = command_app(
         "  penstock view recipe.toml#step=41207,lane=3/8,row=5\n"
         "  penstock view run:runs/exp1#step=120 --json | jq .digest\n"
         "  penstock view recipe.toml#step=7 --rows 0:4 --export batch.html --redact\n"
+        "  penstock view web@3 --filter \"lang == 'ja'\" --all\n"
         "  penstock view recipe.toml#step=7 recipe.toml#step=8        what differs"
     ),
 )
@@ -41,9 +45,23 @@ app = command_app(
 class Shown:
     """What of it is shown, and how."""
 
-    rows: Annotated[str | None, Parameter(help="Rows, as FIRST:END.")] = None
-    tokens: Annotated[str | None, Parameter(help="Tokens of each row, as FIRST:END.")] = None
+    steps: Annotated[str | None, Parameter(help="Of a recipe or a run: steps, as A:B.")] = None
+    rows: Annotated[
+        str | None,
+        Parameter(
+            help="Rows, as A:B. With --filter: look from row A on, until B - A rows pass; with --all: look at rows A to B."
+        ),
+    ] = None
+    tokens: Annotated[str | None, Parameter(help="Tokens of each row, as A:B.")] = None
     ids: Annotated[bool, Parameter(negative=(), help="Print the numbers of tokens too.")] = False
+    exact: Annotated[
+        bool,
+        Parameter(
+            name="--bytes",
+            negative=(),
+            help="Show the exact bytes of a character that several tokens share, not the character.",
+        ),
+    ] = False
     text: Annotated[
         bool, Parameter(negative=(), help="Plain lines, on a terminal too. What a pipe gets anyway.")
     ] = False
@@ -63,6 +81,9 @@ class Shown:
     filter: Annotated[
         str | None, Parameter(help="Of a version: only rows for which this holds, such as \"lang == 'en'\".")
     ] = None
+    all: Annotated[
+        bool, Parameter(negative=(), help="With --filter: look at every row, and show every row that passes.")
+    ] = False
     export: Annotated[
         Path | None, Parameter(help="Write one page of HTML that opens offline, instead of printing.")
     ] = None
@@ -73,12 +94,28 @@ class Shown:
         Path | None, Parameter(help="The tokenizer of sources whose tokens nothing in the recipe explains.")
     ] = None
 
-    def range_of(self, name: str, given: int | None) -> tuple[int, int] | None:
-        """The range that was asked for; one that begins where the address points, unless another was."""
-        text: str | None = getattr(self, name)
-        if text is not None:
-            return parse_range(text, name=name)
-        return None if given is None else (given, given + (1 if name == "rows" else 64))
+    def check(self) -> None:
+        """Refuse options that make no sense together."""
+        if self.redact and self.export is None:
+            raise UsageError(
+                "--redact goes with --export", hint="penstock view ADDRESS --export FILE --redact"
+            )
+        if self.all and self.filter is None:
+            raise UsageError("--all goes with --filter", hint="penstock view web@3 --filter EXPRESSION --all")
+        if self.steps is not None and self.export is not None:
+            raise UsageError("one page shows one step", hint="leave --steps out and name the step: #step=7")
+
+    def rows_of(self, count: int, chosen: int | None = None) -> tuple[int, int] | None:
+        """The rows that were asked for, the one that the address names, or None."""
+        if self.rows is not None:
+            return parse_bounds(self.rows).within(count)
+        return None if chosen is None else (chosen, chosen + 1)
+
+    def tokens_of(self, count: int, chosen: int | None = None) -> tuple[int, int] | None:
+        """The tokens that were asked for, some from where the address points on, or None."""
+        if self.tokens is not None:
+            return parse_bounds(self.tokens, of="tokens").within(count)
+        return None if chosen is None else (chosen, chosen + _TOKENS_AFTER)
 
 
 @app.default
@@ -101,16 +138,17 @@ def view(
         A second address: what differs is shown.
     """
     chosen = shown or Shown()
-    if chosen.redact and chosen.export is None:
-        raise UsageError("--redact goes with --export", hint="penstock view ADDRESS --export FILE --redact")
+    chosen.check()
     one = None if address is None else parse(address)
 
     def opening(watch: "PlanWatch | None" = None) -> "Opener":
         from penstock.view.opening import Opener
 
         runs = (Path("runs"), _home() / "runs")
-        place = open_registry(registry)
-        return Opener(place, runs=runs, taps=_home() / "taps", tokenizer=chosen.tokenizer, watch=watch)
+        place = open_registry(registry, recipe=one.path if isinstance(one, RecipeAddress) else None)
+        own: OwnRegistry = "open" if registry is None else "ignore"
+        taps, tokenizer = _home() / "taps", chosen.tokenizer
+        return Opener(place, runs=runs, taps=taps, tokenizer=tokenizer, watch=watch, own=own)
 
     if other is None and not json and chosen.export is None and _has_terminal(chosen):
         code: int = importlib.import_module(TERMINAL).run(one, opening)
@@ -120,16 +158,28 @@ def view(
     opener = opening()
     if other is not None:
         return _show_difference(opener, one, parse(other), chosen, json=json)
-    opened = opener.open(one)
-    if chosen.export is not None:
-        return _write(chosen.export, _page(opened, chosen))
-    if json:
-        for document in _documents(opened, chosen):
-            print_json(document)
-    else:
-        for line in _lines(opened, chosen):
-            print(line)
+    for each in _steps(one, chosen):
+        opened = opener.open(each)
+        if chosen.export is not None:
+            return _write(chosen.export, _page(opened, chosen))
+        if json:
+            for document in _documents(opened, chosen):
+                print_json(document)
+        else:
+            for line in _lines(opened, chosen):
+                print(line)
     return 0
+
+
+def _steps(address: Address, shown: Shown) -> Iterator[Address]:
+    """The address, at each of the steps that were asked for."""
+    if shown.steps is None:
+        yield address
+    elif isinstance(address, VersionAddress):
+        raise UsageError(f"{address} is a version, and only recipes and runs have steps", hint="use --rows")
+    else:
+        for step in parse_bounds(shown.steps, of="steps").endless():
+            yield at(address, step=step)
 
 
 def _home() -> Path:
@@ -140,6 +190,8 @@ def _has_terminal(shown: Shown) -> bool:
     asked = (
         shown.text
         or shown.ids
+        or shown.exact
+        or shown.steps is not None
         or shown.stages
         or shown.lanes is not None
         or shown.tap is not None
@@ -151,9 +203,14 @@ def _has_terminal(shown: Shown) -> bool:
 
 
 def _batch(opened: "OpenedStream", shown: Shown) -> "tuple[AnyBatch, Any, Any]":
+    from penstock.view.model.batch import BatchView
+    from penstock.view.opening import check_place
+
     place = opened.address.place
     batch = opened.batch() if shown.tap is None else _tapped(opened, shown.tap)
-    return batch, shown.range_of("rows", place.row), shown.range_of("tokens", place.token)
+    check_place(batch, place)
+    tokens = shown.tokens_of(batch.length, place.token) if isinstance(batch, BatchView) else None
+    return batch, shown.rows_of(batch.rows, place.row), tokens
 
 
 def _tapped(opened: "OpenedStream", name: str) -> "BatchView":
@@ -184,10 +241,12 @@ def _stages(opened: "OpenedStream") -> dict[str, Any]:
     """The sample of the token that the address names, in its four stages."""
     from penstock.view.model.batch import BatchView
     from penstock.view.model.samples import Samples
+    from penstock.view.opening import check_place
 
     batch, place = opened.batch(), opened.address.place
     if not isinstance(batch, BatchView):
         raise UsageError("records have no tokens, so they have no stages before the input")
+    check_place(batch, place)
     return Samples(opened.plan, opened.vocabularies).stages(batch, place.row or 0, place.token or 0)
 
 
@@ -212,19 +271,21 @@ def _lines(opened: "Opened", shown: Shown) -> Iterator[str]:
         if opened.chosen_row is not None:
             yield from text.row_lines(opened.row(opened.chosen_row))
         elif shown.filter is not None:
-            yield from _filtered_lines(opened, shown)
+            from penstock.cli.filtered import filtered_lines
+
+            yield from filtered_lines(opened, shown.filter, shown.rows, everything=shown.all)
         else:
-            yield from text.version_lines(opened, shown.range_of("rows", None))
+            yield from text.version_lines(opened, shown.rows_of(opened.rows))
     elif shown.lanes is not None:
         yield from _lens_lines(opened, shown.lanes)
     elif shown.stages:
-        yield from text.stage_lines(_stages(opened))
+        yield from text.stage_lines(_stages(opened), exact=shown.exact)
     else:
         if isinstance(opened.address, RunAddress) and opened.address.place.step is None:
             yield from _live_lines(opened)
         batch, rows, tokens = _batch(opened, shown)
         if isinstance(batch, BatchView):
-            yield from text.batch_lines(batch, rows, tokens, ids=shown.ids)
+            yield from text.batch_lines(batch, rows, tokens, ids=shown.ids, exact=shown.exact)
         else:
             yield from text.record_lines(batch, rows)
 
@@ -238,16 +299,13 @@ def _documents(opened: "Opened", shown: Shown) -> Iterator[Any]:
         if opened.chosen_row is not None:
             yield opened.row(opened.chosen_row).to_json()
             return
-        first, stop = shown.range_of("rows", None) or (0, 64)
         if shown.filter is not None:
-            from penstock.view.model.columns import filter_rows
+            from penstock.cli.filtered import filtered_document
 
-            found = filter_rows(opened, shown.filter, first=first, count=stop - first)
-            rows = [row.to_json() for row in opened.chosen(found.rows)]
-            yield {"rows": rows, "looked": found.looked, "next": found.next, "failed": found.failed}
+            yield filtered_document(opened, shown.filter, shown.rows, everything=shown.all)
             return
-        count = min(stop, opened.rows) - first
-        rows = [row.to_json() for row in opened.page(first, count)] if count > 0 else []
+        first, stop = shown.rows_of(opened.rows) or (0, min(_ROWS_OF_JSON, opened.rows))
+        rows = [row.to_json() for row in opened.page(first, stop - first)] if first < stop else []
         yield {**opened.facts(), "rows_shown": rows}
     elif shown.lanes is not None:
         from penstock.view.model.lanes import rank_lens
@@ -262,19 +320,6 @@ def _documents(opened: "Opened", shown: Shown) -> Iterator[Any]:
         else:
             first, stop = rows_wanted or (0, batch.rows)
             yield {**batch.facts(), "rows_shown": batch.window(first, stop)}
-
-
-def _filtered_lines(opened: Any, shown: Shown) -> Iterator[str]:
-    from penstock.view.model.columns import filter_rows
-    from penstock.view.text import row_lines
-
-    first, stop = shown.range_of("rows", None) or (0, 8)
-    found = filter_rows(opened, shown.filter or "", first=first, count=stop - first)
-    for row in opened.chosen(found.rows):
-        yield from row_lines(row)
-    more = "" if found.next is None else f"; go on with --rows {found.next}:{found.next + stop - first}"
-    failed = f", {found.failed:,} of which it says nothing ({found.problem})" if found.failed else ""
-    yield f"{len(found.rows):,} rows of the {found.looked:,} that were looked at{failed}{more}"
 
 
 def _lens_lines(opened: "OpenedStream", lanes: int) -> Iterator[str]:
@@ -297,12 +342,14 @@ def _page(opened: "Opened", shown: Shown) -> str:
     from penstock.view.opening import OpenedVersion
 
     if isinstance(opened, OpenedVersion):
-        return export.version_page(opened, shown.range_of("rows", opened.chosen_row), redact=shown.redact)
+        rows = shown.rows_of(opened.rows, opened.chosen_row)
+        return export.version_page(opened, rows, redact=shown.redact)
     if shown.stages:
-        return export.stage_page(str(opened.address), _stages(opened), redact=shown.redact)
+        stages = _stages(opened)
+        return export.stage_page(str(opened.address), stages, redact=shown.redact, exact=shown.exact)
     batch, rows, tokens = _batch(opened, shown)
     if isinstance(batch, BatchView):
-        return export.batch_page(batch, rows, tokens, redact=shown.redact)
+        return export.batch_page(batch, rows, tokens, redact=shown.redact, exact=shown.exact)
     return export.record_page(batch, rows, redact=shown.redact)
 
 
@@ -333,7 +380,7 @@ def _show_difference(opener: "Opener", one: Address, other: Address, shown: Show
 
 def _write(path: Path, page: str) -> int:
     try:
-        path.write_text(page)
+        path.write_text(page, encoding="utf-8")
     except OSError as reason:
         raise UsageError(f"cannot write {path}: {reason.strerror}") from reason
     say(f"wrote {path}, {len(page.encode()):,} bytes")

@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import shlex
 import sys
 import webbrowser
 from dataclasses import dataclass
@@ -27,6 +26,13 @@ app = command_app(
         "  penstock web web@3/row/17 --port 8100 --no-open\n"
         "  penstock web --bind 0.0.0.0 --prefix /user/ada/proxy/8090 --allow-host hub.example.org"
     ),
+)
+
+
+#: Said where the server can be reached from other machines.
+IN_CLEAR = (
+    "the token and everything that is shown travel over the network in clear: whoever can listen there can read both. "
+    "Bind to 127.0.0.1 and come through `ssh -L 8090:127.0.0.1:8090 HOST`, or put a proxy with TLS in front"
 )
 
 
@@ -83,28 +89,33 @@ def web(
     if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
         raise UsageError("the browser view is not installed", hint="pip install 'penstock[view]'")
     from penstock.cli.data.place import open_registry
-    from penstock.view.address import in_url, parse
-    from penstock.view.web.access import access_for, checked_prefix
+    from penstock.view.address import RecipeAddress, in_url, parse
+    from penstock.view.web.access import access_for, checked_prefix, is_loopback
     from penstock.view.web.server import listen, serve
     from penstock.view.web.site import Site
 
     checked_prefix(listening.prefix)
     shown_first = parse(address) if address else None
+    recipe = shown_first.path if isinstance(shown_first, RecipeAddress) else None
     site = Site(
-        registry=open_registry(registry),
+        registry=open_registry(registry, recipe=recipe),
         events_directory=shown.events or _home() / "events",
         roots=shown.root or _roots(shown_first),
-        option="" if registry is None else f"--registry {shlex.quote(registry)}",
+        option="" if registry is None else registry.words(),
     )
+
+    warning = "" if is_loopback(listening.bind) else IN_CLEAR
 
     def announce(url: str) -> None:
         if json:
-            print_json({"url": url})
+            print_json({"url": url} | ({"warning": warning} if warning else {}))
             sys.stdout.flush()
         else:
             say(
                 f"serving {url}\nThe address holds the token: whoever has it can look. Ctrl-C ends the server."
             )
+        if warning:
+            say(f"warning: {warning}")
         if open_browser and not json and _has_screen():
             webbrowser.open(url)
 

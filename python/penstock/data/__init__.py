@@ -12,6 +12,7 @@ from penstock.data.skipping import SkipJournal
 from penstock.data.skips import Skips
 from penstock.data.stages import Chat, Filter, Map, Pack, Pad, Tokenize, Truncate
 from penstock.data.statistics import FeedStatistics
+from penstock.data.weights import Ramp
 
 __all__ = [
     "Batch",
@@ -25,6 +26,7 @@ __all__ = [
     "Origin",
     "Pack",
     "Pad",
+    "Ramp",
     "Recipe",
     "RecordBatch",
     "Service",

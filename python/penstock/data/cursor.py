@@ -50,7 +50,7 @@ class Cursor:
             document: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
             form, check = document.pop("form"), document.pop("check")
             cursor = cls(**document)
-        except (msgspec.MsgspecError, KeyError, TypeError) as reason:
+        except (msgspec.MsgspecError, KeyError, TypeError, UnicodeError) as reason:
             raise CursorForeign(cursor="", recipe="", reason=f"it cannot be read ({reason})") from reason
         if form != FORM:
             raise CursorForeign(

@@ -1,15 +1,19 @@
-"""Expressions of filters: a small, safe language over the fields of a row.
+"""Expressions of filters: a small, safe language over the fields of a row and its measured columns.
 
-Comparisons, ``and``, ``or``, ``not``, ``in``, arithmetic, constants, names of fields, and a few functions (``len``, ``lower``,
-``startswith``, ``endswith``, ``contains``, ``abs``, ``min``, ``max``). It is Python's syntax, checked node by node before anything is
-run; there are no attributes, no subscripts of unknown things, no calls of anything else. A missing field is None, and
-comparing None with an order is false, so a plain comparison never fails on a row that lacks a field. Products and remainders
-are of numbers only, since those of strings can be as large as memory.
+Comparisons, ``and``, ``or``, ``not``, ``in``, arithmetic, constants, names of fields, fields of fields (``meta.source``), and a few
+functions (``len``, ``lower``, ``startswith``, ``endswith``, ``contains``, ``abs``, ``min``, ``max``). ``column('tokens')`` is the value of a
+measured column; a plain name is one too where rows have no such field. It is Python's syntax, checked node by node before
+anything is run; a dot looks a name up in a dict and reaches no attribute of Python, and there are no subscripts and no
+calls of anything else. A missing field is None, and comparing None with an order is false, so a plain comparison never
+fails on a row that lacks a field. Products and remainders are of numbers only, since those of strings can be as large as
+memory.
+
+An expression knows no schema. ``row_filter.py`` binds it to a version, which is where names are checked.
 """
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -62,6 +66,10 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: _of_numbers(operator.mod),
 }
+#: Where a row that is judged has the values of measured columns; no field can be called this.
+MEASURED: Any = ("measured",)
+#: Name of a measured column, and the beginning of its key where the name alone does not tell.
+ColumnReference = tuple[str, str]
 _ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _Term = Callable[[Row], Any]
 
@@ -87,8 +95,29 @@ class Expression:
         return ast.unparse(self._tree)
 
     def __call__(self, row: Row) -> bool:
-        """Whether a row passes."""
+        """Whether a row passes. Values of measured columns stand in it under ``MEASURED``, by reference."""
         return bool(self._run(row))
+
+    @cached_property
+    def fields(self) -> tuple[tuple[str, ...], ...]:
+        """The fields that it names, each with the fields inside it: ``meta.source`` is ``("meta", "source")``."""
+        found: dict[tuple[str, ...], None] = {}
+        inner: set[int] = set()
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Call):
+                inner.add(id(node.func))
+            path = None if id(node) in inner else _path(node)
+            if path is not None:
+                found[path] = None
+                inner |= {id(part) for part in ast.walk(node)}
+        return tuple(found)
+
+    @cached_property
+    def columns(self) -> tuple[ColumnReference, ...]:
+        """The measured columns that it names as such."""
+        calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
+        found = [_column_reference(call) for call in calls]
+        return tuple(dict.fromkeys(each for each in found if each is not None))
 
     @cached_property
     def _run(self) -> _Term:
@@ -99,7 +128,14 @@ class Expression:
             case ast.Constant(value=value) if value is None or isinstance(value, str | int | float | bool):
                 return lambda row: value
             case ast.Name(id=name):
-                return lambda row: row.get(name)
+                return lambda row: row[name] if name in row else row.get(MEASURED, {}).get((name, ""))
+            case ast.Attribute() if (path := _path(node)) is not None:
+                return _inner_field(path)
+            case ast.Call(func=ast.Name(id="column")):
+                reference = _column_reference(node)
+                if reference is None:
+                    raise self._refuse("a column is named by one text, or by two: column('tokens')")
+                return lambda row: row[MEASURED][reference]
             case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
                 terms = [self._term(part) for part in parts]
                 return lambda row: [term(row) for term in terms]
@@ -143,8 +179,52 @@ class Expression:
         return run
 
     def _refuse(self, reason: str) -> RecipeInvalid:
-        hint = "for example: lang == 'en' and len(text) > 100"
+        hint = "for example: lang == 'en' and len(text) > 100 and meta.source != 'mirror'"
         return RecipeInvalid(field="filter", reason=f"{self.text!r:.200} cannot be read: {reason}", hint=hint)
+
+
+def _path(node: ast.AST) -> tuple[str, ...] | None:
+    """The names of ``a`` or of ``a.b.c``; names that Python keeps for itself are none, so that nobody reads them for what they are not."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if any(name.startswith("__") for name in names):
+        return None
+    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else None
+
+
+def _column_reference(call: ast.Call) -> ColumnReference | None:
+    match call:
+        case ast.Call(func=ast.Name(id="column"), args=arguments, keywords=[]) if 1 <= len(arguments) <= 2:
+            texts = [each.value for each in arguments if isinstance(each, ast.Constant)]
+            if len(texts) == len(arguments) and all(isinstance(text, str) and text for text in texts):
+                return (str(texts[0]), str(texts[1]) if len(texts) > 1 else "")
+    return None
+
+
+def _inner_field(path: tuple[str, ...]) -> _Term:
+    """A field of a field. A field whose own name has the dots in it wins, as those of WebDataset samples do."""
+    # How many of the names are the field's own, the most first.
+    splits = [(".".join(path[:at]), path[at:]) for at in range(len(path), 0, -1)]
+
+    def run(row: Row) -> Any:
+        for name, rest in splits:
+            if name in row:
+                return _inside(row[name], name, rest)
+        return None
+
+    return run
+
+
+def _inside(value: Any, name: str, rest: tuple[str, ...]) -> Any:
+    for inner in rest:
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{name} is of type {type(value).__name__} and has no field {inner!r}")
+        value, name = value.get(inner), f"{name}.{inner}"
+    return value
 
 
 def _joined(terms: list[_Term], *, until: bool) -> _Term:

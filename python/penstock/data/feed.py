@@ -200,11 +200,11 @@ class Feed:
 
 
 def open_feed(
-    recipe: "Recipe | Service | str",
+    recipe: "Recipe | Service | str | os.PathLike[str]",
     *,
     lane: Lane | None = None,
-    registry: Registry | None = None,
-    cursor: Cursor | None = None,
+    registry: Registry | str | os.PathLike[str] | None = None,
+    cursor: Cursor | str | bytes | None = None,
     skips: Skips | None = None,
     watch: PlanWatch | None = None,
     **reading: Unpack[ReadingOptions],
@@ -215,8 +215,12 @@ def open_feed(
     ``share=True``: processes of this host that read the same lane make each batch once, and look at it in the same memory.
     ``stall_s``: how long a wait may last before it is told (default: ``PENSTOCK_STALL_S``, or 10 seconds).
     A ``Service``, or its address (``penstock://host:port``), opens the recipe that is served there; it has its registry already.
+    A path opens the recipe file; ``registry`` may be a place, and ``cursor`` a cursor's text.
     """
     manner = Reading(**reading)
+    cursor = _cursor(cursor)
+    recipe = _recipe(recipe)
+    _check_given(lane, skips)
     if not isinstance(recipe, Recipe):
         if registry is not None or manner.share:
             raise UsageError(
@@ -226,7 +230,7 @@ def open_feed(
         from penstock.data.service import open_service
 
         return open_service(recipe, lane=lane, cursor=cursor, skips=skips, reading=manner)
-    plan = prepare(recipe, registry or Registry(), watch, skips=skips)
+    plan = prepare(recipe, _registry(registry, recipe), watch, skips=skips)
     count, share, stall_s = manner.thread_count, manner.share, manner.stall_s
     if lane is None or lane.number == 0:
         for each in plan.prepared:
@@ -236,15 +240,59 @@ def open_feed(
 
 
 def batch_at(
-    recipe: Recipe,
+    recipe: Recipe | str | os.PathLike[str],
     *,
     step: int,
     lane: Lane | None = None,
-    registry: Registry | None = None,
+    registry: Registry | str | os.PathLike[str] | None = None,
     skips: Skips | None = None,
 ) -> Batch:
     """The batch of one step, rebuilt from nothing but the recipe (and the skips, if there were any)."""
-    return batch_of(prepare(recipe, registry or Registry(), skips=skips), step, lane or Lane())
+    found = _recipe(recipe)
+    _check_given(lane, skips)
+    if not isinstance(found, Recipe):
+        raise UsageError(f"{found!r:.100} is not a recipe", hint="give a Recipe or the path of its file")
+    return batch_of(prepare(found, _registry(registry, found), skips=skips), step, lane or Lane())
+
+
+def _recipe(given: "Recipe | Service | str | os.PathLike[str]") -> "Recipe | Service | str":
+    """A recipe, read from its file where a path is given; addresses of services are left as they are."""
+    if isinstance(given, Recipe) or (isinstance(given, str) and "://" in given):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return Recipe.load(given)
+    from penstock.data.service import Service
+
+    if not isinstance(given, Service):
+        hint = "give a Recipe, the path of its file, or the address of a service (penstock://host:port)"
+        raise UsageError(f"{given!r:.100} is not a recipe", hint=hint)
+    return given
+
+
+def _check_given(lane: Lane | None, skips: Skips | None) -> None:
+    if lane is not None and not isinstance(lane, Lane):
+        raise UsageError(f"{lane!r:.100} is not a lane", hint="lane=Lane(0, of=8)")
+    if skips is not None and not isinstance(skips, Skips):
+        raise UsageError(f"{skips!r:.100} are not skips", hint="skips=Skips(steps=[(97, 100)])")
+
+
+def _registry(given: Registry | str | os.PathLike[str] | None, recipe: Recipe) -> Registry:
+    """The registry that was given, or else the one that the recipe names."""
+    if given is None:
+        return recipe.open_registry()
+    if isinstance(given, Registry):
+        return given
+    if not isinstance(given, str | os.PathLike):
+        raise UsageError(f"{given!r:.100} is not a registry", hint='registry=Registry("path"), or its path')
+    return Registry(given)
+
+
+def _cursor(given: Cursor | str | bytes | None) -> Cursor | None:
+    if given is None or isinstance(given, Cursor):
+        return given
+    if not isinstance(given, str | bytes):
+        raise CursorForeign(cursor="", recipe="", reason=f"a {type(given).__name__} is no cursor")
+    return Cursor.from_json(given)
 
 
 def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:

@@ -22,6 +22,7 @@ from penstock.data.mapped import mapped
 from penstock.data.mapping import is_drawn
 from penstock.data.measured import LEFT_OUT_MAX, measure_samples, token_measure
 from penstock.data.recipe import Recipe, Source
+from penstock.data.row_filter import bind_filter
 from penstock.data.stages import Chat, Filter, Map, Pack, Pad, Stage, Tokenize
 from penstock.data.tables import PLANNER, Packing, whole_table
 from penstock.data.verdict import Verdict
@@ -36,6 +37,7 @@ from penstock.registry.measuring import (
     Work,
     measure_piece,
     notes_of,
+    read_sample,
     spelled_in,
 )
 from penstock.registry.scanning import object_name
@@ -88,7 +90,7 @@ class Growing:
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
         """What is measured of every row, in the order of the stages."""
-        return measures_of(self.recipe.stages_of(self.source))
+        return measures_of(self.recipe.stages_of(self.source), self.version)
 
     @cached_property
     def identity(self) -> EraIdentity:
@@ -228,13 +230,14 @@ def growing(
     return Growing(recipe, source, version, registry, packing, shape.lengths[0][1], sizes or EraSizes())
 
 
-def measures_of(stages: Sequence[Stage]) -> tuple[Measure, ...]:
-    """What stages measure: verdicts of filters and then tokens, each after the maps that come before it."""
+def measures_of(stages: Sequence[Stage], version: Version) -> tuple[Measure, ...]:
+    """What stages measure of a version: verdicts of filters and then tokens, each after the maps that come before it."""
     found = []
     for at, stage in enumerate(stages):
         maps = [each for each in stages[:at] if isinstance(each, Map)]
         if isinstance(stage, Filter):
-            found.append(mapped(Verdict(stage.expression), maps))
+            judge = bind_filter(stage.expression, version, mapped=bool(maps))
+            found.append(mapped(Verdict(judge), maps))
         elif isinstance(stage, Tokenize | Chat):
             found.append(mapped(token_measure(stage), maps))
     return tuple(found)
@@ -271,6 +274,10 @@ class _Interruptible:
     def read(self, row: Row) -> Any:
         """As the measure does."""
         return self._measure.read(row)
+
+    def read_numbered(self, row: Row, number: int) -> Any:
+        """The same where the row's number matters."""
+        return read_sample(self._measure, row, number)
 
     def compute(self, samples: list[Any]) -> Computed:
         """As the measure does, unless the work should end."""

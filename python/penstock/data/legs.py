@@ -80,7 +80,18 @@ def mixture_values(recipe: "Recipe") -> dict[str, Any]:
         "seed": recipe.seed % (1 << 64),
         "batch": list(recipe.batch_schedule),
         "weights": [
-            (step, [each.get(alias, 0.0) for alias in aliases]) for step, each in recipe.weight_schedule
+            (each.step, [each.weights.get(alias, 0.0) for alias in aliases]) for each in recipe.weight_entries
+        ],
+        "ramps": [
+            {
+                "step": each.step,
+                "until": each.ramp.until,
+                "to": [each.until.get(alias, 0.0) for alias in aliases],
+                "shape": each.ramp.shape,
+                "every": each.ramp.every,
+            }
+            for each in recipe.weight_entries
+            if each.ramp is not None
         ],
         "shuffle": recipe.shuffle,
         "exhaustion": recipe.exhaustion,
@@ -99,6 +110,9 @@ def _change(recipe: "Recipe", registry: "Registry", now: "Prepared", to: Phase, 
     last = now.phases[-1]
     if part is not None and within == 0:
         return replace(to, first=count, epoch=epoch, part=part)
+    if now.packing.policy == "crop":
+        # Crops are drawn anew in every epoch, so there is nothing left of one: the next begins.
+        return replace(to, first=count, epoch=epoch + 1, part=0)
     table, key = last.whole.table, now.tokens.digest
     if part is None and last.rest is not None:
         table, key = last.rest.table, last.rest_key

@@ -9,7 +9,14 @@ from penstock.data.stages import Map
 from penstock.errors import CorruptShard, IndexDamaged, StoreError
 from penstock.formats.contract import Row
 from penstock.registry import Version
-from penstock.registry.measuring import Computed, Measure, NothingToMeasure, notes_of, spelled_in
+from penstock.registry.measuring import (
+    Computed,
+    Measure,
+    NothingToMeasure,
+    notes_of,
+    read_sample,
+    spelled_in,
+)
 
 
 class Mapped:
@@ -32,7 +39,15 @@ class Mapped:
         return self._measure.identity() | {"maps": maps.decode()}
 
     def read(self, row: Row) -> Any:
-        """What is measured of a row after the maps; a map that fails can make nothing of it."""
+        """What is measured of a row after the maps."""
+        return self._measure.read(self._changed(row))
+
+    def read_numbered(self, row: Row, number: int) -> Any:
+        """The same where the row's number matters."""
+        return read_sample(self._measure, self._changed(row), number)
+
+    def _changed(self, row: Row) -> Row:
+        """A row after the maps; a map that fails can make nothing of it."""
         for stage in self._maps:
             try:
                 row = stage.called(row)
@@ -45,7 +60,7 @@ class Mapped:
                 ) from reason
             if not isinstance(row, dict):
                 raise NothingToMeasure(f"map {stage.name} gives {type(row).__name__}, not a row (dict)")
-        return self._measure.read(row)
+        return row
 
     def compute(self, samples: list[Any]) -> Computed:
         """As the measure does."""

@@ -15,11 +15,12 @@ from penstock import _rust
 from penstock.data.mapped import mapped
 from penstock.data.recipe import Recipe, Source
 from penstock.data.records.choosing import TOKEN_FORMATS, reads_records
+from penstock.data.row_filter import bind_filter, check_inner_fields
 from penstock.data.stages import Chat, Filter, Map, Stage, Tokenize
 from penstock.data.verdict import Verdict
 from penstock.errors import RecipeInvalid, SourceEmpty
 from penstock.registry import Registry, Version
-from penstock.registry.column import Column, Pieces, Undecodable
+from penstock.registry.column import Column, Pieces, Undecodable, column_key, find_column
 from penstock.registry.measuring import Limits, Measure, check_undecodable, measure_version
 from penstock.registry.ranks import RankTokens
 from penstock.registry.template import find_template
@@ -37,8 +38,8 @@ class Samples:
 
     #: The version that holds the tokens; its rows are those of the source's version (of the pieces, if only some were measured).
     tokens: Version
-    #: Length of each, or None when the indexes of a token version say it.
-    lengths: Any
+    #: Gives the length of each, which only a plan that is not known yet asks for; None when the indexes of a token version say it.
+    lengths: Callable[[], Any] | None
     #: Which survive the filters and the split (None for all), and the columns that say so.
     mask: Any
     verdicts: list[str]
@@ -122,7 +123,7 @@ class _Measuring:
             loss = self.registry.payload(self.version, column, "loss")
         return Samples(
             tokens=self.registry.payload(self.version, column),
-            lengths=self.registry.values(column).astype(np.uint32),
+            lengths=lambda: self.registry.values(column).astype(np.uint32),
             mask=mask,
             verdicts=verdicts,
             loss=loss,
@@ -138,7 +139,8 @@ class _Measuring:
             if not isinstance(stage, Filter):
                 continue
             more = mask is not None
-            column = self._column(Verdict(stage.expression), stages[:at], "filtering", bears_more=more)
+            verdict = self._verdict(stage, stages, at)
+            column = self._column(verdict, stages[:at], "filtering", bears_more=more)
             bad += self._surviving(column, mask)
             passed = self.registry.values(column).astype(bool)
             mask = passed if mask is None else mask & passed
@@ -146,6 +148,27 @@ class _Measuring:
         if mask is not None and not mask.any():
             raise SourceEmpty(source=self.version.address, rows=self.version.rows)
         return mask, keys, bad
+
+    def _verdict(self, stage: Filter, stages: Sequence[Stage], at: int) -> Verdict:
+        """A filter's verdict, its names checked; nothing is known of fields after a map."""
+        maps = any(isinstance(each, Map) for each in stages[:at])
+        own = self._own_columns(stages)
+        verdict = Verdict(bind_filter(stage.expression, self.version, own=own, mapped=maps))
+        key = column_key(self.version.digest, verdict.identity(), list(self.pieces))
+        if not maps and find_column(self.registry.store, key) is None:
+            # Of an era only a sample is looked at: others may have what this one lacks.
+            check_inner_fields(stage.expression, self.version, all_rows=not self.pieces)
+        return verdict
+
+    def _own_columns(self, stages: Sequence[Stage]) -> dict[str, Callable[[], Column]]:
+        """The tokens that the source's own stage makes, for a filter that asks how many they are; not of an era, which has some."""
+        at = next((at for at, each in enumerate(stages) if isinstance(each, Tokenize | Chat)), None)
+        if at is None or self.pieces:
+            return {}
+        made = stages[at]
+        assert isinstance(made, Tokenize | Chat)
+        measure, before = token_measure(made), stages[:at]
+        return {"tokens": lambda: self._column(measure, before, "tokenising", bears_more=True)}
 
     def _column(self, measure: Measure, before: Sequence[Stage], what: str, *, bears_more: bool) -> Column:
         """A column after the maps that come before it; rows that filters leave out may be bad."""
@@ -196,7 +219,7 @@ class _Measuring:
         """That rows are tokens already, and that no map was meant to change them."""
         version = self.version
         if version.manifest.format not in TOKEN_FORMATS:
-            hint = "add a Tokenize or Chat stage, or name a version of tokens (megatron, npy)"
+            hint = "add a Tokenize or Chat stage, or name a version of tokens (megatron, npy, flat)"
             reason = f"{version.address} holds {version.manifest.format}, not tokens"
             raise RecipeInvalid(field="stages", reason=reason, hint=hint)
         kinds = [type(stage) for stage in stages if not (isinstance(stage, Map) and stage.random)]

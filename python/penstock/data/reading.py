@@ -35,10 +35,10 @@ class Reading:
     memory_bytes: int = MEMORY_BYTES
 
     def __post_init__(self) -> None:
-        if self.threads is not None and self.threads < 0:
-            raise RecipeInvalid(field="threads", reason=f"{self.threads} threads cannot be started")
-        if self.stall_s is not None and not self.stall_s > 0:
-            raise RecipeInvalid(field="stall_s", reason=f"a wait cannot last {self.stall_s} seconds")
+        if self.threads is not None and not (type(self.threads) is int and self.threads >= 0):
+            raise RecipeInvalid(field="threads", reason=f"{self.threads!r:.50} threads cannot be started")
+        if self.stall_s is not None and not (isinstance(self.stall_s, int | float) and self.stall_s > 0):
+            raise RecipeInvalid(field="stall_s", reason=f"a wait cannot last {self.stall_s!r:.50} seconds")
 
     @property
     def thread_count(self) -> int:

@@ -7,7 +7,8 @@ a recipe may be edited later in its schedule without losing the cursors made bef
 
 import os
 import tomllib
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,17 @@ import msgspec
 from penstock._rust import digest
 from penstock.data.schedule import cut, read_schedule
 from penstock.data.stages import Chat, Pack, Pad, Stage, Tokenize, check_stages, stage_of, until
+from penstock.data.weights import (
+    Ramp,
+    WeightEntry,
+    Weights,
+    check_weights,
+    entry_pairs,
+    read_weights,
+    weight_entries,
+)
 from penstock.errors import RecipeInvalid
+from penstock.registry import Registry
 
 _BATCH_MAX = 1 << 24
 Shuffle = Literal["full", "local", "none"]
@@ -48,7 +59,7 @@ class Source:
     held_share: float = 0.01
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stages", tuple(self.stages))
+        object.__setattr__(self, "stages", _listed("stages", self.stages, Stage, "stages=[Pack(2048)]"))
         if not (isinstance(self.name, str) and self.name):
             raise RecipeInvalid(
                 field="sources", reason=f"{self.name!r} is no name of a version", hint='name = "web@3"'
@@ -59,9 +70,13 @@ class Source:
             raise RecipeInvalid(
                 field="weight", reason=f"the weight of {self.alias} is {self.weight!r}, not a positive number"
             )
+        for name in ("weight", "held_share"):
+            # Numbers of numpy cannot be written down.
+            if isinstance(getattr(self, name), float):
+                object.__setattr__(self, name, float(getattr(self, name)))
         if self.split not in SPLITS:
             raise RecipeInvalid(field="split", reason=f"there is no {self.split!r}", hint=", ".join(SPLITS))
-        if not 0 < self.held_share < 1:
+        if not (isinstance(self.held_share, float) and 0 < self.held_share < 1):
             raise RecipeInvalid(field="held_share", reason=f"a share of {self.held_share} cannot be held out")
         if self.epochs is not None and (type(self.epochs) is not int or self.epochs < 1):
             raise RecipeInvalid(field="epochs", reason=f"{self.alias} would be read {self.epochs!r} times")
@@ -76,8 +91,8 @@ class Recipe:
     batch: int | tuple[tuple[int, int], ...]
     seed: int = 0
     stages: tuple[Stage, ...] = ()
-    #: Schedule of weights by step, ``[(0, {"web": 0.7, …}), …]``; overrides the sources' own.
-    weights: tuple[tuple[int, dict[str, float]], ...] = ()
+    #: Schedule of weights by step, ``[(0, {"web": 0.7, …}), (5000, Ramp({"web": 0.5, …}, until=9000))]``; overrides the sources' own.
+    weights: tuple[tuple[int, Weights | Ramp], ...] = ()
     #: ``full``: every block is a uniform draw. ``local``: neighbours stay together, best for disks. ``none``: as stored.
     shuffle: Shuffle = "full"
     #: When a source with a limit on epochs is spent: ``stop`` before the step that cannot be filled, ``pad`` that step with
@@ -90,22 +105,25 @@ class Recipe:
     #: ``all``: everything is measured before the first batch. ``eras``: portions of a version are measured, planned and read one
     #: after another, so that the first batch of any amount of text comes soon; see ``eras.py``.
     measure: Literal["all", "eras"] = "all"
+    #: The registry its sources are looked up in, unless another is given: a directory or a URL. Where data lies is no part of
+    #: what a stream is, so it is neither in the digest nor compared.
+    registry: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sources", tuple(self.sources))
-        object.__setattr__(self, "stages", tuple(self.stages))
+        object.__setattr__(
+            self, "sources", _listed("sources", self.sources, Source, 'sources=[Source("web")]')
+        )
+        object.__setattr__(self, "stages", _listed("stages", self.stages, Stage, "stages=[Pack(2048)]"))
+        object.__setattr__(self, "registry", _checked_registry(self.registry))
         given = ((0, self.batch),) if isinstance(self.batch, int) else self.batch
         batch = read_schedule("batch", given, int, hint="batch = 64, or [[0, 32], [1000, 64]]")
         object.__setattr__(self, "batch", batch)
-        weights: tuple[tuple[int, dict[str, float]], ...] = ()
-        if self.weights not in ((), []):
-            weights = read_schedule("weights", self.weights, dict, hint="[[0, {web = 0.7, code = 0.3}]]")
-        object.__setattr__(self, "weights", tuple((step, dict(each)) for step, each in weights))
+        object.__setattr__(self, "weights", read_weights(self.weights))
         _check_sources(self.sources)
         for _, rows in batch:
             if not 1 <= rows <= _BATCH_MAX:
                 raise RecipeInvalid(field="batch", reason=f"a step has 1 to {_BATCH_MAX:,} rows, not {rows}")
-        _check_weights(self)
+        check_weights(self.weights or ((0, self._own_weights),), set(self._own_weights))
         if self.shuffle not in SHUFFLES:
             raise RecipeInvalid(
                 field="shuffle", reason=f"there is no {self.shuffle!r}", hint=", ".join(SHUFFLES)
@@ -131,7 +149,7 @@ class Recipe:
         """A recipe from a TOML file, or from a JSON file of the same form; paths in it are relative to the file."""
         place = Path(path)
         try:
-            text = place.read_text()
+            text = place.read_text(encoding="utf-8-sig")
             document = msgspec.json.decode(text) if place.suffix == ".json" else tomllib.loads(text)
         except OSError as reason:
             raise RecipeInvalid(field="file", reason=f"cannot read {place}: {reason.strerror}") from reason
@@ -141,6 +159,10 @@ class Recipe:
         if not isinstance(document, dict):
             raise RecipeInvalid(field="file", reason=f"{place} holds no table")
         return recipe_of(document, folder=place.parent)
+
+    def open_registry(self) -> Registry:
+        """The registry that the recipe names, or the default one."""
+        return Registry(self.registry or None)
 
     def stages_of(self, source: Source) -> tuple[Stage, ...]:
         """A source's own stages, then the recipe's."""
@@ -155,8 +177,14 @@ class Recipe:
         self, versions: dict[str, str] | None = None, *, until_step: int | None = None
     ) -> dict[str, Any]:
         """Everything that affects batches (of steps before ``until_step``), with versions by digest if they are given."""
-        weights = cut(self.weight_schedule, until_step)
-        used = {alias for _, each in weights for alias, weight in each.items() if weight > 0}
+        weights = [each for _, each in cut([(each.step, each) for each in self.weight_entries], until_step)]
+        used = {
+            alias
+            for each in weights
+            for side in (each.weights, each.until)
+            for alias, weight in side.items()
+            if weight > 0
+        }
         sources = [
             {
                 "version": (versions or {}).get(source.alias, source.name),
@@ -172,7 +200,7 @@ class Recipe:
             "sources": sources,
             "seed": self.seed,
             "batch": cut(self.batch_schedule, until_step),
-            "weights": [(step, {a: w for a, w in each.items() if w > 0}) for step, each in weights],
+            "weights": [(each.step, each.document()) for each in weights],
             "shuffle": self.shuffle,
             "exhaustion": self.exhaustion,
         }
@@ -200,11 +228,23 @@ class Recipe:
         assert not isinstance(self.batch, int)
         return self.batch
 
+    @property
+    def _own_weights(self) -> Weights:
+        return {source.alias: source.weight for source in self.sources}
+
     @cached_property
-    def weight_schedule(self) -> tuple[tuple[int, dict[str, float]], ...]:
-        """Weights by alias, from which step on; shares of one."""
-        given = self.weights or ((0, {source.alias: source.weight for source in self.sources}),)
-        return tuple((step, _shares(each)) for step, each in given)
+    def weight_entries(self) -> tuple[WeightEntry, ...]:
+        """Weights by alias, from which step on, and where they move to; shares of one."""
+        return weight_entries(self.weights, self._own_weights)
+
+    @cached_property
+    def weight_schedule(self) -> tuple[tuple[int, Weights], ...]:
+        """Weights by alias at every step at which they change or a ramp begins or ends; shares of one."""
+        return entry_pairs(self.weight_entries)
+
+    def weights_at(self, step: int) -> Weights:
+        """The shares of a step."""
+        return next(each for each in reversed(self.weight_entries) if each.step <= step).at(step)
 
 
 def recipe_of(document: dict[str, Any], *, folder: Path) -> Recipe:
@@ -215,14 +255,31 @@ def recipe_of(document: dict[str, Any], *, folder: Path) -> Recipe:
     for each in _tables("sources", given.pop("sources", [])):
         values = dict(each)
         values["stages"] = _stages_of(_tables("stages", values.get("stages", [])), folder)
-        _only(values, [field.name for field in fields(Source)], "sources")
+        _only(values, [each.name for each in fields(Source)], "sources")
         if "name" not in values:
             raise RecipeInvalid(field="sources", reason="a source has no name")
         sources.append(Source(**values))
-    _only(given, [field.name for field in fields(Recipe)], "recipe")
+    _only(given, [each.name for each in fields(Recipe)], "recipe")
+    if "registry" in given:
+        given["registry"] = _placed_registry(_checked_registry(given["registry"]), folder)
     if "batch" not in given:
         raise RecipeInvalid(field="batch", reason="it is missing", hint="batch = 64")
     return Recipe(sources=tuple(sources), stages=stages, **given)
+
+
+def _checked_registry(given: Any) -> str:
+    if not isinstance(given, str | os.PathLike):
+        raise RecipeInvalid(
+            field="registry",
+            reason=f"{given!r:.100} is no directory and no URL",
+            hint='registry = "registry"',
+        )
+    return str(os.fspath(given))
+
+
+def _placed_registry(place: str, folder: Path) -> str:
+    """A registry as a recipe's file names it: a directory is relative to the file, a URL is not."""
+    return place if not place or "://" in place else str(folder / Path(place).expanduser())
 
 
 def _spelling(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
@@ -233,6 +290,19 @@ def _spelling(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         else stage
         for stage in stages
     )
+
+
+def _listed(field: str, given: Any, kind: Any, example: str) -> tuple[Any, ...]:
+    """A list of sources or of stages; one alone, or a name, is a mistake that is easily made."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        reason = f"must be a list, got {given!r:.100}"
+        raise RecipeInvalid(field=field, reason=reason, hint=f"for example {example}")
+    found = tuple(given)
+    for each in found:
+        if not isinstance(each, kind):
+            reason = f"{each!r:.100} is not a {field.removesuffix('s')}"
+            raise RecipeInvalid(field=field, reason=reason, hint=f"for example {example}")
+    return found
 
 
 def _check_sources(sources: tuple[Source, ...]) -> None:
@@ -258,35 +328,20 @@ def _check_measure(recipe: Recipe) -> None:
             field="measure", reason=f"there is no {recipe.measure!r}", hint=", ".join(MEASURES)
         )
     for source in recipe.sources:
-        lengths = [stage.lengths for stage in recipe.stages_of(source) if isinstance(stage, Pack | Pad)]
+        shapes = [stage for stage in recipe.stages_of(source) if isinstance(stage, Pack | Pad)]
+        if recipe.measure == "eras" and any(
+            isinstance(each, Pack) and each.policy == "crop" for each in shapes
+        ):
+            reason = f"crops of {source.alias} are drawn from all its tokens, which eras do not know"
+            raise RecipeInvalid(
+                field="measure", reason=reason, hint='measure = "all", or pack by concat or fit'
+            )
+        lengths = [stage.lengths for stage in shapes]
         if recipe.measure == "eras" and any(len(each) > 1 for each in lengths):
             reason = f"rows of {source.alias} change their length, which cannot be planned before all eras are measured"
             raise RecipeInvalid(
                 field="measure", reason=reason, hint='measure = "all", or one length instead of eras'
             )
-
-
-def _check_weights(recipe: Recipe) -> None:
-    known = {source.alias for source in recipe.sources}
-    for step, each in recipe.weights or ((0, {source.alias: source.weight for source in recipe.sources}),):
-        for alias, weight in each.items():
-            if alias not in known:
-                raise RecipeInvalid(
-                    field="weights",
-                    reason=f"there is no source {alias!r}",
-                    hint=f"known are {', '.join(sorted(known))}",
-                )
-            if not (isinstance(weight, int | float) and 0 <= weight < float("inf")):
-                raise RecipeInvalid(
-                    field="weights", reason=f"the weight of {alias} at step {step} is {weight!r}"
-                )
-        if not any(weight > 0 for weight in each.values()):
-            raise RecipeInvalid(field="weights", reason=f"no source has a weight from step {step} on")
-
-
-def _shares(weights: dict[str, float]) -> dict[str, float]:
-    total = sum(weights.values())
-    return {alias: weight / total for alias, weight in weights.items()}
 
 
 def _stages_of(documents: Any, folder: Path) -> tuple[Stage, ...]:

@@ -6,7 +6,9 @@ from typing import Any
 from penstock.errors import RecipeInvalid
 
 
-def read_schedule(field: str, given: Any, kind: type, *, hint: str) -> tuple[tuple[int, Any], ...]:
+def read_schedule(
+    field: str, given: Any, kind: type | tuple[type, ...], *, hint: str
+) -> tuple[tuple[int, Any], ...]:
     """Pairs whose steps begin at 0 and go up."""
     try:
         pairs = tuple((step, value) for step, value in given)
@@ -17,7 +19,8 @@ def read_schedule(field: str, given: Any, kind: type, *, hint: str) -> tuple[tup
             raise RecipeInvalid(field=field, reason=f"[{step!r}, {value!r:.100}] cannot be read", hint=hint)
     steps = [step for step, _ in pairs]
     if not steps or steps[0] != 0 or steps != sorted(set(steps)):
-        raise RecipeInvalid(field=field, reason=f"its steps are {steps}", hint="begin at step 0 and go up")
+        shown = f"its steps are {steps!s:.100}"
+        raise RecipeInvalid(field=field, reason=shown, hint="begin at step 0 and go up")
     return pairs
 
 

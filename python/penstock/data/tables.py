@@ -177,7 +177,7 @@ def _built(store: Store, key: str, build: Callable[[Path], int], *, alias: str) 
 
 def _lengths(samples: Samples) -> Any:
     if samples.lengths is not None:
-        return samples.lengths
+        return samples.lengths()
     tokens = samples.tokens
     found = _rust.token_lengths(shard_descriptions(tokens), stored_dtype(tokens).itemsize)
     return np.frombuffer(found, dtype=np.uint32)
@@ -192,7 +192,11 @@ def _truncated(lengths: Any, cut: Truncate | None) -> tuple[Any, Any]:
 
 
 def _check_fit(lengths: Any, packing: Packing, length: int) -> None:
-    """That samples fit into rows where each is to have one of its own."""
+    """That samples fit into rows where each is to have one of its own, and that there is a row to crop."""
+    tokens = int(lengths.sum(dtype=np.uint64))
+    if packing.policy == "crop" and tokens < length:
+        reason = f"{packing.alias} has {tokens:,} tokens, too few for a crop of {length:,}"
+        raise RecipeInvalid(field="pack", reason=reason, hint="crop fewer tokens, or let concat pad the row")
     too_long = int((lengths > length).sum())
     if packing.policy == "single" and too_long:
         reason = (

@@ -2,7 +2,10 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
+
 from penstock.data.expression import Expression
+from penstock.data.row_filter import RowFilter
 from penstock.formats.contract import Row
 from penstock.registry.measuring import Computed, NothingToMeasure
 
@@ -20,17 +23,24 @@ class Verdict:
     dtype = "|u1"
     payloads: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, expression: str) -> None:
-        self._expression = Expression(expression)
+    def __init__(self, judge: RowFilter | str) -> None:
+        self._judge = RowFilter(Expression(judge), {}) if isinstance(judge, str) else judge
+        self._expression = self._judge.expression
 
     def identity(self) -> dict[str, str]:
-        """By the expression as it is understood, however it was spaced."""
-        return {"kind": "verdict", "expression": self._expression.canonical, "language": str(LANGUAGE)}
+        """By the expression as it is understood, however it was spaced, and the measured columns that it looks at."""
+        found = {"kind": "verdict", "expression": self._expression.canonical, "language": str(LANGUAGE)}
+        keys = self._judge.keys
+        return found | ({"columns": msgspec.json.encode(keys).decode()} if keys else {})
 
     def read(self, row: Row) -> bool:
+        """Judge a row whose number does not matter."""
+        return self.read_numbered(row, 0)
+
+    def read_numbered(self, row: Row, number: int) -> bool:
         """Judge a row; one that the expression cannot be applied to is an error, not a silent no."""
         try:
-            return self._expression(row)
+            return self._judge(row, number)
         except (TypeError, ValueError, ArithmeticError) as reason:
             shown = dict(list(row.items())[:4])
             raise NothingToMeasure(

@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.data.recipe import Recipe, recipe_of
 from penstock.data.stages import Map, Stage
+from penstock.data.weights import Ramp
 from penstock.errors import PenstockError
 from penstock.registry.template import is_template
 
@@ -52,6 +53,8 @@ def _plain(given: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> Any:
+    if isinstance(value, Ramp):
+        return _listed(value.plain())
     if isinstance(value, tuple | list):
         return [_listed(each) for each in value]
     return {key: _listed(each) for key, each in value.items()} if isinstance(value, dict) else value

@@ -4,6 +4,7 @@
 
     PenstockError
     ├── UsageError               the command line or an argument makes no sense
+    ├── NameUnwritable           a name that the encoding of file names cannot write
     ├── EventError               recordings of events
     │   ├── EventFileUnusable    cannot be created, opened or read
     │   ├── EventFormatUnknown   written by a newer Penstock
@@ -12,6 +13,7 @@
     │   ├── CacheUnusable        a directory cannot be the cache of this host
     │   ├── ObjectMissing        nothing has that name
     │   └── StoreRefusal         the store did not do it; with object, bytes, tries and time
+    │       ├── BucketMissing        there is no such bucket or container
     │       ├── StoreDenied          it does not let us
     │       ├── StoreThrottled       it asked us to slow down, until the budget of retries was spent
     │       ├── StoreTimedOut        no answer, or no progress, within the deadline
@@ -20,21 +22,34 @@
     ├── RegistryError            names, versions and tags
     │   ├── AddressInvalid       not of the form name, name@3, name@tag or name@b3:…
     │   ├── AddressUnknown       no dataset, version or tag of that name
+    │   ├── PlaceUnknown         a version was never at the place that is said to have moved
     │   ├── ManifestDamaged      what the registry holds is not what its digest says
     │   ├── ManifestNewer        written by a newer Penstock
-    │   └── NumbersContended     too many writers at once
+    │   ├── NumbersContended     too many writers at once
+    │   └── RegistryReadOnly     a registry that is only read was to be changed
     ├── DataError                raw files and their rows
     │   ├── BadRow               a row that breaks its format's contract, with file, line and offset
     │   ├── TooManyBadRows       more rows were skipped than the limit allows
     │   ├── FileUnusable         a file that cannot be registered at all: empty, truncated, of no known format
+    │   │   ├── ExportRefused    a row holds something that the form of an export cannot, with row and field
+    │   │   └── FileEmpty        one that is as it should be, without a row
+    │   ├── FileChanging         a file that changed while it was registered
+    │   ├── FilesLeftOut         something would be left out, and that was not allowed
+    │   ├── FormatsMixed         files of several formats in one folder or pattern
+    │   ├── SplitsMixed          a folder with splits, and it was not said which to take
     │   ├── NothingToRegister    no file matches
     │   ├── SchemaMixed          files of one version disagree about a field
     │   ├── CorruptShard         bytes are not what was registered, with file and offset
     │   ├── IndexDamaged         an index is not what its digest says, or cannot be read
     │   ├── RowOutOfRange        there is no such row
+    │   ├── TokenOutOfRange      there is no such token in a row of a batch
+    │   ├── MaskLengthWrong      a mask of rows that has not one boolean for every row
+    │   ├── DiskFull             no room for derived data, with place, needed and free bytes
     │   ├── DerivedTooLarge      a derived copy would pass the limit or the free space
     │   ├── ScanCancelled        scanning was stopped
     │   ├── RecipeInvalid        a recipe, lane or stage that makes no sense, with the field
+    │   │   ├── FieldUnknown     a filter names a field that no row has, with the nearest name
+    │   │   └── ColumnAmbiguous  a filter names a measured column of which there are several
     │   ├── SourceEmpty          nothing of a source is left after its filters
     │   ├── SampleUndecodable    a sample that a stage cannot make anything of, with version, row and shard
     │   ├── TooManyUndecodable   more such samples were masked than the recipe allows
@@ -91,13 +106,22 @@ are made from keyword arguments, which stay readable as attributes; those that b
 from penstock.errors.data import (
     BadRow,
     BatchDamaged,
+    ColumnAmbiguous,
     CorruptShard,
     CursorForeign,
     DataError,
     DerivedTooLarge,
+    DiskFull,
+    ExportRefused,
     FeedClosed,
+    FieldUnknown,
+    FileChanging,
+    FileEmpty,
+    FilesLeftOut,
     FileUnusable,
+    FormatsMixed,
     IndexDamaged,
+    MaskLengthWrong,
     NothingToRegister,
     RecipeInvalid,
     RowOutOfRange,
@@ -105,6 +129,8 @@ from penstock.errors.data import (
     ScanCancelled,
     SchemaMixed,
     SourceEmpty,
+    SplitsMixed,
+    TokenOutOfRange,
     TooManyBadRows,
     TooManyUndecodable,
 )
@@ -134,9 +160,12 @@ from penstock.errors.registry import (
     ManifestDamaged,
     ManifestNewer,
     NumbersContended,
+    PlaceUnknown,
     RegistryError,
+    RegistryReadOnly,
 )
 from penstock.errors.root import (
+    NameUnwritable,
     PenstockError,
     UsageError,
 )
@@ -176,6 +205,7 @@ from penstock.errors.state import (
     TreeMismatch,
 )
 from penstock.errors.store import (
+    BucketMissing,
     CacheUnusable,
     ObjectChanged,
     ObjectMissing,
@@ -193,21 +223,30 @@ __all__ = [
     "AgentMissing",
     "BadRow",
     "BatchDamaged",
+    "BucketMissing",
     "CacheUnusable",
     "CheckpointDamaged",
     "CheckpointUnknown",
+    "ColumnAmbiguous",
     "CommitsUnseen",
     "CorruptShard",
     "CursorForeign",
     "DataError",
     "DerivedTooLarge",
+    "DiskFull",
     "EventError",
     "EventFileUnusable",
     "EventFormatUnknown",
+    "ExportRefused",
     "FeedClosed",
     "Fenced",
+    "FieldUnknown",
+    "FileChanging",
+    "FileEmpty",
     "FileUnusable",
+    "FilesLeftOut",
     "ForeignUnusable",
+    "FormatsMixed",
     "IncidentUnknown",
     "IndexDamaged",
     "JobFileInvalid",
@@ -216,6 +255,8 @@ __all__ = [
     "JobUnknown",
     "ManifestDamaged",
     "ManifestNewer",
+    "MaskLengthWrong",
+    "NameUnwritable",
     "NotAnEventFile",
     "NotEqual",
     "NothingToRegister",
@@ -223,11 +264,13 @@ __all__ = [
     "ObjectChanged",
     "ObjectMissing",
     "PenstockError",
+    "PlaceUnknown",
     "ProcessError",
     "RankUnknown",
     "RanksMissing",
     "RecipeInvalid",
     "RegistryError",
+    "RegistryReadOnly",
     "RepetitionFailed",
     "RepetitionImpossible",
     "ResumeFailed",
@@ -253,6 +296,7 @@ __all__ = [
     "SilentCorruption",
     "SlotsUnreadable",
     "SourceEmpty",
+    "SplitsMixed",
     "SpyMissing",
     "StacksForbidden",
     "StateError",
@@ -263,6 +307,7 @@ __all__ = [
     "StoreRefusal",
     "StoreThrottled",
     "StoreTimedOut",
+    "TokenOutOfRange",
     "TooManyBadRows",
     "TooManyUndecodable",
     "TreeInvalid",

@@ -1,6 +1,11 @@
 """Errors of raw files, their rows, recipes and feeds."""
 
+import difflib
+
 from penstock.errors.root import PenstockError
+
+#: Names that are listed in a hint.
+_KNOWN_SHOWN = 20
 
 
 class DataError(PenstockError):
@@ -43,14 +48,99 @@ class FileUnusable(DataError):
         super().__init__(f"{path}: {reason}")
 
 
+class FileEmpty(FileUnusable):
+    """A file is as it should be but has no row; in a folder such files are left out."""
+
+    hint = "leave it out, or mend what wrote it"
+
+
+class FileChanging(DataError):
+    """A file changed while it was registered."""
+
+    exit_code = 1
+    hint = "register it when its writer is done; where files come all the time, register those that are whole"
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path} is being written: {reason}")
+
+
+class FilesLeftOut(DataError):
+    """Something would be left out, and that was not allowed."""
+
+    hint = "register what is wanted by name or pattern, or without --strict, which then ends with an account"
+    _SHOWN = 3
+
+    def __init__(self, *, left_out: dict[str, str]) -> None:
+        #: What is left out, with the reason.
+        self.left_out = left_out
+        first = [f"{name}: {reason}" for name, reason in list(left_out.items())[: self._SHOWN]]
+        more = len(left_out) - len(first)
+        super().__init__(
+            f"{len(left_out):,} would be left out: {'; '.join(first)}{f'; and {more:,} more' if more else ''}"
+        )
+
+
+class FormatsMixed(DataError):
+    """A folder or pattern names files of several formats, and a version has one."""
+
+    def __init__(self, *, place: str, formats: dict[str, list[str]]) -> None:
+        self.place = place
+        #: The files of each format.
+        self.formats = formats
+        found = ", ".join(f"{len(files):,} of {name} ({files[0]})" for name, files in formats.items())
+        self.hint = (
+            f"register each as a dataset of its own: --format {next(iter(formats))} takes those files only, as "
+            "does a pattern"
+        )
+        if set(formats) == {"text", "documents"}:
+            self.hint = "--per file makes each of them a row, --per line each of their lines"
+        super().__init__(f"{place} has files of several formats: {found}")
+
+
+class SplitsMixed(DataError):
+    """A folder has splits, and it was not said which to take."""
+
+    def __init__(self, *, place: str, splits: dict[str, list[str]]) -> None:
+        self.place = place
+        #: The files of each split.
+        self.splits = splits
+        first = "train" if "train" in splits else next(iter(splits))
+        self.hint = (
+            f"--split {first} takes that one; --split all takes all, with a field 'split' that says which"
+        )
+        found = ", ".join(f"{name} (files: {len(files):,})" for name, files in splits.items())
+        super().__init__(f"{place} has several splits: {found}")
+
+
+class ExportRefused(FileUnusable):
+    """A row holds something that the form it is exported to cannot hold."""
+
+    hint = "export to another form (parquet holds most), or change the field with a Map first"
+
+    def __init__(self, *, path: str, row: int, field: str, what: str, form: str) -> None:
+        self.row = row
+        self.field = field
+        self.what = what
+        super().__init__(
+            path=path, reason=f"row {row} has {what} in field {field!r}, which {form} cannot hold"
+        )
+
+
 class NothingToRegister(DataError):
     """No file matches what was given."""
 
     hint = "quote patterns so that the shell leaves them alone, and look at the working directory"
 
-    def __init__(self, *, patterns: list[str]) -> None:
+    def __init__(self, *, patterns: list[str], left_out: dict[str, str] | None = None) -> None:
         self.patterns = patterns
-        super().__init__(f"no file matches {', '.join(patterns)}")
+        #: What was found and cannot be taken, with the reason.
+        self.left_out = left_out or {}
+        if self.left_out:
+            self.hint = "name what is meant: a file that is named itself is not left out because of its name"
+        first = next((f"; left out is {name} ({reason})" for name, reason in self.left_out.items()), "")
+        super().__init__(f"no file matches {', '.join(patterns)}{first}")
 
 
 class SchemaMixed(DataError):
@@ -73,11 +163,31 @@ class CorruptShard(DataError):
     exit_code = 1
     hint = "bring the file back from a copy; if it was changed on purpose, register it as a new version"
 
-    def __init__(self, *, shard: str, offset: int, reason: str) -> None:
+    def __init__(self, *, shard: str, offset: int, reason: str, steps: tuple[int, int] | None = None) -> None:
         self.shard = shard
         self.offset = offset
         self.reason = reason
-        super().__init__(f"{shard} is corrupt at byte {offset}: {reason}")
+        #: First and last step of the feed that read the shard between its last good look and the one that showed the change.
+        self.steps = steps
+        text = f"{shard} is corrupt at byte {offset}: {reason}"
+        if steps is not None:
+            text += (
+                f"; it changed while it was read, and steps {steps[0]} to {steps[1]} read it since it was last "
+                "seen unchanged"
+            )
+        super().__init__(text)
+
+    def after_steps(self, first: int, last: int) -> "CorruptShard":
+        """The same, found after steps had got bytes of the shard that may be the changed ones."""
+        return CorruptShard(shard=self.shard, offset=self.offset, reason=self.reason, steps=(first, last))
+
+    def before_step(self, step: int) -> "CorruptShard":
+        """The same as the step says it that found out: steps after it were made ahead and have not been delivered."""
+        if self.steps is None:
+            return self
+        first, last = self.steps
+        steps = (first, min(last, step - 1)) if first < step else None
+        return CorruptShard(shard=self.shard, offset=self.offset, reason=self.reason, steps=steps)
 
 
 class IndexDamaged(DataError):
@@ -98,7 +208,44 @@ class RowOutOfRange(DataError, IndexError):
     def __init__(self, *, row: int, rows: int) -> None:
         self.row = row
         self.rows = rows
-        super().__init__(f"there is no row {row}: rows go from 0 to {rows - 1}")
+        there = f"rows go from 0 to {rows - 1}" if rows else "there are none"
+        super().__init__(f"there is no row {row}: {there}")
+
+
+class TokenOutOfRange(DataError, IndexError):
+    """There is no such token in a row of a batch."""
+
+    def __init__(self, *, token: int, tokens: int) -> None:
+        self.token = token
+        self.tokens = tokens
+        super().__init__(f"there is no token {token} in a row of {tokens}")
+
+
+class MaskLengthWrong(DataError, IndexError):
+    """A mask does not say of every row whether it is meant."""
+
+    hint = "a mask has one boolean for every row of the version"
+
+    def __init__(self, *, mask: int, rows: int) -> None:
+        self.mask = mask
+        self.rows = rows
+        super().__init__(f"the mask has {mask:,} booleans, but there are {rows:,} rows")
+
+
+class DiskFull(DataError):
+    """There is no room for derived data."""
+
+    exit_code = 1
+    hint = "free the disk, or move the registry to a larger one; what is finished stays, and the next attempt continues there"
+
+    def __init__(self, *, what: str, place: str, needed_bytes: int, free_bytes: int) -> None:
+        self.what = what
+        self.place = place
+        self.needed_bytes = needed_bytes
+        self.free_bytes = free_bytes
+        super().__init__(
+            f"no space left at {place}: {what} takes about {needed_bytes:,} bytes, and {free_bytes:,} are free"
+        )
 
 
 class DerivedTooLarge(DataError):
@@ -134,6 +281,39 @@ class RecipeInvalid(DataError):
         if hint is not None:
             self.hint = hint
         super().__init__(f"recipe, {field}: {reason}")
+
+
+class FieldUnknown(RecipeInvalid):
+    """A filter names a field that no row has."""
+
+    def __init__(self, *, expression: str, name: str, version: str, known: tuple[str, ...]) -> None:
+        self.expression = expression
+        self.name = name
+        self.version = version
+        self.known = known
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        self.nearest = near[0] if near else None
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        listed = ", ".join(known[:_KNOWN_SHOWN]) + (", …" if len(known) > _KNOWN_SHOWN else "")
+        super().__init__(
+            field="filter",
+            reason=f"{expression!r:.200} names {name!r}, which {version} does not have",
+            hint=f"{meant}known are {listed}"
+            if known
+            else f"{name.rpartition('.')[0]} has no fields inside it",
+        )
+
+
+class ColumnAmbiguous(RecipeInvalid):
+    """A filter names a measured column of which there are several."""
+
+    def __init__(self, *, name: str, version: str, keys: tuple[str, ...]) -> None:
+        self.name = name
+        self.version = version
+        self.keys = keys
+        shown = " or ".join(f"column({name!r}, {key[:12]!r})" for key in keys[:4])
+        reason = f"{len(keys)} measured columns of {version} are called {name!r}"
+        super().__init__(field="filter", reason=reason, hint=f"say which: {shown}")
 
 
 class SourceEmpty(DataError):

@@ -33,6 +33,17 @@ class AddressUnknown(RegistryError):
         super().__init__(f"there is no {address} in the registry {registry}")
 
 
+class PlaceUnknown(RegistryError):
+    """A version was never at the place that is said to have moved."""
+
+    def __init__(self, *, address: str, place: str, known: list[str]) -> None:
+        self.address = address
+        self.place = place
+        self.known = known
+        self.hint = f"it was at {', '.join(known)}"
+        super().__init__(f"{address} was never at {place}")
+
+
 class ManifestDamaged(RegistryError):
     """What the registry holds is not what its digest says."""
 
@@ -67,3 +78,15 @@ class NumbersContended(RegistryError):
         self.name = name
         self.attempts = attempts
         super().__init__(f"no free number under {name} after {attempts} attempts")
+
+
+class RegistryReadOnly(RegistryError):
+    """A registry that is only read was to be changed."""
+
+    def __init__(self, *, place: str, verb: str, scratch: str, reason: str) -> None:
+        self.place, self.verb, self.scratch, self.reason = place, verb, scratch, reason
+        self.hint = (
+            f"{verb} into a registry that you may write: another place, or without a scratch; "
+            f"{scratch} only keeps what is derived"
+        )
+        super().__init__(f"cannot {verb} in {place}: {reason}")

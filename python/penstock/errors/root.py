@@ -31,3 +31,18 @@ class UsageError(PenstockError):
         if hint is not None:
             self.hint = hint
         super().__init__(message)
+
+
+class NameUnwritable(PenstockError):
+    """A name that the encoding of file names, or UTF-8, cannot write."""
+
+    def __init__(self, *, name: str, encoding: str) -> None:
+        self.name = name
+        self.encoding = encoding
+        self.hint = (
+            "the bytes of that name are no UTF-8: rename the file"
+            if encoding.replace("-", "").lower() == "utf8"
+            else "choose a locale of UTF-8, as in LC_ALL=C.UTF-8, and unset PYTHONUTF8"
+        )
+        escaped = name[:200].encode("unicode_escape").decode("ascii")
+        super().__init__(f"{escaped!r} cannot be written in {encoding}")

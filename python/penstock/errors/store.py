@@ -48,6 +48,12 @@ class StoreDenied(StoreRefusal):
     said = "not allowed to"
 
 
+class BucketMissing(StoreRefusal):
+    """There is no such bucket or container, or none that these credentials and this endpoint can see."""
+
+    hint = "check the name of the bucket, the region and the endpoint (AWS_ENDPOINT_URL), or make the bucket"
+
+
 class StoreThrottled(StoreRefusal):
     """The store asked us to slow down, until the budget of retries was spent."""
 

@@ -19,6 +19,7 @@ FORMATS = {
     "tfrecord": "penstock.formats.tfrecord:TfRecord",
     "mds": "penstock.formats.mds:Mds",
     "megatron": "penstock.formats.megatron:Megatron",
+    "flat": "penstock.formats.flat:Flat",
     "parquet": "penstock.formats.parquet:Parquet",
     "arrow": "penstock.formats.arrow:Arrow",
     "webdataset": "penstock.formats.webdataset:WebDataset",
@@ -27,6 +28,7 @@ FORMATS = {
     "csv": "penstock.formats.delimited:Csv",
     "tsv": "penstock.formats.delimited:Tsv",
     "text": "penstock.formats.text:Text",
+    "documents": "penstock.formats.documents:Documents",
     "tokens": "penstock.formats.tokens:Tokens",
 }
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock import _rust
-from penstock.errors import FileUnusable
+from penstock.errors import FileEmpty, FileUnusable
 from penstock.formats.contract import (
     FieldKind,
     OpenShard,
@@ -127,7 +127,7 @@ def _row_count(columns: Sequence[Column], label: str, policy: Policy) -> int:
             hint = "arrays of one file are columns of one table; weights of a model are no dataset"
             raise FileUnusable(path=label, reason=reason, hint=hint)
     if first.shape[0] == 0:
-        raise FileUnusable(path=label, reason="its arrays have no rows")
+        raise FileEmpty(path=label, reason="its arrays have no rows")
     row_bytes = sum(column.row_bytes for column in columns)
     if row_bytes > policy.row_bytes_max:
         reason = f"a row has {row_bytes:,} bytes, at most {policy.row_bytes_max:,} are allowed"

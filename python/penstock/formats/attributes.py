@@ -88,6 +88,12 @@ def _read(raw: RawFile, policy: Policy, folder: Path) -> Table:
             path=raw.url, reason="the file is empty", hint="leave it out, or mend what wrote it"
         )
     scanned = form.scan(raw, policy, work, silent)
+    if scanned.derived is not None:
+        raise FileUnusable(
+            path=raw.url,
+            reason="attributes are read in place, so they must be plain lines of UTF-8",
+            hint="write one object per line, uncompressed",
+        )
     names = [field.name for field in scanned.schema]
     if FILE_NAME not in names:
         raise FileUnusable(

@@ -81,7 +81,14 @@ class UnitRows:
         return found
 
     def _rows(self, number: int, inside: "np.ndarray[Any, Any]") -> list[Row]:
-        rows: list[Row] = self._unit(number).take(inside).to_pylist()
+        import pyarrow as pa
+
+        unit = self._unit(number)
+        try:
+            rows: list[Row] = unit.take(inside).to_pylist()
+        except (pa.ArrowException, OverflowError, ValueError) as reason:
+            # A version of an earlier release may have times that Python cannot hold.
+            raise undecodable(self._label, f"values of unit {number}", reason) from reason
         return rows
 
     def _unit(self, number: int) -> "pa.Table":

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import FileUnusable, StoreFailed
+from penstock.errors import FileEmpty, FileUnusable, StoreFailed
 from penstock.formats.badness import BadRows
 from penstock.formats.contract import FieldKind, Policy, Progress, RawFile, Scanned
 from penstock.formats.packed import demand_room
 from penstock.formats.reading import KnownRows, scan_known, silent
+from penstock.formats.times import untold_rows
 from penstock.store import open_store
 
 if TYPE_CHECKING:
@@ -141,7 +142,30 @@ def _plain(array: "pa.Array", wanted: "pa.DataType") -> "pa.Array":
         array = array.storage
     if pa.types.is_run_end_encoded(array.type):
         array = pyarrow.compute.run_end_decode(array)
-    return array if array.type.equals(wanted) else array.cast(wanted)
+    if array.type.equals(wanted):
+        return array
+    if pa.types.is_dictionary(array.type):
+        # What is looked up first becomes what it shall be: pyarrow cannot look up views.
+        values = _plain(array.dictionary, wanted)
+        return pa.DictionaryArray.from_arrays(array.indices, values).cast(wanted)
+    if _has_uncast(array.type):
+        # Rare, so that it may be slow: pyarrow casts no run ends and no dictionaries of views inside others, and
+        # breaks views of lists.
+        return pa.array(array.to_pylist(), type=wanted)
+    return array.cast(wanted)
+
+
+def _has_uncast(given: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    kinds = pa.types
+    if isinstance(given, pa.BaseExtensionType):
+        return _has_uncast(given.storage_type)
+    if kinds.is_run_end_encoded(given) or kinds.is_list_view(given) or kinds.is_large_list_view(given):
+        return True
+    if kinds.is_dictionary(given):
+        return bool(kinds.is_string_view(given.value_type) or kinds.is_binary_view(given.value_type))
+    return any(_has_uncast(given.field(at).type) for at in range(given.num_fields))
 
 
 def kind_of(given: "pa.DataType") -> str:
@@ -203,10 +227,13 @@ def survey(
         while len(found.unit_rows) <= piece.unit:
             found.unit_rows.append(0)
             found.unit_bytes.append(0)
-        for row, reason in _bad_rows(piece.batch, policy.row_bytes_max):
-            bad.add(first + row + 1, piece.offset, reason)
-            found.skipped.append(first + row)
+        reasons = dict(_bad_rows(piece.batch, policy.row_bytes_max))
         batch = plain_batch(piece.batch, schema)
+        for row, reason in untold_rows(batch):
+            reasons.setdefault(row, reason)
+        for row in sorted(reasons):
+            bad.add(first + row + 1, piece.offset, reasons[row])
+            found.skipped.append(first + row)
         found.unit_rows[piece.unit] += batch.num_rows
         found.unit_bytes[piece.unit] += batch.nbytes
         first += batch.num_rows
@@ -267,7 +294,7 @@ def register(
         schema = plain_schema(file.schema)
         found = survey(file.pieces(), schema, policy, bad, progress)
     if found.rows == 0:
-        raise FileUnusable(path=file.raw.url, reason="it has no rows")
+        raise FileEmpty(path=file.raw.url, reason="it has no rows")
     fields = [
         FieldKind(
             column.name, kind_of(column.type), column.name in found.nulls or kind_of(column.type) == "null"

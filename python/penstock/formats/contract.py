@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._rust import StoreClient
+from penstock.errors import UsageError
 from penstock.store import Store, join
 
 Row = dict[str, Any]
@@ -43,6 +44,11 @@ class RawFile:
         return str(path) if path is not None else join(self.store.url, self.name)
 
     @property
+    def place(self) -> str:
+        """Where it is, as a URL."""
+        return join(self.store.url, self.name)
+
+    @property
     def path(self) -> Path | None:
         """The file itself, if it is on this machine and one file."""
         return None if self.members else self.store.local_path(self.name)
@@ -60,7 +66,7 @@ class RawFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What to do with rows and files that break their contract."""
+    """What to take, and what to do with rows and files that break their contract."""
 
     #: How many bad rows per shard may be left out (and are listed); 0 means that the first one is an error.
     skip_bad: int = 0
@@ -70,6 +76,51 @@ class Policy:
     row_bytes_max: int = 64 << 20
     #: How much derived data one registration may make.
     derived_bytes_max: int = 1 << 40
+    #: Whether it is an error when anything that was found is left out.
+    strict: bool = False
+    #: Which split of a folder to take, or ``all`` of them, with a field ``split``.
+    split: str | None = None
+    #: ``NaN`` and infinities in JSON, as Python writes them: ``error`` (a bad row), ``float`` or ``null``.
+    nan: str = "error"
+    #: What separates the fields of tables; found by looking where nothing is said.
+    delimiter: str = ""
+    #: Whether a row of a text is a ``line`` or a ``file``; what is usual for its name where nothing is said.
+    per: str = ""
+    #: The numpy type of tokens in files that do not say it.
+    dtype: str = ""
+    #: The token between documents of such files; without it a file is one document.
+    eot: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.nan not in ("error", "float", "null"):
+            raise UsageError(f"nan must be error, float or null, got {self.nan!r}")
+        if self.per not in ("", "line", "file"):
+            raise UsageError(f"per must be line or file, got {self.per!r}")
+        if self.delimiter and (len(self.delimiter) != 1 or self.delimiter in '"\r\n' or self.delimiter > "~"):
+            raise UsageError(f"a delimiter must be one ASCII character, got {self.delimiter!r}")
+
+    def format_for(self, wanted: str | None) -> str | None:
+        """The format that the choices ask for, which must be the one that was ``wanted`` by name, if any was."""
+        implied = {"line": "text", "file": "documents"}.get(self.per)
+        if self.dtype or (self.eot is not None and wanted is None):
+            implied = "flat"
+        if self.delimiter and wanted not in ("csv", "tsv"):
+            implied = "csv"
+        if implied is not None and wanted not in (None, implied):
+            said = next(f"{name}={value!r}" for name, value in self.reading().items() if name != "nan")
+            raise UsageError(f"{said} is about {implied}, not about {wanted}")
+        return implied or wanted
+
+    def reading(self) -> dict[str, Any]:
+        """How files are to be read, where that is not the usual way."""
+        usual = Policy()
+        names = ("nan", "delimiter", "per", "dtype", "eot")
+        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(usual, name)}
+
+    def key(self) -> dict[str, Any]:
+        """All that a scan depends on. What came later is left out at its default, so that keys of old scans stay."""
+        names = ("skip_bad", "mixed", "row_bytes_max", "derived_bytes_max")
+        return {**{name: getattr(self, name) for name in names}, **self.reading()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +155,18 @@ class Scanned:
     derived: Path | None = None
     derived_index: Path | None = None
     companions: list[RawFile] = field(default_factory=list)
+    #: Lines of a text that have nothing on them, which are no rows.
+    blank_lines: int = 0
+    #: What else was found out or decided that people should know, such as what separates fields.
+    notes: list[str] = field(default_factory=list)
     #: Rows, rising, that the first pass could not vouch for; the format looks at them before it returns.
     doubtful: RowNumbers = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+
+    def read_through(self, copy: Path, rows: "Scanned") -> "Scanned":
+        """The scan of an original whose rows are those that were found in its copy."""
+        self.derived, self.derived_index = copy, rows.index
+        self.skipped, self.blank_lines, self.notes = rows.skipped, rows.blank_lines, rows.notes
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,30 @@
 """Comma- and tab-separated values with a header line; quoting as in RFC 4180, also around line ends.
 
-Plain files are read in place, compressed ones (gzip, zstd) through a plain copy made once.
+Plain files are read in place, compressed ones and those in UTF-16 through a plain copy made once. What separates fields is
+found by looking at the first records (``dialect.py``), unless the policy says it.
 """
 
 import csv
 import io
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from penstock import _rust
+from penstock.errors import FileUnusable
 from penstock.formats.contract import OpenShard, Policy, Progress, RawFile, Row, RowNumbers, Scanned
-from penstock.formats.packed import packing_of, unpacked_head
+from penstock.formats.dialect import Sample
+from penstock.formats.packed import packing_of
 from penstock.formats.reading import choices, details_of, gather, open_file, scan_rows, scanned
+from penstock.formats.transcript import encoding_of
 from penstock.formats.unpacking import scan_unpacked
 
 _FIELD_BYTES_MAX = 1 << 30
-_SAMPLE_RECORDS = 8
-_SURE_RECORDS = 3
+_HEAD_BYTES = 64 << 10
+_PACKINGS = ("", ".gz", ".zst", ".bz2", ".xz", ".lz4")
 #: What is called so is prose, however many commas it has.
-_PROSE = (".txt", ".text", ".md", ".log", ".txt.gz", ".txt.zst")
-_BYTE_ORDER_MARK = "\ufeff"
+_PROSE = (".text", ".md", ".log", *(".txt" + packing for packing in _PACKINGS))
 
 
 class _Delimited:
@@ -29,6 +33,8 @@ class _Delimited:
     name = ""
     suffixes: Sequence[str] = ()
     delimiter = ","
+    #: What may separate the fields of a file that is called so.
+    delimiters: Sequence[str] = (",", ";", "|")
 
     def recognise(self, raw: RawFile, head: bytes) -> bool:
         """Its first records have as many fields as its header, whose names are different.
@@ -39,36 +45,9 @@ class _Delimited:
         named = name.endswith(tuple(self.suffixes))
         if not named and name.endswith(_PROSE):
             return False
-        text = unpacked_head(head, packing_of(head))
-        records = self._sample(text, whole=len(head) == raw.size_bytes, strict=not named)
-        if not records or len(set(records[0])) < len(records[0]):
-            return False
-        if any(len(record) != len(records[0]) for record in records):
-            # Called so, and its header is one: the scan says which record is wrong.
-            return named and len(records[0]) > 1
-        if named:
-            return len(records[0]) > 1 or not any(mark in records[0][0] for mark in "\t;|")
-        return len(records[0]) > 1 and len(records) >= _SURE_RECORDS and all(records[0])
-
-    def _sample(self, text: bytes, *, whole: bool, strict: bool) -> list[list[str]]:
-        """The first records, without the last if the sample may end inside it."""
-        if b"\0" in text:
-            return []
-        try:
-            # A sample may end inside a character, and of a table by name the scan says which record is no text.
-            decoded = text.decode("utf-8", errors="strict" if whole and strict else "replace")
-        except UnicodeDecodeError:
-            return []
-        reader = csv.reader(
-            io.StringIO(decoded.removeprefix(_BYTE_ORDER_MARK), newline=""), delimiter=self.delimiter
-        )
-        try:
-            records = [
-                record for record, _ in zip(reader, range(_SAMPLE_RECORDS + 1), strict=False) if record
-            ]
-        except csv.Error:
-            return []
-        return records[:_SAMPLE_RECORDS] if whole or len(records) < 2 else records[:-1]
+        sample = Sample.of(raw, head, strict=not named)
+        delimiter = (sample.delimiter(self.delimiters) if named else None) or self.delimiter
+        return sample.is_table(delimiter) if named else sample.is_surely_table(delimiter)
 
     def shards(self, raws: list[RawFile]) -> list[RawFile]:
         """Every file is one."""
@@ -76,8 +55,16 @@ class _Delimited:
 
     def scan(self, raw: RawFile, policy: Policy, folder: Path, progress: Progress) -> Scanned:
         """Every record is checked to have as many fields as the header; kinds are those that all values fit."""
-        packing = packing_of(raw.read(0, 4))
-        if packing == "plain":
+        head = raw.read(0, _HEAD_BYTES)
+        packing = packing_of(head)
+        if (said := Sample.of(raw, head, strict=False).excel_note()) is not None:
+            hint = f"delete the line, and register with --delimiter '{said}'"
+            raise FileUnusable(
+                path=raw.url, reason="its first line is a note of Excel's, not a header", hint=hint
+            )
+        if not policy.delimiter and (found := Sample.of(raw, head, strict=False).delimiter()) is not None:
+            policy = replace(policy, delimiter="" if found == self.delimiter else found)
+        if packing == "plain" and encoding_of(head) == "utf-8":
             return scan_rows(self.name, raw, policy, folder / "index.arrow", progress)
 
         def scan_copy(copy: Path, index: Path) -> Scanned:
@@ -86,35 +73,37 @@ class _Delimited:
             )
             return scanned(found, index)
 
-        return scan_unpacked(raw, packing, policy, folder, progress, scan_copy)
+        return scan_unpacked(raw, packing, policy, folder, progress, scan_copy, text=True)
 
     def open(self, shard: OpenShard) -> "DelimitedRows":
         """Rows are byte ranges of records."""
-        return DelimitedRows(open_file(shard), shard, self.delimiter)
+        return DelimitedRows(open_file(shard), shard)
 
 
 class Csv(_Delimited):
     """Comma-separated values."""
 
     name = "csv"
-    suffixes: Sequence[str] = (".csv", ".csv.gz", ".csv.zst")
+    suffixes: Sequence[str] = tuple(".csv" + packing for packing in _PACKINGS)
 
 
 class Tsv(_Delimited):
     """Tab-separated values."""
 
     name = "tsv"
-    suffixes: Sequence[str] = (".tsv", ".tab", ".tsv.gz", ".tsv.zst")
+    suffixes: Sequence[str] = (".tab", *(".tsv" + packing for packing in _PACKINGS))
     delimiter = "\t"
+    delimiters: Sequence[str] = ("\t",)
 
 
 class DelimitedRows:
     """Rows of one shard; an empty field is None, others have the kind that the column was found to have."""
 
-    def __init__(self, file: _rust.ShardFile, shard: OpenShard, delimiter: str) -> None:
+    def __init__(self, file: _rust.ShardFile, shard: OpenShard) -> None:
         self._file = file
-        self._delimiter = delimiter
-        self._names = details_of(file)["columns"]
+        details = details_of(file)
+        self._delimiter = details["delimiter"]
+        self._names = details["columns"]
         # The kinds of the whole version: a column of whole numbers here may have fractions in another shard.
         kinds = {field.name: field.kind for field in shard.schema}
         self._readers = [_READERS[kinds[name]] for name in self._names]

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from penstock import _rust
-from penstock.errors import CorruptShard, FileUnusable, IndexDamaged
+from penstock.errors import CorruptShard, FileEmpty, FileUnusable, IndexDamaged
 from penstock.formats import attributes
 from penstock.formats.badness import BadRows
 from penstock.formats.contract import (
@@ -51,6 +51,8 @@ class Files:
     """See the module's description."""
 
     name = "files"
+    #: The field that holds what is in a file, and its kind.
+    content = FieldKind("bytes", "bytes")
     suffixes: Sequence[str] = (
         ".png",
         ".jpg",
@@ -92,20 +94,25 @@ class Files:
         joined = attributes.join(raw, policy, folder, bad)
         kept: list[RawFile] = []
         for number, member in enumerate(raw.members, start=1):
-            fault = _fault(member, policy, joined.missing.get(member.name))
+            fault = self.fault(member) or _fault(member, policy, joined.missing.get(member.name))
             if fault is None:
                 kept.append(member)
             else:
                 bad.add(number, 0, fault, file=member)
-        if not kept:
-            raise FileUnusable(path=raw.url, reason="it has no rows")
+        if not any(member.size_bytes for member in kept):
+            raise FileEmpty(path=raw.url, reason="it has no rows")
+        _check_name_free(joined, raw, self.content.name)
         values = [joined.values.get(member.name, {}) for member in kept]
         fields = attributes.presence(joined.fields, values)
         found = _sum(raw, kept, values, policy, folder, progress)
-        found.schema = [FieldKind("path", "string"), FieldKind("bytes", "bytes"), *fields]
+        found.schema = [FieldKind("path", "string"), self.content, *fields]
         found.skipped = bad.found
         found.companions = list(raw.attributes)
         return found
+
+    def fault(self, member: RawFile) -> str | None:
+        """Why a file cannot be a row, if it cannot."""
+        return "the file is empty" if member.size_bytes == 0 else None
 
     def locate(self, store: Store, name: str, index: Path | bytes, index_digest: str) -> RawFile:
         """A shard again from its index, with its files in ``store``."""
@@ -135,11 +142,17 @@ class FileRows:
             if problem.shard != self._label:
                 raise
             member, offset = self._joined.place(problem.offset)
-            raise CorruptShard(shard=member.url, offset=offset, reason=problem.reason) from problem
+            raise CorruptShard(
+                shard=member.url, offset=offset, reason=problem.reason, steps=problem.steps
+            ) from problem
         return [
-            {"path": self._file.key(number), "bytes": bytes(data), **self._attributes(number)}
+            {"path": self._file.key(number), **self.content(data), **self._attributes(number)}
             for number, data in zip(rows.tolist(), found, strict=True)
         ]
+
+    def content(self, data: memoryview) -> Row:
+        """What is in a file, as a field."""
+        return {"bytes": bytes(data)}
 
     def _attributes(self, number: int) -> Row:
         return self._values[number] if self._values else {}
@@ -168,13 +181,19 @@ def _shard(number: int, runs: list[list[RawFile]], about: list[RawFile]) -> RawF
 
 
 def _fault(member: RawFile, policy: Policy, silent_about: RawFile | None) -> str | None:
-    if member.size_bytes == 0:
-        return "the file is empty"
     if member.size_bytes > policy.row_bytes_max:
         return f"it is longer than {policy.row_bytes_max} bytes"
     if silent_about is not None:
         return f"{PurePosixPath(silent_about.name).name} has no row about it"
     return None
+
+
+def _check_name_free(joined: attributes.Joined, raw: RawFile, name: str) -> None:
+    if any(field.name == name for field in joined.fields):
+        path = raw.attributes[0].url
+        raise FileUnusable(
+            path=path, reason=f"an attribute may not be called {name!r}: rows have that anyway"
+        )
 
 
 def _sum(

@@ -1,49 +1,58 @@
-"""JSON lines: one object per line, plain, zstd or gzip."""
+"""JSON: one object per line (JSON lines), one array of objects, or objects over several lines.
 
-from collections.abc import Sequence
+Lines are read in place, also in many small zstd frames; whatever else they come in through a copy made once.
+"""
+
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from penstock import _rust
 from penstock.formats.contract import OpenShard, Policy, Progress, RawFile, Row, RowNumbers, Scanned
-from penstock.formats.packed import packing_of, scan_lines, unpacked_head
-from penstock.formats.reading import gather, open_file
+from penstock.formats.packed import scan_lines, unpacked_head
+from penstock.formats.reading import details_of, gather, open_file
+from penstock.formats.transcript import layout_of, text_head
+
+_PACKINGS = ("", ".zst", ".gz", ".bz2", ".xz", ".lz4")
 
 
 class Jsonl:
     """See the module's description."""
 
     name = "jsonl"
-    suffixes: Sequence[str] = (
-        ".jsonl",
-        ".ndjson",
-        ".jsonl.zst",
-        ".jsonl.gz",
-        ".json",
-        ".json.gz",
-        ".json.zst",
+    suffixes: Sequence[str] = tuple(
+        name + packing for name in (".jsonl", ".ndjson", ".json") for packing in _PACKINGS
     )
 
     def recognise(self, raw: RawFile, head: bytes) -> bool:
-        """The first line with anything on it is a JSON object, or the beginning of a very long one."""
-        text = unpacked_head(head, packing_of(head)).removeprefix(b"\xef\xbb\xbf").lstrip()
-        line, newline, _ = text.partition(b"\n")
-        if not line.startswith(b"{"):
+        """It begins with a JSON object, alone or in an array, or with the beginning of a very long one."""
+        named = raw.name.lower().endswith(tuple(self.suffixes))
+        inside = unpacked_head(raw, head)
+        if named and not inside:
+            # The scan says that there is nothing inside, or that it cannot be read.
+            return True
+        text = text_head(inside).lstrip()
+        if text.startswith("["):
+            return named or text[1:].lstrip().startswith("{")
+        line, newline, _ = text.partition("\n")
+        if not line.startswith("{"):
             return False
         if not newline and len(text) >= len(head):
-            return b'"' in line[:256]
+            return '"' in line[:256]
         try:
-            return isinstance(msgspec.json.decode(line), dict)
-        except msgspec.DecodeError:
-            return raw.name.endswith(tuple(self.suffixes))
+            return named or isinstance(json.loads(line), dict)
+        except (ValueError, RecursionError):
+            return layout_of(text) == "values" and '"' in text[:256]
 
     def shards(self, raws: list[RawFile]) -> list[RawFile]:
         """Every file is one."""
         return raws
 
     def scan(self, raw: RawFile, policy: Policy, folder: Path, progress: Progress) -> Scanned:
-        """Every line is checked to be a whole JSON object."""
+        """Every row is checked to be a whole JSON object."""
         return scan_lines("jsonl", raw, policy, folder, progress)
 
     def open(self, shard: OpenShard) -> "JsonRows":
@@ -56,9 +65,17 @@ class JsonRows:
 
     def __init__(self, file: _rust.ShardFile) -> None:
         self._file = file
-        self._decode = msgspec.json.Decoder().decode
+        self._decode = _decoder(details_of(file).get("nan"))
 
     def take(self, rows: RowNumbers) -> list[Row]:
         """Gathered and checked in Rust, decoded here."""
         decode = self._decode
         return [decode(line) for line in gather(self._file, rows)]
+
+
+def _decoder(nan: str | None) -> Callable[[memoryview], Any]:
+    """Decodes a line; ``nan`` is what words that are no numbers stand for, where they may stand."""
+    if nan is None:
+        return msgspec.json.Decoder().decode
+    decode = json.JSONDecoder(parse_constant=(lambda _: None) if nan == "null" else float).decode
+    return lambda line: decode(str(line, "utf-8"))

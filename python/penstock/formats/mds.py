@@ -48,9 +48,9 @@ class Mds:
         if _is_sidecar(raw):
             return b'"column_encodings"' in head
         packing = _packing(raw.name, head)
-        if packing in _BY_NAME.values():
+        if raw.name.endswith(tuple(_BY_NAME)):
             return True
-        inside = unpacked_head(head, packing)
+        inside = unpacked_head(raw, head)
         if len(inside) < 12:
             return False
         start, end = _config_range(inside)
@@ -73,7 +73,7 @@ class Mds:
 
     def scan(self, raw: RawFile, policy: Policy, folder: Path, progress: Progress) -> Scanned:
         """The table, the columns and every sample are checked."""
-        packing = _packing(raw.name, raw.read(0, 4))
+        packing = _packing(raw.name, raw.read(0, 16))
         if packing == "plain":
             return _scan_plain(raw, policy, folder / "index.arrow", progress, raw.url)
         if packing == "snappy":

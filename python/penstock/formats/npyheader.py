@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from penstock.formats.arrays import from_dtype
 from penstock.formats.reading import ReadsRanges
 
 MAGIC = b"\x93NUMPY"
+_LONG = re.compile(r"(\d)L\b")
 _HEADER_BYTES_MAX = 64 << 10
 _CHUNK_BYTES = 32 << 20
 _UNPARSABLE = (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError, UnicodeDecodeError)
@@ -56,7 +58,12 @@ def read_header(file: ReadsRanges, start: int, end: int, label: str) -> NpyHeade
 
 def _parsed(text: bytes, data_at: int, version: int, label: str) -> NpyHeader:
     try:
-        said = ast.literal_eval(text.decode("utf-8" if version == 3 else "latin-1").strip())
+        header = text.decode("utf-8" if version == 3 else "latin-1").strip()
+        try:
+            said = ast.literal_eval(header)
+        except SyntaxError:
+            # Python 2 wrote whole numbers of its longer kind as 10L.
+            said = ast.literal_eval(_LONG.sub(r"\1", header))
         dtype = np.lib.format.descr_to_dtype(said["descr"])
         shape, fortran = tuple(said["shape"]), said["fortran_order"]
         if not all(type(length) is int and length >= 0 for length in shape) or type(fortran) is not bool:

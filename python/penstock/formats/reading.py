@@ -24,6 +24,7 @@ from penstock.formats.contract import (
 from penstock.formats.joining import Joined
 from penstock.store.hostcache import use_host_cache
 
+_USUAL_DELIMITERS = (",", "\t")
 _THREADS = min(4, os.cpu_count() or 1)
 
 #: A path; an object of a store, which Rust reads through the cache of the host; or name, length and a function for what Python joins.
@@ -47,7 +48,15 @@ def source_of(raw: RawFile) -> Source:
 
 def choices(policy: Policy) -> dict[str, Any]:
     """A policy as the Rust side takes it."""
-    return {"row_bytes_max": policy.row_bytes_max, "skip_bad": policy.skip_bad, "mixed": policy.mixed}
+    limits = {"row_bytes_max": policy.row_bytes_max, "skip_bad": policy.skip_bad, "mixed": policy.mixed}
+    delimiter = ord(policy.delimiter) if policy.delimiter else None
+    return {**limits, "delimiter": delimiter, "nan": None if policy.nan == "error" else policy.nan}
+
+
+def kept(policy: Policy) -> dict[str, Any]:
+    """What the index of an original keeps of the policy, so that a pruned copy can be made again."""
+    chosen = policy.reading()
+    return {"policy": chosen} if chosen else {}
 
 
 def steps(progress: Progress) -> Callable[[int, int], None]:
@@ -124,6 +133,7 @@ class KnownRows(msgspec.Struct, kw_only=True):
 
 def scanned(found: dict[str, Any], index: Path) -> Scanned:
     """What the Rust side found, in our words."""
+    details = msgspec.json.decode(found["details"])
     return Scanned(
         rows=found["rows"],
         bytes=found["bytes"],
@@ -131,7 +141,18 @@ def scanned(found: dict[str, Any], index: Path) -> Scanned:
         schema=[FieldKind(*field) for field in found["schema"]],
         index=index,
         skipped=[BadLine(*bad) for bad in found["bad"]],
+        blank_lines=details.get("blank_lines", 0),
+        notes=_notes(details),
     )
+
+
+def _notes(details: dict[str, Any]) -> list[str]:
+    notes = []
+    if (delimiter := details.get("delimiter", ",")) not in _USUAL_DELIMITERS:
+        notes.append(f"fields are separated by {delimiter!r}")
+    if details.get("nan_rows"):
+        notes.append(f"NaN and infinities are read as {details['nan']}")
+    return notes
 
 
 def open_file(shard: OpenShard) -> _rust.ShardFile:

@@ -1,31 +1,26 @@
-"""Plain text: one row per line, ``{"text": …}``; plain, zstd or gzip. For one row per file use the format ``files``."""
+"""Plain text: one row per line, ``{"text": …}``; compressed or not. For one row per file use the format ``documents``."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from penstock import _rust
 from penstock.formats.contract import OpenShard, Policy, Progress, RawFile, Row, RowNumbers, Scanned
-from penstock.formats.packed import packing_of, scan_lines, unpacked_head
+from penstock.formats.packed import scan_lines, unpacked_head
 from penstock.formats.reading import gather, open_file
+from penstock.formats.transcript import encoding_of
+
+_PACKINGS = ("", ".zst", ".gz", ".bz2", ".xz", ".lz4")
 
 
 class Text:
     """See the module's description."""
 
     name = "text"
-    suffixes: Sequence[str] = (".txt", ".text", ".txt.zst", ".txt.gz")
+    suffixes: Sequence[str] = (".text", *(".txt" + packing for packing in _PACKINGS))
 
     def recognise(self, raw: RawFile, head: bytes) -> bool:
         """It is UTF-8 without control characters, and is called like a text."""
-        text = unpacked_head(head, packing_of(head))
-        if b"\0" in text or not raw.name.endswith(tuple(self.suffixes)):
-            return False
-        try:
-            # The end of what we looked at may be in the middle of a character.
-            text[: max(0, len(text) - 4)].decode("utf-8", errors="strict")
-        except UnicodeDecodeError as reason:
-            return reason.start >= len(text) - 8
-        return True
+        return raw.name.lower().endswith(tuple(self.suffixes)) and is_text(unpacked_head(raw, head))
 
     def shards(self, raws: list[RawFile]) -> list[RawFile]:
         """Every file is one."""
@@ -49,3 +44,17 @@ class TextRows:
     def take(self, rows: RowNumbers) -> list[Row]:
         """The lines, without their ends."""
         return [{"text": str(line, "utf-8")} for line in gather(self._file, rows)]
+
+
+def is_text(head: bytes) -> bool:
+    """Whether the beginning of a file is text: UTF-8 without zero bytes, or what a byte order mark announces."""
+    if encoding_of(head) != "utf-8":
+        return True
+    if b"\0" in head:
+        return False
+    try:
+        # The end of what we looked at may be in the middle of a character.
+        head[: max(0, len(head) - 4)].decode("utf-8", errors="strict")
+    except UnicodeDecodeError as reason:
+        return reason.start >= len(head) - 8
+    return True

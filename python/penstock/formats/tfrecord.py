@@ -43,7 +43,7 @@ class TfRecord:
 
     def recognise(self, raw: RawFile, head: bytes) -> bool:
         """The first length has its sum."""
-        return _has_sum(unpacked_head(head, packing_of(head))) or _has_sum(_zlib_head(head))
+        return _has_sum(unpacked_head(raw, head)) or _has_sum(_zlib_head(head))
 
     def shards(self, raws: list[RawFile]) -> list[RawFile]:
         """Every file is one."""

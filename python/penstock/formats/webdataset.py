@@ -36,13 +36,13 @@ class WebDataset:
     """See the module's description."""
 
     name = "webdataset"
-    suffixes: Sequence[str] = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+    suffixes: Sequence[str] = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz", ".tar.lz4")
 
     def recognise(self, raw: RawFile, head: bytes) -> bool:
         """What is inside, if it is compressed, begins with the header of a tar."""
         import tarfile
 
-        inside = unpacked_head(head, packing_of(head))[:_HEADER_BYTES]
+        inside = unpacked_head(raw, head)[:_HEADER_BYTES]
         if inside[257:262] == b"ustar":
             return True
         try:
@@ -57,7 +57,7 @@ class WebDataset:
 
     def scan(self, raw: RawFile, policy: Policy, folder: Path, progress: Progress) -> Scanned:
         """Every member is found by its header, and checked where its extension says what it holds."""
-        packing = packing_of(raw.read(0, 4))
+        packing = packing_of(raw.read(0, 16))
         if packing == "plain":
             return _scan(raw.url, source_of(raw), policy, folder / "index.arrow", progress)
         return scan_unpacked(
@@ -95,8 +95,8 @@ class ArchiveRows:
 
 def decode(extension: str, data: bytes) -> Any:
     """A member's value; what registration lets through (``scan/content.rs``) is what its extension says."""
-    decoder = _DECODERS.get(extension.rpartition(".")[2])
-    return data if decoder is None else decoder(data)
+    holder = EXTENSIONS.get(extension.rpartition(".")[2])
+    return data if holder is None else _DECODERS[holder](data)
 
 
 def _text(data: bytes) -> str:
@@ -107,20 +107,18 @@ def _array(data: bytes) -> Any:
     return np.load(io.BytesIO(data), allow_pickle=False)
 
 
+#: What the last part of an extension says: JSON, text, a whole number or an array; whatever else is bytes.
+EXTENSIONS = {
+    **dict.fromkeys(("json", "jsn"), "json"),
+    **dict.fromkeys(("txt", "text", "transcript"), "text"),
+    **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), "int"),
+    "npy": "npy",
+}
 #: As WebDataset decodes them; nothing that would run code, such as pickles, and no images.
 _DECODERS: dict[str, Callable[[bytes], Any]] = {
     "json": msgspec.json.decode,
-    "jsn": msgspec.json.decode,
-    "txt": _text,
     "text": _text,
-    "transcript": _text,
-    "cls": int,
-    "cls2": int,
-    "class": int,
-    "count": int,
-    "index": int,
-    "inx": int,
-    "id": int,
+    "int": int,
     "npy": _array,
 }
 

@@ -4,18 +4,19 @@ A copy follows from its original and from the libraries that write it, so making
 not, the error says whether the original or the libraries have changed.
 """
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock import _rust
 from penstock._rust import digest_file
 from penstock.errors import CorruptShard, FileUnusable
 from penstock.formats import format_named
 from penstock.formats.contract import Policy, RawFile
-from penstock.formats.reading import check_all
+from penstock.formats.reading import check_all, details_of, source_of
 from penstock.registry.manifest import Shard
 from penstock.registry.scanning import object_name
+from penstock.registry.work_folder import work_folder
 from penstock.store import Store
 
 if TYPE_CHECKING:
@@ -67,9 +68,10 @@ def remake(raw: RawFile, index: Path | bytes, format_name: str, shard: Shard, re
     # First whether the original is still what was registered: only then does another copy mean another library.
     for file, offset, reason in check_all(raw, index, shard.index):
         raise CorruptShard(shard=file, offset=offset, reason=reason)
-    policy = Policy(skip_bad=1 << 62)
-    with tempfile.TemporaryDirectory(prefix="penstock-remake-", dir=registry.local_path("work")) as folder:
-        scanned = format_named(format_name).scan(raw, policy, Path(folder), lambda *_: None)
+    opened = _rust.ShardFile(source_of(raw), index, shard.index)
+    policy = Policy(skip_bad=1 << 62, **details_of(opened).get("policy", {}))
+    with work_folder(registry, "remake") as folder:
+        scanned = format_named(format_name).scan(raw, policy, folder, lambda *_: None)
         if scanned.derived is None or digest_file(scanned.derived) != shard.derived:
             hint = "register the files again with this release: the version gets the copy that it makes"
             reason = (

@@ -54,7 +54,7 @@ def compare(before: "Version", after: "Version", *, rows: bool) -> Difference:
     shards = {s.name: s for s in before.manifest.shards}
     shards_now = {s.name: s for s in after.manifest.shards}
     both = [name for name in shards if name in shards_now]
-    changed = [name for name in both if shards[name].digest != shards_now[name].digest]
+    changed = [name for name in both if _content(shards[name]) != _content(shards_now[name])]
     added, removed, altered = _rows(before, after, shards, shards_now) if rows else (None, None, None)
     return Difference(
         before=before.address,
@@ -76,14 +76,19 @@ def compare(before: "Version", after: "Version", *, rows: bool) -> Difference:
     )
 
 
+def _content(shard: "Shard") -> tuple[str, tuple[tuple[str, int | str | None], ...]]:
+    """What decides the rows of a shard: its bytes, and what its folders say."""
+    return shard.digest, tuple(shard.partition.items())
+
+
 def _rows(
     before: "Version", after: "Version", shards: "dict[str, Shard]", shards_now: "dict[str, Shard]"
 ) -> tuple[int, int, int]:
     """Rows added, removed and changed, among the shards whose digest the other version does not have."""
-    theirs = Counter(shard.digest for shard in shards_now.values())
-    ours = Counter(shard.digest for shard in shards.values())
-    hashes = _hashes(before, [n for n, shard in shards.items() if not theirs[shard.digest]])
-    hashes_now = _hashes(after, [n for n, shard in shards_now.items() if not ours[shard.digest]])
+    theirs = Counter(_content(shard) for shard in shards_now.values())
+    ours = Counter(_content(shard) for shard in shards.values())
+    hashes = _hashes(before, [n for n, shard in shards.items() if not theirs[_content(shard)]])
+    hashes_now = _hashes(after, [n for n, shard in shards_now.items() if not ours[_content(shard)]])
     old, new = Counter(hashes.values()), Counter(hashes_now.values())
     gone, come = old - new, new - old
     altered = 0

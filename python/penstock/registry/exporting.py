@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock import events
 from penstock.errors import UsageError
-from penstock.formats.contract import FieldKind
+from penstock.formats.contract import FieldKind, Policy
 from penstock.formats.writing import WRITERS, writer_named
 from penstock.registry.record import About
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.registry.version import Version
 
 _CHUNK_ROWS = 1024
+_ROW_BYTES_MAX = (1 << 32) - 1
 ROWS_PER_SHARD = 100_000
 
 
@@ -52,9 +53,12 @@ def export_version(
                 watch(min(version.rows, first + rows_per_shard), version.rows)
     about = About(note=f"export of {version.address} to {target}", derived_from=(version.digest,))
     writer = writer_named(target)
-    return registry.register(
-        name or f"{version.name}-{target.replace('.', '-')}", [folder], format=writer.format, about=about
+    # What the version holds, its export may hold.
+    policy = Policy(
+        mixed=any(field.kind == "mixed" for field in version.schema), row_bytes_max=_ROW_BYTES_MAX
     )
+    called = name or f"{version.name}-{target.replace('.', '-')}"
+    return registry.register(called, [folder], format=writer.format, policy=policy, about=about)
 
 
 def _write_shard(version: "Version", target: str, folder: Path, number: int, rows: range) -> None:
@@ -63,10 +67,11 @@ def _write_shard(version: "Version", target: str, folder: Path, number: int, row
     try:
         for first in range(rows.start, rows.stop, _CHUNK_ROWS):
             writer.add(version.take(range(first, min(rows.stop, first + _CHUNK_ROWS))), first)
+        finished = list(writer.finish())
     except BaseException:
         writer.abandon()
         raise
-    for staged, final in writer.finish():
+    for staged, final in finished:
         with staged.open("rb") as file:
             os.fsync(file.fileno())
         staged.rename(final)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from penstock.errors import PenstockError, UsageError
+from penstock.errors import FileEmpty, PenstockError, UsageError
 from penstock.formats.contract import Policy, RawFile
 from penstock.registry.scanning import ScanProgress, ShardScan, Watch, scan_shard
 from penstock.store import Store
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 def scan_with_ray(
     raws: list[RawFile], format_name: str, policy: Policy, registry: Store, watch: Watch | None
-) -> list[ShardScan]:
+) -> list[ShardScan | FileEmpty]:
     """Scan every shard as a task; at most a few per processor are submitted at a time."""
     ray = _ray()
     task = ray.remote(num_cpus=1, max_retries=_RETRIES)(_call_quietly)
@@ -28,7 +28,7 @@ def scan_with_ray(
     in_flight_max = max(1, int(ray.cluster_resources().get("CPU", 1))) * _IN_FLIGHT_PER_CPU
     waiting = dict(enumerate(raws))
     running: dict[Any, int] = {}
-    found: dict[int, ShardScan] = {}
+    found: dict[int, ShardScan | FileEmpty] = {}
     tell = _teller(raws, watch)
     # Every turn submits or finishes at least one task, and each task is submitted once.
     while waiting or running:
@@ -73,17 +73,18 @@ class _Failure:
         self.problem = problem
 
 
-def _scan(raw: RawFile, shared: tuple[str, Policy, Store]) -> ShardScan:
+def _scan(raw: RawFile, shared: tuple[str, Policy, Store]) -> ShardScan | FileEmpty:
     return scan_shard(raw, *shared, lambda *_: None)
 
 
 def _teller(raws: list[RawFile], watch: Watch | None) -> Any:
     total = sum(raw.size_bytes for raw in raws)
 
-    def tell(found: dict[int, ShardScan]) -> None:
+    def tell(found: dict[int, ShardScan | FileEmpty]) -> None:
         if watch is not None:
-            done = sum(scan.shard.bytes for scan in found.values())
-            rows = sum(scan.shard.rows for scan in found.values())
+            scans = [scan for scan in found.values() if isinstance(scan, ShardScan)]
+            done = sum(scan.shard.bytes for scan in scans)
+            rows = sum(scan.shard.rows for scan in scans)
             watch(ScanProgress(len(found), len(raws), min(done, total), total, rows))
 
     return tell

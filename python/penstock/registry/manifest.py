@@ -59,6 +59,8 @@ class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Digest of the copy's index.
     derived_index: str = ""
     companions: list[Companion] = []
+    #: Fields that all of its rows have from its folders (``lang=en/``) or its split, and their values.
+    partition: dict[str, int | str | None] = {}
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):

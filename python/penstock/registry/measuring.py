@@ -6,12 +6,15 @@ too, and the result never depends on how many there are. A measure may also yiel
 count in the loss); each payload becomes the shards of a derived version, registered like any other.
 """
 
+import errno
 import os
+import shutil
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,12 +24,14 @@ import msgspec
 import numpy as np
 
 from penstock import events
-from penstock._rust import digest
+from penstock._rust import digest, look_again
 from penstock.errors import (
     DerivedTooLarge,
+    DiskFull,
     ObjectMissing,
     PenstockError,
     SampleUndecodable,
+    StoreFailed,
     TooManyUndecodable,
     UsageError,
 )
@@ -41,11 +46,12 @@ from penstock.registry.column import (
     column_key,
     find_column,
     payload_name,
+    with_values,
 )
 from penstock.registry.payload import PayloadWriter
 from penstock.registry.record import About
-from penstock.registry.scanning import scan_all
-from penstock.store import Store, open_store
+from penstock.registry.scanning import scan_all, with_rows
+from penstock.store import LayeredStore, Store, open_store
 
 if TYPE_CHECKING:
     from penstock.registry.registry import Registry
@@ -114,6 +120,12 @@ def spelled_in(measure: Measure, samples: list[Any]) -> int:
     return measure.spelled(samples) if isinstance(measure, Remarking) else 0
 
 
+def read_sample(measure: Measure, row: Row, number: int) -> Any:
+    """What of a row is measured; a measure that joins other columns has ``read_numbered``, which is told the row's number too."""
+    numbered = getattr(measure, "read_numbered", None)
+    return measure.read(row) if numbered is None else numbered(row, number)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a measurement may do before it is an error."""
@@ -156,16 +168,19 @@ def measure_version(
     if column is None:
         work = Work(version, measure, registry.store, f"columns/{key}", ranges or _shards(version), chosen)
         _check_room(work)
-        with events.span("registry.measure", version=version.address, column=measure.name):
+        with (
+            events.span("registry.measure", version=version.address, column=measure.name),
+            _room_told(work),
+        ):
             parts = _measure_pieces(work, engine, watch)
-        notes = notes_of(measure)
-        column = Column(
-            FORM, version.digest, measure.name, measure.dtype, identity, parts, pieces=ranges, notes=notes
-        )
-        column = _publish_payloads(registry, work, column)
-        registry.store.put_if_absent(
-            f"{work.place}/column.json", msgspec.json.encode(column, order="deterministic")
-        )
+            notes = notes_of(measure)
+            column = Column(
+                FORM, version.digest, measure.name, measure.dtype, identity, parts, pieces=ranges, notes=notes
+            )
+            column = with_values(registry.store, _publish_payloads(registry, work, column))
+            registry.store.put_if_absent(
+                f"{work.place}/column.json", msgspec.json.encode(column, order="deterministic")
+            )
     # One that was measured for somebody who bears more may be here already.
     check_undecodable(version, measure.name, column.undecodable, chosen.undecodable_max)
     return column
@@ -176,17 +191,43 @@ def _shards(version: "Version") -> Pieces:
     return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
 
 
+def _needed_bytes(work: Work) -> int:
+    """About how much room the payloads and values of all pieces take."""
+    rows = sum(stop - first for first, stop in work.pieces)
+    payload = work.measure.payload_bytes(work.version) if work.measure.payloads else 0
+    return payload * rows // max(1, work.version.rows) + rows * np.dtype(work.measure.dtype).itemsize
+
+
 def _check_room(work: Work) -> None:
     if not work.measure.payloads:
         return
-    rows = sum(stop - first for first, stop in work.pieces)
-    needed = work.measure.payload_bytes(work.version) * rows // max(1, work.version.rows)
+    needed = _needed_bytes(work)
     if needed > work.limits.derived_bytes_max:
         raise DerivedTooLarge(
             what=f"{work.measure.name} of {work.version.address}",
             needed_bytes=needed,
             allowed_bytes=work.limits.derived_bytes_max,
         )
+
+
+@contextmanager
+def _room_told(work: Work) -> Iterator[None]:
+    """Says how much room is needed where, when there is none. Pieces that are finished stay."""
+    try:
+        yield
+    except (OSError, StoreFailed) as reason:
+        full = (
+            reason.full if isinstance(reason, StoreFailed) else reason.errno in (errno.ENOSPC, errno.EDQUOT)
+        )
+        if not full:
+            raise
+        place = work.store.local_path("")
+        raise DiskFull(
+            what=f"{work.measure.name} of {work.version.address}",
+            place=str(place or work.store.url),
+            needed_bytes=_needed_bytes(work),
+            free_bytes=shutil.disk_usage(place).free if place is not None else 0,
+        ) from reason
 
 
 def _measure_pieces(work: Work, engine: str, watch: MeasureWatch | None) -> list[Part]:
@@ -247,12 +288,13 @@ def measure_piece(
     else:
         told.add(part.rows, part.undecodable)
         return part
-    if portions is not None:
-        part = _compute(work, number, portions, told)
-    else:
-        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="penstock-portion") as own:
-            part = _compute(work, number, own, told)
-    work.store.put_if_absent(name, msgspec.json.encode(part))
+    with _room_told(work):
+        if portions is not None:
+            part = _compute(work, number, portions, told)
+        else:
+            with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="penstock-portion") as own:
+                part = _compute(work, number, own, told)
+        work.store.put_if_absent(name, msgspec.json.encode(part))
     return part
 
 
@@ -321,7 +363,7 @@ def _measure_portion(work: Work, rows: range) -> _Portion:
         try:
             if isinstance(row, NothingToMeasure):
                 raise row
-            samples.append(work.measure.read(row))
+            samples.append(read_sample(work.measure, row, number))
             places.append(number - rows.start)
         except NothingToMeasure as reason:
             bad.append(Undecodable(number, str(reason)[:_REASON_LENGTH_MAX]))
@@ -352,6 +394,8 @@ def _taken(work: Work, rows: range) -> "list[Row] | list[Row | NothingToMeasure]
 
 
 def _taken_alone(work: Work, row: int) -> Row | NothingToMeasure:
+    # What cannot be decoded may have changed since it was checked; then that is what is wrong with it.
+    look_again()
     try:
         return work.version[row]
     except (PenstockError, OSError):
@@ -388,15 +432,15 @@ def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Colum
     found: dict[str, str] = {}
     for name in work.measure.payloads:
         main = name == column.name
-        store = open_store(f"{registry.url}/derived")
+        store = _derived_store(registry)
         files = [(part.payload if main else part.payloads[name]).removeprefix("b3:") for part in column.parts]
         entries = [store.describe(file) for file in files]
         raws = [RawFile(store, entry.name, entry.bytes, entry.stamp) for entry in entries]
-        scans = scan_all(raws, "tokens", Policy(), registry.store, engine="local", watch=None)
+        scans = with_rows(scan_all(raws, "tokens", Policy(), registry.store, engine="local", watch=None))
         remarks = column.remarks if main else ()
         note = "; ".join([f"{name} of {work.version.address}", *remarks])
         about = About(note=note, derived_from=(work.version.digest,))
-        found[name] = registry.publish(
+        found[name] = registry.publish_derived(
             payload_name(work.version.name, column, name),
             assemble("tokens", scans, mixed=False),
             root="registry:/derived",
@@ -404,6 +448,13 @@ def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Colum
         ).digest
     first = found.pop(column.name, "")
     return msgspec.structs.replace(column, payload_version=first, payload_versions=found)
+
+
+def _derived_store(registry: "Registry") -> Store:
+    store = registry.store
+    if isinstance(store, LayeredStore):
+        return store.below("derived", open_store)
+    return open_store(f"{registry.url}/derived")
 
 
 def _work_folder(store: Store) -> Path | None:

@@ -4,28 +4,43 @@
 store, content-addressed. A registration that was killed finds the summaries of the shards it had finished under a key
 made of the file's place and stamp, and goes on with the others. The local engine runs it in threads (the Rust scanners
 release the GIL), the Ray engine as remote tasks; both give the same bytes.
+
+What is kept of a scan has no names: the same file has another name below every other root. Names are put in when a scan is
+used, so what was registered before cannot change what is registered now.
 """
 
 import os
-import tempfile
+import posixpath
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from penstock import events
 from penstock._rust import digest, digest_file
-from penstock.errors import ObjectMissing, ScanCancelled, UsageError
+from penstock.errors import (
+    BadRow,
+    DataError,
+    FileEmpty,
+    ObjectMissing,
+    ScanCancelled,
+    StoreError,
+    TooManyBadRows,
+    UsageError,
+)
 from penstock.formats import format_named
 from penstock.formats.contract import Policy, RawFile, Scanned
+from penstock.formats.detecting import POINTER_BYTES_MAX, refuse_foreign, refuse_pointer
+from penstock.registry.change import refuse_changed
 from penstock.registry.manifest import Companion, Field, Shard, Skipped
+from penstock.registry.work_folder import work_folder
 from penstock.store import Store
 
 #: Part of the key of finished scans: raise it when scanning finds something else in the same bytes.
-SCANNER = 1
+SCANNER = 2
 ENGINES = ("local", "ray")
 
 
@@ -35,6 +50,31 @@ class ShardScan(msgspec.Struct, frozen=True):
     shard: Shard
     schema: list[Field]
     skipped: list[Skipped]
+    #: Lines of a text without anything on them.
+    blank_lines: int = 0
+    #: What else people should know of it.
+    notes: list[str] = []
+
+    def without_names(self) -> "ShardScan":
+        """As it is kept: companions by their way from the shard's folder."""
+        folder = posixpath.dirname(self.shard.name)
+        return self._renamed("", lambda name: posixpath.relpath(name, folder or "."))
+
+    def named(self, name: str) -> "ShardScan":
+        """A scan that was kept, of the shard that has this name now."""
+        folder = posixpath.dirname(name)
+        return self._renamed(name, lambda way: posixpath.normpath(posixpath.join(folder, way)))
+
+    def _renamed(self, name: str, companion_name: Callable[[str], str]) -> "ShardScan":
+        replace = msgspec.structs.replace
+        companions = [
+            replace(companion, name=companion_name(companion.name)) for companion in self.shard.companions
+        ]
+        return replace(
+            self,
+            shard=replace(self.shard, name=name, companions=companions),
+            skipped=[replace(bad, shard=name) for bad in self.skipped],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +99,8 @@ def scan_all(
     *,
     engine: str,
     watch: Watch | None,
-) -> list[ShardScan]:
-    """Scan every shard, in order of the files, with the chosen engine."""
+) -> list[ShardScan | FileEmpty]:
+    """Scan every shard, in order of the files, with the chosen engine; a shard without rows is an error only if the caller says so."""
     if engine not in ENGINES:
         raise UsageError(f"there is no engine {engine!r}", hint=f"known are {' and '.join(ENGINES)}")
     if engine == "ray":
@@ -72,7 +112,7 @@ def scan_all(
 
 def _scan_locally(
     raws: list[RawFile], format_name: str, policy: Policy, registry: Store, watch: Watch | None
-) -> list[ShardScan]:
+) -> list[ShardScan | FileEmpty]:
     counter = _Counter(raws, watch)
     workers = max(1, min(len(raws), os.cpu_count() or 1))
     with ThreadPoolExecutor(workers, thread_name_prefix="penstock-scan") as pool:
@@ -94,7 +134,7 @@ def _scan_locally(
 
 def _scan_counted(
     raw: RawFile, format_name: str, policy: Policy, registry: Store, counter: "_Counter"
-) -> ShardScan:
+) -> ShardScan | FileEmpty:
     found = scan_shard(raw, format_name, policy, registry, counter.report)
     counter.finish()
     return found
@@ -136,26 +176,39 @@ class _Counter:
 
 def scan_shard(
     raw: RawFile, format_name: str, policy: Policy, registry: Store, progress: Callable[[int, int], None]
-) -> ShardScan:
+) -> ShardScan | FileEmpty:
     """Scan one shard, or find that it was scanned before; its index is in the registry afterwards."""
     key = f"scans/{_scan_key(raw, format_name, policy)}.json"
     finished = _finished(registry, key)
     if finished is not None:
         progress(raw.size_bytes, finished.shard.rows)
-        return finished
+        return finished.named(raw.name)
     with (
         events.span("registry.scan", shard=raw.name, bytes=raw.size_bytes),
-        tempfile.TemporaryDirectory(prefix="penstock-scan-", dir=_work_folder(registry)) as folder,
+        work_folder(registry, "scan") as folder,
     ):
-        scanned = format_named(format_name).scan(raw, policy, Path(folder), progress)
+        try:
+            if raw.size_bytes <= POINTER_BYTES_MAX and not raw.members:
+                refuse_pointer(raw, raw.read(0, raw.size_bytes))
+            scanned = format_named(format_name).scan(raw, policy, folder, progress)
+        except FileEmpty as empty:
+            refuse_changed(raw)
+            return empty
+        except (DataError, StoreError) as problem:
+            # Whatever is wrong with a file that is being written is no news about it.
+            refuse_changed(raw, problem)
+            if isinstance(problem, BadRow | TooManyBadRows):
+                refuse_foreign(raw, format_name, problem)
+            raise
+        refuse_changed(raw, scanned=scanned)
         found = _keep(raw, scanned, registry)
-    registry.put_if_absent(key, msgspec.json.encode(found))
+    registry.put_if_absent(key, msgspec.json.encode(found.without_names()))
     return found
 
 
 def _scan_key(raw: RawFile, format_name: str, policy: Policy) -> str:
     members = [(member.name, member.stamp) for member in raw.members]
-    parts = (SCANNER, raw.url, raw.stamp, members, format_name, asdict(policy))
+    parts = (SCANNER, raw.url, raw.stamp, members, format_name, policy.key())
     return digest(msgspec.json.encode(parts)).removeprefix("b3:")
 
 
@@ -164,14 +217,6 @@ def _finished(registry: Store, key: str) -> ShardScan | None:
         return msgspec.json.decode(registry.get(key), type=ShardScan)
     except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-
-
-def _work_folder(registry: Store) -> Path | None:
-    """Beside the registry when it is a directory, so that outputs are moved there and not copied."""
-    place = registry.local_path("work")
-    if place is not None:
-        place.mkdir(parents=True, exist_ok=True)
-    return place
 
 
 def _keep(raw: RawFile, scanned: Scanned, registry: Store) -> ShardScan:
@@ -196,6 +241,8 @@ def _keep(raw: RawFile, scanned: Scanned, registry: Store) -> ShardScan:
         skipped=[
             Skipped(shard=raw.name, line=b.line, offset=b.offset, reason=b.reason) for b in scanned.skipped
         ],
+        blank_lines=scanned.blank_lines,
+        notes=scanned.notes,
     )
 
 
@@ -215,3 +262,11 @@ def put_object(registry: Store, prefix: str, file: Path) -> str:
 def object_name(name: str, prefix: str = "objects") -> str:
     """Where an object with a digest is kept."""
     return f"{prefix}/{name.removeprefix('b3:')}"
+
+
+def with_rows(scans: list[ShardScan | FileEmpty]) -> list[ShardScan]:
+    """Scans of shards that all have to have rows."""
+    for scan in scans:
+        if isinstance(scan, FileEmpty):
+            raise scan
+    return [scan for scan in scans if not isinstance(scan, FileEmpty)]

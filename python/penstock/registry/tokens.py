@@ -125,10 +125,16 @@ def token_dtype(largest: int) -> str:
 
 
 def text_of(row: Row, field: str) -> str:
-    """A field that is text; an empty one may be null, but it must be there."""
+    """A field that is text, or bytes that are UTF-8; an empty one may be null, but it must be there."""
     value = row.get(field)
     if isinstance(value, str):
         return value
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as problem:
+            reason = f"field {field!r} is bytes that are not UTF-8 at byte {problem.start}"
+            raise NothingToMeasure(reason) from problem
     if value is None and field in row:
         return ""
     kind = "missing" if field not in row else type(value).__name__

@@ -3,6 +3,7 @@
 import bisect
 import builtins
 import functools
+import operator
 import os
 import resource
 import threading
@@ -10,19 +11,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
 from penstock._rust import ShardFile
-from penstock.errors import CorruptShard, ObjectMissing, RowOutOfRange, UsageError
+from penstock.errors import CorruptShard, MaskLengthWrong, ObjectMissing, RowOutOfRange, UsageError
 from penstock.formats import format_named
 from penstock.formats.contract import FieldKind, IndexPlace, OpenShard, RawFile, Row, RowReader
 from penstock.formats.reading import open_file
+from penstock.registry.column import Column, columns_of, values_of
 from penstock.registry.deriving import remake
 from penstock.registry.manifest import Field, Manifest, Shard
 from penstock.registry.record import About, Record
 from penstock.registry.scanning import object_name
+from penstock.registry.selection.account import Account
 from penstock.registry.verifying import Report, verify_version
 from penstock.store import Store, is_remote, join, open_store
 from penstock.store.hostcache import read_object
@@ -35,6 +38,8 @@ _OPEN_SHARDS_MIN = 128
 _OPEN_SHARDS_MAX = 4096
 _OPEN_ROWS_MAX = 8 << 20
 _ITERATE_ROWS = 1024
+#: More than one row: as a slice, by numbers, or by a mask.
+RowChoice = slice | Sequence[int] | np.ndarray[Any, Any]
 
 
 class Version:
@@ -44,23 +49,36 @@ class Version:
     raises ``CorruptShard`` with file and offset.
     """
 
-    def __init__(self, *, record: Record, manifest: Manifest, registry: Store, roots: Sequence[str]) -> None:
+    def __init__(
+        self,
+        *,
+        record: Record,
+        manifest: Manifest,
+        registry: Store,
+        roots: Sequence[str],
+        by_digest: bool = False,
+    ) -> None:
         self.record = record
         self.manifest = manifest
         #: Where the shards are, newest first.
         self.roots = tuple(roots)
+        #: What was taken and left out; only known to who has just registered it.
+        self.account: Account | None = None
         self._registry = registry
+        #: Whether its number means something only in a scratch.
+        self._by_digest = by_digest
         self._ends = list(_running_total(shard.rows for shard in manifest.shards))
         self._readers: OrderedDict[int, RowReader] = OrderedDict()
         #: Rows of the shards that are open, which their indexes grow with.
         self._open_rows = 0
         #: Files opened to look rows up, by shard.
         self._indexed: dict[str, ShardFile] = {}
+        self._partitioned = {name for shard in manifest.shards for name in shard.partition}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> "tuple[Callable[..., Version], tuple[Any, ...]]":
         # Open files do not travel to other processes; what is needed to open them again does.
-        return _rebuild, (self.record, self.manifest, self._registry, self.roots)
+        return _rebuild, (self.record, self.manifest, self._registry, self.roots, self._by_digest)
 
     @property
     def name(self) -> str:
@@ -74,8 +92,14 @@ class Version:
 
     @property
     def address(self) -> str:
-        """``web@3``."""
-        return f"{self.record.name}@{self.record.number}"
+        """``web@3``; of one that is in a scratch, with its digest instead of the number."""
+        which = self.record.manifest if self._by_digest else self.record.number
+        return f"{self.record.name}@{which}"
+
+    @property
+    def store(self) -> Store:
+        """Where its indexes and copies are: the store of its registry."""
+        return self._registry
 
     @property
     def digest(self) -> str:
@@ -108,15 +132,36 @@ class Version:
     def __repr__(self) -> str:
         return f"<Version {self.address} {self.manifest.format}, {self.rows:,} rows, {self.digest[:15]}>"
 
-    def __getitem__(self, row: int) -> Row:
-        return self.take([row])[0]
+    @overload
+    def __getitem__(self, row: int) -> Row: ...
+    @overload
+    def __getitem__(self, row: RowChoice) -> list[Row]: ...
+    def __getitem__(self, row: "int | RowChoice") -> Row | list[Row]:
+        """A row by its number, or a list of rows by a slice, row numbers or a mask of booleans, as numpy has them."""
+        if isinstance(row, slice):
+            try:
+                return self.take(range(*row.indices(self.rows)))
+            except (TypeError, ValueError) as reason:
+                raise _no_rows(row) from reason
+        if isinstance(row, bool | np.bool_):
+            raise _no_rows(row)
+        # Tensors of frameworks have an index too, and are lists of rows unless they are a single number.
+        if isinstance(row, SupportsIndex) and getattr(row, "ndim", 0) == 0:
+            try:
+                number = operator.index(row)
+            except TypeError as reason:
+                raise _no_rows(row) from reason
+            if not -self.rows <= number < self.rows:
+                raise RowOutOfRange(row=number, rows=self.rows)
+            return self.take([number])[0]
+        return self.take(row)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Row]:
         for first in range(0, self.rows, _ITERATE_ROWS):
             yield from self.take(range(first, min(self.rows, first + _ITERATE_ROWS)))
 
     def take(self, rows: Sequence[int] | np.ndarray[Any, Any], *, parallel: bool = True) -> list[Row]:
-        """The given rows, in the order given; negative numbers count from the end.
+        """The given rows, in the order given; negative numbers count from the end. A mask of booleans takes the rows that are true.
 
         Shards are read in parallel, unless the caller has threads of its own.
         """
@@ -153,6 +198,14 @@ class Version:
     def verify(self, watch: "Callable[[int, int], None] | None" = None) -> Report:
         """Read every byte of every shard, in parallel, and report all damage with file and offset."""
         return verify_version(self, watch)
+
+    def columns(self) -> list[Column]:
+        """The measured columns that are kept of all its rows."""
+        return columns_of(self._registry, self.digest)
+
+    def column_values(self, column: Column) -> "np.ndarray[Any, Any]":
+        """The values of one of them, in row order."""
+        return values_of(self._registry, column)
 
     def shard_rows(self, name: str) -> tuple[int, int]:
         """First row of a shard, and the row after its last."""
@@ -192,8 +245,9 @@ class Version:
 
     def _index_place(self, name: str) -> IndexPlace:
         """An index as it is opened: one that is far away is fetched when its shard is first touched."""
+        path = self._registry.local_path(object_name(name))
         client = getattr(self._registry, "client", None)
-        return self.index_of(name) if client is None else (client, object_name(name))
+        return self.index_of(name) if path is not None or client is None else (client, object_name(name))
 
     def raw(self, name: str, *, known_bytes: int | None = None) -> RawFile:
         """An original file of the version, at the newest place that has it.
@@ -239,12 +293,19 @@ class Version:
         return RawFile(self._registry, name, found.bytes, found.stamp)
 
     def _opened(self, raw: RawFile, shard: Shard, index: str) -> OpenShard:
-        schema = [FieldKind(field.name, field.kind, field.optional) for field in self.schema]
+        # What folders say about a shard is not in it.
+        schema = [
+            FieldKind(field.name, field.kind, field.optional)
+            for field in self.schema
+            if field.name not in self._partitioned
+        ]
         return OpenShard(raw.url, raw, shard.rows, self._index_place(index), index, schema)
 
     def _take_of(self, at: int, rows: "np.ndarray[Any, Any]") -> list[Row]:
-        first = self._ends[at] - self.manifest.shards[at].rows
-        return self._reader(at).take((rows - first).astype(np.uint64))
+        shard = self.manifest.shards[at]
+        first = self._ends[at] - shard.rows
+        found = self._reader(at).take((rows - first).astype(np.uint64))
+        return [{**row, **shard.partition} for row in found] if shard.partition else found
 
     def _reader(self, at: int) -> RowReader:
         with self._lock:
@@ -270,16 +331,41 @@ class Version:
         return count > _OPEN_SHARDS_MIN and (count > _open_shards_max() or self._open_rows > _OPEN_ROWS_MAX)
 
     def _checked(self, rows: Sequence[int] | np.ndarray[Any, Any]) -> "np.ndarray[Any, Any]":
-        try:
-            wanted = np.array(rows, dtype=np.int64)
-        except (TypeError, ValueError, OverflowError) as reason:
-            raise UsageError(f"rows are whole numbers, not {rows!r}") from reason
+        if isinstance(rows, range):
+            wanted = np.arange(rows.start, rows.stop, rows.step, dtype=np.int64)
+        else:
+            wanted = self._numbers(rows)
         wanted[wanted < 0] += self.rows
         outside = (wanted < 0) | (wanted >= self.rows)
         if outside.any():
             at = int(np.flatnonzero(outside)[0])
             raise RowOutOfRange(row=int(rows[at]), rows=self.rows)
         return wanted
+
+    def _numbers(self, rows: Any) -> "np.ndarray[Any, Any]":
+        """Row numbers, of our own to change."""
+        try:
+            given = np.asarray(rows)
+        except (TypeError, ValueError, OverflowError) as reason:
+            raise _no_rows(rows) from reason
+        if given.dtype == np.bool_:
+            if given.shape != (self.rows,):
+                raise MaskLengthWrong(mask=given.size, rows=self.rows)
+            return np.flatnonzero(given).astype(np.int64)
+        if given.dtype == object and all(isinstance(each, int) for each in given.flat):
+            # Numbers that no row can have.
+            raise RowOutOfRange(row=max(given.flat, key=abs), rows=self.rows)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise _no_rows(rows)
+        # Numbers of 64 bits without a sign may be larger than any row, and must not become negative.
+        if given.dtype == np.uint64 and given.size and int(given.max()) >= 1 << 63:
+            raise RowOutOfRange(row=int(given.max()), rows=self.rows)
+        return np.array(given, dtype=np.int64)
+
+
+def _no_rows(given: Any) -> UsageError:
+    hint = "give a row number, a slice, a list of row numbers, or a mask with a boolean for every row"
+    return UsageError(f"rows are whole numbers, not {given!r:.100}", hint=hint)
 
 
 @functools.cache
@@ -298,8 +384,10 @@ def _exists(raw: RawFile) -> bool:
     return True
 
 
-def _rebuild(record: Record, manifest: Manifest, registry: Store, roots: tuple[str, ...]) -> Version:
-    return Version(record=record, manifest=manifest, registry=registry, roots=roots)
+def _rebuild(
+    record: Record, manifest: Manifest, registry: Store, roots: tuple[str, ...], by_digest: bool
+) -> Version:
+    return Version(record=record, manifest=manifest, registry=registry, roots=roots, by_digest=by_digest)
 
 
 def _running_total(counts: Iterator[int]) -> Iterator[int]:

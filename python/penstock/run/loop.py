@@ -53,7 +53,7 @@ class Run:
     ) -> None:
         if type(seed) is not int:
             raise UsageError(f"the seed is {seed!r}, not a whole number")
-        origin = _origin(registry)
+        origin = _origin(registry or recipe.registry or None)
         repeat = repeating.given()
         place = RunDirectory(directory if repeat is None else repeat.place_of(directory))
         around = gang.gang_of()

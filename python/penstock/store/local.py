@@ -17,6 +17,7 @@ from penstock._rust import write_buffers
 from penstock.errors import ObjectMissing, StoreDenied, StoreFailed
 from penstock.events.points import reach
 from penstock.store.contract import Entry
+from penstock.store.location import to_url
 
 _TEMPORARY = ".tmp-"
 _STALE_S = 24 * 3600
@@ -29,7 +30,7 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.url = f"file://{root}"
+        self.url = to_url(root)
 
     def get(self, name: str) -> bytes:
         """All bytes of an object."""
@@ -128,6 +129,11 @@ class LocalStore:
         """The object's own file."""
         return self._path(name)
 
+    def is_writable(self) -> bool:
+        """Whether this process may make objects here, as far as permissions and the mount say; nothing is written."""
+        above = next((folder for folder in (self.root, *self.root.parents) if folder.exists()), self.root)
+        return os.access(above, os.W_OK | os.X_OK)
+
     def sweep(self, prefix: str) -> int:
         """Remove what killed writers left more than a day ago; how many files that were."""
         oldest = time.time() - _STALE_S
@@ -169,7 +175,7 @@ class LocalStore:
     def _failure(self, verb: str, name: str, reason: OSError) -> ObjectMissing | StoreDenied | StoreFailed:
         if verb != "write" and isinstance(reason, FileNotFoundError | NotADirectoryError):
             return ObjectMissing(url=self._url(name))
-        if isinstance(reason, PermissionError):
+        if isinstance(reason, PermissionError) or reason.errno == errno.EROFS:
             return StoreDenied(verb=verb, url=self._url(name), reason=reason.strerror or str(reason))
         full = reason.errno in (errno.ENOSPC, errno.EDQUOT)
         return StoreFailed(verb=verb, url=self._url(name), reason=reason.strerror or str(reason), full=full)
@@ -177,9 +183,12 @@ class LocalStore:
 
 def _entry(name: str, path: Path) -> Entry:
     found = path.stat()
-    # The change time is set by the kernel at every write and cannot be set back by a program.
-    stamp = f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}"
-    return Entry(name=name, bytes=found.st_size, stamp=stamp)
+    return Entry(name=name, bytes=found.st_size, stamp=stamp_of(found))
+
+
+def stamp_of(status: os.stat_result) -> str:
+    """What changes whenever a file does. The kernel sets the change time at every write, and no program can set it back."""
+    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}-{status.st_ctime_ns}"
 
 
 def _sync_directory(folder: Path) -> None:

@@ -14,17 +14,24 @@ def to_url(place: str | os.PathLike[str]) -> str:
     text = os.fspath(place)
     scheme = text.partition("://")[0] if "://" in text else ""
     if not scheme:
-        return "file://" + quote(os.path.abspath(os.path.expanduser(text)))
+        return _of_path(os.path.abspath(os.path.expanduser(text)))
     if scheme not in SCHEMES:
         raise UsageError(
             f"there is no store for {text!r}", hint=f"known are {', '.join(SCHEMES)}, and plain paths"
         )
-    return text.rstrip("/")
+    return text.rstrip("/") if text.rstrip("/") != f"{scheme}:" else f"{scheme}://"
+
+
+def _of_path(path: str) -> str:
+    try:
+        return "file://" + quote(path).rstrip("/")
+    except UnicodeEncodeError as reason:
+        raise UsageError(f"the path {os.fsencode(path)!r} is not UTF-8", hint="rename it") from reason
 
 
 def to_path(url: str) -> Path:
     """The local path of a ``file://`` URL."""
-    return Path(unquote(urlsplit(url).path))
+    return Path(unquote(urlsplit(url).path) or "/")
 
 
 def is_remote(url: str) -> bool:

@@ -59,6 +59,11 @@ class RemoteStore:
         for name, size_bytes, stamp, _ in self.client.entries(prefix):
             yield Entry(name=name, bytes=size_bytes, stamp=stamp)
 
+    def entries_beginning(self, text: str) -> tuple[list[Entry], list[str]]:
+        """Every object whose name begins with a text, which may end within a part; and names that no request can name."""
+        found, unreadable = self.client.entries_beginning(text)
+        return [Entry(name=name, bytes=size, stamp=stamp) for name, size, stamp, _ in found], unreadable
+
     def delete(self, name: str) -> None:
         """Remove an object."""
         self.client.delete(name)

@@ -5,12 +5,13 @@ the last few batches. A recipe that was edited is opened anew. Nothing is writte
 measures once and keeps in the registry.
 """
 
+import shlex
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from penstock.data import Recipe, SkipJournal, Skips
 from penstock.data.feed import batch_of
@@ -19,7 +20,7 @@ from penstock.data.measured import PlanWatch
 from penstock.data.planning import Plan, prepare
 from penstock.data.recipe import recipe_of
 from penstock.data.records import RecordBatch
-from penstock.errors import RunUnknown, UsageError
+from penstock.errors import RowOutOfRange, RunUnknown, TokenOutOfRange, UsageError
 from penstock.registry import Registry
 from penstock.view.address import Address, Place, RunAddress, StreamAddress, VersionAddress, at
 from penstock.view.model.batch import BatchView, view_of
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 #: Plans, and batches of one stream, that are kept.
 PLANS_MAX, BATCHES_MAX = 8, 16
 AnyBatch: TypeAlias = BatchView | RecordView
+#: A recipe that names its registry is opened with that one, refused where only one registry is shown, or, where another was
+#: asked for, opened with the one that was asked for.
+OwnRegistry: TypeAlias = Literal["open", "refuse", "ignore"]
 
 
 class OpenedVersion(VersionView):
@@ -129,8 +133,11 @@ class Opener:
         tokenizer: Path | None = None,
         watch: PlanWatch | None = None,
         measure: bool = True,
+        own: OwnRegistry = "open",
     ) -> None:
         self.registry = registry
+        #: What is done with a recipe that names a registry of its own.
+        self._own = own
         #: Folders in which a run is looked for by its name.
         self._runs = tuple(runs)
         #: Folder of taps of feeds that belong to no run.
@@ -148,7 +155,8 @@ class Opener:
             return OpenedVersion(address, self.registry)
         if isinstance(address, RunAddress):
             return self._run(address)
-        return self._stream(address, Recipe.load(address.path), self.registry, Skips())
+        recipe = Recipe.load(address.path)
+        return self._stream(address, recipe, self._registry_of(recipe), Skips())
 
     def run(self, name: str) -> "RunDirectory":
         """The directory of a run, given as such or by its name."""
@@ -178,6 +186,20 @@ class Opener:
         skips = SkipJournal(directory.skips).read()
         place = RunAddress(str(directory.path), address.place)
         return self._stream(place, _recipe_of(directory), registry, skips, lambda: taps_in(directory.taps))
+
+    def _registry_of(self, recipe: Recipe) -> Registry:
+        """The registry that a recipe is opened with."""
+        if not recipe.registry or self._own == "ignore":
+            return self.registry
+        named = recipe.open_registry()
+        if named.url == self.registry.url:
+            return self.registry
+        if self._own == "refuse":
+            raise UsageError(
+                f"the recipe reads another registry: {recipe.registry}",
+                hint=f"look at it with --registry {shlex.quote(recipe.registry)}",
+            )
+        return self._registry_at(named.url)
 
     def _registry_at(self, url: str) -> Registry:
         if url.startswith(("penstock://", "penstocks://")):
@@ -259,6 +281,18 @@ def _tap_of(folder: Path, name: str) -> Path | None:
         if name in (path.stem, path.stem.partition("-")[0])
     ]
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
+
+
+def check_place(batch: AnyBatch, place: Place) -> None:
+    """Refuse a row or a token that the batch does not have."""
+    if place.row is not None and place.row >= batch.rows:
+        raise RowOutOfRange(row=place.row, rows=batch.rows)
+    if place.token is None:
+        return
+    if isinstance(batch, RecordView):
+        raise UsageError("a record has no tokens", hint="leave token=… out of the address")
+    if place.token >= batch.length:
+        raise TokenOutOfRange(token=place.token, tokens=batch.length)
 
 
 def _refuse_measuring(what: str, done: int, total: int) -> None:

@@ -20,11 +20,11 @@ Range = tuple[int, int] | None
 
 
 def batch_lines(
-    view: BatchView, rows: Range = None, tokens: Range = None, *, ids: bool = False
+    view: BatchView, rows: Range = None, tokens: Range = None, *, ids: bool = False, exact: bool = False
 ) -> Iterator[str]:
-    """A batch of tokens, some rows of it."""
+    """A batch of tokens, some rows of it. Characters that tokens share are shown whole, or as ``exact`` bytes."""
     facts = view.facts()
-    window = view.window(rows or (0, ROWS), tokens or (0, TOKENS))
+    window = view.window(rows or (0, ROWS), tokens or (0, TOKENS), joined=not exact)
     yield f"{view.address}"
     yield (
         f"step {facts['step']}, lane {facts['lane']}: {view.rows} rows of {view.length} tokens ({facts['dtype']}), "
@@ -113,8 +113,8 @@ def batch_document(view: BatchView, rows: Range = None, tokens: Range = None) ->
     return {**view.facts(), "shown": window.facts, "rows_shown": found}
 
 
-def stage_lines(stages: dict[str, Any]) -> Iterator[str]:
-    """One sample in its four stages."""
+def stage_lines(stages: dict[str, Any], *, exact: bool = False) -> Iterator[str]:
+    """One sample in its four stages. Characters that tokens share are shown whole, or as ``exact`` bytes."""
     origin = stages["origin"]
     yield f"{origin['version']} row {origin['sample']} ({safe_line(origin['shard'])})"
     yield "as registered"
@@ -128,7 +128,7 @@ def stage_lines(stages: dict[str, Any]) -> Iterator[str]:
             yield f"  [{piece['start']}:{piece['stop']}]{role} {mark}: {safe_line(piece['text'])}"
     tokens = stages["tokens"]
     yield f"as tokens, {len(tokens['ids']):,}{' and ' + tokens['cut'] + ' left out' if tokens['cut'] else ''}"
-    yield f"  {_BETWEEN.join(tokens['texts'])}"
+    yield f"  {_BETWEEN.join(tokens['texts' if exact else 'joined'])}"
     yield "in the input of this batch"
     for place in stages["input"]:
         first, stop = place["row_span"]

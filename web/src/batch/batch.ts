@@ -7,6 +7,10 @@ export const NO_SOURCE = 0xffff;
 /** What a token is; the numbers of the column `kinds`, named by the server. */
 export const KINDS = ["text", "special", "partial", "invisible", "padding", "unknown", "number"] as const;
 export const SPECIAL = 1;
+/** A token whose bytes are no whole characters. */
+export const PARTIAL = 2;
+/** Shown for a token that continues the character of one before it. */
+export const CONTINUED = "◂";
 export const PADDING = 4;
 const COLUMNS = new Set(["tokens", "segments", "positions", "loss_mask", "sources", "kinds", "text", "text_ends"]);
 

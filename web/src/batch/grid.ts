@@ -1,7 +1,7 @@
 // The token grid: lines of one pitch, of which only the visible ones are in the page. Drawn without the framework,
 // because a thousand tokens change with every turn of the wheel.
 
-import { NO_SOURCE, PADDING, SPECIAL, textOf, type TokenBatch } from "./batch";
+import { CONTINUED, NO_SOURCE, PADDING, PARTIAL, SPECIAL, textOf, type TokenBatch } from "./batch";
 import { colourNames, levels, painter, type Colouring } from "./colour";
 import { breakLines, lineOf, type Lines } from "./lines";
 
@@ -185,16 +185,17 @@ export class TokenGrid {
     const { batch } = this;
     const kind = batch.kinds[index] ?? 0;
     const element = document.createElement("i");
+    const text = textOf(batch, index);
     const starts = index % batch.length !== 0 && batch.segments[index] !== batch.segments[index - 1] && kind !== PADDING;
     element.className =
       `tk ${colour}` +
-      (kind === SPECIAL ? " special" : kind > 1 && kind !== PADDING ? " odd" : "") +
+      look(kind, text) +
       (starts ? " begins" : "") +
       (batch.mask[index] === 0 && batch.source[index] !== NO_SOURCE ? " quiet-loss" : "") +
       (this.look.marks?.[index] === 1 ? " differs" : "");
     element.style.width = `calc(${this.lines.widths[index] ?? 1} * var(--cell))`;
     element.dataset["at"] = String(index);
-    element.textContent = textOf(batch, index);
+    element.textContent = text;
     if (this.look.ids) {
       const number = document.createElement("small");
       number.textContent = String(batch.ids[index]);
@@ -218,6 +219,13 @@ export class TokenGrid {
     const element = (event.target as HTMLElement).closest<HTMLElement>(".tk");
     if (element !== null) this.events.onChoose(Number(element.dataset["at"]));
   };
+}
+
+/** How a token that is no plain text is set apart; a character that several tokens share reads as any other. */
+function look(kind: number, text: string): string {
+  if (kind === SPECIAL) return " special";
+  if (kind === PARTIAL && !text.includes("⟨")) return text === CONTINUED ? " within" : "";
+  return kind > 1 && kind !== PADDING ? " odd" : "";
 }
 
 /** The width of one cell, measured once per size of type and given to the style sheet in whole pixels. */

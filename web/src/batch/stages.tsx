@@ -229,7 +229,7 @@ function readStages(value: unknown): Stages {
       return { pieces: asList(templated["pieces"]).map((each) => readPiece(asFields(each))), problem: asText(templated["problem"]) };
     }),
     ids: asList(tokens["ids"]).map(asNumber),
-    texts: texts(tokens["texts"]),
+    texts: texts(tokens["joined"]),
     kinds: texts(tokens["kinds"]),
     spans: orNull(tokens["spans"], (spans) => asList(spans).map((pair) => asList(pair).map(asNumber))),
     cut: asText(tokens["cut"]),

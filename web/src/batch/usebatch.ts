@@ -14,8 +14,18 @@ export interface Asked {
   readonly again: () => void;
 }
 
-/** `rows` asks for a part; `tap` for what the loop of a run shows of its own arrays. */
-export function useBatch(address: string, rows: string | null, tap: string | null = null): Asked {
+/** What of a batch is asked for, beside its address. */
+export interface Part {
+  /** Some rows. */
+  readonly rows?: string | null;
+  /** What the loop of a run shows of its own arrays. */
+  readonly tap?: string | null;
+  /** The exact bytes of characters that several tokens share, instead of the characters. */
+  readonly bytes?: boolean;
+}
+
+export function useBatch(address: string, part: Part = {}): Asked {
+  const { rows = null, tap = null, bytes = false } = part;
   const [state, setState] = useState<{ loaded: Loaded<Batch>; stale: boolean }>({ loaded: { phase: "loading" }, stale: false });
   const [round, setRound] = useState(0);
   const shown = useRef(state.loaded);
@@ -23,7 +33,7 @@ export function useBatch(address: string, rows: string | null, tap: string | nul
   useEffect(() => {
     const request = new AbortController();
     setState({ loaded: shown.current.phase === "ready" ? shown.current : { phase: "loading" }, stale: true });
-    const query = new URLSearchParams({ address, ...(rows === null ? {} : { rows }), ...(tap === null ? {} : { tap }) });
+    const query = new URLSearchParams({ address, ...(rows === null ? {} : { rows }), ...(tap === null ? {} : { tap }), ...(bytes ? { bytes: "1" } : {}) });
     performance.mark("batch-asked");
     fetchBytes(`api/batch?${query}`, request.signal)
       .then((data) => {
@@ -36,6 +46,6 @@ export function useBatch(address: string, rows: string | null, tap: string | nul
         setState({ loaded: { phase: "failed", message, hint: error instanceof Failure ? error.hint : null }, stale: false });
       });
     return () => request.abort();
-  }, [address, rows, tap, round]);
+  }, [address, rows, tap, bytes, round]);
   return { ...state, again: useCallback(() => setRound((count) => count + 1), []) };
 }

@@ -54,7 +54,7 @@ function Fields(props: { version: Version; row: WholeRow }) {
       {row.fields.map((field) => (
         <FieldBlock key={field.name} field={field} address={`api/media?at=${encodeURIComponent(version.address)}&row=${row.row}&field=${field.field}&path=${encodeURIComponent(field.path)}`} />
       ))}
-      <Command text={`${version.rows_command} --start ${row.row} --count 1`} />
+      <Command text={`${version.rows_command} --rows ${row.row}`} />
     </>
   );
 }

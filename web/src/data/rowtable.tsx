@@ -10,7 +10,8 @@ import { Foreign } from "../part/foreign";
 import { Virtual, type Window } from "../part/virtual";
 import { replaceQuery } from "../route";
 import { ColumnHead } from "./columnhead";
-import { readFiltered, readRows, readSpread, type Cell, type ColumnSpread, type Filtered, type RowLine, type Version } from "./read";
+import { readRows, readSpread, type Cell, type ColumnSpread, type RowLine, type Version } from "./read";
+import { PASSING_MAX, useFilter, type FilterState } from "./usefilter";
 
 const LINE = 30;
 const HEAD = 98;
@@ -118,9 +119,10 @@ function CellText(props: { cell: Cell }) {
       </span>
     );
   }
+  // The direction of the text is the cell's own, so that a text that runs from right to left is cut at its end, not at its start.
   return (
-    <span class={`cell ${cell.kind}`} title={cell.of === null ? undefined : `${formatCount(cell.of)} in all`}>
-      <Foreign text={cell.text} />
+    <span class={`cell ${cell.kind}`} dir="auto" title={cell.of === null ? undefined : `${formatCount(cell.of)} in all`}>
+      <Foreign text={cell.text} apart={false} />
       {cell.of !== null && <span class="soft">…</span>}
     </span>
   );
@@ -203,14 +205,35 @@ function Words(props: { version: Version; filtering: boolean; filtered: FilterSt
       <strong>{formatPlural(filtered.rows.length, "row")}</strong> pass{filtered.rows.length === 1 ? "es" : ""}, {formatCount(filtered.looked_at)} of{" "}
       {formatPlural(version.rows, "row")} looked at.{" "}
       {filtered.failed > 0 && <span class="warn">{formatPlural(filtered.failed, "row")} could not be computed ({visible(filtered.reason)}). </span>}
-      {filtered.busy
-        ? "Looking…"
-        : filtered.next !== null && (
+      {filtered.scanning ? (
+        <Scan looked={filtered.looked_at} rows={version.rows} stop={filtered.stop} />
+      ) : filtered.busy ? (
+        "Looking…"
+      ) : (
+        filtered.next !== null && (
+          <>
             <button type="button" class="link" onClick={filtered.further}>
               Look further
+            </button>{" "}
+            <button type="button" class="link" onClick={filtered.scan} title={`Reads all rows, and pauses after ${formatCount(PASSING_MAX)} that pass`}>
+              Look at all rows
             </button>
-          )}
+          </>
+        )
+      )}
     </p>
+  );
+}
+
+function Scan(props: { looked: number; rows: number; stop: () => void }) {
+  const share = props.looked / Math.max(1, props.rows);
+  return (
+    <span class="scan">
+      <progress value={share} aria-label="Rows looked at" /> {Math.floor(100 * share)} %{" "}
+      <button type="button" class="link" onClick={props.stop}>
+        Stop
+      </button>
+    </span>
   );
 }
 
@@ -250,50 +273,4 @@ function usePages(version: Version) {
     return chunk === undefined || chunk === "asked" ? null : (chunk[index % CHUNK] ?? null);
   };
   return { want, line };
-}
-
-interface FilterState {
-  readonly rows: readonly RowLine[];
-  readonly looked_at: number;
-  readonly next: number | null;
-  readonly failed: number;
-  readonly reason: string;
-  readonly problem: string;
-  readonly busy: boolean;
-  readonly further: () => void;
-}
-
-const NOTHING = { rows: [], looked_at: 0, next: 0, failed: 0, reason: "", problem: "", busy: true };
-
-function useFilter(version: Version, where: string): FilterState {
-  const [state, setState] = useState<Omit<FilterState, "further">>(NOTHING);
-  const request = useRef<AbortController | null>(null);
-  const look = (start: number, before: Omit<FilterState, "further">) => {
-    request.current?.abort();
-    const asking = (request.current = new AbortController());
-    setState({ ...before, busy: true });
-    const query = new URLSearchParams({ at: version.address, where, start: String(start), count: "200" });
-    fetchJson(`api/filter?${query}`, asking.signal)
-      .then((body) => setState(joined(before, readFiltered(body))))
-      .catch((error: unknown) => {
-        if (!asking.signal.aborted) setState({ ...before, busy: false, problem: error instanceof Error ? error.message : String(error) });
-      });
-  };
-  useEffect(() => {
-    if (where !== "") look(0, NOTHING);
-    return () => request.current?.abort();
-  }, [version.address, where]);
-  return { ...state, further: () => look(state.next ?? 0, state) };
-}
-
-function joined(before: Omit<FilterState, "further">, found: Filtered): Omit<FilterState, "further"> {
-  return {
-    rows: [...before.rows, ...found.rows],
-    looked_at: before.looked_at + found.looked_at,
-    next: found.next,
-    failed: before.failed + found.failed,
-    reason: before.reason || found.reason,
-    problem: "",
-    busy: false,
-  };
 }

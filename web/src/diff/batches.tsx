@@ -35,7 +35,7 @@ export function BatchDiff(props: { a: string; b: string; at: string | null }) {
   const { a, b } = props;
   const query = new URLSearchParams({ a, b });
   const [facts, again] = useLoaded(`api/differences?${query}`, readFacts);
-  const [left, right] = [useBatch(a, null), useBatch(b, null)];
+  const [left, right] = [useBatch(a), useBatch(b)];
   return (
     <>
       <Outcome of={facts} again={again} show={(found) => <Words facts={found} a={a} b={b} />} />

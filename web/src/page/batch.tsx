@@ -29,7 +29,7 @@ export function BatchPage(props: { address: string; query: Query }) {
   const { query } = props;
   const place = parsePlace(props.address);
   const wanted = formatPlace({ ...place, row: null, token: null });
-  const { loaded, stale, again } = useBatch(wanted, query.get("rows") ?? null, query.get("tap") ?? null);
+  const { loaded, stale, again } = useBatch(wanted, { rows: query.get("rows") ?? null, tap: query.get("tap") ?? null, bytes: query.get("bytes") === "1" });
   const lens = query.get("view") === "lanes";
   const step = loaded.phase === "ready" ? loaded.value.batch.facts.step : (place.step ?? 0);
   const input = useRef<HTMLInputElement>(null);
@@ -49,6 +49,7 @@ export function BatchPage(props: { address: string; query: Query }) {
         show={(found) => (
           <>
             <BatchHead found={found} place={place} lens={lens} input={input} goStep={goStep} />
+            <Missing found={found} place={place} />
             {place.stream.startsWith("run:") && <Live address={wanted} tap={query.get("tap") ?? null} />}
             {lens ? (
               <LensView key={`${place.stream} ${step}`} place={{ ...place, step }} lanes={number(query, "lanes") ?? 4} equal={number(query, "equal") ?? 1} />
@@ -61,6 +62,24 @@ export function BatchPage(props: { address: string; query: Query }) {
         )}
       />
     </div>
+  );
+}
+
+/** Says that the address names a row or a token that the batch does not have. */
+function Missing(props: { found: Batch; place: Place }) {
+  const { found, place } = props;
+  const { rows } = found.batch.facts;
+  const length = found.kind === "tokens" ? found.batch.length : 0;
+  const words =
+    place.row !== null && place.row >= rows
+      ? `There is no row ${formatCount(place.row)}: rows go from 0 to ${formatCount(rows - 1)}.`
+      : place.token !== null && place.token >= length
+        ? `There is no token ${formatCount(place.token)} in a row of ${formatCount(length)}.`
+        : "";
+  return words === "" ? null : (
+    <p class="fail" role="alert">
+      {words}
+    </p>
   );
 }
 
@@ -130,6 +149,7 @@ function Tokens(props: { batch: TokenBatch; place: Place; query: Query }) {
   const colourings = [...COLOURINGS, ...batch.numeric.keys()];
   const by = colourings.find((one) => one === query.get("by")) ?? "segment";
   const ids = query.get("ids") === "1";
+  const bytes = query.get("bytes") === "1";
   const lanes = (query.get("columns") ?? "").split(",").filter((name) => batch.numeric.has(name));
   const [chosen, choose] = useChosen(batch, place);
   const [view, setView] = useState<readonly [number, number]>([0, 0]);
@@ -140,6 +160,7 @@ function Tokens(props: { batch: TokenBatch; place: Place; query: Query }) {
   useKeys("Batch", [
     { keys: "c", says: "Colour by the next thing", run: cycle },
     { keys: "i", says: "Show or hide ids", run: () => set("ids", ids ? null : "1") },
+    { keys: "b", says: "Show characters or the exact bytes of tokens", run: () => set("bytes", bytes ? null : "1") },
     ...walking(batch, chosen, view[0], choose),
   ]);
   return (
@@ -154,6 +175,9 @@ function Tokens(props: { batch: TokenBatch; place: Place; query: Query }) {
         ))}
         <button type="button" class="tab" aria-pressed={ids} onClick={() => set("ids", ids ? null : "1")} title="Show or hide ids (i)">
           ids
+        </button>
+        <button type="button" class="tab" aria-pressed={bytes} onClick={() => set("bytes", bytes ? null : "1")} title="Characters that several tokens share: whole, or as the exact bytes of each token (b)">
+          bytes
         </button>
         {[...batch.numeric.keys()].map((name) => (
           <label key={name} class="lane-choice">
@@ -255,8 +279,8 @@ function placeOf(batch: TokenBatch, place: Place, index: number): string {
 }
 
 function indexOf(batch: TokenBatch, row: number, token: number): number | null {
-  const index = (row - batch.firstRow) * batch.length + Math.min(token, batch.length - 1);
-  return row < batch.firstRow || row >= batch.firstRow + batch.rows ? null : index;
+  const inside = row >= batch.firstRow && row < batch.firstRow + batch.rows && token < batch.length;
+  return inside ? (row - batch.firstRow) * batch.length + token : null;
 }
 
 function toggled(lanes: readonly string[], name: string): string | null {

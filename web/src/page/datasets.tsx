@@ -6,6 +6,7 @@ import { formatBytes, formatCount, formatPlural, shellWord, visible } from "../f
 import { useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { Command } from "../part/command";
+import { matches, SearchBox, useSearch, type Search } from "../part/search";
 import { EmptyState, Outcome } from "../part/state";
 import { addressRoute, formatRoute } from "../route";
 import type { PageProps } from "../section";
@@ -16,28 +17,35 @@ interface Streams {
   readonly runs: readonly string[];
   readonly roots: readonly string[];
   readonly left_out: number;
+  /** What was left out, and how many of each. */
+  readonly reasons: readonly (readonly [string, number])[];
 }
+
+/** Shorter lists are seen at once. */
+const SEARCHED_MIN = 8;
 
 export function DatasetsPage(props: PageProps) {
   const [section, ...name] = props.route.path;
   if (section === "d" && name.length > 0) return <VersionsPage key={name.join("/")} name={name.join("/")} />;
-  return <ListPage />;
+  return <ListPage query={props.route.query} />;
 }
 
-function ListPage() {
+function ListPage(props: { query: ReadonlyMap<string, string> }) {
   const [loaded, again] = useLoaded("api/datasets", readDatasets);
   const [streams] = useLoaded("api/streams", readStreams);
+  const search = useSearch(props.query, "find");
   useKeys("This page", [{ keys: "r", says: "Load the lists again", run: again }]);
   return (
     <>
       <h1>Data</h1>
-      <Outcome of={loaded} again={again} show={(list) => <Datasets list={list} />} />
-      {streams.phase === "ready" && <StreamList streams={streams.value} />}
+      <Outcome of={loaded} again={again} show={(list) => <Datasets list={list} search={search} />} />
+      {streams.phase === "ready" && <StreamList streams={streams.value} typed={search.typed} />}
     </>
   );
 }
 
-function Datasets(props: { list: DatasetList }) {
+function Datasets(props: { list: DatasetList; search: Search }) {
+  const { search } = props;
   const { datasets, registry, left_out } = props.list;
   if (datasets.length === 0) {
     return (
@@ -49,15 +57,36 @@ function Datasets(props: { list: DatasetList }) {
       </EmptyState>
     );
   }
-  const own = datasets.filter((one) => one.newest?.derived !== true);
-  const derived = datasets.filter((one) => one.newest?.derived === true);
+  const found = datasets.filter((one) => matches(search.typed, [one.name, one.newest?.format ?? "", one.newest?.note ?? "", ...one.tags.keys()]));
   return (
     <>
       <p class="lead">
         {formatPlural(datasets.length + left_out, "dataset")} in <code>{visible(registry)}</code>.
-        {left_out > 0 && ` ${formatCount(left_out)} of them are not listed.`}
+        {left_out > 0 && ` ${formatCount(left_out)} of them are not listed; searching finds them by name.`}
       </p>
-      <DatasetTable title="Dataset" datasets={own} />
+      {datasets.length >= SEARCHED_MIN && <SearchBox search={search} label="Find datasets, recipes and runs" />}
+      {search.typed !== "" && (
+        <p class="soft small" role="status">
+          {formatPlural(found.length, "dataset")} of {formatCount(datasets.length)} listed.
+        </p>
+      )}
+      {left_out > 0 && search.rested !== "" ? <Searched words={search.rested} /> : <DatasetTables datasets={found} />}
+    </>
+  );
+}
+
+/** What the server finds by name among more datasets than it lists. */
+function Searched(props: { words: string }) {
+  const [loaded, again] = useLoaded(`api/datasets?search=${encodeURIComponent(props.words)}`, readDatasets);
+  return <Outcome of={loaded} again={again} show={(list) => <DatasetTables datasets={list.datasets} />} />;
+}
+
+function DatasetTables(props: { datasets: readonly Dataset[] }) {
+  const own = props.datasets.filter((one) => one.newest?.derived !== true);
+  const derived = props.datasets.filter((one) => one.newest?.derived === true);
+  return (
+    <>
+      {own.length > 0 && <DatasetTable title="Dataset" datasets={own} />}
       {derived.length > 0 && <DatasetTable title="Made from others" datasets={derived} />}
     </>
   );
@@ -132,13 +161,18 @@ function DatasetLine(props: { dataset: Dataset }) {
   );
 }
 
-function StreamList(props: { streams: Streams }) {
-  const { recipes, runs, roots, left_out } = props.streams;
+function StreamList(props: { streams: Streams; typed: string }) {
+  const { roots, reasons } = props.streams;
+  const recipes = props.streams.recipes.filter((name) => matches(props.typed, [name]));
+  const runs = props.streams.runs.filter((name) => matches(props.typed, [name]));
+  const none = props.streams.recipes.length + props.streams.runs.length === 0;
   return (
     <section>
       <h2>Recipes and runs</h2>
-      {recipes.length + runs.length === 0 ? (
-        <p class="lead">There are none below {roots.map(visible).join(", ")}. An address in the bar above opens any other file there.</p>
+      {none ? (
+        <p class="lead">
+          {reasons.length === 0 ? "There are none" : "None were found"} below {roots.map(visible).join(", ")}. An address in the bar above opens any other file there.
+        </p>
       ) : (
         <ul class="streams">
           {recipes.map((recipe) => (
@@ -157,7 +191,7 @@ function StreamList(props: { streams: Streams }) {
           ))}
         </ul>
       )}
-      {left_out > 0 && <p class="cut">{formatPlural(left_out, "more file")} were not looked at.</p>}
+      {reasons.length > 0 && <p class="cut">Left out: {reasons.map(([what, count]) => `${what} (${formatCount(count)})`).join("; ")}.</p>}
     </section>
   );
 }
@@ -169,5 +203,6 @@ function readStreams(value: unknown): Streams {
     runs: asList(found["runs"]).map(asText),
     roots: asList(found["roots"]).map(asText),
     left_out: asNumber(found["left_out"]),
+    reasons: Object.entries(asFields(found["reasons"])).map(([what, count]) => [what, asNumber(count)] as const),
   };
 }

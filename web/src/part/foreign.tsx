@@ -5,21 +5,14 @@ const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}\u034f\u115f\u1160\u3164\uf
 const PIECES = /([\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}\u034f\u115f\u1160\u3164\uffa0\u2800])/u;
 const NAMED: Readonly<Record<string, string>> = { "\n": "⏎", "\t": "⇥", "\r": "␍", "\u0000": "␀", "\u001b": "␛" };
 
-/** `lines` keeps line breaks as breaks too; without it text stays on one line. */
-export function Foreign(props: { text: string; lines?: boolean }) {
-  const { text, lines = false } = props;
-  if (!HIDDEN.test(text)) return <bdi>{text}</bdi>;
-  return (
-    <bdi>
-      {text.split(PIECES).map((piece, at) =>
-        at % 2 === 0 ? (
-          piece
-        ) : (
-          <Mark key={at} sign={piece} breaks={lines && piece === "\n"} />
-        ),
-      )}
-    </bdi>
-  );
+/** `lines` keeps line breaks as breaks too; without it text stays on one line. Without `apart` whatever is around has to keep the
+ * direction of the text from acting on its neighbours. */
+export function Foreign(props: { text: string; lines?: boolean; apart?: boolean }) {
+  const { text, lines = false, apart = true } = props;
+  const shown = HIDDEN.test(text)
+    ? text.split(PIECES).map((piece, at) => (at % 2 === 0 ? piece : <Mark key={at} sign={piece} breaks={lines && piece === "\n"} />))
+    : text;
+  return apart ? <bdi>{shown}</bdi> : <>{shown}</>;
 }
 
 function Mark(props: { sign: string; breaks: boolean }) {

@@ -6,7 +6,7 @@ use penstock_io::Digest;
 
 use super::FeedError;
 use super::table::{BlockRows, TableHead, TableWriter};
-use crate::plan::{Blocks, Policy, Shuffle, pack_count};
+use crate::plan::{Blocks, Policy, Shuffle, crop_blocks, crop_rows, pack_count};
 
 /// How samples become packs.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +58,9 @@ pub(super) fn write_table(
     samples: &BlockRows,
     packing: Packing<'_>,
 ) -> Result<TableHead, FeedError> {
+    if packing.policy == Policy::Crop {
+        return write_crop_table(path, samples, packing);
+    }
     let tokens = samples.lengths.iter().map(|&length| u64::from(length)).sum();
     let rows = samples.rows.len() as u64;
     let blocks = Blocks::new(rows, tokens, packing.length, packing.shuffle, packing.source)?;
@@ -70,16 +73,48 @@ pub(super) fn write_table(
         }
         found
     };
+    let head = TableHead { tokens, samples: vec![], packs: vec![], parts: !samples.starts.is_empty() };
+    write_blocks(path, head, packing, blocks.block_count(), members)
+}
+
+/// The table of all samples as they are stored. Crops are of neighbours, so whatever is shuffled, samples are not; and a block
+/// also has the tokens after it that its crops end in, so that every crop lies in one block.
+fn write_crop_table(path: &Path, samples: &BlockRows, packing: Packing<'_>) -> Result<TableHead, FeedError> {
+    let tokens = samples.lengths.iter().map(|&length| u64::from(length)).sum();
+    if crop_rows(tokens, packing.length) == 0 {
+        let reason = format!("{tokens} tokens hold no crop of {}", packing.length);
+        return Err(FeedError::Plan { reason });
+    }
+    let blocks = crop_blocks(&samples.lengths, packing.length);
+    let members = |block: u64| -> BlockRows {
+        let (range, last) = blocks[block as usize].clone();
+        let of = |values: &[u32]| values.get(range.clone()).unwrap_or_default().to_vec();
+        let mut lengths = of(&samples.lengths);
+        if let Some(length) = lengths.last_mut() {
+            *length = last;
+        }
+        BlockRows { rows: samples.rows[range.clone()].to_vec(), lengths, starts: of(&samples.starts) }
+    };
+    let head = TableHead { tokens, samples: vec![], packs: vec![], parts: !samples.starts.is_empty() };
+    write_blocks(path, head, packing, blocks.len() as u64, members)
+}
+
+/// Writes the blocks of a table, and its head once they are counted.
+fn write_blocks(
+    path: &Path,
+    mut head: TableHead,
+    packing: Packing<'_>,
+    blocks: u64,
+    members: impl Fn(u64) -> BlockRows,
+) -> Result<TableHead, FeedError> {
     // Two passes over the blocks: the head, which comes first, holds what the first pass counts.
-    let parts = !samples.starts.is_empty();
-    let mut head = TableHead { tokens, samples: Vec::new(), packs: Vec::new(), parts };
-    for block in 0..blocks.block_count() {
+    for block in 0..blocks {
         let found = members(block);
         head.samples.push(found.rows.len() as u32);
         head.packs.push(pack_count(&found.lengths, packing.length, packing.policy)?);
     }
     let mut writer = TableWriter::create(path, &head)?;
-    for block in 0..blocks.block_count() {
+    for block in 0..blocks {
         writer.block(&members(block))?;
     }
     writer.finish()?;

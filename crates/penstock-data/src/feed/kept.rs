@@ -40,9 +40,9 @@ pub struct PlannedBlock {
 }
 
 impl PlannedBlock {
-    /// Rows, lengths and starts (16 bytes), the order (up to 4) and the beginnings of packs or pieces (8).
+    /// Rows, lengths and starts (16 bytes), the order (up to 4) and the beginnings of packs or pieces.
     fn bytes(&self) -> usize {
-        self.block.rows.len() * 28 + self.packs.count() as usize * 8
+        self.block.rows.len() * 20 + self.packs.bytes()
     }
 }
 

@@ -11,7 +11,7 @@ use penstock_io::Digest;
 use super::FeedError;
 use super::kept::{Kept, LegOrder, Ordered, PlannedBlock};
 use super::table::Table;
-use crate::plan::{EpochPlan, Key, Packs, Policy, RowOrder, Shuffle, in_block};
+use crate::plan::{EpochPlan, Key, Packs, Permutation, Policy, RowOrder, Shuffle, crop_at, in_block};
 
 /// What a leg's rows are made of.
 pub enum LegKind {
@@ -43,6 +43,8 @@ pub struct Leg {
     keying: Keying,
     /// Tokens of a row.
     length: u32,
+    /// Where rows are crops: tokens at which one can begin, up to and including each block.
+    begins: Vec<u64>,
     /// Tells legs apart in [`Kept`].
     number: u64,
 }
@@ -65,15 +67,24 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 impl Leg {
     /// A leg whose orders derive from `source`; `length` is the tokens of a row.
     pub fn new(kind: LegKind, source: Digest, keying: Keying, length: u32) -> Self {
-        Self { kind, source, keying, length, number: NUMBERS.fetch_add(1, Ordering::Relaxed) }
+        let begins = match &kind {
+            LegKind::Packed { table, policy: Policy::Crop } => running_sum(&table.head().packs),
+            LegKind::Packed { .. } | LegKind::Rows(_) => vec![],
+        };
+        Self { kind, source, keying, length, begins, number: NUMBERS.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// Rows of one epoch.
     pub fn packs(&self) -> u64 {
         match &self.kind {
-            LegKind::Packed { table, .. } => table.head().pack_count(),
+            LegKind::Packed { table, policy } => table.head().epoch_rows(*policy, self.length),
             LegKind::Rows(rows) => *rows,
         }
+    }
+
+    /// Whether its rows are crops, of which an epoch has some twice.
+    pub fn is_cropped(&self) -> bool {
+        !self.begins.is_empty()
     }
 
     /// Tokens of a row.
@@ -93,6 +104,9 @@ impl Leg {
     pub fn find(&self, kept: &Kept, epoch: u64, within: u64) -> Result<Found, FeedError> {
         let lost =
             || FeedError::Plan { reason: format!("there is no index {within} in a leg of the source") };
+        if self.is_cropped() {
+            return if within < self.packs() { self.crop(kept, epoch, within) } else { Err(lost()) };
+        }
         let order = kept.order((self.number, epoch), || self.order(epoch))?;
         match &order.order {
             Ordered::Rows(rows) => Ok(Found::Row(rows.locate(within).ok_or_else(lost)?)),
@@ -105,8 +119,22 @@ impl Leg {
         }
     }
 
+    /// The crop that an index of an epoch draws. Blocks are the same in every epoch.
+    fn crop(&self, kept: &Kept, epoch: u64, within: u64) -> Result<Found, FeedError> {
+        let key = Key::epoch(self.keying.seed, &self.source, epoch);
+        let tokens = self.table().map_or(0, |table| table.head().tokens);
+        let at = crop_at(&key, self.keying.shuffle, within, tokens, self.length);
+        let number = self.begins.partition_point(|end| *end <= at);
+        let before = if number == 0 { 0 } else { self.begins[number - 1] };
+        let block = kept.block((self.number, 0), number as u64, || self.planned(&key, number as u64))?;
+        Ok(Found::Pack { block, pack: (at - before) as u32 })
+    }
+
     /// Which packs of which blocks stand at the indexes from `from` on, in no order: for planning what is left of an epoch.
     pub(super) fn packs_from(&self, epoch: u64, from: u64) -> Result<Vec<(u64, u32)>, FeedError> {
+        if self.is_cropped() {
+            return Err(FeedError::Plan { reason: "crops leave nothing of an epoch over".into() });
+        }
         let Ordered::Packed(plan) = self.order(epoch)?.order else {
             return Err(FeedError::Plan { reason: "rows that are not packed cannot be packed anew".into() });
         };
@@ -140,8 +168,20 @@ impl Leg {
             return Err(FeedError::Plan { reason: "rows that are not packed have no blocks".into() });
         };
         let rows = table.block(block)?;
-        let shuffled = in_block(key, self.keying.shuffle, block, rows.rows.len() as u64);
+        let samples = rows.rows.len() as u64;
+        let shuffled = match policy {
+            Policy::Crop => Permutation::identity(samples),
+            _ => in_block(key, self.keying.shuffle, block, samples),
+        };
         let packs = Packs::new(&rows.lengths, shuffled, self.length, *policy)?;
         Ok(PlannedBlock { block: rows, packs })
     }
+}
+
+fn running_sum(counts: &[u32]) -> Vec<u64> {
+    let add = |sum: &mut u64, &count: &u32| {
+        *sum += u64::from(count);
+        Some(*sum)
+    };
+    counts.iter().scan(0, add).collect()
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_io::Histogram;
+use penstock_io::{Histogram, ReaderStep};
 
 use super::FeedError;
 use super::ahead::MakeBatch;
@@ -86,7 +86,7 @@ impl Maker {
     pub fn has_step(&self, step: u64) -> Result<bool, FeedError> {
         let all = self.plan.steps.positions(step)?;
         // A step that the stream does not fill is no step, whichever lane asks, unless it is to be padded.
-        let end = self.plan.turns.end();
+        let end = self.plan.turns.end_by(all.end);
         let last = end.is_some_and(|end| all.end > end);
         Ok(!last || self.plan.pad_last && end.is_some_and(|end| all.start < end))
     }
@@ -288,10 +288,12 @@ impl MakeBatch for Maker {
             builder = builder.with_mask();
         }
         self.announce(mine.clone())?;
+        let _reader = ReaderStep::enter(step);
         let mut times = StageTimes::default();
         for first in (mine.start..mine.end).step_by(GROUP_ROWS as usize) {
             let group = first..mine.end.min(first + GROUP_ROWS);
-            times.add(self.make_rows(&mut builder, mine.start, group)?);
+            let made = self.make_rows(&mut builder, mine.start, group);
+            times.add(made.map_err(|problem| problem.before_step(step))?);
         }
         self.clock.add(times);
         Ok(Some(builder.finish()))
@@ -326,7 +328,7 @@ mod tests {
             SourceStream::new(parts, vec![phase], TokenKind::plain(item_bytes)).unwrap()
         };
         let streams = vec![stream(&narrow, 2, b"narrow"), stream(&wide, 4, b"wide")];
-        let changes = vec![Change { from: 0, weights: vec![1.0, 1.0] }];
+        let changes = vec![Change::fixed(0, vec![1.0, 1.0])];
         let recipe = MixtureRecipe { key: Key::mixture(1), changes, exhaustion: Exhaustion::Stop };
         let turns = Turns::new(recipe, &[Reach::Whole(limit), Reach::Whole(None)]).unwrap();
         let steps = BatchSchedule::new(&[(0, 12), (3, 24)]).unwrap();
@@ -387,7 +389,7 @@ mod tests {
     /// Goal: a step is delivered by all lanes or by none. Method: a source that ends in the middle of step 1.
     #[test]
     fn a_step_that_is_not_filled_is_left_out_or_padded_on_every_lane() {
-        let end = maker((0, 1), Some(9), false, vec![]).plan.turns.end().unwrap();
+        let end = maker((0, 1), Some(9), false, vec![]).plan.turns.end_by(1_000).unwrap();
         assert!(end > 12 && end < 24, "{end}");
         for lanes in [1, 2, 4] {
             for lane in 0..lanes {

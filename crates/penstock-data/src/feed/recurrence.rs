@@ -13,7 +13,8 @@ use crate::plan::{Even, Span};
 /// Of the neighbour pairs in packs of the first epoch, the share that is in one pack again in the second; 0 without pairs.
 /// Looks at `blocks_max` blocks, spread over the leg.
 pub(super) fn recurrence(leg: &Leg, blocks_max: u64) -> Result<f64, FeedError> {
-    let Some(table) = leg.table() else { return Ok(0.0) };
+    // Crops are of neighbours as they are stored.
+    let Some(table) = leg.table().filter(|_| !leg.is_cropped()) else { return Ok(0.0) };
     let blocks = table.head().samples.len() as u64;
     let runs = Even::at_least(blocks, blocks.div_ceil(blocks_max.max(1)));
     let (mut pairs, mut again) = (0_u64, 0_u64);

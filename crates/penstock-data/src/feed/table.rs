@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::FeedError;
+use crate::plan::{Policy, crop_rows};
 use penstock_io::{Digest, DigestStream, ReadAt, block_sum};
 
 const MAGIC: &[u8; 8] = b"PENTABLE";
@@ -44,6 +45,14 @@ impl TableHead {
     /// Packs of all blocks.
     pub fn pack_count(&self) -> u64 {
         self.packs.iter().map(|&packs| u64::from(packs)).sum()
+    }
+
+    /// Rows of an epoch: all packs, or as many crops as the tokens would fill.
+    pub fn epoch_rows(&self, policy: Policy, length: u32) -> u64 {
+        match policy {
+            Policy::Crop => crop_rows(self.tokens, length),
+            Policy::Concat | Policy::Fit | Policy::Single => self.pack_count(),
+        }
     }
 
     /// Samples in all blocks.

@@ -12,10 +12,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::FeedError;
-use crate::plan::{Change, Exhaustion, Key, Mixture, PeriodTable, Place, PlanError};
+use crate::plan::{Change, Exhaustion, Key, Mixture, PERIOD, PeriodTable, Place, PlanError};
 
 /// Periods of the mixture that are kept; threads are never further apart than a few.
 const PERIODS_KEPT: usize = 3;
+/// On a ramp periods are steps, of which each thread makes another one.
+const STEPS_KEPT: usize = 32;
 
 /// How far a source is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,9 +115,9 @@ impl Turns {
         Ok(Self { recipe, state: Mutex::new(state), changed: Condvar::new(), whole })
     }
 
-    /// The first position that does not exist, as far as that is known.
-    pub fn end(&self) -> Option<u64> {
-        self.hold().mixture.end()
+    /// The first position that does not exist, when that is `position` or before it, as far as that is known.
+    pub fn end_by(&self, position: u64) -> Option<u64> {
+        self.now().1.end_by(position)
     }
 
     /// Whose turn it is at a position, and which item; `None` past the end. Right for steps that are [ready](Self::wait).
@@ -212,7 +214,7 @@ impl Turns {
     /// which generation of the mixture.
     fn needs_before(&self, position: u64) -> (u64, Vec<u64>) {
         let (generation, mixture) = self.now();
-        let end = mixture.end().map_or(position, |end| end.min(position));
+        let end = mixture.end_by(position).unwrap_or(position);
         let period = end.checked_sub(1).and_then(|last| self.period(last, generation, &mixture));
         (generation, period.map_or(vec![], |period| period.counts_before(end.min(period.positions().end))))
     }
@@ -229,7 +231,12 @@ impl Turns {
         let period = Arc::new(mixture.period_at(position)?);
         let mut state = self.hold();
         state.periods.push_back((generation, Arc::clone(&period)));
-        if state.periods.len() > PERIODS_KEPT {
+        let rows = |periods: &VecDeque<(u64, Arc<PeriodTable>)>| -> u64 {
+            periods.iter().map(|(_, period)| period.positions().end - period.positions().start).sum()
+        };
+        while state.periods.len() > PERIODS_KEPT
+            && (state.periods.len() > STEPS_KEPT || rows(&state.periods) > PERIODS_KEPT as u64 * PERIOD)
+        {
             state.periods.pop_front();
         }
         Some(period)
@@ -261,14 +268,13 @@ mod tests {
 
     fn recipe(weights: &[f64], later: u64, exhaustion: Exhaustion) -> MixtureRecipe {
         let turned = weights.iter().rev().copied().collect();
-        let changes =
-            vec![Change { from: 0, weights: weights.to_vec() }, Change { from: later, weights: turned }];
+        let changes = vec![Change::fixed(0, weights.to_vec()), Change::fixed(later, turned)];
         MixtureRecipe { key: Key::mixture(7), changes, exhaustion }
     }
 
     /// What a reader sees of a step: all places, or that the stream has ended.
     fn seen(turns: &Turns, positions: std::ops::Range<u64>) -> Option<Vec<Option<Place>>> {
-        if turns.end().is_some_and(|end| positions.start >= end) {
+        if turns.end_by(positions.end).is_some_and(|end| positions.start >= end) {
             return None;
         }
         Some(positions.map(|position| turns.place(position)).collect())
@@ -313,7 +319,7 @@ mod tests {
                     grown.extend(at, reaches[at]).unwrap();
                 }
                 prop_assert_eq!(seen(&grown, positions.clone()), seen(&known, positions.clone()), "step {}", step);
-                let filled = |turns: &Turns| turns.end().is_none_or(|end| positions.end <= end);
+                let filled = |turns: &Turns| turns.end_by(positions.end).is_none_or(|end| positions.end <= end);
                 prop_assert_eq!(filled(&grown), filled(&known));
             }
         }

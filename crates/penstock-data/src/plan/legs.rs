@@ -230,8 +230,8 @@ mod tests {
     #[test]
     fn where_sources_stand_depends_on_nothing_later() {
         let course = |epochs, packs| Course { epochs, phase: Phase::FIRST, ends: vec![packs] };
-        let first = Change { from: 0, weights: vec![1.0, 2.0] };
-        let later = Change { from: 100, weights: vec![5.0, 1.0] };
+        let first = Change::fixed(0, vec![1.0, 2.0]);
+        let later = Change::fixed(100, vec![5.0, 1.0]);
         let stops = |changes: &[Change], courses: &[Course], position| {
             stops_at(Key::mixture(3), changes, Exhaustion::Stop, courses, position).unwrap()
         };

@@ -1,15 +1,20 @@
 //! Sources joined by weights: whose turn it is at a position, and which of that source's items it gets.
 //!
-//! Positions come in periods of [`PERIOD`]. [`Shares`] says how many places of a period each source has, a keyed shuffle says
+//! Positions come in periods of [`PERIOD`]. A [`Deal`] says how many places of a period each source has, a keyed shuffle says
 //! which, and the item is the source's next one in that shuffled order; so the items of a source are used in order, none
 //! twice and none left out. Weights that change and sources that run out begin a new *segment* at that exact position: it
 //! takes over the counts so far, and its periods count from its start. Nothing before it moves, so a mixture may be edited
-//! ahead of any position.
+//! ahead of any position. On a ramp a period is a step, so that every step has the weights of its place on the ramp.
+//!
+//! Segments are worked out when a position in them is first asked for: what comes later costs nothing.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::deal::Deal;
 use super::error::PlanError;
 use super::key::Key;
+use super::ramp::Ramp;
 use super::shares::{SOURCES_MAX, Shares};
 
 /// Positions in a period.
@@ -25,6 +30,53 @@ pub struct Change {
     pub from: u64,
     /// One per source. Only their ratios matter.
     pub weights: Vec<f64>,
+    /// Where they move to, if they do.
+    pub movement: Option<Movement>,
+}
+
+/// Weights on their way to others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Movement {
+    /// The weights at the end, one per source.
+    pub to: Vec<f64>,
+    /// How they move there.
+    pub ramp: Ramp,
+    /// Places of the ramp before the change.
+    pub offset: u64,
+    /// Rows of a step, which are dealt together.
+    pub step_rows: u64,
+}
+
+impl Change {
+    /// Weights that stay.
+    pub fn fixed(from: u64, weights: Vec<f64>) -> Self {
+        Self { from, weights, movement: None }
+    }
+
+    /// Positions that are dealt together.
+    fn period(&self) -> u64 {
+        self.movement.as_ref().map_or(PERIOD, |movement| movement.step_rows.clamp(1, PERIOD))
+    }
+
+    fn deal(&self) -> Result<Deal, PlanError> {
+        let before = Shares::new(&self.weights, self.from)?;
+        let Some(movement) = &self.movement else { return Ok(Deal::Fixed(before)) };
+        let after = Shares::new(&movement.to, self.from)?;
+        Ok(Deal::moving(before, after, movement.ramp, movement.offset))
+    }
+
+    /// Why it cannot hold, if it cannot; quicker than to deal by it, since a schedule may have many.
+    fn check(&self, sources: usize) -> Result<(), PlanError> {
+        let to = self.movement.as_ref().map(|movement| &movement.to);
+        for weights in std::iter::once(&self.weights).chain(to) {
+            if weights.len() != sources {
+                let (expected, found) = (sources, weights.len());
+                return Err(PlanError::WeightCount { from: self.from, expected, found });
+            }
+            Shares::check(weights, self.from)?;
+        }
+        Ok(())
+    }
 }
 
 /// What happens when a source that has a weight has given its last item.
@@ -45,11 +97,15 @@ pub struct Place {
     pub index: u64,
 }
 
-/// A run of positions under the same weights.
+/// A run of positions under the same weights, or on the same ramp.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     start: u64,
-    shares: Shares,
+    /// First position after it.
+    end: u64,
+    /// Positions of a period.
+    period: u64,
+    deal: Deal,
     /// How many items each source gave before.
     base: Vec<u64>,
 }
@@ -65,14 +121,9 @@ impl Segment {
         &self.base
     }
 
-    /// The shares of the sources in it.
-    pub fn shares(&self) -> &Shares {
-        &self.shares
-    }
-
     /// How many items each source gave before period `period`.
     fn counts(&self, period: u64) -> Vec<u64> {
-        let mut counts = self.shares.counts(period * PERIOD);
+        let mut counts = self.deal.counts(period * self.period);
         counts.iter_mut().zip(&self.base).for_each(|(count, base)| *count += base);
         counts
     }
@@ -80,8 +131,8 @@ impl Segment {
     /// Whose turn it is at each place of a period.
     fn turns(&self, key: &Key, period: u64) -> Vec<u16> {
         let (before, after) =
-            (self.shares.counts(period * PERIOD), self.shares.counts((period + 1) * PERIOD));
-        let mut turns = Vec::with_capacity(PERIOD as usize);
+            (self.deal.counts(period * self.period), self.deal.counts((period + 1) * self.period));
+        let mut turns = Vec::with_capacity(self.period as usize);
         for (source, (before, after)) in before.iter().zip(&after).enumerate() {
             turns.resize(turns.len() + (after - before) as usize, source as u16);
         }
@@ -91,22 +142,22 @@ impl Segment {
         turns
     }
 
-    /// How many periods can begin before [`POSITIONS_MAX`].
+    /// How many periods begin before the segment ends.
     fn periods(&self) -> u64 {
-        (POSITIONS_MAX - self.start).div_ceil(PERIOD)
+        (self.end - self.start).div_ceil(self.period)
     }
 
     /// The position after the one at which the first of the limited sources gives its last item, if that comes.
     fn exhaustion(&self, key: &Key, limits: &[Option<u64>]) -> Option<u64> {
         let left = |source: usize| limits[source].map(|limit| limit - self.base[source]);
         let mut first = self.periods();
-        for source in (0..limits.len()).filter(|source| self.shares.has(*source)) {
+        for source in (0..limits.len()).filter(|source| self.deal.has(*source)) {
             let Some(left) = left(source) else { continue };
             // Only periods before the first one found so far matter.
             let (mut low, mut high) = (0, first);
             while low < high {
                 let middle = low + (high - low) / 2;
-                let used = self.shares.count(source, (middle + 1) * PERIOD) >= left;
+                let used = self.deal.count(source, (middle + 1) * self.period) >= left;
                 (low, high) = if used { (low, middle) } else { (middle + 1, high) };
             }
             first = low;
@@ -114,26 +165,67 @@ impl Segment {
         if first == self.periods() {
             return None;
         }
-        let mut given = self.shares.counts(first * PERIOD);
+        let mut given = self.deal.counts(first * self.period);
         let place = self.turns(key, first).iter().position(|source| {
             let source = usize::from(*source);
             given[source] += 1;
             left(source) == Some(given[source])
         })?;
-        Some(self.start + first * PERIOD + place as u64 + 1)
+        Some(self.start + first * self.period + place as u64 + 1)
+    }
+
+    /// The period that holds one of its positions.
+    fn period_at(&self, key: &Key, position: u64) -> PeriodTable {
+        let period = (position - self.start) / self.period;
+        let turns = self.turns(key, period);
+        let base = self.counts(period);
+        let mut given = vec![0_u32; base.len()];
+        let ranks = turns.iter().map(|&source| {
+            let given = &mut given[usize::from(source)];
+            *given += 1;
+            // A period has 65,536 places, so a rank is at most 65,535.
+            (*given - 1) as u16
+        });
+        let ranks = ranks.collect();
+        let start = self.start + period * self.period;
+        PeriodTable { positions: start..self.end.min(start + self.period), turns, ranks, base }
+    }
+
+    /// How many items each source gave before its end.
+    fn counts_at_end(&self, key: &Key) -> Vec<u64> {
+        if (self.end - self.start) % self.period == 0 {
+            return self.counts((self.end - self.start) / self.period);
+        }
+        self.period_at(key, self.end - 1).counts_before(self.end)
     }
 }
 
 /// Whose turn it is at every position.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Mixture {
     key: Key,
-    /// Starts rise from 0. Empty only when the stream is.
-    segments: Vec<Segment>,
-    /// First position that does not exist.
-    end: u64,
-    /// How many items each source gives in all, when the stream ends by itself.
+    changes: Vec<Change>,
+    limits: Vec<Option<u64>>,
+    exhaustion: Exhaustion,
+    known: Mutex<Known>,
+}
+
+/// The segments that were asked for, and those before them.
+#[derive(Debug, Default)]
+struct Known {
+    /// Starts rise from 0.
+    segments: Vec<Arc<Segment>>,
+    /// The change that the last segment is under.
+    change: usize,
+    /// Set when the stream ends after the last segment: how many items each source gave in all.
     total: Option<Vec<u64>>,
+}
+
+impl Known {
+    /// First position that is not known.
+    fn end(&self) -> u64 {
+        self.segments.last().map_or(0, |segment| segment.end)
+    }
 }
 
 impl Mixture {
@@ -145,40 +237,25 @@ impl Mixture {
         limits: &[Option<u64>],
         exhaustion: Exhaustion,
     ) -> Result<Self, PlanError> {
-        let shares = checked(changes, limits)?;
-        let mut mixture = Self { key, segments: vec![], end: POSITIONS_MAX, total: None };
-        let (mut position, mut counts) = (0, vec![0; limits.len()]);
-        let mut change = 0;
-        // Ends, because every turn either comes to the next change or uses up a source.
-        loop {
-            let spent = |source: usize| limits[source].is_some_and(|limit| counts[source] >= limit);
-            let stopped = exhaustion == Exhaustion::Stop
-                && (0..limits.len()).any(|source| spent(source) && shares[change].has(source));
-            let left = if stopped { None } else { shares[change].without(spent) };
-            let Some(left) = left else {
-                mixture.end = position;
-                mixture.total = Some(counts);
-                return Ok(mixture);
-            };
-            let segment = Segment { start: position, shares: left, base: counts };
-            let changed = changes.get(change + 1).map(|next| next.from);
-            let next = changed.into_iter().chain(segment.exhaustion(&key, limits)).min();
-            mixture.segments.push(segment);
-            let Some(next) = next.filter(|next| *next < POSITIONS_MAX) else { return Ok(mixture) };
-            counts = mixture.counts_in_last(next);
-            change += usize::from(changed == Some(next));
-            position = next;
-        }
+        check(changes, limits)?;
+        let (changes, limits) = (changes.to_vec(), limits.to_vec());
+        Ok(Self { key, changes, limits, exhaustion, known: Mutex::default() })
     }
 
-    /// First position past the end of a stream that ends, or `None`.
+    /// First position past the end of a stream that ends, or `None`. Works out every segment: see [`Mixture::end_by`].
     pub fn end(&self) -> Option<u64> {
-        self.total.as_ref().map(|_| self.end)
+        self.end_by(POSITIONS_MAX)
     }
 
-    /// The runs of positions under the same weights.
-    pub fn segments(&self) -> &[Segment] {
-        &self.segments
+    /// First position past the end, when the stream ends at `position` or before it.
+    pub fn end_by(&self, position: u64) -> Option<u64> {
+        let known = self.known_to(position);
+        known.total.as_ref().map(|_| known.end()).filter(|end| *end <= position)
+    }
+
+    /// The runs of positions under the same weights, all of them.
+    pub fn segments(&self) -> Vec<Arc<Segment>> {
+        self.known_to(POSITIONS_MAX).segments.clone()
     }
 
     /// Whose turn it is at a position, and which item; `None` past the end. Works out a whole period: who reads on keeps
@@ -189,39 +266,60 @@ impl Mixture {
 
     /// The period that holds a position, or `None` past the end.
     pub fn period_at(&self, position: u64) -> Option<PeriodTable> {
-        if position >= self.end {
-            return None;
-        }
-        let next = self.segments.partition_point(|segment| segment.start <= position);
-        let segment = self.segments.get(next.checked_sub(1)?)?;
-        let period = (position - segment.start) / PERIOD;
-        let turns = segment.turns(&self.key, period);
-        let base = segment.counts(period);
-        let mut given = vec![0_u32; base.len()];
-        let ranks = turns.iter().map(|&source| {
-            let given = &mut given[usize::from(source)];
-            *given += 1;
-            // A period has 65,536 places, so a rank is at most 65,535.
-            (*given - 1) as u16
-        });
-        let ranks = ranks.collect();
-        let start = segment.start + period * PERIOD;
-        let end = self.segments.get(next).map_or(self.end, |segment| segment.start).min(start + PERIOD);
-        Some(PeriodTable { positions: start..end, turns, ranks, base })
+        let known = self.known_to(position);
+        let next = known.segments.partition_point(|segment| segment.start <= position);
+        let segment = Arc::clone(known.segments.get(next.checked_sub(1)?)?);
+        drop(known);
+        (position < segment.end).then(|| segment.period_at(&self.key, position))
     }
 
     /// How many items each source gave before a position; `None` for a position past the end.
     pub fn counts_before(&self, position: u64) -> Option<Vec<u64>> {
-        if position == self.end {
-            return self.total.clone();
+        let known = self.known_to(position);
+        if known.total.is_some() && known.end() == position {
+            return known.total.clone();
         }
+        drop(known);
         Some(self.period_at(position)?.counts_before(position))
     }
 
-    /// The counts before `position`, which is not before the last segment and may be its end.
-    fn counts_in_last(&self, position: u64) -> Vec<u64> {
-        let before = self.period_at(position.max(1) - 1);
-        before.map_or(vec![], |table| table.counts_before(position))
+    /// What is known once the segment of `position` is, or all of it where the stream ends before. Held while segments are
+    /// worked out, since others need the same ones.
+    fn known_to(&self, position: u64) -> MutexGuard<'_, Known> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // Ends, because every segment comes to the next change or uses up a source.
+        while known.total.is_none() && known.end() <= position && known.end() < POSITIONS_MAX {
+            self.extend(&mut known);
+        }
+        known
+    }
+
+    /// Works out the next segment, or that there is none.
+    fn extend(&self, known: &mut Known) {
+        let start = known.end();
+        let counts = match known.segments.last() {
+            None => vec![0; self.limits.len()],
+            Some(last) => last.counts_at_end(&self.key),
+        };
+        let next = |change: usize| self.changes.get(change + 1).map(|next| next.from);
+        known.change += usize::from(!known.segments.is_empty() && next(known.change) == Some(start));
+        let change = &self.changes[known.change];
+        let spent = |source: usize| self.limits[source].is_some_and(|limit| counts[source] >= limit);
+        // Weights were checked, so there is a deal.
+        let dealt = change.deal().ok().and_then(|deal| {
+            let stopped = self.exhaustion == Exhaustion::Stop
+                && (0..self.limits.len()).any(|source| spent(source) && deal.has(source));
+            if stopped { None } else { deal.without(spent) }
+        });
+        let Some(deal) = dealt else {
+            known.total = Some(counts);
+            return;
+        };
+        let end = next(known.change).map_or(POSITIONS_MAX, |next| next.min(POSITIONS_MAX));
+        let deal = deal.later(start - change.from);
+        let mut segment = Segment { start, end, period: change.period(), deal, base: counts };
+        segment.end = segment.exhaustion(&self.key, &self.limits).map_or(end, |spent| spent.min(end));
+        known.segments.push(Arc::new(segment));
     }
 }
 
@@ -263,8 +361,8 @@ impl PeriodTable {
     }
 }
 
-/// The shares of every change, or why there are none.
-fn checked(changes: &[Change], limits: &[Option<u64>]) -> Result<Vec<Shares>, PlanError> {
+/// Why changes make no mixture, if they do not.
+fn check(changes: &[Change], limits: &[Option<u64>]) -> Result<(), PlanError> {
     if limits.len() > SOURCES_MAX {
         return Err(PlanError::TooManySources { sources: limits.len(), most: SOURCES_MAX });
     }
@@ -280,16 +378,7 @@ fn checked(changes: &[Change], limits: &[Option<u64>]) -> Result<Vec<Shares>, Pl
         let (previous, next) = (pair[0].from, pair[1].from);
         return Err(PlanError::ScheduleOrder { schedule: "weights", previous, next });
     }
-    changes
-        .iter()
-        .map(|Change { from, weights }| match weights.len() == limits.len() {
-            true => Shares::new(weights, *from),
-            false => {
-                let (expected, found) = (limits.len(), weights.len());
-                Err(PlanError::WeightCount { from: *from, expected, found })
-            }
-        })
-        .collect()
+    changes.iter().try_for_each(|change| change.check(limits.len()))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! | `Concat` | samples end to end in the epoch's order, cut every `pack_tokens`; only the last pack has padding          |
 //! | `Fit`    | samples longer than a pack are cut into full pieces and a rest; rests and whole samples by best fit       |
 //! | `Single` | each sample is a pack; one that does not fit is an error, one without tokens makes no pack               |
+//! | `Crop`   | samples end to end as they are stored; a pack is `pack_tokens` tokens from *any* token on                |
 //!
 //! The epoch's order never changes *how many* packs there are: `Concat` counts tokens, and `Fit` sees only the sorted
 //! lengths, so that an epoch decides which of several equally long samples stands where and in which order the samples of a
@@ -26,6 +27,9 @@ pub enum Policy {
     Fit,
     /// One sample in each pack.
     Single,
+    /// From any token on: a block has as many packs as there are tokens at which one can begin. Which of them an epoch has is
+    /// drawn, see [`crop_at`](super::crop_at).
+    Crop,
 }
 
 /// A run of tokens of one sample, at its place in a pack.
@@ -56,6 +60,7 @@ pub fn pack_count(lengths: &[u32], pack_tokens: u32, policy: Policy) -> Result<u
             check_whole(lengths, pack_tokens)?;
             lengths.iter().filter(|length| **length > 0).count() as u64
         }
+        Policy::Crop => crop_count(tokens_of(lengths), pack_tokens),
     };
     u32::try_from(packs).map_err(|_| PlanError::TooManyPacks { packs })
 }
@@ -77,6 +82,8 @@ enum Joined {
     Fit { pieces: Vec<Piece>, starts: Vec<u32> },
     /// The sample of each pack.
     Single(Vec<u32>),
+    /// Where each sample begins among the tokens of all, and where the last one ends.
+    Crop(Vec<u64>),
 }
 
 /// The part of a sample in one pack; it goes on to the end of the sample or of the pack.
@@ -100,6 +107,7 @@ impl Packs {
             Policy::Concat => concat(lengths, &order, pack_tokens)?,
             Policy::Fit => fit(lengths, &order, pack_tokens)?,
             Policy::Single => single(lengths, &order, pack_tokens)?,
+            Policy::Crop => crop(lengths, &order, pack_tokens)?,
         };
         Ok(Self { pack_tokens, order, joined })
     }
@@ -111,6 +119,17 @@ impl Packs {
             Joined::Concat(starts) => starts.len() as u32,
             Joined::Fit { starts, .. } => (starts.len().max(1) - 1) as u32,
             Joined::Single(samples) => samples.len() as u32,
+            Joined::Crop(begins) => crop_count(begins.last().copied().unwrap_or(0), self.pack_tokens) as u32,
+        }
+    }
+
+    /// Memory that they take, about.
+    pub fn bytes(&self) -> usize {
+        match &self.joined {
+            Joined::Concat(starts) => starts.len() * 8,
+            Joined::Fit { pieces, starts } => pieces.len() * 8 + starts.len() * 4,
+            Joined::Single(samples) => samples.len() * 4,
+            Joined::Crop(begins) => begins.len() * 8,
         }
     }
 
@@ -144,6 +163,17 @@ impl Packs {
                 pieces[range].iter().for_each(|piece| _ = put(piece.sample, piece.start));
             }
             Joined::Single(samples) => _ = put(samples[pack as usize], 0),
+            Joined::Crop(begins) => {
+                let from = u64::from(pack);
+                let first = begins.partition_point(|begin| *begin <= from).max(1) - 1;
+                let mut start = (from - begins[first]) as u32;
+                for sample in first..lengths.len() {
+                    if !put(sample as u32, start) {
+                        break;
+                    }
+                    start = 0;
+                }
+            }
         }
         Ok(())
     }
@@ -214,6 +244,24 @@ fn single(lengths: &[u32], order: &Permutation, pack_tokens: u32) -> Result<Join
     check_whole(lengths, pack_tokens)?;
     let samples = order.iter().filter(|sample| lengths[*sample as usize] > 0);
     Ok(Joined::Single(samples.map(|sample| sample as u32).collect()))
+}
+
+fn crop(lengths: &[u32], order: &Permutation, pack_tokens: u32) -> Result<Joined, PlanError> {
+    // Crops are of samples as they are stored.
+    debug_assert!(order.iter().zip(0..).all(|(sample, index)| sample == index));
+    let mut begins = vec![0];
+    begins.extend(lengths.iter().scan(0, |end, &length| {
+        *end += u64::from(length);
+        Some(*end)
+    }));
+    let packs = crop_count(tokens_of(lengths), pack_tokens);
+    u32::try_from(packs).map_err(|_| PlanError::TooManyPacks { packs })?;
+    Ok(Joined::Crop(begins))
+}
+
+/// At how many of so many tokens a pack can begin.
+fn crop_count(tokens: u64, pack_tokens: u32) -> u64 {
+    (tokens + 1).saturating_sub(u64::from(pack_tokens))
 }
 
 /// No sample is longer than a pack.

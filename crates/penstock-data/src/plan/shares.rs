@@ -49,12 +49,7 @@ impl Shares {
     /// The shares that weights stand for, from position `from` on, which errors name. Only their ratios matter; a positive
     /// weight counts for at least 2^-47 of the largest.
     pub fn new(weights: &[f64], from: u64) -> Result<Self, PlanError> {
-        if weights.len() > SOURCES_MAX {
-            return Err(PlanError::TooManySources { sources: weights.len(), most: SOURCES_MAX });
-        }
-        if let Some(source_number) = weights.iter().position(|weight| !weight.is_finite() || *weight < 0.0) {
-            return Err(PlanError::BadWeight { from, source_number, weight: weights[source_number] });
-        }
+        Self::check(weights, from)?;
         let heaviest = weights.iter().copied().fold(0.0, f64::max);
         // IEEE division, multiplication and rounding give the same bits on every machine.
         let units = weights.iter().map(|&weight| match weight {
@@ -62,6 +57,17 @@ impl Shares {
             _ => (weight / heaviest * UNITS).round().max(1.0) as u64,
         });
         Self::of_units(units.collect()).ok_or(PlanError::NoWeight { from })
+    }
+
+    /// Why weights stand for no shares, if they do not.
+    pub fn check(weights: &[f64], from: u64) -> Result<(), PlanError> {
+        if weights.len() > SOURCES_MAX {
+            return Err(PlanError::TooManySources { sources: weights.len(), most: SOURCES_MAX });
+        }
+        if let Some(source_number) = weights.iter().position(|weight| !weight.is_finite() || *weight < 0.0) {
+            return Err(PlanError::BadWeight { from, source_number, weight: weights[source_number] });
+        }
+        if weights.iter().any(|weight| *weight > 0.0) { Ok(()) } else { Err(PlanError::NoWeight { from }) }
     }
 
     /// The same ratios among the sources that are not `gone`; `None` when no place would be anyone's.

@@ -53,6 +53,11 @@ impl BatchSchedule {
         self.entry(|entry| entry.step <= step).batch
     }
 
+    /// The steps of a range at which the number of rows changes.
+    pub fn changes(&self, range: Range<u64>) -> impl Iterator<Item = u64> + '_ {
+        self.entries.iter().map(|entry| entry.step).filter(move |step| range.contains(step))
+    }
+
     /// The positions of a step.
     pub fn positions(&self, step: u64) -> Result<Range<u64>, PlanError> {
         let entry = self.entry(|entry| entry.step <= step);

@@ -23,13 +23,14 @@ const COLUMNS_MAX: usize = 65_536;
 const BUFFER_BYTES: usize = 256 << 10;
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Scans a file whose fields are separated by `delimiter`.
+/// Scans a file whose fields are separated as the options say, or else by what its format is named after.
 pub fn scan_delimited(
     input: impl Read,
-    delimiter: u8,
+    format: Format,
     request: ScanRequest<'_>,
 ) -> Result<ScanSummary, DataError> {
-    let format = if delimiter == b'\t' { Format::Tsv } else { Format::Csv };
+    let usual = if format == Format::Tsv { b'\t' } else { b',' };
+    let delimiter = request.options.delimiter.unwrap_or(usual);
     let recorder = RefCell::new(Recorder::new(request)?);
     let findings = walk_records(RawStream::new(input, &recorder), delimiter, format, &recorder)?;
     recorder.into_inner().finish(findings)

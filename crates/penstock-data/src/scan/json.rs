@@ -29,12 +29,14 @@ pub(crate) struct Key<'a> {
 }
 
 /// Checks a line, and tells `field` each top-level key with the kind of its value. A reason returned by `field` is a
-/// fault at that key.
+/// fault at that key. With `nan` the words `NaN`, `Infinity` and `-Infinity` are values of that kind; the answer is
+/// whether there was one.
 pub(crate) fn check_object<'a>(
     line: &'a [u8],
+    nan: Option<Kind>,
     mut field: impl FnMut(Key<'a>, Kind) -> Result<(), String>,
-) -> Result<(), Fault> {
-    let mut walker = Walker { line, at: 0 };
+) -> Result<bool, Fault> {
+    let mut walker = Walker { line, at: 0, nan, nan_seen: false };
     walker.space();
     if walker.peek() != Some(b'{') {
         return Err(walker.fault("a JSON object must begin here"));
@@ -46,12 +48,12 @@ pub(crate) fn check_object<'a>(
     if walker.at < line.len() {
         return Err(walker.fault("nothing may follow the object"));
     }
-    Ok(())
+    Ok(walker.nan_seen)
 }
 
 /// Checks that a text is one JSON value of any kind, with numbers that an int or a finite float can be made of.
 pub(crate) fn check_value(text: &[u8]) -> Result<Kind, Fault> {
-    let mut walker = Walker { line: text, at: 0 };
+    let mut walker = Walker { line: text, at: 0, nan: None, nan_seen: false };
     let kind = walker.value(0)?;
     walker.space();
     if walker.at < text.len() {
@@ -64,6 +66,10 @@ struct Walker<'a> {
     line: &'a [u8],
     /// The next byte to look at.
     at: usize,
+    /// What words that are no numbers count as.
+    nan: Option<Kind>,
+    /// Whether there was one.
+    nan_seen: bool,
 }
 
 impl<'a> Walker<'a> {
@@ -153,7 +159,9 @@ impl<'a> Walker<'a> {
         self.space();
         match self.peek() {
             Some(b'"') => self.string().map(|_| Kind::String),
+            Some(b'-') if self.line.get(self.at + 1) == Some(&b'I') => self.not_a_number(),
             Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b'N' | b'I') => self.not_a_number(),
             Some(b'{' | b'[') if depth >= DEPTH_MAX => Err(self.fault("nested more than 256 deep")),
             Some(b'{') => self.object(depth + 1, |_, _, _, _| Ok(())).map(|()| Kind::Object),
             Some(b'[') => self.array(depth + 1).map(|()| Kind::List),
@@ -169,6 +177,24 @@ impl<'a> Walker<'a> {
         if !self.line[self.at..].starts_with(word) {
             return Err(self.fault("expected a value"));
         }
+        self.at += word.len();
+        Ok(kind)
+    }
+
+    /// A word that Python writes for a float that is no number, where the caller lets it pass.
+    fn not_a_number(&mut self) -> Result<Kind, Fault> {
+        let words: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+        let rest = &self.line[self.at..];
+        let Some(word) = words.into_iter().find(|word| rest.starts_with(word)) else {
+            return Err(self.fault("expected a value"));
+        };
+        let Some(kind) = self.nan else {
+            let word = String::from_utf8_lossy(word);
+            return Err(
+                self.fault(&format!("`{word}` is not JSON; `--nan float` or `--nan null` lets it pass"))
+            );
+        };
+        self.nan_seen = true;
         self.at += word.len();
         Ok(kind)
     }
@@ -318,11 +344,11 @@ mod tests {
 
     fn check(line: &str) -> Result<Vec<(String, Kind)>, String> {
         let mut found = Vec::new();
-        check_object(line.as_bytes(), |key, kind| {
+        check_object(line.as_bytes(), None, |key, kind| {
             found.push((String::from_utf8_lossy(key.raw).into_owned(), kind));
             Ok(())
         })
-        .map(|()| found)
+        .map(|_| found)
         .map_err(|fault| format!("{}: {}", fault.at, fault.reason))
     }
 
@@ -343,7 +369,9 @@ mod tests {
             ("[1]", "0: a JSON object must begin here"),
             ("{\"a\":1} x", "8: nothing may follow the object"),
             ("{\"a\":01}", "6: expected `,` or `}` in an object"),
-            ("{\"a\":NaN}", "5: expected a value"),
+            ("{\"a\":NaN}", "5: `NaN` is not JSON; `--nan float` or `--nan null` lets it pass"),
+            ("{\"a\":Nan}", "5: expected a value"),
+            ("{\"a\":-Inf}", "5: expected a value"),
             ("{\"a\":1.}", "7: expected a digit"),
             ("{\"a\":\"x", "5: a string that begins here has no end"),
             ("{\"a\":\"\t\"}", "6: a control character must be escaped in a string"),
@@ -361,6 +389,25 @@ mod tests {
         assert!(check(&deep).unwrap_err().contains("256"));
         let allowed = format!("{{\"a\":{}{}}}", "[".repeat(255), "]".repeat(255));
         assert!(check(&allowed).is_ok());
+    }
+
+    #[test]
+    fn what_python_writes_for_no_number_passes_where_it_may() {
+        let check = |line: &str, nan| {
+            let mut kinds = Vec::new();
+            let seen = check_object(line.as_bytes(), nan, |_, kind| {
+                kinds.push(kind);
+                Ok(())
+            });
+            seen.map(|seen| (seen, kinds)).map_err(|fault| fault.at)
+        };
+        let line = r#"{"a":NaN,"b":[-Infinity,{"c":Infinity}],"d":"NaN"}"#;
+        let kinds = |first| vec![first, Kind::List, Kind::String];
+        assert_eq!(check(line, Some(Kind::Float)), Ok((true, kinds(Kind::Float))));
+        assert_eq!(check(line, Some(Kind::Null)), Ok((true, kinds(Kind::Null))));
+        assert_eq!(check(line, None), Err(5));
+        assert_eq!(check(r#"{"a":"NaN"}"#, Some(Kind::Float)), Ok((false, vec![Kind::String])));
+        assert_eq!(check(r#"{"a":NaNa}"#, Some(Kind::Float)), Err(8));
     }
 
     #[test]

@@ -58,6 +58,7 @@ pub(crate) fn walk_lines<R: Read>(
     let mut lines = Lines::new(input, options.row_bytes_max);
     let mut fields = FieldTable::new(options.mixed);
     let mut blank_lines = 0_u64;
+    let mut nan_rows = 0_u64;
     while let Some(line) = lines.next().map_err(|error| recorder.borrow().read_failed(error))? {
         let Some(place) = line.place else {
             recorder.borrow_mut().too_large(line.number, line.offset)?;
@@ -69,9 +70,12 @@ pub(crate) fn walk_lines<R: Read>(
             blank_lines += 1;
             continue;
         }
-        let checked = check_line(bytes, format, &mut fields);
-        match checked.and_then(|()| fields.commit(line.number).map_err(|conflict| conflict.to_string())) {
-            Ok(()) => recorder.borrow_mut().row(line.offset, length)?,
+        let checked = check_line(bytes, format, options.nan, &mut fields);
+        match checked.and_then(|nan| fields.commit(line.number).map(|()| nan).map_err(|it| it.to_string())) {
+            Ok(nan) => {
+                nan_rows += u64::from(nan);
+                recorder.borrow_mut().row(line.offset, length)?;
+            }
             Err(reason) => recorder.borrow_mut().bad(line.number, line.offset, reason)?,
         }
     }
@@ -79,7 +83,11 @@ pub(crate) fn walk_lines<R: Read>(
         LineFormat::Jsonl => fields.schema(),
         LineFormat::Text => vec![Field { name: "text".into(), kind: Kind::String, optional: false }],
     };
-    let details = BTreeMap::from([("blank_lines".to_owned(), blank_lines.into())]);
+    let mut details = BTreeMap::from([("blank_lines".to_owned(), blank_lines.into())]);
+    if let Some(kind) = options.nan {
+        details.insert("nan".to_owned(), kind.name().into());
+        details.insert("nan_rows".to_owned(), nan_rows.into());
+    }
     Ok((lines.into_input(), Walked { schema, details }))
 }
 
@@ -91,9 +99,14 @@ fn is_blank(line: &[u8], format: LineFormat) -> bool {
     }
 }
 
-/// Checks one line and notes its fields; the reason says what rule it breaks.
+/// Checks one line and notes its fields: whether it has a `NaN` or an infinity, or what rule it breaks.
 #[inline]
-fn check_line(line: &[u8], format: LineFormat, fields: &mut FieldTable) -> Result<(), String> {
+fn check_line(
+    line: &[u8],
+    format: LineFormat,
+    nan: Option<Kind>,
+    fields: &mut FieldTable,
+) -> Result<bool, String> {
     fields.begin();
     if simdutf8::basic::from_utf8(line).is_err() {
         return Err(match std::str::from_utf8(line) {
@@ -102,9 +115,9 @@ fn check_line(line: &[u8], format: LineFormat, fields: &mut FieldTable) -> Resul
         });
     }
     if format == LineFormat::Text {
-        return Ok(());
+        return Ok(false);
     }
-    let observed = check_object(line, |key, kind| match unescaped(&key) {
+    let observed = check_object(line, nan, |key, kind| match unescaped(&key) {
         Some(name) => fields.observe(name.as_bytes(), kind),
         None => fields.observe(key.raw, kind),
     });

@@ -8,7 +8,7 @@ app = command_app(
     examples=(
         "  penstock data register web 'raw/*.jsonl.zst' --note 'first crawl'\n"
         "  penstock data list\n"
-        "  penstock data rows web@1 --start 17 --count 3\n"
+        "  penstock data rows web@1 --rows 17:20\n"
         "  penstock data verify web@1"
     ),
 )

@@ -1,6 +1,7 @@
 """Commands that only look: list, show, rows, lineage, diff, derived."""
 
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -8,8 +9,13 @@ from penstock.cli.data.place import Place, open_registry
 from penstock.cli.data.shown import plain_row, short, version_document
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
 from penstock.cli.output import size as as_size
+from penstock.errors import UsageError
 from penstock.registry import Registry, Version
 from penstock.registry.lineage import Lineage
+from penstock.view.bounds import Bounds, parse_bounds
+
+#: Rows that are read at once.
+_TAKEN = 1024
 
 list_app = command_app(
     "list",
@@ -126,7 +132,12 @@ def _made_from(registry: Registry, version: Version) -> list[tuple[str, str]]:
 rows_app = command_app(
     "rows",
     "Print rows of a version.",
-    examples="  penstock data rows web@3\n  penstock data rows web@3 --start 17 --count 1 --json",
+    examples=(
+        "  penstock data rows web@3\n"
+        "  penstock data rows web@3 --rows 17 --json\n"
+        "  penstock data rows web@3 --rows 100:110\n"
+        "  penstock data rows web@3 --rows=-5:                the last five"
+    ),
 )
 
 
@@ -134,8 +145,12 @@ rows_app = command_app(
 def print_rows(
     address: str,
     *,
-    start: Annotated[int, Parameter(help="First row; negative counts from the end.")] = 0,
-    count: Annotated[int, Parameter(help="How many rows.")] = 5,
+    rows: Annotated[
+        str | None,
+        Parameter(help="Rows, as A:B, A: or one number; negative counts from the end (default: 0:5)."),
+    ] = None,
+    start: Annotated[int, Parameter(help="First row; an older way to say --rows.")] = 0,
+    count: Annotated[int, Parameter(help="How many rows; an older way to say --rows.")] = 5,
     registry: Place = None,
     json: Json = False,
 ) -> int:
@@ -147,9 +162,13 @@ def print_rows(
         Which version: web@3.
     """
     version = open_registry(registry).resolve(address)
-    first = start if start >= 0 else version.rows + start
-    numbers = range(first, min(version.rows, first + count)) if 0 <= first < version.rows else [start]
-    for number, row in zip(numbers, version.take(numbers), strict=True):
+    if rows is not None and (start, count) != (0, 5):
+        raise UsageError("--rows says which rows, and so do --start and --count", hint="leave the latter out")
+    if count < 1:
+        return 0
+    open_end = start < 0 <= start + count
+    bounds = parse_bounds(rows) if rows is not None else Bounds(start, None if open_end else start + count)
+    for number, row in _taken(version, range(*bounds.within(version.rows)) if version.rows or rows else ()):
         if json:
             print_json({"row": number, **plain_row(row)})
         else:
@@ -158,6 +177,13 @@ def print_rows(
             for field, value in row.items():
                 print(f"  {field}: {short(value)}")
     return 0
+
+
+def _taken(version: Version, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    """Rows by number, some at a time."""
+    for at in range(0, len(numbers), _TAKEN):
+        some = numbers[at : at + _TAKEN]
+        yield from zip(some, version.take(some), strict=True)
 
 
 lineage_app = command_app(

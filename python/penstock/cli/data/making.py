@@ -1,6 +1,6 @@
 """Commands that make versions: register, relocate."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -11,8 +11,9 @@ from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress
 from penstock.errors import UsageError
 from penstock.formats.contract import Policy
-from penstock.registry import About
+from penstock.registry import About, Version
 from penstock.registry.scanning import ScanProgress
+from penstock.registry.selection.account import Account
 
 register_app = command_app(
     "register",
@@ -20,9 +21,36 @@ register_app = command_app(
     examples=(
         "  penstock data register web 'raw/*.jsonl.zst'\n"
         "  penstock data register photos s3://bucket/photos --format webdataset --licence CC-BY-4.0\n"
-        "  penstock data register web raw/ --skip-bad 100 --engine ray"
+        "  penstock data register web raw/ --skip-bad 100 --engine ray\n"
+        "  penstock data register chat snapshot/ --split train --strict"
     ),
 )
+
+
+@Parameter(name="*")
+class Reading:
+    """How files are to be read that do not say it themselves."""
+
+    def __init__(
+        self,
+        *,
+        per: Annotated[
+            str, Parameter(help="line or file: what a row of a text is. Markdown is per file.")
+        ] = "",
+        nan: Annotated[str, Parameter(help="NaN in JSON: error, float or null.")] = "error",
+        delimiter: Annotated[str, Parameter(help="What separates fields, instead of looking.")] = "",
+        dtype: Annotated[str, Parameter(help="Type of the tokens of a flat file: uint16.")] = "",
+        eot: Annotated[
+            int | None, Parameter(help="Token at which a flat file is cut into documents.")
+        ] = None,
+    ) -> None:
+        self.chosen: dict[str, Any] = {
+            "per": per,
+            "nan": nan,
+            "delimiter": delimiter,
+            "dtype": dtype,
+            "eot": eot,
+        }
 
 
 @Parameter(name="*")
@@ -40,9 +68,23 @@ class Rules:
         ] = False,
         row_bytes_max: Annotated[int, Parameter(help="A row of more bytes is bad.")] = 64 << 20,
         derived_max: Annotated[int, Parameter(help="Bytes of derived copies that may be made.")] = 1 << 40,
+        strict: Annotated[
+            bool, Parameter(negative=(), help="Make it an error if anything that was found is left out.")
+        ] = False,
+        split: Annotated[
+            str | None,
+            Parameter(help="Which split of a folder to take; 'all' takes all, with a field 'split'."),
+        ] = None,
+        reading: Reading | None = None,
     ) -> None:
         self.policy = Policy(
-            skip_bad=skip_bad, mixed=mixed, row_bytes_max=row_bytes_max, derived_bytes_max=derived_max
+            skip_bad=skip_bad,
+            mixed=mixed,
+            row_bytes_max=row_bytes_max,
+            derived_bytes_max=derived_max,
+            strict=strict,
+            split=split,
+            **(reading or Reading()).chosen,
         )
 
 
@@ -99,21 +141,29 @@ def register_files(
         version = opened.register(
             name, files, format=format, policy=policy, about=about, engine=engine, watch=watch
         )
+    assert version.account is not None, "it was registered by this very call"
     if json:
-        print_json(version_document(version))
+        print_json({**version_document(version), "account": version.account.to_json()})
         return 0
     print(version.address)
+    _say_account(version, version.account)
+    return 0
+
+
+def _say_account(version: Version, account: Account) -> None:
     shards = len(version.manifest.shards)
     say(
         f"{version.rows:,} rows, {as_size(version.bytes)} in {shards} shards of {version.manifest.format}, {version.digest}"
     )
+    say(f"files: {account.files:,} taken, {len(account.left_out):,} left out")
+    for line in account.lines():
+        say(line)
     for bad in version.manifest.skipped[:10]:
         say(f"left out: {bad.shard}, row {bad.line} (byte {bad.offset}): {bad.reason}")
     if len(version.manifest.skipped) > 10:
         say(
             f"left out in all: {len(version.manifest.skipped)} (penstock data show {version.address} --json lists them)"
         )
-    return 0
 
 
 relocate_app = command_app(
@@ -147,13 +197,7 @@ def relocate_version(
             raise UsageError(f"{each!r} is not of the form OLD=NEW")
         moves[old] = new
     opened = open_registry(registry)
-    before = opened.resolve(address).roots
     version = opened.relocate(address, moves)
-    if version.roots == before:
-        raise UsageError(
-            f"none of {', '.join(moves)} is where {version.address} was",
-            hint=f"it was at {', '.join(before)}",
-        )
     if json:
         print_json(version_document(version))
     else:

@@ -14,10 +14,11 @@ _NESTED_SHOWN = 200
 _ROWS_SHOWN = 64
 
 
-def record_document(batch: RecordBatch) -> dict[str, object]:
-    """A batch as JSON: all rows, with previews of values that are long or no JSON."""
-    rows = range(batch.rows)
+def record_document(batch: RecordBatch, rows: range) -> dict[str, object]:
+    """Rows of a batch as JSON, with previews of values that are long or no JSON."""
+    part = {} if len(rows) == batch.rows else {"rows_shown": [rows.start, rows.stop]}
     return {
+        **part,
         "step": batch.step,
         "digest": batch.digest,
         "rows": batch.rows,
@@ -29,15 +30,15 @@ def record_document(batch: RecordBatch) -> dict[str, object]:
     }
 
 
-def print_records(batch: RecordBatch) -> None:
-    """A batch for people: what its fields are, then every row with its origin."""
+def print_records(batch: RecordBatch, rows: range) -> None:
+    """A batch for people: what its fields are, then rows with their origin."""
     print(
         f"step {batch.step}: {batch.rows} records, {batch.padding} padding, {size(batch.size_bytes)}, digest {batch.digest}"
     )
     for name in batch:
         print(f"  {name}: {_kind(batch[name])}")
     reasons = {fault.row: fault.reason for fault in batch.faults}
-    for row in range(min(batch.rows, _ROWS_SHOWN)):
+    for row in rows[:_ROWS_SHOWN]:
         origins = batch.origin(row)
         print(f"  row {row}: {_place(origins[0]) if origins else 'padding'}")
         if row in reasons:
@@ -45,8 +46,8 @@ def print_records(batch: RecordBatch) -> None:
         elif origins:
             for name in batch:
                 print(f"    {name} = {_preview(batch[name][row])}")
-    if batch.rows > _ROWS_SHOWN:
-        print(f"  and {batch.rows - _ROWS_SHOWN} rows more")
+    if batch.rows > len(rows[:_ROWS_SHOWN]):
+        print(f"  and {batch.rows - len(rows[:_ROWS_SHOWN])} rows more")
 
 
 def _place(origin: Any) -> str:

@@ -114,7 +114,7 @@ def serve(
     with progress("preparing", "rows", quiet=json) as tell:
         plan = prepare(
             Recipe.load(recipe),
-            open_registry(registry),
+            open_registry(registry, recipe=recipe),
             lambda what, done, total: tell(done, total, what),
             skips=_skips(much.skips),
         )

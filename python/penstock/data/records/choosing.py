@@ -7,7 +7,7 @@ from penstock.errors import RecipeInvalid
 from penstock.registry import Version
 
 #: Formats whose rows are tokens already.
-TOKEN_FORMATS = ("tokens", "megatron", "npy")
+TOKEN_FORMATS = ("tokens", "megatron", "npy", "flat")
 
 
 def reads_records(stages: Sequence[Stage], version: Version) -> bool:

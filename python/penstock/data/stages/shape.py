@@ -8,7 +8,7 @@ from penstock.data.schedule import cut, read_schedule
 from penstock.errors import RecipeInvalid
 
 LENGTH_MAX = 1 << 24
-POLICIES = ("concat", "fit")
+POLICIES = ("concat", "fit", "crop")
 ENDS = ("start", "end")
 Lengths = tuple[tuple[int, int], ...]
 
@@ -36,14 +36,15 @@ class Pack:
     """Joins documents into rows of a fixed length.
 
     ``concat`` joins them end to end and cuts every ``length`` tokens; ``fit`` puts whole documents together so that little is
-    padded, and cuts only those that are longer than a row. A schedule ``[(0, 2048), (5000, 4096)]`` changes the length at
-    a step.
+    padded, and cuts only those that are longer than a row; ``crop`` takes ``length`` tokens from a token drawn at random on, as
+    nanoGPT does, and an epoch has as many rows as all tokens would fill. A schedule ``[(0, 2048), (5000, 4096)]`` changes the
+    length at a step.
     """
 
     kind: ClassVar[str] = "pack"
     #: Tokens of a row, from which step on.
     lengths: Lengths
-    policy: Literal["concat", "fit"]
+    policy: Literal["concat", "fit", "crop"]
     #: What padding is.
     pad: int
     #: The token after every document, if there is one; it counts in lengths and in the loss.
@@ -52,15 +53,22 @@ class Pack:
     def __init__(
         self,
         length: int | Sequence[tuple[int, int]],
-        policy: Literal["concat", "fit"] = "concat",
+        policy: Literal["concat", "fit", "crop"] = "concat",
         pad: int = 0,
         separator: int | None = None,
     ) -> None:
         if policy not in POLICIES:
-            raise RecipeInvalid(field="policy", reason=f"there is no policy {policy!r}", hint="concat or fit")
+            reason, hint = f"there is no policy {policy!r}", "concat, fit or crop"
+            raise RecipeInvalid(field="policy", reason=reason, hint=hint)
         check_token("pad", pad)
         if separator is not None:
             check_token("separator", separator)
+            if policy == "crop":
+                reason, hint = (
+                    "crops begin anywhere, whatever stands between documents",
+                    "end them with Tokenize(…, eos=…)",
+                )
+                raise RecipeInvalid(field="separator", reason=reason, hint=hint)
         object.__setattr__(self, "separator", separator)
         object.__setattr__(self, "lengths", _lengths(length))
         object.__setattr__(self, "policy", policy)

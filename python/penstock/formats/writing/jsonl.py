@@ -2,14 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
-
-import msgspec
-import numpy as np
 
 from penstock import _rust
-from penstock.errors import FileUnusable
 from penstock.formats.contract import FieldKind, Row
+from penstock.formats.writing.values import Refusals, json_flaw, json_text
 
 
 class JsonlWriter:
@@ -21,17 +17,14 @@ class JsonlWriter:
         self._final = folder / f"{name}.jsonl.zst"
         self._plain = folder / f".{name}.jsonl.part"
         self._file = self._plain.open("wb")
+        self._refusals = Refusals(str(self._final), "JSON")
 
     def add(self, rows: list[Row], first: int) -> None:
-        """One line per row; bytes have no place in JSON."""
+        """One line per row; bytes, times, decimals and NaN have no place in JSON."""
         for number, row in enumerate(rows, start=first):
             for field, value in row.items():
-                if isinstance(value, bytes | memoryview):
-                    reason = f"row {number} has bytes in field {field!r}, which JSON cannot hold"
-                    raise FileUnusable(
-                        path=str(self._final), reason=reason, hint="export to parquet, mds or webdataset"
-                    )
-            self._file.write(msgspec.json.encode(row, enc_hook=_plain) + b"\n")
+                self._refusals.demand(number, field, json_flaw(value))
+            self._file.write(json_text(row) + b"\n")
 
     def abandon(self) -> None:
         """Leave nothing behind."""
@@ -45,9 +38,3 @@ class JsonlWriter:
         _rust.reframe(self._plain, staged, shard=str(self._final), packing="plain", progress=lambda *_: None)
         self._plain.unlink()
         return [(staged, self._final)]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} has no place in JSON")

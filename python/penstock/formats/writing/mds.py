@@ -1,6 +1,12 @@
-"""MosaicML's MDS shards: a table of offsets, the columns as JSON, and samples of joined fields."""
+"""MosaicML's MDS shards: a table of offsets, the columns as JSON, and samples of joined fields.
 
+MDS has no null. A column that may lack a value is kept as JSON, where null is a value; bytes and arrays have no place in
+JSON, so among them a null is refused.
+"""
+
+import math
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +16,21 @@ import numpy as np
 from penstock.errors import FileUnusable
 from penstock.formats.contract import FieldKind, Row
 from penstock.formats.mdscolumns import VALUE_CODES
+from penstock.formats.writing.values import Refusals, json_flaw, json_text, word_for
 
 #: Kind of a field -> encoding of its column; whatever else is there is kept as JSON.
-_ENCODINGS = {"string": "str", "int": "int64", "float": "float64", "bytes": "bytes", "array": "ndarray"}
-_SIZES = {"int64": 8, "float64": 8}
+_ENCODINGS = {
+    "string": "str",
+    "int": "int",
+    "float": "float64",
+    "decimal": "str_decimal",
+    "bytes": "bytes",
+    "array": "ndarray",
+}
+#: Kinds that JSON has no place for, so that their columns stay what they are even where values may be missing.
+_NEVER_JSON = ("bytes", "array", "decimal")
+_SIZES = {"int": 8, "float64": 8}
+_LONG_MAX = (1 << 63) - 1
 
 
 class MdsWriter:
@@ -24,23 +41,31 @@ class MdsWriter:
     def __init__(self, folder: Path, name: str, schema: Sequence[FieldKind]) -> None:
         self._final = folder / f"{name}.mds"
         self._staged = folder / f".{name}.mds.part"
-        # A column that may be missing or null has no fixed encoding; JSON has null.
         kinds = {
-            field.name: "json" if field.optional else _ENCODINGS.get(field.kind, "json") for field in schema
+            field.name: "json"
+            if field.optional and field.kind not in _NEVER_JSON
+            else _ENCODINGS.get(field.kind, "json")
+            for field in schema
         }
         self._columns = sorted(kinds)
         self._encodings = [kinds[name] for name in self._columns]
         self._samples: list[bytes] = []
+        self._refusals = Refusals(str(self._final), "MDS")
 
     def add(self, rows: list[Row], first: int) -> None:
         """Encode samples."""
+        if not self._samples and rows:
+            self._encodings = [
+                # Decimals that were read as text from MDS itself are called strings.
+                "str_decimal" if encoding == "str" and isinstance(rows[0].get(name), Decimal) else encoding
+                for name, encoding in zip(self._columns, self._encodings, strict=True)
+            ]
         for number, row in enumerate(rows, start=first):
-            try:
-                parts = [_encode(row.get(n), e) for n, e in zip(self._columns, self._encodings, strict=True)]
-            except (TypeError, ValueError) as reason:
-                raise FileUnusable(
-                    path=str(self._final), reason=f"row {number} cannot be encoded: {reason}"
-                ) from reason
+            parts = []
+            for name, encoding in zip(self._columns, self._encodings, strict=True):
+                value = row.get(name)
+                self._refusals.demand(number, name, _flaw(value, encoding))
+                parts.append(_encode(value, encoding))
             sizes = [
                 len(part)
                 for part, encoding in zip(parts, self._encodings, strict=True)
@@ -77,24 +102,50 @@ class MdsWriter:
         return [(self._staged, self._final)]
 
 
-def _encode(value: Any, encoding: str) -> bytes:
+def _flaw(value: Any, encoding: str) -> str | None:
+    """Why a value has no place in a column, if it has none."""
+    if encoding == "json":
+        # Python's JSON, which the peer reads and writes, has NaN.
+        return json_flaw(value, nan=True)
     if encoding == "str":
+        return None if isinstance(value, str) else word_for(value)
+    if encoding == "bytes":
+        return None if isinstance(value, bytes | memoryview) else word_for(value)
+    if encoding == "str_decimal":
+        return None if isinstance(value, Decimal) else word_for(value)
+    if encoding == "ndarray":
+        return _array_flaw(value)
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        return word_for(value)
+    if encoding == "int":
+        whole = isinstance(value, int | np.integer)
+        return None if whole and -_LONG_MAX - 1 <= int(value) <= _LONG_MAX else f"the number {value!r}"
+    exact = not math.isfinite(value) or float(value) == value
+    return None if exact else f"the number {value!r}"
+
+
+def _array_flaw(value: Any) -> str | None:
+    if not isinstance(value, np.ndarray):
+        return word_for(value)
+    return None if value.dtype.name in VALUE_CODES.values() else f"an array of {value.dtype}"
+
+
+def _encode(value: Any, encoding: str) -> bytes:
+    if encoding in ("str", "str_decimal"):
         return str(value).encode()
     if encoding == "bytes":
         return bytes(value)
     if encoding in _SIZES:
-        return np.asarray([value], dtype=encoding).tobytes()
+        return np.asarray([value], dtype="<i8" if encoding == "int" else "<f8").tobytes()
     if encoding == "ndarray":
         return _encode_array(value)
-    return msgspec.json.encode(value, enc_hook=lambda array: array.tolist())
+    return json_text(value, nan=True)
 
 
-def _encode_array(value: Any) -> bytes:
+def _encode_array(value: "np.ndarray[Any, Any]") -> bytes:
     """Type, number of axes with the width of their lengths, lengths, elements: arrays of any shape, as MDS lays them out."""
-    array = np.ascontiguousarray(value)
-    code = next((code for code, name in VALUE_CODES.items() if name == array.dtype.name), None)
-    if code is None:
-        raise ValueError(f"MDS has no arrays of {array.dtype}")
+    array = np.ascontiguousarray(value).reshape(value.shape)
+    code = next(code for code, name in VALUE_CODES.items() if name == array.dtype.name)
     longest = max(array.shape, default=0)
     power = next(power for power in range(4) if longest < 1 << (8 << power))
     shape = np.asarray(array.shape, dtype=f"<u{1 << power}").tobytes()

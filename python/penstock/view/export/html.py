@@ -25,9 +25,12 @@ _COLOURS = 5
 Range = tuple[int, int] | None
 
 
-def batch_page(view: BatchView, rows: Range = None, tokens: Range = None, *, redact: bool = False) -> str:
-    """A window of a batch of tokens."""
-    window = view.window(rows, tokens)
+def batch_page(
+    view: BatchView, rows: Range = None, tokens: Range = None, *, redact: bool = False, exact: bool = False
+) -> str:
+    """A window of a batch of tokens. Characters that tokens share are shown whole, or as ``exact`` bytes."""
+    # What is redacted is counted in bytes of the tokens themselves.
+    window = view.window(rows, tokens, joined=not (redact or exact))
     count = window.columns["tokens"].size
     if count > TOKENS_MAX:
         raise UsageError(
@@ -78,12 +81,13 @@ def lint_page(address: str, report: LintReport) -> str:
             "tr",
             element("td", element("span", each.severity, class_=each.severity)),
             element("td", each.kind),
-            element("td", each.sentence),
+            element("td", each.sentence, *([element("p", each.hint, class_="note")] if each.hint else [])),
+            element("td", f"{each.cost:.1%} of {each.unit}"),
             element("td", element("code", f"penstock view {each.address}")),
         )
         for each in report.findings
     ]
-    heads = element("tr", *(element("th", head) for head in ("", "kind", "finding", "look")))
+    heads = element("tr", *(element("th", head) for head in ("", "kind", "finding", "costs", "look")))
     counted = f"{len(report.findings)} findings in {report.batches:,} batches, {report.rows:,} rows, {report.tokens:,} tokens"
     notes = [element("p", note, class_="note") for note in report.notes]
     return page(
@@ -95,7 +99,7 @@ def lint_page(address: str, report: LintReport) -> str:
     )
 
 
-def stage_page(address: str, stages: dict[str, Any], *, redact: bool = False) -> str:
+def stage_page(address: str, stages: dict[str, Any], *, redact: bool = False, exact: bool = False) -> str:
     """One sample in its four stages."""
     origin, tokens = stages["origin"], stages["tokens"]
     raw = [
@@ -117,7 +121,7 @@ def stage_page(address: str, stages: dict[str, Any], *, redact: bool = False) ->
     ]
     shown = [
         element("span", f"[{len(text.encode())}]" if redact and kind != "special" else text, title=kind)
-        for text, kind in zip(tokens["texts"], tokens["kinds"], strict=True)
+        for text, kind in zip(tokens["texts" if redact or exact else "joined"], tokens["kinds"], strict=True)
     ]
     places = [
         element(

@@ -8,6 +8,7 @@ batch has of its shape. What a window leaves out, it says.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ import numpy.typing as npt
 from penstock.data.batch import Batch, Origin
 from penstock.data.lane import Lane
 from penstock.data.planning import Plan
-from penstock.errors import RowOutOfRange, UsageError
+from penstock.errors import RowOutOfRange, TokenOutOfRange, UsageError
 from penstock.view.address import Address
+from penstock.view.model.characters import join, partial_runs, reach
 from penstock.view.model.commands import commands_of
 from penstock.view.model.documents import (
     BatchDocuments,
@@ -157,9 +159,16 @@ class BatchView:
         }
 
     def window(
-        self, rows: tuple[int, int] | None = None, tokens: tuple[int, int] | None = None
+        self,
+        rows: tuple[int, int] | None = None,
+        tokens: tuple[int, int] | None = None,
+        *,
+        joined: bool = False,
     ) -> TokenWindow:
-        """Rows a to b and tokens c to d; what lies outside the batch is left out, and said."""
+        """Rows a to b and tokens c to d; what lies outside the batch is left out, and said.
+
+        With ``joined`` a character that several tokens share is shown whole; otherwise each token shows its own bytes.
+        """
         chosen_rows, row_cuts = _clipped(rows, self.rows, "rows")
         chosen, token_cuts = _clipped(tokens, self.length, "tokens")
         count = (chosen_rows[1] - chosen_rows[0]) * (chosen[1] - chosen[0])
@@ -179,6 +188,8 @@ class BatchView:
         columns["sources"] = source_column(documents, chosen_rows, chosen)
         text, ends, kinds = self._displayed(columns["tokens"], columns["sources"], self._real[where])
         columns["kinds"] = kinds
+        if joined and (kinds == TokenKind.PARTIAL).any():
+            text, ends = self._joined(text, ends, columns, (chosen_rows, chosen))
         cuts = [*row_cuts, *token_cuts]
         facts = {
             "address": str(self.address),
@@ -211,7 +222,7 @@ class BatchView:
         if not 0 <= row < self.rows:
             raise RowOutOfRange(row=row, rows=self.rows)
         if not 0 <= token < self.length:
-            raise UsageError(f"there is no token {token} in a row of {self.length}")
+            raise TokenOutOfRange(token=token, tokens=self.length)
         window = self.window((row, row + 1), (token, token + 1))
         number = int(window.columns["tokens"][0, 0])
         source = int(window.columns["sources"][0, 0])
@@ -255,6 +266,33 @@ class BatchView:
         found = kinds[which].reshape(tokens.shape)
         found[~real] = TokenKind.PADDING
         return text, ends, found
+
+    def _joined(
+        self,
+        text: bytes,
+        ends: npt.NDArray[np.uint32],
+        columns: Mapping[str, npt.NDArray[Any]],
+        window: tuple[tuple[int, int], tuple[int, int]],
+    ) -> tuple[bytes, npt.NDArray[np.uint32]]:
+        """The display of a window with shared characters whole, those that its edges cut among them."""
+        (first_row, _), (first, stop) = window
+        parts = [text[start:end] for start, end in pairwise([0, *ends.tolist()])]
+        segments = (
+            np.asarray(self.arrays["segments"]) if "segments" in self.arrays else np.ones_like(self._tokens)
+        )
+        for at, kinds in enumerate(columns["kinds"]):
+            row, place = first_row + at, at * (stop - first)
+            for start, end in partial_runs(kinds, segments[row, first:stop]):
+                vocabulary = self._vocabulary(int(columns["sources"][at, start]))
+                if vocabulary is not None:
+                    around = reach(segments[row], first + start, first + end)
+                    ids = self._tokens[row, around.start : around.stop].tolist()
+                    shown = join([vocabulary.bytes_of(each) or b"" for each in ids])
+                    begin = first + start - around.start
+                    parts[place + start : place + end] = [
+                        each.encode() for each in shown[begin : begin + end - start]
+                    ]
+        return b"".join(parts), np.cumsum([len(part) for part in parts], dtype=np.uint32)
 
 
 def view_of(

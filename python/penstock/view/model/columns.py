@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.data.expression import Expression
+from penstock.data.row_filter import bind_filter, check_inner_fields
 from penstock.errors import UsageError
 from penstock.view.model.glyphs import safe_line
 from penstock.view.model.rows import VersionView
@@ -64,7 +64,8 @@ def filter_rows(
     """The next rows for which an expression holds."""
     if first < 0 or count < 1:
         raise UsageError(f"{count} rows from row {first} on cannot be shown")
-    expression = Expression(text)
+    judge = bind_filter(text, view.version)
+    check_inner_fields(text, view.version, all_rows=False)
     found: list[int] = []
     failed, problem = 0, ""
     at, stop = first, min(view.rows, first + looked_max)
@@ -73,7 +74,7 @@ def filter_rows(
         for number, row in zip(page, view.version.take(page), strict=True):
             at = number + 1
             try:
-                holds = expression(row)
+                holds = judge(row, number)
             except (TypeError, ValueError, ArithmeticError, LookupError) as reason:
                 failed, problem = failed + 1, problem or f"row {number}: {reason}"
                 continue

@@ -8,6 +8,7 @@ escape, or hide.
 
 import re
 import unicodedata
+from functools import lru_cache
 
 #: What stands for a byte that is no character, and for a character that has no shape.
 BYTE, POINT = "⟨{:02X}⟩", "⟨U+{:04X}⟩"
@@ -48,7 +49,7 @@ def shown_text(text: str) -> tuple[str, bool]:
     """The display of text, and whether something in it is invisible."""
     if _QUIET.fullmatch(text):
         return text, False
-    pieces = [_glyph(character, first=at == 0) for at, character in enumerate(text)]
+    pieces = [glyph(character, first=at == 0) for at, character in enumerate(text)]
     # Ends of lines and tabs are in all text, and a mark that leans on nothing can be seen.
     hidden = any(piece[-1] != each and each not in _NAMED for piece, each in zip(pieces, text, strict=True))
     return "".join(pieces), hidden
@@ -68,7 +69,9 @@ def _whole(data: bytes, at: int) -> tuple[str, int]:
         return data[at:stop].decode(), stop
 
 
-def _glyph(character: str, *, first: bool) -> str:
+@lru_cache(maxsize=1 << 16)
+def glyph(character: str, *, first: bool) -> str:
+    """How one character looks; ``first`` where nothing stands before it."""
     if (named := _NAMED.get(character)) is not None:
         return named
     number = ord(character)

@@ -5,6 +5,7 @@ it holds. Text and tokens are made again by the very stages of the recipe; what 
 compared, and a difference is said.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -19,6 +20,7 @@ from penstock.errors import UsageError
 from penstock.registry.measuring import NothingToMeasure
 from penstock.registry.rendering import Conversation
 from penstock.view.model.batch import BatchView
+from penstock.view.model.characters import joined_tokens
 from penstock.view.model.documents import Document
 from penstock.view.model.glyphs import shown_text
 from penstock.view.model.rows import VersionView
@@ -37,6 +39,7 @@ class Samples:
     def __init__(self, plan: Plan, vocabularies: Sequence[Vocabulary | None]) -> None:
         self._plan = plan
         self._vocabularies = vocabularies
+        #: What makes tokens, by source: a template is compiled once.
         self._measures: dict[int, Any] = {}
         self._roles: dict[tuple[int, int], list[str]] = {}
 
@@ -61,6 +64,14 @@ class Samples:
         found = self._text(source, sample)
         return None if found is None else str(found["text"])
 
+    def messages(self, source: int, sample: int) -> list[Mapping[str, Any]]:
+        """The messages of a conversation, as the template gets them; none where a sample is something else."""
+        stage = self._stage(source)
+        messages = self._row(source, sample).get(stage.field) if isinstance(stage, Chat) else None
+        if isinstance(messages, str):
+            messages = json.loads(messages)
+        return [each for each in messages or () if isinstance(each, Mapping)]
+
     def stages(self, view: BatchView, row: int, token: int) -> dict[str, Any]:
         """The sample of a token in its four stages."""
         found = [each for each in view.documents.of_row(row) if each.at <= token < each.stop]
@@ -84,15 +95,10 @@ class Samples:
 
     def _text(self, source: int, sample: int) -> dict[str, Any] | None:
         """The text that tokens are made of, with what is trained on; None where there is none."""
-        stage, prepared = self._stage(source), self._plan.prepared[source]
+        stage = self._stage(source)
         if stage is None:
             return None
-        row: Any = prepared.version[sample]
-        for each in self._plan.recipe.stages_of(prepared.source):
-            if each is stage:
-                break
-            if isinstance(each, Map) and not each.random:
-                row = each.called(row)
+        row = self._row(source, sample)
         if isinstance(stage, Tokenize):
             value = row.get(stage.field)
             text = value if isinstance(value, str) else ""
@@ -109,6 +115,17 @@ class Samples:
             "trained": told.trained,
             "messages": messages if isinstance(messages, list) else [],
         }
+
+    def _row(self, source: int, sample: int) -> Any:
+        """The row that the stage which makes tokens gets: after the maps before it."""
+        stage, prepared = self._stage(source), self._plan.prepared[source]
+        row: Any = prepared.version[sample]
+        for each in self._plan.recipe.stages_of(prepared.source):
+            if each is stage:
+                break
+            if isinstance(each, Map) and not each.random:
+                row = each.called(row)
+        return row
 
     def _templated(self, source: int, sample: int) -> dict[str, Any] | None:
         found = self._text(source, sample)
@@ -143,10 +160,13 @@ class Samples:
         ids = stored[:TOKENS_MAX].tolist()
         shown = [(str(n).encode(), 6) if vocabulary is None else vocabulary.display(n) for n in ids]
         left = len(stored) - len(ids)
+        texts, kinds = [text.decode() for text, _ in shown], [int(kind) for _, kind in shown]
         return {
             "ids": ids,
-            "texts": [text.decode() for text, _ in shown],
-            "kinds": [KIND_NAMES[kind] for _, kind in shown],
+            "texts": texts,
+            # The same, with characters that several tokens share shown whole.
+            "joined": joined_tokens(ids, texts, kinds, vocabulary),
+            "kinds": [KIND_NAMES[kind] for kind in kinds],
             # Without them nothing is claimed about which characters a token was made of.
             "spans": spans[:TOKENS_MAX] if spans is not None and len(spans) == len(stored) else None,
             "cut": f"{left:,} tokens of {len(stored):,}" if left else "",

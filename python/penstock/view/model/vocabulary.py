@@ -67,8 +67,18 @@ class Vocabulary:
     def _shown(self) -> dict[int, tuple[bytes, TokenKind]]:
         return {}
 
+    @cached_property
+    def _bytes(self) -> dict[int, bytes | None]:
+        return {}
+
     def bytes_of(self, token: int) -> bytes | None:
-        """What a token stands for; None where the tokenizer has no such number."""
+        """What a token stands for; None where the tokenizer has no such number. Made once for each number."""
+        found = self._bytes.get(token, b"")
+        if found == b"":
+            found = self._bytes[token] = self._read(token)
+        return found
+
+    def _read(self, token: int) -> bytes | None:
         if token in self.added:
             return _utf8(self.added[token])
         text = self.texts.get(token)

@@ -7,12 +7,10 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from penstock.data.lane import Lane
-from penstock.errors import UsageError
-from penstock.view.address import Address, RunAddress, StreamAddress, VersionAddress, at
+from penstock.view.address import Address, Place, RunAddress, StreamAddress, VersionAddress, at
 from penstock.view.model.batch import BatchView
-from penstock.view.model.records import RecordView
 from penstock.view.model.samples import Samples
-from penstock.view.opening import AnyBatch, OpenedStream
+from penstock.view.opening import AnyBatch, OpenedStream, check_place
 from penstock.view.terminal import looks
 from penstock.view.terminal.drawing import Line, Piece
 from penstock.view.terminal.grid import TokenGrid
@@ -110,7 +108,7 @@ class StreamPage(Page):
     def _fetch(self, step: int, lane: Lane, row: int | None = None, token: int | None = None) -> None:
         def work() -> AnyBatch:
             found = self.stream.batch(step, lane)
-            _check(found, row, token)
+            check_place(found, Place(row=row, token=token))
             return found
 
         self.ask("batch", work, lambda found: self.show(found, row, token))
@@ -239,13 +237,3 @@ class BatchPage(StreamPage):
 
     def _status(self, found: dict[str, Any]) -> None:
         self.query_one("#status", Bar).show(*token_lines(found))
-
-
-def _check(batch: AnyBatch, row: int | None, token: int | None) -> None:
-    """There is such a row, and such a token in it."""
-    if row is not None and row >= batch.rows:
-        raise UsageError(f"there is no row {row:,}: the batch has {batch.rows:,}")
-    if token is not None and isinstance(batch, BatchView) and token >= batch.length:
-        raise UsageError(f"there is no token {token:,} in a row of {batch.length:,}")
-    if token is not None and isinstance(batch, RecordView):
-        raise UsageError("a record has no tokens")

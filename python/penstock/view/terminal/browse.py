@@ -63,20 +63,42 @@ class ListPage(Page):
 
 
 class DatasetsPage(ListPage):
-    """All datasets of a registry."""
+    """All datasets of a registry, or those whose names have some words."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("slash", "search", "search", priority=True)]
 
     def __init__(self, names: Sequence[str], place: str) -> None:
         super().__init__(len(names))
+        self._all = names
         self._names = names
         self._place = place
+        self._wanted = ""
 
     def heading(self) -> Line:
         """Where they are."""
-        return titled("datasets", f"{len(self._names):,} in {self._place}", self.size.width)
+        counted = f"{len(self._all):,} in {self._place}"
+        if self._wanted:
+            counted = f"{len(self._names):,} with “{self._wanted}” of {counted}"
+        return titled("datasets", counted, self.size.width)
 
     def lines(self, first: int, stop: int) -> Sequence[Line]:
         """Names."""
         return [[Piece(name)] for name in self._names[first:stop]]
+
+    def action_search(self) -> None:
+        """Ask what names should have."""
+        self.ask_text("search (words of names; nothing lists all): ", self._search, self._wanted)
+
+    def _search(self, text: str) -> None:
+        words = text.lower().split()
+        found = [name for name in self._all if all(word in name.lower() for word in words)]
+        if not found:
+            self.say(f"no dataset has “{text}” in its name")
+            return
+        self._wanted, self._names = text.strip(), found
+        self.listing.renew(len(found))
+        self.listing.go(0)
+        self.retitle()
 
     def on_listing_chosen(self, message: Listing.Chosen) -> None:
         """Its versions."""

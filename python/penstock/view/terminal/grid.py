@@ -23,8 +23,9 @@ from penstock.view.terminal.walking import Position, moved
 
 #: Tokens that are laid out at once.
 STRETCH = 512
-#: What tokens are written as.
-WRITTEN = ("text", "ids", "text and ids")
+#: What tokens are written as; in text, characters that several tokens share are whole.
+WRITTEN = ("text", "ids", "text and ids", "exact bytes")
+_IDS, _BOTH, _EXACT = 1, 2, 3
 _HEAD = "head"
 
 
@@ -210,7 +211,7 @@ class TokenGrid(Pane):
         return self.mode
 
     def cycle_written(self) -> str:
-        """Write tokens otherwise: text, ids, both; its name."""
+        """Write tokens otherwise: text, ids, both, exact bytes; its name."""
         self.written = (self.written + 1) % len(WRITTEN)
         self.forget()
         self.settle()
@@ -254,15 +255,15 @@ class TokenGrid(Pane):
         return " · ".join(words)
 
     def _stretch(self, view: BatchView, row: int, first: int) -> Stretch:
-        window = view.window((row, row + 1), (first, first + STRETCH))
+        window = view.window((row, row + 1), (first, first + STRETCH), joined=self.written != _EXACT)
         if not window.columns["tokens"].size:
             return Stretch([], np.zeros(0, np.uint8), np.zeros(0), np.zeros(0))
         texts = window.texts()[0]
-        if self.written:
+        if self.written in (_IDS, _BOTH):
             ids = window.columns["tokens"][0].tolist()
             texts = (
                 [f"{number} " for number in ids]
-                if self.written == 1
+                if self.written == _IDS
                 else [f"{text}‹{number}› " for text, number in zip(texts, ids, strict=True)]
             )
         columns = {name: values[0] for name, values in window.columns.items()}

@@ -13,7 +13,7 @@ from typing import Any
 from textual.message import Message
 from textual.message_pump import MessagePump
 
-from penstock.errors import PenstockError
+from penstock.errors import NameUnwritable, PenstockError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,9 +83,12 @@ class Loader:
                 if request is None:
                     self._busy.discard(slot)
                     return
-            result, problem = None, None
+            result: Any = None
+            problem: Exception | None = None
             try:
                 result = request.work()
+            except UnicodeEncodeError as reason:
+                problem = NameUnwritable(name=reason.object, encoding=reason.encoding)
             except Exception as reason:  # noqa: BLE001 - it is raised again where the result is delivered
                 problem = reason
             # The application may have ended meanwhile, and its loop with it.

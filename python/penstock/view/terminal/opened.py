@@ -5,7 +5,7 @@ from functools import partial
 
 from penstock.view.address import Address
 from penstock.view.model.batch import BatchView
-from penstock.view.opening import OpenedVersion, Opener
+from penstock.view.opening import OpenedVersion, Opener, check_place
 from penstock.view.terminal.batch import BatchPage
 from penstock.view.terminal.browse import DatasetsPage, RowsPage
 from penstock.view.terminal.page import Page
@@ -26,6 +26,7 @@ def pages_of(opener: Opener, address: Address | None) -> list[Callable[[], Page]
         opened.row(opened.chosen_row)
         return [rows, partial(SamplePage, VersionSamples(opened), opened.chosen_row)]
     batch = opened.batch()
+    check_place(batch, opened.address.place)
     if isinstance(batch, BatchView):
         return [partial(BatchPage, opened, batch)]
     return [partial(RecordsPage, opened, batch)]

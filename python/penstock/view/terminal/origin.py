@@ -202,7 +202,7 @@ class OriginPage(Page):
         return [TokenPane(pieces, self._found.stretch, colours=self.colours, breaks=True, id="left"), raw]
 
     def _right(self) -> Widget:
-        return TokenPane(self._tokens["texts"], self._found.stretch, colours=self.colours, id="right")
+        return TokenPane(self._tokens["joined"], self._found.stretch, colours=self.colours, id="right")
 
     def on_mount(self) -> None:
         """Both cursors on the token one came from."""

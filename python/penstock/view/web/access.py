@@ -36,6 +36,8 @@ HEADERS = {
 }
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _QUERY_BYTES_MAX = 32_768
+ACCEPTED = "penstock.accepted"
+"""What a scope may hold: told as soon as a request on its connection is accepted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,7 @@ def access_for(bind: str, port: int, *, allow_hosts: Iterable[str] = (), prefix:
     """Access for a server that listens on an address, and behind proxies that have other names."""
     every = bind in ("0.0.0.0", "::", "")  # noqa: S104 - asked for by the caller, and only compared
     names = {bind.lower(), *LOOPBACK_NAMES, *(host.lower() for host in allow_hosts)}
-    if every or not _is_loopback(bind):
+    if every or not is_loopback(bind):
         names.add(socket.gethostname().lower())
     return Access(
         hosts=frozenset(names), any_address=every, prefix=checked_prefix(prefix), cookie=f"penstock-{port}"
@@ -100,9 +102,13 @@ class Guard:
         answer: ASGIApp | None = refusal(scope, path, self._access)
         if answer is None and path is not None:
             scope = {**scope, "path": path, "raw_path": path.encode("utf-8", "surrogateescape")}
+            if ACCEPTED in scope:
+                scope[ACCEPTED]()
             if path == "/" and _token_of(scope) is not None:
                 cookie = f"{self._access.cookie}={self._access.session}; HttpOnly; SameSite=Strict"
-        await (answer or self._app)(scope, receive, _with_headers(send, path or "", cookie))
+        await (answer or self._app)(
+            scope, receive, _with_headers(send, path or "", cookie, refused=answer is not None)
+        )
 
     def _own_path(self, path: str) -> str | None:
         """The path without the proxy's; None for the prefix alone, which lacks its slash."""
@@ -146,7 +152,7 @@ def _no_token(path: str) -> Response:
     return PlainTextResponse(f"The token is missing or wrong.\n\nHint: {hint}.\n", 401)
 
 
-def _with_headers(send: Send, path: str, cookie: str) -> Send:
+def _with_headers(send: Send, path: str, cookie: str, *, refused: bool) -> Send:
     async def send_safely(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
@@ -156,6 +162,8 @@ def _with_headers(send: Send, path: str, cookie: str) -> Send:
             headers["Cache-Control"] = cache_rule(path) if fine else "no-store"
             if cookie:
                 headers.append("Set-Cookie", cookie)
+            if refused:
+                headers["Connection"] = "close"
         await send(message)
 
     return send_safely
@@ -210,5 +218,6 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _is_loopback(bind: str) -> bool:
+def is_loopback(bind: str) -> bool:
+    """Whether only programs of this machine can reach an address."""
     return bind == "localhost" or (_is_address(bind) and ipaddress.ip_address(bind).is_loopback)

@@ -43,7 +43,7 @@ def _asked_version(request: Request) -> Version:
 
 
 def _datasets(request: Request) -> Response:
-    return JSONResponse(datasets.list_datasets(asked.site_of(request)))
+    return JSONResponse(datasets.list_datasets(asked.site_of(request), asked.text(request, "search", "")))
 
 
 def _streams(request: Request) -> Response:

@@ -20,10 +20,11 @@ FIELDS_MAX = 500
 PLACES_MAX = 100
 
 
-def list_datasets(site: Site) -> dict[str, Any]:
-    """The newest version of every dataset; one that cannot be read says why instead of hiding the others."""
+def list_datasets(site: Site, search: str = "") -> dict[str, Any]:
+    """The newest version of every dataset whose name has all words of ``search``; one that cannot be read says why."""
     registry = site.registry
-    names = registry.datasets()
+    words = search.lower().split()
+    names = [name for name in registry.datasets() if all(word in name.lower() for word in words)]
     return {
         "registry": safe(registry.url.removeprefix("file://")),
         "datasets": [_dataset(registry, name) for name in names[:DATASETS_MAX]],

@@ -7,7 +7,7 @@ is over; the answer says where to go on. The expression is the recipe's own smal
 import time
 from dataclasses import dataclass, field
 
-from penstock.data.expression import Expression
+from penstock.data.row_filter import RowFilter, bind_filter, check_inner_fields
 from penstock.formats.contract import Row
 from penstock.registry import Version
 
@@ -33,7 +33,8 @@ class Passed:
 
 def passing(version: Version, where: str, *, start: int, count: int) -> Passed:
     """Rows from `start` on that pass, at most `count` of them."""
-    expression = Expression(where)
+    judge = bind_filter(where, version)
+    check_inner_fields(where, version, all_rows=False)
     found = Passed()
     at = start
     deadline = time.monotonic() + SECONDS_MAX
@@ -42,17 +43,17 @@ def passing(version: Version, where: str, *, start: int, count: int) -> Passed:
         if found.looked_at >= LOOKED_AT_MAX or (found.looked_at and time.monotonic() > deadline):
             break
         end = min(version.rows, at + CHUNK_ROWS)
-        at = _look(version, expression, range(at, end), count, found)
+        at = _look(version, judge, range(at, end), count, found)
     found.following = at if at < version.rows else None
     return found
 
 
-def _look(version: Version, expression: Expression, numbers: range, count: int, found: Passed) -> int:
+def _look(version: Version, judge: RowFilter, numbers: range, count: int, found: Passed) -> int:
     """Look at a chunk; the row after the last one looked at."""
     for number, row in zip(numbers, version.take(numbers), strict=True):
         found.looked_at += 1
         try:
-            passes = expression(row)
+            passes = judge(row, number)
         except (TypeError, ValueError, ArithmeticError, AttributeError) as reason:
             found.failed += 1
             found.reason = found.reason or f"row {number}: {reason}"

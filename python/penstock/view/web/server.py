@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from penstock.errors import PenstockError, UsageError
 from penstock.view.web.access import DATA_POLICY, HEADERS, Access, Guard, access_for, error_answer
 from penstock.view.web.batch_routes import batch_routes
+from penstock.view.web.connections import ConnectionLimits, RequestLimit, connection_class
 from penstock.view.web.dataset_routes import dataset_routes
 from penstock.view.web.machine_routes import machine_routes
 from penstock.view.web.recordings import as_text
@@ -30,10 +31,12 @@ from penstock.view.web.site import Site
 
 STATIC = Path(__file__).with_name("static")
 """The bundle, written here by ``npm run build`` in ``web/``."""
+_ACCEPTED_AT_ONCE, _WAITING_MAX = 16, 1024
 
 
-def create_app(site: Site, access: Access) -> Starlette:
+def create_app(site: Site, access: Access, limits: ConnectionLimits | None = None) -> Starlette:
     """The application that shows a site to those who have access."""
+    requests = (limits or ConnectionLimits()).requests
     routes: list[BaseRoute] = [
         *machine_routes(),
         *dataset_routes(),
@@ -43,7 +46,11 @@ def create_app(site: Site, access: Access) -> Starlette:
     ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, access=access), Middleware(_Squeezed)],
+        middleware=[
+            Middleware(Guard, access=access),
+            Middleware(RequestLimit, limit=requests),
+            Middleware(_Squeezed),
+        ],
         exception_handlers={PenstockError: _refused, HTTPException: _failed, Exception: _broken},
     )
     app.state.site = site
@@ -78,6 +85,7 @@ def serve(
     *,
     announce: Callable[[str], object] | None = None,
     page: str = "",
+    limits: ConnectionLimits | None = None,
 ) -> None:
     """Serve until interrupted. `announce` receives the address, with its token, once it answers."""
     with listener as listening:
@@ -85,16 +93,29 @@ def serve(
         access = make_access(port) if make_access is not None else access_for("127.0.0.1", port)
         if announce is not None:
             announce(address_of(listening, access, page))
+        allowed = limits or ConnectionLimits()
         config = uvicorn.Config(
-            create_app(site, access),
+            create_app(site, access, allowed),
+            http=connection_class(allowed),
             log_level="warning",
             access_log=False,
             server_header=False,
             ws="none",
             timeout_keep_alive=30,
-            limit_concurrency=200,
+            # So many are accepted at once, before those that came earlier are read: few, or a storm would push them out unread.
+            backlog=_ACCEPTED_AT_ONCE,
         )
-        uvicorn.Server(config).run(sockets=[listening])
+        _Server(config).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Accepts few connections at once, and lets many wait in the kernel."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen as ever, with a longer queue."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_WAITING_MAX)
 
 
 class _Squeezed:

@@ -41,7 +41,9 @@ class Site:
     def __post_init__(self) -> None:
         object.__setattr__(self, "roots", tuple(root.resolve() for root in self.roots))
         object.__setattr__(self, "versions", Versions(self.registry))
-        object.__setattr__(self, "opener", Opener(self.registry, runs=self.roots, measure=False))
+        # One server shows one registry: pages link from batches to its rows.
+        opener = Opener(self.registry, runs=self.roots, measure=False, own="refuse")
+        object.__setattr__(self, "opener", opener)
         object.__setattr__(self, "shelf", Shelf())
 
     def command(self, words: str) -> str:

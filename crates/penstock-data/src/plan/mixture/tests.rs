@@ -9,7 +9,7 @@ fn key(seed: u64) -> Key {
 }
 
 fn change(from: u64, weights: &[f64]) -> Change {
-    Change { from, weights: weights.to_vec() }
+    Change::fixed(from, weights.to_vec())
 }
 
 fn endless(weights: &[f64]) -> Mixture {
@@ -54,7 +54,7 @@ fn advance(next: &mut u64, gap: u64) -> u64 {
 fn any_changes() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec((1..150_000_u64, any_weights()), 1..5).prop_map(|gaps| {
         let mut next = 0;
-        gaps.into_iter().map(|(gap, weights)| Change { from: advance(&mut next, gap), weights }).collect()
+        gaps.into_iter().map(|(gap, weights)| Change::fixed(advance(&mut next, gap), weights)).collect()
     })
 }
 
@@ -214,7 +214,7 @@ fn what_cannot_be_mixed_is_refused() {
 fn golden_mixture() {
     let changes = [change(0, &[0.5, 0.3, 0.2]), change(100_000, &[0.2, 0.0, 0.8])];
     let mixture = Mixture::new(key(17), &changes, &[Some(60_000), None, None], Exhaustion::Drop).unwrap();
-    let starts: Vec<u64> = mixture.segments().iter().map(Segment::start).collect();
+    let starts: Vec<u64> = mixture.segments().iter().map(|segment| segment.start()).collect();
     let places = [0, 1, 65_535, 65_536, 99_999, 100_000, 1_000_000_000]
         .map(|position| mixture.locate(position).unwrap());
     assert_eq!(starts, [0, 100_000, 150_330]);

@@ -1,0 +1,181 @@
+"""From what a person names (files, patterns, folders, URLs) to the files that may be data.
+
+A name that exists is that file or folder, whatever characters it has. Otherwise it is a pattern, if it has any of ``*?[``. What is
+named itself is taken or refused; what a folder or pattern leads to may also be left out, with a reason.
+"""
+
+import os
+from dataclasses import dataclass, field
+
+from penstock.errors import FileUnusable, NothingToRegister, ObjectMissing, StoreFailed
+from penstock.registry.selection.glob_pattern import GlobPattern, is_pattern
+from penstock.registry.selection.local_tree import HIDDEN, LocalFile, LocalTree, named_file, once_each
+from penstock.store import join, to_path, to_url
+from penstock.store.local import stamp_of
+from penstock.store.location import is_remote, split
+from penstock.store.remote import RemoteStore
+
+_FILES_MAX = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may be data."""
+
+    url: str
+    bytes: int
+    #: Changes whenever the file does.
+    stamp: str
+    #: The folder that was given, or what stands before a pattern; of a file that was named, its folder.
+    base: str
+    #: Whether it was named itself.
+    named: bool = False
+    #: Whether it was found in a folder, rather than by a pattern.
+    in_folder: bool = False
+
+
+@dataclass(slots=True)
+class Candidates:
+    """Everything that the places lead to."""
+
+    files: list[Candidate] = field(default_factory=list)
+    #: Path or URL, and why it is not taken.
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    #: The folders that were given, or what stands before patterns, as paths or URLs.
+    tops: list[str] = field(default_factory=list)
+
+
+def find(places: list[str]) -> Candidates:
+    """Every file that the places lead to, each once, sorted by URL."""
+    found = Candidates()
+    local: list[tuple[LocalFile, Candidate]] = []
+    for place in places:
+        url = to_url(place)
+        if is_remote(url):
+            _find_remote(url, found)
+        else:
+            local += _find_local(str(to_path(url)), found)
+    # A file that is named, and found by a pattern too, is named.
+    by_path: dict[str, tuple[LocalFile, Candidate]] = {}
+    for file, candidate in sorted(local, key=lambda pair: not pair[1].named):
+        by_path.setdefault(file.path, (file, candidate))
+    kept, twice = once_each([file for file, _ in by_path.values()])
+    for file, first in twice:
+        beside = os.path.relpath(first.path, os.path.dirname(file.path))
+        found.left_out.append((file.path, f"the same file as {beside}"))
+    found.files += [by_path[file.path][1] for file in kept]
+    unique: dict[str, Candidate] = {}
+    for candidate in sorted(found.files, key=lambda candidate: (candidate.url, not candidate.named)):
+        unique.setdefault(candidate.url, candidate)
+    if not unique:
+        raise NothingToRegister(patterns=places, left_out=dict(found.left_out))
+    if len(unique) > _FILES_MAX:
+        raise NothingToRegister(patterns=[f"{places[0]} (more than {_FILES_MAX:,} files)"])
+    found.files = list(unique.values())
+    return found
+
+
+def _find_local(path: str, found: Candidates) -> list[tuple[LocalFile, Candidate]]:
+    if os.path.isdir(path):
+        top = _hub_snapshot(path)
+        tree = LocalTree(top).walk()
+        in_folder = True
+    elif os.path.lexists(path):
+        found.tops.append(os.path.dirname(path))
+        file = named_file(path)
+        return [(file, _candidate(file, os.path.dirname(path), named=True))]
+    elif is_pattern(path):
+        parts = path.split("/")
+        first = next(at for at, part in enumerate(parts) if is_pattern(part))
+        top = "/".join(parts[:first]) or "/"
+        tree = LocalTree(top).match(GlobPattern(parts[first:]))
+        in_folder = False
+    else:
+        return []
+    found.tops.append(top)
+    found.left_out += tree.left_out
+    return [(file, _candidate(file, top, in_folder=in_folder)) for file in tree.files]
+
+
+def _candidate(file: LocalFile, base: str, *, named: bool = False, in_folder: bool = False) -> Candidate:
+    status = file.status
+    return Candidate(
+        url=to_url(file.path),
+        bytes=status.st_size,
+        stamp=stamp_of(status),
+        base=to_url(base),
+        named=named,
+        in_folder=in_folder,
+    )
+
+
+def _hub_snapshot(folder: str) -> str:
+    """In the cache of the Hugging Face Hub, the one revision there is: its other folders hold the same bytes without names."""
+    blobs, snapshots = os.path.join(folder, "blobs"), os.path.join(folder, "snapshots")
+    if not (os.path.isdir(blobs) and os.path.isdir(snapshots)):
+        return folder
+    revisions = sorted(name for name in os.listdir(snapshots) if not name.startswith("."))
+    if len(revisions) == 1:
+        return os.path.join(snapshots, revisions[0])
+    raise FileUnusable(
+        path=folder,
+        reason=f"it is a cache of the Hugging Face Hub with {len(revisions)} revisions",
+        hint=f"name one of {', '.join(os.path.join('snapshots', revision) for revision in revisions[:4])}",
+    )
+
+
+def _find_remote(url: str, found: Candidates) -> None:
+    scheme, _, key = url.partition("://")
+    _, slash, name = key.partition("/")
+    if "//" in name or name.startswith("/"):
+        reason = "its key has an empty part ('//'), which no request can name"
+        raise FileUnusable(path=url, reason=reason, hint="copy the object to a key without it")
+    if slash and (named := _named_object(url)) is not None:
+        found.files.append(named)
+        found.tops.append(named.base)
+        return
+    if _list(url, "", None, found) or not is_pattern(name):
+        return
+    parts = name.split("/")
+    first = next(at for at, part in enumerate(parts) if is_pattern(part))
+    root = "/".join([f"{scheme}://{key.partition('/')[0]}", *parts[:first]])
+    beginning = parts[first][: next(at for at, mark in enumerate(parts[first]) if is_pattern(mark))]
+    _list(root, beginning, GlobPattern(parts[first:]), found)
+
+
+def _named_object(url: str) -> Candidate | None:
+    root, name = split(url)
+    try:
+        entry = RemoteStore(root).describe(name)
+    except ObjectMissing:
+        return None
+    return Candidate(url=url, bytes=entry.bytes, stamp=entry.stamp, base=root, named=True)
+
+
+def _list(root: str, beginning: str, pattern: GlobPattern | None, found: Candidates) -> bool:
+    """Objects below a root whose names begin so and match; whether there was any."""
+    try:
+        entries, unreadable = RemoteStore(root).entries_beginning(beginning)
+    except StoreFailed as problem:
+        if not root.startswith(("http://", "https://")):
+            raise
+        # Web servers have files; few of them list folders.
+        reason = "there is no such file, and as a folder it cannot be listed"
+        raise FileUnusable(path=root, reason=reason, hint="name each file by its URL") from problem
+    folders = {entry.name.rpartition("/")[0] for entry in entries}
+    before = len(found.files) + len(found.left_out)
+    for entry in entries:
+        if entry.bytes == 0 and entry.name in folders:
+            # What consoles make so that an empty folder can be shown.
+            continue
+        if pattern is None and any(part.startswith(".") for part in entry.name.split("/")):
+            found.left_out.append((join(root, entry.name), HIDDEN))
+        elif pattern is None or pattern.matches(entry.name):
+            url = join(root, entry.name)
+            found.files.append(Candidate(url, entry.bytes, entry.stamp, root, in_folder=pattern is None))
+    for name in unreadable:
+        if pattern is None or pattern.matches(name):
+            reason = "its key has an empty part ('//'), which no request can name"
+            found.left_out.append((join(root, name), reason))
+    found.tops.append(root)
+    return len(found.files) + len(found.left_out) > before
