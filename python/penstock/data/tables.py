@@ -4,7 +4,6 @@ A table's record, ``plans/<key>.json``, is found by the key of everything that t
 recipe again, or another one that packs the same samples alike, builds nothing.
 """
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from penstock.data.stored import shard_descriptions, stored_dtype
 from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty
 from penstock.registry import Registry
 from penstock.registry.scanning import object_name, put_object
+from penstock.registry.work_folder import work_folder
 from penstock.store import Store
 from penstock.store.hostcache import use_host_cache
 
@@ -160,15 +160,11 @@ def _built(store: Store, key: str, build: Callable[[Path], int], *, alias: str) 
         return known
     except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):
         pass
-    # In the registry's own folder where it has one, so that a killed build leaves nothing anywhere else.
-    work = store.local_path("work")
-    if work is not None:
-        work.mkdir(parents=True, exist_ok=True)
     with (
         events.span("data.table", source=alias),
-        tempfile.TemporaryDirectory(prefix="penstock-plan-", dir=work) as folder,
+        work_folder(store, "plan") as folder,
     ):
-        path = Path(folder) / "table"
+        path = folder / "table"
         packs = build(path)
         made = PlanTable(put_object(store, "objects", path), packs)
     store.put_if_absent(name, msgspec.json.encode(made))

@@ -9,7 +9,6 @@ count in the loss); each payload becomes the shards of a derived version, regist
 import errno
 import os
 import shutil
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -51,6 +49,7 @@ from penstock.registry.column import (
 from penstock.registry.payload import PayloadWriter
 from penstock.registry.record import About
 from penstock.registry.scanning import scan_all, with_rows
+from penstock.registry.work_folder import sweep, work_folder
 from penstock.store import LayeredStore, Store, open_store
 
 if TYPE_CHECKING:
@@ -167,6 +166,7 @@ def measure_version(
     column = find_column(registry.store, key)
     if column is None:
         work = Work(version, measure, registry.store, f"columns/{key}", ranges or _shards(version), chosen)
+        sweep(registry.store)
         _check_room(work)
         with (
             events.span("registry.measure", version=version.address, column=measure.name),
@@ -302,9 +302,9 @@ def _compute(work: Work, number: int, portions: ThreadPoolExecutor, progress: _P
     values: list[Any] = []
     undecodable: list[Undecodable] = []
     spelled = 0
-    with tempfile.TemporaryDirectory(prefix="penstock-measure-", dir=_work_folder(work.store)) as folder:
+    with work_folder(work.store, "measure") as folder:
         writers = {
-            name: PayloadWriter(Path(folder) / f"{name}.arrow", dtype, name)
+            name: PayloadWriter(folder / f"{name}.arrow", dtype, name)
             for name, dtype in work.measure.payloads.items()
         }
         for portion in _in_order(portions, _jobs(work, number)):
@@ -455,10 +455,3 @@ def _derived_store(registry: "Registry") -> Store:
     if isinstance(store, LayeredStore):
         return store.below("derived", open_store)
     return open_store(f"{registry.url}/derived")
-
-
-def _work_folder(store: Store) -> Path | None:
-    place = store.local_path("work")
-    if place is not None:
-        place.mkdir(parents=True, exist_ok=True)
-    return place
