@@ -37,7 +37,10 @@ def main(folder: Path) -> None:
     registry.register("web", folder / "web.jsonl")
     common = {"sources": [ps.Source("web@1", epochs=1)], "batch": 1, "shuffle": "none"}
     tokenizing = ps.Tokenize(str(folder / "tokenizer.json"), eos=EOS)  # the token is stored with the document
-    separating = [ps.Tokenize(str(folder / "tokenizer.json")), ps.Pack(128, separator=end)]  # it is put between them
+    separating = [
+        ps.Tokenize(str(folder / "tokenizer.json")),
+        ps.Pack(128, separator=end),
+    ]  # it is put between them
     for stages in ([tokenizing, ps.Pack(128)], separating):
         with ps.open(ps.Recipe(stages=stages, **common), registry=registry) as feed:
             batches = list(feed)

@@ -169,7 +169,7 @@ def measure_version(
         _check_room(work)
         with (
             events.span("registry.measure", version=version.address, column=measure.name),
-            _room_told(registry, work),
+            _room_told(work),
         ):
             parts = _measure_pieces(work, engine, watch)
             notes = notes_of(measure)
@@ -210,7 +210,7 @@ def _check_room(work: Work) -> None:
 
 
 @contextmanager
-def _room_told(registry: "Registry", work: Work) -> Iterator[None]:
+def _room_told(work: Work) -> Iterator[None]:
     """Says how much room is needed where, when there is none. Pieces that are finished stay."""
     try:
         yield
@@ -220,10 +220,10 @@ def _room_told(registry: "Registry", work: Work) -> Iterator[None]:
         )
         if not full:
             raise
-        place = registry.store.local_path("")
+        place = work.store.local_path("")
         raise DiskFull(
             what=f"{work.measure.name} of {work.version.address}",
-            place=str(place or registry.url),
+            place=str(place or work.store.url),
             needed_bytes=_needed_bytes(work),
             free_bytes=shutil.disk_usage(place).free if place is not None else 0,
         ) from reason
@@ -287,12 +287,13 @@ def measure_piece(
     else:
         told.add(part.rows, part.undecodable)
         return part
-    if portions is not None:
-        part = _compute(work, number, portions, told)
-    else:
-        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="penstock-portion") as own:
-            part = _compute(work, number, own, told)
-    work.store.put_if_absent(name, msgspec.json.encode(part))
+    with _room_told(work):
+        if portions is not None:
+            part = _compute(work, number, portions, told)
+        else:
+            with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="penstock-portion") as own:
+                part = _compute(work, number, own, told)
+        work.store.put_if_absent(name, msgspec.json.encode(part))
     return part
 
 
