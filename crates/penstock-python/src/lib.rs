@@ -43,7 +43,7 @@ mod _rust {
     };
 
     #[pymodule_export]
-    use crate::records::digest_rows;
+    use crate::records::{digest_records, digest_rows, usable_row};
 
     #[pymodule_export]
     use crate::scan::{digest, digest_file, quick_hash, reframe, scan_known, scan_rows, zstd_head};
@@ -52,7 +52,7 @@ mod _rust {
     use crate::service::{BatchServer, ServiceClient, ServiceFeed};
 
     #[pymodule_export]
-    use crate::shard::{ShardFile, archive_members, find_damage};
+    use crate::shard::{ShardFile, archive_members, find_damage, look_again, read_for_step};
 
     #[pymodule_export]
     use crate::share::{Exchange, SharedBytes, StepClaim};

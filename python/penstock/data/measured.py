@@ -38,8 +38,8 @@ class Samples:
 
     #: The version that holds the tokens; its rows are those of the source's version (of the pieces, if only some were measured).
     tokens: Version
-    #: Length of each, or None when the indexes of a token version say it.
-    lengths: Any
+    #: Gives the length of each, which only a plan that is not known yet asks for; None when the indexes of a token version say it.
+    lengths: Callable[[], Any] | None
     #: Which survive the filters and the split (None for all), and the columns that say so.
     mask: Any
     verdicts: list[str]
@@ -108,7 +108,7 @@ class _Measuring:
         if self.source.split != "all":
             mask = self._split(mask)
             verdicts.append(f"{self.source.split} {self.source.held_share!r}")
-        if reads_records(stages, self.version):
+        if reads_records(stages, self.version, self.recipe.fields_of(self.source)):
             return Samples(self.version, None, mask, verdicts, undecodable=tuple(bad))
         at = next((at for at, stage in enumerate(stages) if isinstance(stage, Tokenize | Chat)), None)
         if at is None:
@@ -123,7 +123,7 @@ class _Measuring:
             loss = self.registry.payload(self.version, column, "loss")
         return Samples(
             tokens=self.registry.payload(self.version, column),
-            lengths=self.registry.values(column).astype(np.uint32),
+            lengths=lambda: self.registry.values(column).astype(np.uint32),
             mask=mask,
             verdicts=verdicts,
             loss=loss,
@@ -179,7 +179,7 @@ class _Measuring:
         return measure_version(
             self.registry,
             self.version,
-            mapped(measure, maps),
+            mapped(measure, maps, self.recipe.fields_of(self.source)),
             limits=Limits(undecodable_max=limit),
             watch=tell,
             pieces=self.pieces,
