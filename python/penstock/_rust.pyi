@@ -23,10 +23,10 @@ __all__ = [
     "ServiceFeed", "ShardFile", "SharedBytes", "Span", "StepClaim", "StoreClient", "Tally", "__version__",
     "archive_members", "build_rest", "build_table", "copy_buffers", "digest", "digest_file",
     "digest_records", "digest_rows", "disk_room", "events_abandon", "events_flush", "events_path",
-    "events_start", "events_statistics", "events_stop", "find_damage", "first_position", "hash_buffers", "held_out",
-    "parse_size", "quick_hash", "read_object", "read_tensors", "record", "reframe", "scan_known",
-    "scan_rows", "slice_order", "span", "stops_at", "store_counts", "store_flying", "token_lengths",
-    "usable_row", "use_cache", "write_buffers", "zstd_head",
+    "events_start", "events_statistics", "events_stop", "find_damage", "first_position", "hash_buffers",
+    "held_out", "look_again", "parse_size", "quick_hash", "read_for_step", "read_object", "read_tensors",
+    "record", "reframe", "scan_known", "scan_rows", "slice_order", "span", "stops_at", "store_counts",
+    "store_flying", "token_lengths", "usable_row", "use_cache", "write_buffers", "zstd_head",
 ]
 # fmt: on
 
@@ -187,6 +187,12 @@ class ShardFile:
 
 def find_damage(source: _Source, index: _Index, digest: str) -> list[tuple[int, int, str]]:
     """Every stretch of a file that is not as its index says: first byte, length, in which way."""
+
+def look_again() -> None:
+    """Let the next read of every file look first whether it has changed: bytes were read that make no sense."""
+
+def read_for_step(step: int | None) -> None:
+    """Say which step of a feed this thread reads for from now on, so that damage names the steps that a shard was read for."""
 
 def archive_members(shard: str, row: bytes) -> list[tuple[str, int, int]]:
     """The members of one sample of an archive: extension, first byte, end."""

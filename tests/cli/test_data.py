@@ -117,6 +117,36 @@ def test_bad_rows_are_an_error_or_a_list(place: Path, capsys: Capture) -> None:
     assert documents(capsys)[0]["skipped"][0]["line"] == 51  # type: ignore[index]
 
 
+def test_options_say_how_files_are_meant_that_do_not_say_it(place: Path, capsys: Capture) -> None:
+    (place / "a.txt").write_text("one\ntwo\n")
+    (place / "b.jsonl").write_text('{"x": NaN}\n')
+    (place / "c.csv").write_text("a~b\n1~2\n")
+    (place / "d.bin").write_bytes(bytes([5, 0, 9, 0, 6, 0]))
+    assert run("register", "nan", "b.jsonl") == 2
+    assert "--nan float" in capsys.readouterr().err
+    for words in (
+        ("a", "a.txt", "--per", "file"),
+        ("b", "b.jsonl", "--nan", "null"),
+        ("c", "c.csv", "--delimiter", "~"),
+        ("d", "d.bin", "--dtype", "uint16", "--eot", "9"),
+    ):
+        assert run("register", *words) == 0
+    said = capsys.readouterr().err
+    assert "b.jsonl (NaN and infinities are read as null)" in said
+    assert "c.csv (fields are separated by '~')" in said
+    assert [run("rows", name, "--json") for name in "abcd"] == [0, 0, 0, 0]
+    rows = [{name: value for name, value in row.items() if name != "row"} for row in documents(capsys)]
+    assert rows == [
+        {"path": "a.txt", "text": "one\ntwo\n"},
+        {"x": None},
+        {"a": 1, "b": 2},
+        {"tokens": [5, 9]},
+        {"tokens": [6]},
+    ]
+    assert run("register", "e", "a.txt", "--per", "page") == 2
+    assert "per must be line or file, got 'page'" in capsys.readouterr().err
+
+
 def test_diff_exits_1_when_versions_differ(place: Path, capsys: Capture) -> None:
     run("register", "web", "raw")
     run("register", "web", "raw/0.jsonl")

@@ -116,6 +116,34 @@ def test_stored_tokens_of_every_kind_are_cropped(own: Corpus, tmp_path: Path) ->
     assert min(found["flat"]) < 1_000
 
 
+def test_separators_are_part_of_the_text(corpus: Corpus) -> None:
+    stages = [ps.Tokenize(str(corpus.tokenizer)), ps.Pack(LENGTH, "crop", separator=1001)]
+    text = text_of([[*document, 1001] for document in corpus.documents["web"] if document])
+    for batch in corpus.read(corpus.recipe("web@1", stages=stages, batch=12), 8):
+        begins(text, batch["tokens"].astype(np.int64))
+
+
+@pytest.mark.parametrize("form", ["nanogpt", "llm.c"])
+def test_flat_files_are_cropped_as_their_authors_do(own: Corpus, tmp_path: Path, form: str) -> None:
+    """Goal: train.bin of nanoGPT and of llm.c, rows of a context and its targets. Method: their layouts, byte for byte."""
+    tokens = np.arange(20_000, dtype=np.uint16)
+    header = np.zeros(256, dtype=np.int32)
+    header[:3] = 20240520, 1, len(tokens)
+    data = tokens.tobytes() if form == "nanogpt" else header.tobytes() + tokens.tobytes()
+    (tmp_path / "train.bin").write_bytes(data)
+    policy = ps.Policy(dtype="uint16") if form == "nanogpt" else ps.Policy()
+    own.registry.register("train", [tmp_path / "train.bin"], policy=policy)
+    recipe = ps.Recipe(sources=[ps.Source("train")], batch=16, seed=1337, stages=[ps.Pack(65, "crop")])
+    with ps.open(recipe, registry=own.registry, threads=0) as feed:
+        batches = [next(feed) for _ in range(30)]
+    rows = np.concatenate([batch["tokens"] for batch in batches]).astype(np.int64)
+    assert (rows == rows[:, :1] + np.arange(65)).all()
+    assert rows[:, 0].max() > 17_000
+    assert rows[:, 0].min() < 3_000
+    # One long text has no documents in it: a row is one stretch.
+    assert all(np.array_equal(batch["cu_seqlens"], np.arange(17) * 65) for batch in batches)
+
+
 def test_many_blocks_have_every_beginning(own: Corpus) -> None:
     """Goal: crops across blocks of the table. Method: more documents than a block has, each of a few tokens."""
     own.add("many", [[n % 1000, n // 1000] for n in range(5_000)])

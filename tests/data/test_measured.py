@@ -92,7 +92,7 @@ def test_a_map_that_fails_names_the_sample(small: Corpus) -> None:
     assert "ValueError: nothing can be made of 3" in masked.undecodable[0].reason
     expected = [[] if row in bad else each for row, each in enumerate(small.documents["web"])]
     assert tokens_of(masked) == expected
-    assert masked.lengths.tolist() == [len(each) for each in expected]
+    assert masked.lengths().tolist() == [len(each) for each in expected]
     with pytest.raises(errors.TooManyUndecodable, match="web@1 has more than 19 samples"):
         samples_of(small, stages, undecodable="mask", undecodable_max=19)
     # What was measured for somebody who bears it is still an error for who does not.
@@ -146,7 +146,7 @@ def test_pieces_are_measured_as_the_whole_is(small: Corpus) -> None:
     some = measure_samples(recipe, recipe.sources[0], version, small.registry, None, pieces=pieces)
     rows = [*range(10, 40), *range(90, 150)]
     assert some.mask.tolist() == whole.mask[rows].tolist()
-    assert some.lengths.tolist() == whole.lengths[rows].tolist()
+    assert some.lengths().tolist() == whole.lengths()[rows].tolist()
     every = tokens_of(whole)
     assert tokens_of(some) == [every[row] for row in rows]
     assert [each.row for each in some.undecodable] == [
@@ -173,7 +173,7 @@ def test_chats_have_tokens_and_what_of_them_counts(small: Corpus, tmp_path: Path
     samples = samples_of(small, [ps.Chat(str(tokenizer)), ps.Pack(64)], "chats")
     assert samples.loss is not None
     loss = [np.asarray(row["loss"]) for row in samples.loss]
-    assert [len(each) for each in loss] == samples.lengths.tolist()
+    assert [len(each) for each in loss] == samples.lengths().tolist()
     assert all(0 < each.sum() < len(each) for each in loss)
     told = samples_of(small, [ps.Chat(str(tokenizer), CHATML, train_on=("user",)), ps.Pack(64)], "chats")
     assert told.loss is not None
@@ -222,7 +222,7 @@ def test_batches_say_which_tokens_of_chats_count(small: Corpus, tmp_path: Path) 
                 expected[at:end] = samples.loss[origin.sample]["loss"][start:stop]
                 seen += stop - start
             assert batch["loss_mask"][row].tolist() == expected.tolist()
-    assert seen == samples.lengths.sum()
+    assert seen == samples.lengths().sum()
 
 
 def test_a_measure_after_maps_travels_to_other_processes(small: Corpus) -> None:

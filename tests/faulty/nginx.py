@@ -28,7 +28,7 @@ http {{
     uwsgi_temp_path {home}/uwsgi;
     scgi_temp_path {home}/scgi;
     server {{
-        listen 127.0.0.1:{port};
+        listen 127.0.0.1:{port}{listening};
         root {folder};
     }}
 }}
@@ -36,8 +36,10 @@ http {{
 
 
 @contextlib.contextmanager
-def nginx(folder: Path, home: Path, *, workers: int = 1) -> Iterator[str]:
-    """Serves a folder; its URL. ``home`` is for the server's own files."""
+def nginx(
+    folder: Path, home: Path, *, workers: int = 1, certificate: tuple[Path, Path] | None = None
+) -> Iterator[str]:
+    """Serves a folder; its URL. ``home`` is for the server's own files; a certificate and its key make it https."""
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
     if program is None:
         raise RuntimeError("nginx is not installed: apt-get install nginx (`make test` as root does it)")
@@ -46,7 +48,14 @@ def nginx(folder: Path, home: Path, *, workers: int = 1) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     user = "user root;" if os.geteuid() == 0 else ""
-    text = _CONFIGURATION.format(user=user, workers=workers, home=home, port=port, folder=folder)
+    listening = ""
+    if certificate is not None:
+        listening = (
+            f" ssl;\n        ssl_certificate {certificate[0]};\n        ssl_certificate_key {certificate[1]}"
+        )
+    text = _CONFIGURATION.format(
+        user=user, workers=workers, home=home, port=port, folder=folder, listening=listening
+    )
     (home / "nginx.conf").write_text(text)
     server = subprocess.Popen(
         [program, "-p", home, "-c", home / "nginx.conf", "-e", home / "error.log"],
@@ -55,7 +64,7 @@ def nginx(folder: Path, home: Path, *, workers: int = 1) -> Iterator[str]:
     )
     try:
         _wait_listening(port, server, home)
-        yield f"http://127.0.0.1:{port}"
+        yield f"{'http' if certificate is None else 'https'}://127.0.0.1:{port}"
     finally:
         server.terminate()
         server.wait(30)

@@ -113,3 +113,16 @@ def test_a_type_that_does_not_fit_is_refused(tmp_path: Path, registry: Registry)
             registry.register("a", path, policy=Policy(dtype=wrong))
     with pytest.raises(UsageError, match="about flat, not about jsonl"):
         registry.register("a", path, format="jsonl", policy=Policy(dtype="uint16"))
+
+
+def test_crops_begin_anywhere_in_a_file(tmp_path: Path, registry: Registry) -> None:
+    """As nanoGPT reads its train.bin: rows are stretches of the file, wherever they begin."""
+    path = tmp_path / "train.bin"
+    tokens = nanogpt(path).tolist()
+    registry.register("a", path, policy=Policy(dtype="uint16"))
+    recipe = ps.Recipe(sources=[ps.Source("a@1")], stages=[ps.Pack(64, "crop")], batch=8, seed=1)
+    with ps.open(recipe, registry=registry) as feed:
+        batch = next(feed)
+        starts = [batch.origin(row)[0].token_span[0] for row in range(8)]
+    assert len(set(starts)) == 8
+    assert [row.tolist() for row in batch["tokens"]] == [tokens[start : start + 64] for start in starts]

@@ -271,3 +271,35 @@ def test_damage_while_open_is_an_error_too(tmp_path: Path, registry: Registry) -
     assert version[ROWS - 2] == rows()[ROWS - 2]
     with pytest.raises(CorruptShard, match="corrupt at byte 0"):
         version[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.timestamp("us"), 253_402_300_800_000_000),
+        (pa.timestamp("s", "Europe/Berlin"), -62_135_596_801),
+        (pa.timestamp("ms", "Mars/Olympus"), 0),
+        (pa.date32(), 3_000_000),
+        (pa.duration("s"), 1 << 62),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_time_that_python_cannot_hold_is_a_bad_row(
+    tmp_path: Path, registry: Registry, kind: pa.DataType, value: int, nested: bool
+) -> None:
+    """Goal: what is registered can be read. A file holds years beyond 9999, and zones that nobody knows."""
+    times = pa.array([None, value, None], kind)
+    column = pa.StructArray.from_arrays([times], ["deep"]) if nested else times
+    pq.write_table(pa.table({"id": [1, 2, 3], "t": column}), tmp_path / "a.parquet")
+    with pytest.raises(BadRow, match="column 't' holds a time that Python cannot") as caught:
+        registry.register("a", tmp_path / "a.parquet")
+    assert caught.value.line == 2
+    version = registry.register("a", tmp_path / "a.parquet", policy=Policy(skip_bad=1))
+    empty = {"deep": None} if nested else None
+    assert_rows(version, [{"id": 1, "t": empty}, {"id": 3, "t": empty}])
+
+
+def test_the_first_and_the_last_moment_are_times(tmp_path: Path, registry: Registry) -> None:
+    ends = [datetime.datetime.min, datetime.datetime.max, None]
+    pq.write_table(pa.table({"t": pa.array(ends, pa.timestamp("us"))}), tmp_path / "a.parquet")
+    assert_rows(registry.register("a", tmp_path / "a.parquet"), [{"t": each} for each in ends])

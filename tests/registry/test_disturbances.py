@@ -54,6 +54,15 @@ def test_a_bad_row_of_a_file_that_is_written_is_no_news(local: Registry, tmp_pat
     assert isinstance(caught.value.__cause__, errors.BadRow)
 
 
+def test_a_file_that_goes_away_is_named(local: Registry, tmp_path: Path) -> None:
+    raw = tmp_path / "a.jsonl"
+    raw.write_text('{"id": 1}\n')
+    (shard,) = choose([str(raw)], None, Policy()).shards
+    raw.unlink()
+    with pytest.raises(errors.FileChanging, match="it is gone"):
+        scan_shard(shard, "jsonl", Policy(), local.store, lambda *_: None)
+
+
 def test_a_member_of_a_folder_that_changes_is_named(local: Registry, tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))

@@ -4,7 +4,9 @@ import glob
 import json
 import os
 import tempfile
+import threading
 import uuid
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -125,6 +127,16 @@ def test_a_name_that_exists_wins_over_the_pattern(tmp_path: Path, name: str) -> 
     assert [row["id"] for row in version] == [1]
 
 
+def test_folders_that_match_are_said_to_be_left_out(tmp_path: Path) -> None:
+    write_rows(tmp_path / "raw/a.jsonl", 1)
+    write_rows(tmp_path / "raw/en/b.jsonl", 2)
+    registry = Registry(tmp_path / "registry")
+    for pattern, left_out in {"*": {"en": "a folder: a pattern takes files"}, "**": {}, "**/*": {}}.items():
+        account = registry.register("web", tmp_path / "raw" / pattern).account
+        assert account is not None
+        assert {each.name: each.reason for each in account.left_out} == left_out
+
+
 def test_a_folder_that_exists_wins_over_the_pattern(tmp_path: Path) -> None:
     write_rows(tmp_path / "run[2]/a.jsonl", 1)
     write_rows(tmp_path / "run2/a.jsonl", 2)
@@ -190,3 +202,21 @@ def test_a_bucket_that_is_not_there_is_said_in_words(s3_bucket: str, tmp_path: P
 def write_here(folder: Path) -> Path:
     write_rows(folder / "a.jsonl", 1)
     return folder / "a.jsonl"
+
+
+def test_a_web_server_that_lists_nothing_says_so_at_once(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            for name in ("none.jsonl", "*.jsonl"):
+                url = f"http://127.0.0.1:{server.server_port}/{name}"
+                with pytest.raises(errors.FileUnusable, match="cannot be listed") as caught:
+                    Registry(tmp_path / "registry").register("web", url)
+                assert "name each file" in (caught.value.hint or "")
+                cause = caught.value.__cause__
+                assert isinstance(cause, errors.StoreFailed)
+                assert cause.tries == 1
+        finally:
+            server.shutdown()
+            thread.join()

@@ -14,23 +14,23 @@ from penstock.errors import DiskFull
 from penstock.registry.tokens import TokenLength
 from tests.data.corpus import write_tokenizer
 
-ROWS, WORDS, SHARDS = 100, 1_000, 8
+ROWS, WORDS, SHARDS = 50, 1_000, 8
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
+    """A file system of half a megabyte."""
     if os.geteuid() != 0:
         pytest.skip("mounting takes root")
     place = tmp_path / "disk"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "penstock", place], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "penstock", place], check=True)
     yield place
     subprocess.run(["umount", "-l", place], check=True)
 
 
 def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path: Path, disk: Path) -> None:
-    """Goal: a typed error with place and bytes; nothing lost, nothing left. Method: 1.6 MB of tokens on a disk of 1 MB,
+    """Goal: a typed error with place and bytes; nothing lost, nothing left. Method: 0.8 MB of tokens on a disk of 0.5 MB,
     which is then made larger."""
     folder = tmp_path / "raw"
     folder.mkdir()
@@ -64,3 +64,16 @@ def test_a_full_disk_is_said_and_what_is_finished_stays(tmp_path: Path, disk: Pa
     assert column.parts == other.measure("web", measure).parts
     assert registry.payload(version, column).verify().ok
     shutil.rmtree(tmp_path / "elsewhere")
+
+
+def test_an_era_that_finds_no_room_says_so_too(tmp_path: Path, disk: Path) -> None:
+    text = "".join(json.dumps({"text": " ".join([str(n)] * WORDS)}) + "\n" for n in range(ROWS * SHARDS))
+    (tmp_path / "rows.jsonl").write_text(text)
+    registry = ps.Registry(disk / "registry")
+    registry.register("web", [tmp_path / "rows.jsonl"])
+    tokenizer = str(write_tokenizer(tmp_path / "tokenizer.json"))
+    recipe = ps.Recipe(
+        sources=[ps.Source("web")], batch=4, stages=[ps.Tokenize(tokenizer), ps.Pack(64)], measure="eras"
+    )
+    with pytest.raises(DiskFull), ps.open(recipe, registry=registry, threads=0) as feed:
+        next(feed)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset
 
+import penstock as ps
 from penstock import Policy, Registry
 from penstock.registry.version import Version
 from penstock.store import open_store
@@ -136,3 +137,14 @@ def test_csv_and_text_have_partitions_too(local: Registry, tmp_path: Path) -> No
     rows = list(local.register("csv", tmp_path / "csv", policy=Policy(strict=True)))
     assert rows[0] == {"id": 1, "text": "x", "lang": "de"}
     assert list(local.register("text", tmp_path / "text"))[3] == {"text": "two", "lang": "en"}
+
+
+def test_a_recipe_filters_and_delivers_partitions(local: Registry, tmp_path: Path) -> None:
+    for lang in ("en", "de"):
+        write(tmp_path / f"raw/lang={lang}/a.jsonl", id=1, text=lang)
+        write(tmp_path / f"raw/lang={lang}/b.jsonl", id=2, text=lang)
+    local.register("web", tmp_path / "raw")
+    recipe = ps.Recipe(sources=[ps.Source("web", stages=[ps.Filter("lang == 'en'")])], batch=2)
+    with ps.open(recipe, registry=local) as feed:
+        batch = next(iter(feed))
+    assert (list(batch["lang"]), list(batch["text"])) == (["en", "en"], ["en", "en"])

@@ -18,7 +18,6 @@ from penstock.view.address import (
     at,
     in_url,
     parse,
-    parse_range,
 )
 
 NUMBERS = st.integers(0, (1 << 63) - 1)
@@ -108,10 +107,3 @@ def test_another_place_of_the_same_stream() -> None:
     address = parse("recipe.toml#step=7,lane=3/8,row=5")
     assert isinstance(address, RecipeAddress)
     assert str(at(address, step=8, row=None)) == "recipe.toml#step=8,lane=3/8"
-
-
-def test_ranges() -> None:
-    assert (parse_range("0:64"), parse_range("7")) == ((0, 64), (7, 8))
-    for bad in ("", "a", "1:", ":1", "4:4", "5:4", "-1:3"):
-        with pytest.raises(AddressInvalid, match="range of rows"):
-            parse_range(bad)

@@ -65,6 +65,27 @@ def test_strangers_that_say_nothing_do_not_lock_the_door(address: str, said: byt
         assert ask(address) == [200, 200]
 
 
+def test_a_storm_of_connections_pushes_no_reader_out(address: str) -> None:
+    """Method: two threads open connections as fast as they can while a reader asks."""
+    parts = urlsplit(address)
+    over = threading.Event()
+
+    def storm() -> None:
+        while not over.is_set():
+            with crowd(parts.hostname or "", parts.port or 0, 100, b""):
+                pass
+
+    threads = [threading.Thread(target=storm) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert [ask(address) for _ in range(3)] == [[200, 200]] * 3
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+
+
 def test_of_a_crowd_the_longest_waiting_are_dropped(address: str) -> None:
     parts = urlsplit(address)
     limit = ConnectionLimits().strangers_per_peer

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 import penstock as ps
 from penstock.view.model import unpack
-from penstock.view.web import batch_routes, cells, columns, filtering
+from penstock.view.web import batch_routes, cells, columns, datasets, filtering
 from penstock.view.web.media import OPEN_RANGE_BYTES, byte_range
 from tests.view.exhibit import HOSTILE_FIELD, SCRIPT, TURNED, Exhibit, picture
 from tests.view.serving import client_of, site_at
@@ -34,6 +34,18 @@ def test_datasets_are_listed_with_their_newest_versions(client: TestClient) -> N
     assert (found["web"]["rows"], found["web"]["tags"]) == (1200, {"gold": 2})
     assert found["web/parquet"]["derived"]
     assert not found["web"]["derived"]
+
+
+def test_a_search_finds_datasets_that_the_list_leaves_out(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets, "DATASETS_MAX", 1)
+    every = ask(client, "datasets")
+    found = ask(client, "datasets", search="WEB par")
+
+    assert (len(every["datasets"]), every["left_out"] > 1) == (1, True)
+    assert ([each["name"] for each in found["datasets"]], found["left_out"]) == (["web/parquet"], 0)
+    assert ask(client, "datasets", search="nowhere")["datasets"] == []
 
 
 def test_a_dataset_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:

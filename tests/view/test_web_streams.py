@@ -1,6 +1,7 @@
 """What the start page lists: recipes however they are written and wherever they lie, and what it left out."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,27 @@ def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:
     both = look(root, outside)
     assert both["left_out"] == 0
     assert {"away.toml", "away/two.toml", "two.toml"} <= set(both["recipes"])
+
+
+def test_odd_files_neither_hang_nor_hide_the_others(tmp_path: Path) -> None:
+    """Method: a FIFO and a folder of a recipe's name, links to devices and to themselves, depth, bytes that are no UTF-8."""
+    os.mkfifo(tmp_path / "fifo.toml")
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    (tmp_path / "here").symlink_to(".")
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    write(tmp_path / "deep.toml", f"batch = 1\nsources = {'[' * 5000}")
+    write(tmp_path / "deep.json", '{"batch": 1, "sources": ' + "[" * 100_000)
+    write(tmp_path / "crlf.toml", "\ufeff" + INLINE.replace("\n", "\r\n"))
+    assert ps.Recipe.load(tmp_path / "crlf.toml").sources[0].name == "web@1"
+    write(tmp_path / os.fsdecode(b"bad\xff.toml"))
+    write(tmp_path / "new\nline.toml")
+
+    found = look(tmp_path)
+
+    assert found["recipes"] == sorted(["bad\\udcff.toml", "crlf.toml", "new\nline.toml"])
+    assert sum(found["reasons"].values()) == found["left_out"] == 5
 
 
 def test_a_recipe_among_many_files_is_found(tmp_path: Path) -> None:

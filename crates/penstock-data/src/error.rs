@@ -1,6 +1,8 @@
 //! What can go wrong with a dataset's bytes. Every variant carries its values as fields; texts say them to people.
 
-use penstock_io::IoError;
+use std::ops::RangeInclusive;
+
+use penstock_io::{IoError, delivered};
 
 /// A failure to scan, index or read a shard.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +18,14 @@ pub enum DataError {
         expected: u64,
         /// The sum of the block now.
         found: u64,
+    },
+    /// Bytes of a shard changed while it was read, and steps got bytes of it before that showed.
+    #[error("{problem}; {}", delivered(.steps))]
+    Delivered {
+        /// What is wrong with them.
+        problem: Box<DataError>,
+        /// Steps that read the shard since it was last seen unchanged.
+        steps: RangeInclusive<u64>,
     },
     /// A shard is not as long as when it was registered.
     #[error("shard `{shard}` has {found} bytes, but was registered with {expected}")]
@@ -182,6 +192,9 @@ impl From<IoError> for DataError {
                 Self::SizeChanged { shard, expected, found }
             }
             IoError::Short { name: shard, offset, .. } => Self::Truncated { shard, offset },
+            IoError::Delivered { problem, steps } => {
+                Self::Delivered { problem: Box::new(Self::from(*problem)), steps }
+            }
             other => Self::Io(other),
         }
     }
@@ -205,10 +218,23 @@ impl DataError {
             | Self::NoRanges { shard }
             | Self::TooMuch { shard, .. }
             | Self::Cancelled { shard, .. } => *shard = name.to_owned(),
+            Self::Delivered { problem, .. } => **problem = (**problem).clone().for_shard(name),
             Self::IndexDamaged { .. } | Self::IndexVersion { .. } | Self::IndexWrite { .. } | Self::Io(_) => {
             }
         }
         self
+    }
+
+    /// The same as the step says it that found out: steps after it were made ahead and have not been delivered.
+    pub fn before_step(self, step: u64) -> Self {
+        match self {
+            Self::Delivered { problem, steps } if *steps.start() >= step => *problem,
+            Self::Delivered { problem, steps } => {
+                let last = (*steps.end()).min(step - 1);
+                Self::Delivered { problem, steps: *steps.start()..=last }
+            }
+            other => other,
+        }
     }
 
     pub(crate) fn index_damaged(reason: impl Into<String>) -> Self {
@@ -228,6 +254,16 @@ mod tests {
         assert!(
             error.for_shard("s3://b/a").to_string().starts_with("shard `s3://b/a` is corrupt at byte 65536")
         );
+        let found = IoError::Corrupt { name: "a".into(), offset: 0, expected: 1, found: 2 };
+        let later = DataError::from(IoError::Delivered { problem: Box::new(found), steps: 3..=9 });
+        assert!(
+            later
+                .clone()
+                .before_step(6)
+                .to_string()
+                .ends_with("steps 3 to 5 read it since it was last seen unchanged")
+        );
+        assert!(matches!(later.before_step(3), DataError::Corrupt { .. }));
         let gone = DataError::from(IoError::NotFound { name: "a".into() });
         assert_eq!(gone.to_string(), "`a` does not exist");
     }

@@ -7,6 +7,8 @@
 use std::ops::Range;
 use std::thread;
 
+use penstock_io::ReaderStep;
+
 use crate::DataError;
 use crate::frame_cache::Frames;
 use crate::index::Layout;
@@ -128,6 +130,7 @@ fn deal(shard: &Shard, slots: &mut [Slot<'_>], threads: usize) -> Result<(), Dat
     if threads <= 1 {
         return read_sorted(shard, slots);
     }
+    let step = ReaderStep::current();
     thread::scope(|scope| {
         let mut rest = slots;
         let mut running = Vec::with_capacity(threads);
@@ -136,7 +139,10 @@ fn deal(shard: &Shard, slots: &mut [Slot<'_>], threads: usize) -> Result<(), Dat
             let (mine, others) = std::mem::take(&mut rest).split_at_mut(share);
             rest = others;
             let thread = thread::Builder::new().name(format!("penstock-gather-{number}"));
-            let spawned = thread.spawn_scoped(scope, move || read_sorted(shard, mine));
+            let spawned = thread.spawn_scoped(scope, move || {
+                let _reader = ReaderStep::enter_same(step);
+                read_sorted(shard, mine)
+            });
             running.push(spawned.map_err(|error| no_thread(shard.name(), &error))?);
         }
         let last = read_sorted(shard, rest);

@@ -2,12 +2,13 @@
 //!
 //! The first touch of a block reads all of it, sums it and compares; a bit in an atomic map then remembers, and later
 //! touches are plain reads. Threads share the map without locks: two that meet on a block both check it, which costs time
-//! and nothing else.
+//! and nothing else. A file of a disk is looked at again while it is read (`looks`): a change that shows forgets the map, so that
+//! every block is checked at its next touch, and only bytes that differ are an error.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::looks::{Looks, WatchedFile, now_ms};
 use crate::{BLOCK_BYTES, IoError, ReadAt, block_count, block_sum};
 
 /// Where registered block sums come from; usually a column of an index that is left where it lies.
@@ -29,16 +30,16 @@ impl BlockSums for (u64, Vec<u64>) {
     }
 }
 
-/// A file, the sums it was registered with, and which blocks have been found good since opening.
+/// A file, the sums it was registered with, and which blocks have been found good since it was opened or last changed.
 pub struct CheckedFile {
-    /// Where the bytes come from; shared with whoever else reads this file.
-    file: Arc<dyn ReadAt>,
+    /// Where the bytes come from, with marks of good blocks; the queue of looks knows it too.
+    watched: Arc<WatchedFile>,
     /// What the bytes should be.
     sums: Arc<dyn BlockSums>,
     /// Whether the file hands out bytes only after checking them against the same sums.
     checks_itself: bool,
-    /// One bit per block, set once the block has been found good. Never cleared.
-    good: Box<[AtomicU64]>,
+    /// Whether a block is checked every time, because a change would not show.
+    checks_always: bool,
 }
 
 /// One stretch of a file that is not as registered.
@@ -72,14 +73,14 @@ impl CheckedFile {
         if expected != found {
             return Err(IoError::SizeChanged { name: file.name().to_owned(), expected, found });
         }
-        let words = block_count(expected).div_ceil(64);
-        let good = (0..words).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { checks_itself: file.is_checked(), file, sums, good })
+        let (checks_itself, checks_always) = (file.is_checked(), file.changes_unseen());
+        let watched = Arc::new(WatchedFile::new(file, expected, now_ms()));
+        Ok(Self { watched, sums, checks_itself, checks_always })
     }
 
     /// What errors call the file.
     pub fn name(&self) -> &str {
-        self.file.name()
+        self.watched.file.name()
     }
 
     /// Registered length in bytes.
@@ -89,17 +90,17 @@ impl CheckedFile {
 
     /// Says which bytes will be read soon.
     pub fn will_need(&self, ranges: &[Range<u64>]) {
-        self.file.will_need(ranges);
+        self.watched.file.will_need(ranges);
     }
 
     /// Whether saying so does anything.
     pub fn is_far(&self) -> bool {
-        self.file.is_far()
+        self.watched.file.is_far()
     }
 
     /// How many blocks have been found good so far; a file that checks itself does not say.
     pub fn blocks_good(&self) -> u64 {
-        self.good.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
+        self.watched.marks.good_count()
     }
 
     /// The bytes at `offset`, checked.
@@ -112,12 +113,20 @@ impl CheckedFile {
 
     /// Fills `into` with the bytes at `offset`, checked.
     pub fn read_into(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.read_into_at(offset, into, now_ms())
+    }
+
+    /// The same at a time.
+    fn read_into_at(&self, offset: u64, into: &mut [u8], now_ms: u64) -> Result<(), IoError> {
         let end = self.within(offset, into.len() as u64)?;
         if into.is_empty() {
             return Ok(());
         }
         if self.checks_itself {
-            return self.file.read_at(offset, into);
+            return self.watched.file.read_at(offset, into);
+        }
+        if self.watched.is_due(now_ms) {
+            Looks::of_process().look(&self.watched, now_ms);
         }
         let mut at = offset;
         while at < end {
@@ -131,7 +140,8 @@ impl CheckedFile {
             }
             let piece = &mut into[(at - offset) as usize..(next - offset) as usize];
             if good {
-                self.file.read_again(at, piece)?
+                self.watched.hand_out();
+                self.watched.file.read_again(at, piece)?
             } else {
                 self.read_unchecked_block(at, piece)?
             }
@@ -140,21 +150,35 @@ impl CheckedFile {
         Ok(())
     }
 
-    /// Checks the block that holds `piece`, which begins at byte `at` and does not leave the block.
+    /// Checks the block that holds `piece`, which begins at byte `at` and does not leave the block. What is wrong with a block that was
+    /// good before a change showed comes with the steps that got bytes of the file meanwhile.
     fn read_unchecked_block(&self, at: u64, piece: &mut [u8]) -> Result<(), IoError> {
         let block = at / BLOCK_BYTES;
+        self.check_block(block, at, piece).map_err(|problem| {
+            let doubted = self.watched.marks.is_doubtful(block).then(|| self.watched.doubted.get());
+            match doubted.flatten() {
+                Some(steps) => IoError::Delivered { problem: Box::new(problem), steps },
+                None => problem,
+            }
+        })
+    }
+
+    fn check_block(&self, block: u64, at: u64, piece: &mut [u8]) -> Result<(), IoError> {
+        let generation = self.watched.marks.generation();
         let range = block_range(block, self.bytes());
         if piece.len() as u64 == range.end - range.start {
-            self.file.read_at(at, piece)?;
+            self.watched.file.read_at(at, piece)?;
             self.compare(block, range.start, piece)?;
         } else {
             let mut whole = vec![0; (range.end - range.start) as usize];
-            self.file.read_at(range.start, &mut whole)?;
+            self.watched.file.read_at(range.start, &mut whole)?;
             self.compare(block, range.start, &whole)?;
             let skip = (at - range.start) as usize;
             piece.copy_from_slice(&whole[skip..skip + piece.len()]);
         }
-        self.good[(block / 64) as usize].fetch_or(1 << (block % 64), Ordering::Relaxed);
+        if !self.checks_always {
+            self.watched.marks.set_good(block, generation);
+        }
         Ok(())
     }
 
@@ -172,11 +196,11 @@ impl CheckedFile {
     /// Reads every block again, whatever was found before, and returns all damage. `progress` is told the bytes done
     /// after each block, and ends the work early by returning false.
     pub fn verify_all(&self, progress: &mut dyn FnMut(u64) -> bool) -> Vec<Damage> {
-        verify_blocks(&*self.file, &*self.sums, 0..block_count(self.bytes()), progress)
+        verify_blocks(&*self.watched.file, &*self.sums, 0..block_count(self.bytes()), progress)
     }
 
     fn is_good(&self, block: u64) -> bool {
-        self.good[(block / 64) as usize].load(Ordering::Relaxed) & (1 << (block % 64)) != 0
+        self.watched.marks.is_good(block)
     }
 
     fn within(&self, offset: u64, bytes: u64) -> Result<u64, IoError> {
@@ -245,7 +269,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::MemoryFile;
+    use crate::{MemoryFile, ReaderStep};
 
     const FILE_BYTES: usize = 200_000;
 
@@ -272,6 +296,46 @@ mod tests {
         memory.flip_bit(5, 0);
         let corrupt = checked.read(60_000, 10_000).unwrap_err();
         assert!(matches!(corrupt, IoError::Corrupt { offset: 0, expected, found, .. } if expected != found));
+    }
+
+    /// Reads one byte for a step, some milliseconds after opening.
+    fn read_later(checked: &CheckedFile, offset: u64, step: u64, later_ms: u64) -> Result<u8, IoError> {
+        let _step = ReaderStep::enter(step);
+        let mut into = [0];
+        checked.read_into_at(offset, &mut into, now_ms() + later_ms).map(|()| into[0])
+    }
+
+    #[test]
+    fn a_byte_that_changes_later_is_found_by_the_next_look_with_the_steps_that_got_it() {
+        let (memory, checked) = file();
+        for step in 0..3 {
+            assert_eq!(read_later(&checked, 70_000, step, 0), Ok(contents()[70_000]));
+        }
+        assert!(read_later(&checked, 70_000, 3, 5_000).is_ok());
+        memory.flip_bit(70_000, 0);
+        assert!(read_later(&checked, 70_000, 4, 5_500).is_ok(), "within a second nobody looks");
+        let found = read_later(&checked, 70_000, 5, 10_000).unwrap_err();
+        let IoError::Delivered { problem, steps } = found else { panic!("{found}") };
+        assert!(matches!(*problem, IoError::Corrupt { offset: 65_536, .. }));
+        assert_eq!(steps, 3..=4);
+        assert!(read_later(&checked, 70_000, 5, 10_001).is_err(), "it stays wrong");
+        assert!(matches!(read_later(&checked, 0, 5, 10_001), Ok(_)), "other blocks are as registered");
+        memory.flip_bit(70_000, 0);
+        assert!(read_later(&checked, 70_000, 5, 20_000).is_ok(), "and is read again when it is mended");
+    }
+
+    #[test]
+    fn a_change_of_no_byte_raises_nothing_and_a_block_that_was_never_read_names_no_steps() {
+        let (memory, checked) = file();
+        assert!(read_later(&checked, 0, 0, 0).is_ok());
+        memory.touch();
+        assert_eq!(read_later(&checked, 0, 1, 5_000), Ok(contents()[0]));
+        assert_eq!((checked.blocks_good(), read_later(&checked, 0, 1, 5_001)), (1, Ok(contents()[0])));
+        memory.flip_bit(140_000, 1);
+        assert!(matches!(read_later(&checked, 140_000, 2, 9_000), Err(IoError::Corrupt { .. })));
+        memory.truncate(100);
+        assert!(matches!(read_later(&checked, 0, 3, 15_000), Err(IoError::Delivered { problem, .. })
+            if matches!(*problem, IoError::Short { .. })));
     }
 
     #[test]

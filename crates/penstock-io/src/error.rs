@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// A failure to read bytes, or to trust the bytes that were read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +42,14 @@ pub enum IoError {
         expected: u64,
         /// The sum of what is there now.
         found: u64,
+    },
+    /// Bytes that were good when they were first read are not any more, and steps got bytes of the file before that showed.
+    #[error("{problem}; {}", delivered(.steps))]
+    Delivered {
+        /// What is wrong with them.
+        problem: Box<IoError>,
+        /// Steps that read the file since it was last seen unchanged.
+        steps: RangeInclusive<u64>,
     },
     /// The file is not as long as when it was registered.
     #[error("`{name}` has {found} bytes, but was registered with {expected}")]
@@ -138,6 +146,11 @@ impl fmt::Display for StoreProblem {
         }
         write!(into, " ({} tries, {} ms): {}", self.tries, self.waited_ms, self.reason)
     }
+}
+
+/// What is said of steps that got bytes of a file before its change showed.
+pub fn delivered(steps: &RangeInclusive<u64>) -> String {
+    format!("steps {} to {} read it since it was last seen unchanged", steps.start(), steps.end())
 }
 
 fn at(offset: Option<u64>) -> String {

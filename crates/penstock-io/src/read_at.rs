@@ -8,10 +8,11 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, RwLock};
 
-use crate::IoError;
 use crate::mapped::Mapping;
+use crate::{IoError, Stamp};
 
 /// Bytes that can be read from any position by any thread.
 pub trait ReadAt: Send + Sync {
@@ -40,6 +41,16 @@ pub trait ReadAt: Send + Sync {
 
     /// Whether what it hands out has matched its registered sums already, so that nobody has to sum it again.
     fn is_checked(&self) -> bool {
+        false
+    }
+
+    /// What it looks like now, where it can be looked at and bytes may change behind a reader's back.
+    fn stamp(&self) -> Option<Stamp> {
+        None
+    }
+
+    /// Whether its bytes may change and it cannot be looked at, so that nothing is known of a block that was good before.
+    fn changes_unseen(&self) -> bool {
         false
     }
 
@@ -118,6 +129,11 @@ impl ReadAt for LocalFile {
             _ => self.read_at(offset, into),
         }
     }
+
+    fn stamp(&self) -> Option<Stamp> {
+        // A file that cannot be looked at is not the same as before; what is wrong with it is said by reading.
+        Some(self.file.metadata().map_or(Stamp::MISSING, |status| Stamp::of_file(&status)))
+    }
 }
 
 /// A file in memory, for tests: the same contract, and bytes that can rot.
@@ -129,12 +145,15 @@ pub struct MemoryFile {
     bytes: u64,
     /// The present contents.
     contents: RwLock<Vec<u8>>,
+    /// How often they were changed.
+    changes: AtomicU64,
 }
 
 impl MemoryFile {
     /// A file with these contents.
     pub fn new(name: impl Into<String>, contents: Vec<u8>) -> Self {
-        Self { name: name.into(), bytes: contents.len() as u64, contents: RwLock::new(contents) }
+        let bytes = contents.len() as u64;
+        Self { name: name.into(), bytes, contents: RwLock::new(contents), changes: AtomicU64::new(0) }
     }
 
     /// Inverts one bit of the contents.
@@ -147,8 +166,14 @@ impl MemoryFile {
         self.change(|contents| contents.truncate(bytes as usize));
     }
 
+    /// Lets it look changed without a change of its bytes, as `chmod` does.
+    pub fn touch(&self) {
+        self.change(|_| ());
+    }
+
     fn change(&self, change: impl FnOnce(&mut Vec<u8>)) {
         change(&mut self.contents.write().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        self.changes.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -167,6 +192,10 @@ impl ReadAt for MemoryFile {
         let got = rest.len().min(into.len());
         into[..got].copy_from_slice(&rest[..got]);
         if got < into.len() { Err(short(&self.name, offset, into.len(), got)) } else { Ok(()) }
+    }
+
+    fn stamp(&self) -> Option<Stamp> {
+        Some(Stamp::of_count(self.changes.load(Ordering::SeqCst)))
     }
 }
 

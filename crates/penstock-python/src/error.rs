@@ -70,6 +70,12 @@ pub(crate) fn from_data(py: Python<'_>, error: DataError) -> PyErr {
             let reason = format!("expected xxh3 {expected:016x}, found {found:016x}");
             raise!(py, "CorruptShard", { shard: shard, offset: offset, reason: reason })
         }
+        DataError::Delivered { problem, steps } => {
+            let made = from_data(py, *problem);
+            // Only damage has such a field; what else went wrong says nothing of what came before.
+            let named = made.value(py).call_method1("after_steps", (*steps.start(), *steps.end()));
+            named.map_or(made, PyErr::from_value)
+        }
         DataError::SizeChanged { shard, expected, found } => {
             let reason = format!("the file has {found} bytes, but was registered with {expected}");
             raise!(py, "CorruptShard", { shard: shard, offset: expected.min(found), reason: reason })
@@ -127,6 +133,7 @@ fn from_io(py: Python<'_>, error: IoError) -> PyErr {
             raise!(py, "StoreDenied", { verb: "read", url: name, reason: "permission denied" })
         }
         IoError::Store(problem) => from_store(py, *problem),
+        IoError::Delivered { problem, .. } => from_io(py, *problem),
         IoError::Short { name, .. }
         | IoError::Corrupt { name, .. }
         | IoError::SizeChanged { name, .. }

@@ -65,7 +65,8 @@ impl Feed {
         let fail = |problem: FeedError| raised.take().unwrap_or_else(|| error::from_feed(py, problem));
         // The largest batch that is still to come decides how far ahead the memory allows to read.
         let later = plan.changing_steps().map(|first| first.max(step)).collect::<Vec<_>>();
-        let (maker, growth) = plan.maker(lane, &raised)?.map_err(fail)?;
+        // Tables may be far away.
+        let (maker, growth) = py.detach(|| plan.maker(lane, &raised))?.map_err(fail)?;
         let mut batch_bytes = maker.batch_bytes(step).map_err(fail)?;
         for step in later {
             batch_bytes = batch_bytes.max(maker.batch_bytes(step).map_err(fail)?);
@@ -147,9 +148,8 @@ impl Feed {
 
     /// Adds the next part of a source that grows.
     fn add_part(&self, py: Python<'_>, source: usize, part: PartPlan) -> PyResult<()> {
-        let added = self
-            .growth
-            .part(source, part)?
+        let added = py
+            .detach(|| self.growth.part(source, part))?
             .and_then(|(part, epochs)| py.detach(|| self.maker.add_part(source, part, epochs)));
         added.map_err(|problem| self.problem(py, problem))
     }

@@ -52,7 +52,7 @@ mod _rust {
     use crate::service::{BatchServer, ServiceClient, ServiceFeed};
 
     #[pymodule_export]
-    use crate::shard::{ShardFile, archive_members, find_damage};
+    use crate::shard::{ShardFile, archive_members, find_damage, look_again, read_for_step};
 
     #[pymodule_export]
     use crate::share::{Exchange, SharedBytes, StepClaim};

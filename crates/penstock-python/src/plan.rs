@@ -486,9 +486,8 @@ pub(crate) fn token_lengths<'py>(
     item_bytes: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let raised = Raised::default();
-    let lengths = token_source(shards, item_bytes, &raised)
-        .and_then(|tokens| tokens.lengths())
-        .map_err(|problem| raised.take().unwrap_or_else(|| error::from_feed(py, problem)))?;
+    let found = py.detach(|| token_source(shards, item_bytes, &raised)?.lengths());
+    let lengths = found.map_err(|problem| raised.take().unwrap_or_else(|| error::from_feed(py, problem)))?;
     let bytes: Vec<u8> = lengths.iter().flat_map(|length| length.to_le_bytes()).collect();
     Ok(PyBytes::new(py, &bytes))
 }

@@ -198,7 +198,7 @@ impl BatchServer {
         let options = options.options(py)?;
         let raised = Raised::default();
         let fail = |found: FeedError| raised.take().unwrap_or_else(|| error::from_feed(py, found));
-        let (maker, growth) = plan.maker((0, 1), &raised)?.map_err(fail)?;
+        let (maker, growth) = py.detach(|| plan.maker((0, 1), &raised))?.map_err(fail)?;
         let (finish, origin, bound) = functions;
         let failures = Mutex::default();
         let makers = Makers { maker, growth, raised, failures, finish, origin, recurrence_blocks };

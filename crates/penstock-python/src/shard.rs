@@ -4,7 +4,7 @@ use crate::source::{Raised, Source, Window};
 use crate::store::StoreClient;
 use crate::{cache, error};
 use penstock_data::{DataError, Index, Shard};
-use penstock_io::{DamageKind, Digest, IoError, ReadAt, verify_blocks};
+use penstock_io::{DamageKind, Digest, IoError, ReadAt, ReaderStep, look_again as look, verify_blocks};
 use penstock_store::Client;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -164,6 +164,18 @@ fn describe(kind: DamageKind) -> String {
         DamageKind::Extra => "the file goes on past its registered end".into(),
         DamageKind::Unreadable(reason) => format!("cannot be read: {reason}"),
     }
+}
+
+/// Says which step of a feed the present thread reads for from now on; None for none.
+#[pyfunction]
+pub(crate) fn read_for_step(step: Option<u64>) {
+    ReaderStep::set(step);
+}
+
+/// Lets the next read of every file look first whether it has changed.
+#[pyfunction]
+pub(crate) fn look_again() {
+    look();
 }
 
 /// The members of one sample of an archive: extension, first byte, end.

@@ -174,6 +174,10 @@ impl ReadAt for Fetched {
         self.bytes
     }
 
+    fn changes_unseen(&self) -> bool {
+        true
+    }
+
     fn name(&self) -> &str {
         &self.name
     }

@@ -11,10 +11,13 @@ use object_store::http::HttpBuilder;
 use object_store::list::PaginatedListStore;
 use object_store::memory::InMemory;
 use object_store::multipart::MultipartStore;
-use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+use object_store::{BackoffConfig, Certificate, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 
 use crate::watched::Connector;
 use crate::{Limits, profiles};
+
+/// Names a file of certificates (PEM) that are trusted beside the system's, whatever the store; as an option without the prefix.
+const CA_BUNDLE: &str = "PENSTOCK_STORE_CA_BUNDLE";
 
 /// Where a root is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +65,8 @@ impl Options {
     /// These, and the environment as it is now.
     pub fn new(given: impl IntoIterator<Item = (String, String)>) -> Self {
         let known = |name: &str| {
-            name == "HOME" || ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| name.starts_with(prefix))
+            [CA_BUNDLE, "HOME"].contains(&name)
+                || ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| name.starts_with(prefix))
         };
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -78,7 +82,7 @@ impl Options {
             "s3" => "AWS_",
             "gs" => "GOOGLE_",
             "az" => "AZURE_",
-            _ => return Ok(self.given.clone()),
+            _ => return Ok(self.with_bundle(self.given.clone())),
         };
         let said = self.environment.iter().filter(|(name, _)| name.starts_with(prefix));
         let mut all: BTreeMap<String, String> =
@@ -96,7 +100,16 @@ impl Options {
                 }
             }
         }
-        Ok(all)
+        Ok(self.with_bundle(all))
+    }
+
+    /// Adds the file of certificates that the environment names: ours, or the provider's own variable.
+    fn with_bundle(&self, mut all: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let named = self.environment.get(CA_BUNDLE).or_else(|| all.get("aws_ca_bundle")).cloned();
+        if let Some(file) = named.filter(|file| !file.is_empty()) {
+            all.entry("ca_bundle".to_owned()).or_insert(file);
+        }
+        all
     }
 }
 
@@ -141,9 +154,10 @@ pub(crate) fn make(
     // Another part of the program may have brought other cryptography first; either is good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let words = |error: object_store::Error| error.to_string();
+    let client = client(limits, settings.get("ca_bundle"))?;
     match place.scheme.as_str() {
         "s3" => {
-            let builder = AmazonS3Builder::new().with_client_options(client(limits)).with_retry(no_retries());
+            let builder = AmazonS3Builder::new().with_client_options(client).with_retry(no_retries());
             let builder = configured(builder, &settings, |builder, key: AmazonS3ConfigKey, value| {
                 builder.with_config(key, value)
             });
@@ -152,7 +166,7 @@ pub(crate) fn make(
         }
         "gs" => {
             let builder =
-                GoogleCloudStorageBuilder::new().with_client_options(client(limits)).with_retry(no_retries());
+                GoogleCloudStorageBuilder::new().with_client_options(client).with_retry(no_retries());
             let builder = configured(builder, &settings, |builder, key: GoogleConfigKey, value| {
                 builder.with_config(key, value)
             });
@@ -160,8 +174,7 @@ pub(crate) fn make(
             Ok(Stores::all(builder.build().map_err(words)?, settings))
         }
         "az" => {
-            let builder =
-                MicrosoftAzureBuilder::new().with_client_options(client(limits)).with_retry(no_retries());
+            let builder = MicrosoftAzureBuilder::new().with_client_options(client).with_retry(no_retries());
             let builder = configured(builder, &settings, |builder, key: AzureConfigKey, value| {
                 builder.with_config(key, value)
             });
@@ -169,7 +182,7 @@ pub(crate) fn make(
             Ok(Stores::all(builder.build().map_err(words)?, settings))
         }
         "http" | "https" => {
-            let builder = HttpBuilder::new().with_client_options(client(limits)).with_retry(no_retries());
+            let builder = HttpBuilder::new().with_client_options(client).with_retry(no_retries());
             let builder = configured(builder, &settings, |builder, key: ClientConfigKey, value| {
                 builder.with_config(key, value)
             });
@@ -199,14 +212,22 @@ fn configured<B, K: FromStr>(
     })
 }
 
-fn client(limits: &Limits) -> ClientOptions {
-    ClientOptions::new()
+fn client(limits: &Limits, ca_bundle: Option<&String>) -> Result<ClientOptions, String> {
+    let options = ClientOptions::new()
         .with_allow_http(true)
         .with_connect_timeout(limits.connect)
         .with_read_timeout(limits.read)
         // Ours counts the tries together.
         .with_timeout_disabled()
-        .with_pool_max_idle_per_host(limits.requests_max)
+        .with_pool_max_idle_per_host(limits.requests_max);
+    let Some(file) = ca_bundle else { return Ok(options) };
+    let unusable = |reason: String| format!("the certificates in `{file}` cannot be used: {reason}");
+    let bundle = std::fs::read(file).map_err(|error| unusable(error.to_string()))?;
+    let certificates = Certificate::from_pem_bundle(&bundle).map_err(|error| unusable(error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(unusable("it holds none".into()));
+    }
+    Ok(certificates.into_iter().fold(options, ClientOptions::with_root_certificate))
 }
 
 /// Retries are ours: they share a budget, are counted, and resume where an answer broke off.
@@ -256,6 +277,22 @@ mod tests {
         let found = given.resolve("s3").unwrap();
         assert_eq!(found["aws_access_key_id"], "G");
         assert!(!found.contains_key("aws_session_token"), "a foreign token is not mixed in");
+    }
+
+    #[test]
+    fn certificates_are_named_by_the_caller_the_environment_or_the_provider() {
+        let named = |given: &[(&str, &str)], environment: &[(&str, &str)], scheme: &str| {
+            let options = Options { given: map(given), environment: map(environment) };
+            options.resolve(scheme).unwrap().get("ca_bundle").cloned()
+        };
+        let ours = [("PENSTOCK_STORE_CA_BUNDLE", "ours"), ("AWS_CA_BUNDLE", "theirs")];
+        assert_eq!(named(&[], &ours, "https").as_deref(), Some("ours"));
+        assert_eq!(named(&[("ca_bundle", "given")], &ours, "s3").as_deref(), Some("given"));
+        assert_eq!(named(&[], &ours[1..], "s3").as_deref(), Some("theirs"));
+        assert_eq!(named(&[], &ours[1..], "https"), None);
+        let place = Place::parse("https://host").unwrap();
+        let refused = make(&place, map(&[("ca_bundle", "/gone.pem")]), &Limits::default()).err().unwrap();
+        assert!(refused.contains("/gone.pem"));
     }
 
     #[test]

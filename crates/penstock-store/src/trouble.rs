@@ -80,6 +80,8 @@ fn generic(error: &Error, note: Note, words: String) -> Trouble {
             Trouble { unsure: false, retry_after, ..Trouble::passing(StoreKind::Throttled, words) }
         }
         Some(408) => Trouble::passing(StoreKind::TimedOut, words),
+        // What a server cannot do, such as listing, it cannot do the next time either.
+        Some(501) => Trouble::lasting(StoreKind::Failed, words),
         Some(500..) => Trouble { retry_after, ..Trouble::passing(StoreKind::Failed, words) },
         // S3 says 400 of credentials that have run out.
         Some(400) if words.contains("ExpiredToken") || words.contains("InvalidToken") => {
@@ -159,6 +161,7 @@ mod tests {
         assert_eq!(judged("busy", 429), (StoreKind::Throttled, true));
         assert_eq!(judged("oops", 500), (StoreKind::Failed, true));
         assert_eq!(judged("oops", 504), (StoreKind::Failed, true));
+        assert_eq!(judged("never", 501), (StoreKind::Failed, false));
         assert_eq!(judged("late", 408), (StoreKind::TimedOut, true));
         assert_eq!(judged("bad", 400), (StoreKind::Failed, false));
         assert_eq!(judged("<Code>ExpiredToken</Code>", 400), (StoreKind::Denied, false));

@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import shlex
 import sys
 import webbrowser
 from dataclasses import dataclass
@@ -102,7 +101,7 @@ def web(
         registry=open_registry(registry, recipe=recipe),
         events_directory=shown.events or _home() / "events",
         roots=shown.root or _roots(shown_first),
-        option="" if registry is None else f"--registry {shlex.quote(registry)}",
+        option="" if registry is None else registry.words(),
     )
 
     warning = "" if is_loopback(listening.bind) else IN_CLEAR

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock import _rust
-from penstock.errors import FeedClosed
+from penstock.errors import CorruptShard, FeedClosed
 
 #: Steps that are taken and not handed out yet, at most.
 DEPTH_MAX = 64
@@ -214,11 +214,16 @@ class _Shared:
         """Finish a step and keep what comes of it until its turn."""
         begun = time.perf_counter()
         self.busy += 1
+        # Damage then names the steps that its shard was read for.
+        _rust.read_for_step(made.step)
         try:
             self.put(number, self.finisher(made))
+        except CorruptShard as problem:
+            self.put(number, problem.before_step(made.step))
         except Exception as problem:  # noqa: BLE001 - it is raised at its step, by whoever asks for that
             self.fail(number, made, problem)
         finally:
+            _rust.read_for_step(None)
             self.busy -= 1
             self.took.append(time.perf_counter() - begun)
 

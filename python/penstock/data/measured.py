@@ -38,8 +38,8 @@ class Samples:
 
     #: The version that holds the tokens; its rows are those of the source's version (of the pieces, if only some were measured).
     tokens: Version
-    #: Length of each, or None when the indexes of a token version say it.
-    lengths: Any
+    #: Gives the length of each, which only a plan that is not known yet asks for; None when the indexes of a token version say it.
+    lengths: Callable[[], Any] | None
     #: Which survive the filters and the split (None for all), and the columns that say so.
     mask: Any
     verdicts: list[str]
@@ -123,7 +123,7 @@ class _Measuring:
             loss = self.registry.payload(self.version, column, "loss")
         return Samples(
             tokens=self.registry.payload(self.version, column),
-            lengths=self.registry.values(column).astype(np.uint32),
+            lengths=lambda: self.registry.values(column).astype(np.uint32),
             mask=mask,
             verdicts=verdicts,
             loss=loss,

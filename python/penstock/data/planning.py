@@ -278,9 +278,9 @@ def _planned(samples: Samples, packing: Packing, stages: Sequence[Stage]) -> tup
     if samples.loss is not None:
         reason = f"{packing.alias} says which tokens count in the loss, which a map that changes lengths would undo"
         raise RecipeInvalid(field="length_max", reason=reason, hint="leave length_max out")
-    lengths = np.full(samples.tokens.rows, length, dtype=np.uint32)
-    verdicts = [*samples.verdicts, f"drawn {length}"]
-    return replace(samples, lengths=lengths, verdicts=verdicts), replace(packing, truncate=None)
+    rows, verdicts = samples.tokens.rows, [*samples.verdicts, f"drawn {length}"]
+    drawn = replace(samples, lengths=lambda: np.full(rows, length, dtype=np.uint32), verdicts=verdicts)
+    return drawn, replace(packing, truncate=None)
 
 
 def _prepare_records(recipe: Recipe, source: Source, registry: Registry, samples: Samples) -> Prepared:
@@ -288,7 +288,7 @@ def _prepare_records(recipe: Recipe, source: Source, registry: Registry, samples
     version, packing = samples.tokens, Packing(source.alias, "concat", recipe.shuffle)
     table = PlanTable("", version.rows)
     if samples.mask is not None:
-        single = replace(samples, lengths=np.ones(version.rows, dtype=np.uint32))
+        single = replace(samples, lengths=lambda: np.ones(version.rows, dtype=np.uint32))
         table = whole_table(registry, single, packing, 1)
     found, phases = samples.undecodable, (Phase(0, 1, table),)
     return Prepared(

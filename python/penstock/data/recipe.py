@@ -156,7 +156,7 @@ class Recipe:
         """A recipe from a TOML file, or from a JSON file of the same form; paths in it are relative to the file."""
         place = Path(path)
         try:
-            text = place.read_text(encoding="utf-8")
+            text = place.read_text(encoding="utf-8-sig")
             document = msgspec.json.decode(text) if place.suffix == ".json" else tomllib.loads(text)
         except OSError as reason:
             raise RecipeInvalid(field="file", reason=f"cannot read {place}: {reason.strerror}") from reason

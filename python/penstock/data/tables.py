@@ -177,7 +177,7 @@ def _built(store: Store, key: str, build: Callable[[Path], int], *, alias: str) 
 
 def _lengths(samples: Samples) -> Any:
     if samples.lengths is not None:
-        return samples.lengths
+        return samples.lengths()
     tokens = samples.tokens
     found = _rust.token_lengths(shard_descriptions(tokens), stored_dtype(tokens).itemsize)
     return np.frombuffer(found, dtype=np.uint32)

@@ -25,7 +25,8 @@
     │   ├── PlaceUnknown         a version was never at the place that is said to have moved
     │   ├── ManifestDamaged      what the registry holds is not what its digest says
     │   ├── ManifestNewer        written by a newer Penstock
-    │   └── NumbersContended     too many writers at once
+    │   ├── NumbersContended     too many writers at once
+    │   └── RegistryReadOnly     a registry that is only read was to be changed
     ├── DataError                raw files and their rows
     │   ├── BadRow               a row that breaks its format's contract, with file, line and offset
     │   ├── TooManyBadRows       more rows were skipped than the limit allows
@@ -161,6 +162,7 @@ from penstock.errors.registry import (
     NumbersContended,
     PlaceUnknown,
     RegistryError,
+    RegistryReadOnly,
 )
 from penstock.errors.root import (
     NameUnwritable,
@@ -268,6 +270,7 @@ __all__ = [
     "RanksMissing",
     "RecipeInvalid",
     "RegistryError",
+    "RegistryReadOnly",
     "RepetitionFailed",
     "RepetitionImpossible",
     "ResumeFailed",

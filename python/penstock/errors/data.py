@@ -163,11 +163,31 @@ class CorruptShard(DataError):
     exit_code = 1
     hint = "bring the file back from a copy; if it was changed on purpose, register it as a new version"
 
-    def __init__(self, *, shard: str, offset: int, reason: str) -> None:
+    def __init__(self, *, shard: str, offset: int, reason: str, steps: tuple[int, int] | None = None) -> None:
         self.shard = shard
         self.offset = offset
         self.reason = reason
-        super().__init__(f"{shard} is corrupt at byte {offset}: {reason}")
+        #: First and last step of the feed that read the shard between its last good look and the one that showed the change.
+        self.steps = steps
+        text = f"{shard} is corrupt at byte {offset}: {reason}"
+        if steps is not None:
+            text += (
+                f"; it changed while it was read, and steps {steps[0]} to {steps[1]} read it since it was last "
+                "seen unchanged"
+            )
+        super().__init__(text)
+
+    def after_steps(self, first: int, last: int) -> "CorruptShard":
+        """The same, found after steps had got bytes of the shard that may be the changed ones."""
+        return CorruptShard(shard=self.shard, offset=self.offset, reason=self.reason, steps=(first, last))
+
+    def before_step(self, step: int) -> "CorruptShard":
+        """The same as the step says it that found out: steps after it were made ahead and have not been delivered."""
+        if self.steps is None:
+            return self
+        first, last = self.steps
+        steps = (first, min(last, step - 1)) if first < step else None
+        return CorruptShard(shard=self.shard, offset=self.offset, reason=self.reason, steps=steps)
 
 
 class IndexDamaged(DataError):

@@ -78,3 +78,15 @@ class NumbersContended(RegistryError):
         self.name = name
         self.attempts = attempts
         super().__init__(f"no free number under {name} after {attempts} attempts")
+
+
+class RegistryReadOnly(RegistryError):
+    """A registry that is only read was to be changed."""
+
+    def __init__(self, *, place: str, verb: str, scratch: str, reason: str) -> None:
+        self.place, self.verb, self.scratch, self.reason = place, verb, scratch, reason
+        self.hint = (
+            f"{verb} into a registry that you may write: another place, or without a scratch; "
+            f"{scratch} only keeps what is derived"
+        )
+        super().__init__(f"cannot {verb} in {place}: {reason}")

@@ -44,7 +44,7 @@ _SCAN_RECORDS = 64
 _TRIES = 3
 
 #: Files found whole by this process: place and index -> the stamp they had.
-_WHOLE: dict[tuple[str, str], tuple[int, int, int]] = {}
+_WHOLE: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
 class ArrayRecord:
@@ -106,7 +106,7 @@ class ArrayRecordRows:
         self._skipped = np.asarray(details["skipped"], dtype=np.int64) - np.arange(len(details["skipped"]))
         self._lock = threading.Lock()
         self._reader: Any = None
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: tuple[int, ...] | None = None
         self._path = shard.raw.path or self._fetched(file)
 
     def _fetched(self, file: _rust.ShardFile) -> Path:
@@ -133,7 +133,7 @@ class ArrayRecordRows:
             return [{DATA: record} for record in records]
         return [self._examples.row(record) for record in records]
 
-    def _whole(self) -> tuple[Any, tuple[int, int, int]]:
+    def _whole(self) -> tuple[Any, tuple[int, ...]]:
         """A reader of a file that is as registered, and the stamp it had when that was seen."""
         with self._lock:
             stamp = _stamp(self._path)
@@ -166,12 +166,13 @@ class ArrayRecordRows:
         return CorruptShard(shard=self._shard.label, offset=0, reason=otherwise)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # A program can set the time of the last write back, but not that of the last change.
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def _reader(path: Path, label: str) -> Any:

@@ -143,7 +143,9 @@ class FileRows:
             if problem.shard != self._label:
                 raise
             member, offset = self._joined.place(problem.offset)
-            raise CorruptShard(shard=member.url, offset=offset, reason=problem.reason) from problem
+            raise CorruptShard(
+                shard=member.url, offset=offset, reason=problem.reason, steps=problem.steps
+            ) from problem
         return [
             {"path": self._file.key(number), **self.content(data), **self._attributes(number)}
             for number, data in zip(rows.tolist(), found, strict=True)

@@ -21,7 +21,7 @@ _PROBLEMS = (OverflowError, ValueError)
 def untold_rows(batch: "pa.RecordBatch") -> Iterator[tuple[int, str]]:
     """Rows with a time that Python cannot hold, and why; of a batch of plain types."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if all(_is_told(leaf) for leaf in _leaves(column)):
+        if not _has_times(column.type) or all(_is_told(leaf) for leaf in _leaves(column)):
             continue
         for row in range(len(column)):
             try:
@@ -29,6 +29,14 @@ def untold_rows(batch: "pa.RecordBatch") -> Iterator[tuple[int, str]]:
             except _PROBLEMS as problem:
                 said = str(problem).strip().splitlines()[0]
                 yield row, f"column {name!r} holds a time that Python cannot: {said}"
+
+
+def _has_times(given: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_temporal(given) or any(
+        _has_times(given.field(at).type) for at in range(given.num_fields)
+    )
 
 
 def _leaves(array: "pa.Array") -> Iterator["pa.Array"]:

@@ -5,6 +5,7 @@ and, for one that covers only some rows, by which. So it can be shared by everyb
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -13,8 +14,11 @@ import numpy as np
 from penstock._rust import digest
 from penstock.errors import ManifestDamaged, ObjectMissing
 from penstock.store import Store
+from penstock.store.hostcache import read_object
 
 FORM = 1
+#: Parts whose values are fetched at once.
+_FETCHERS = 16
 #: The field of a recipe that decides what becomes of special tokens in text, and what became of them.
 SPECIAL_IN_TEXT = "special_in_text"
 _BECAME = {
@@ -63,6 +67,8 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     payload_versions: dict[str, str] = {}
     #: The rows that it covers, if not all.
     pieces: list[tuple[int, int]] = []
+    #: Digest of the values of all parts one after another, an object of the registry, where there are several parts.
+    values: str = ""
     #: What users should know of what was measured with.
     notes: list[str] = []
 
@@ -121,16 +127,30 @@ def columns_of(store: Store, version: str) -> list[Column]:
 
 
 def values_of(store: Store, column: Column) -> "np.ndarray[Any, Any]":
-    """All values of a column in row order, checked against their digests."""
-    arrays = []
-    for part in column.parts:
-        data = store.get(f"objects/{part.values.removeprefix('b3:')}")
-        if digest(data) != part.values:
-            raise ManifestDamaged(
-                name=f"column {column.name}", reason="the values of a shard are not what was measured"
-            )
-        arrays.append(np.frombuffer(data, dtype=column.dtype))
-    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=column.dtype)
+    """All values of a column in row order, checked against their digests: one object, or those of the parts."""
+    digests = [column.values] if column.values else [part.values for part in column.parts]
+    if not digests:
+        return np.zeros(0, dtype=column.dtype)
+    with ThreadPoolExecutor(min(_FETCHERS, len(digests)), thread_name_prefix="penstock-values") as pool:
+        found = list(pool.map(lambda name: _values(store, column, name), digests))
+    return np.concatenate([np.frombuffer(data, dtype=column.dtype) for data in found])
+
+
+def with_values(store: Store, column: Column) -> Column:
+    """The same with all values as one object, so that a column of a thousand parts is read with one request."""
+    if len(column.parts) < 2:
+        return column
+    data = values_of(store, column).tobytes()
+    name = digest(data)
+    store.put_if_absent(f"objects/{name.removeprefix('b3:')}", data)
+    return msgspec.structs.replace(column, values=name)
+
+
+def _values(store: Store, column: Column, name: str) -> bytes:
+    data = read_object(store, f"objects/{name.removeprefix('b3:')}", name)
+    if digest(data) != name:
+        raise ManifestDamaged(name=f"column {column.name}", reason="its values are not what was measured")
+    return data
 
 
 def payload_name(dataset: str, column: Column, payload: str = "") -> str:

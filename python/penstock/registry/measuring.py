@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from penstock import events
-from penstock._rust import digest
+from penstock._rust import digest, look_again
 from penstock.errors import (
     DerivedTooLarge,
     DiskFull,
@@ -46,11 +46,12 @@ from penstock.registry.column import (
     column_key,
     find_column,
     payload_name,
+    with_values,
 )
 from penstock.registry.payload import PayloadWriter
 from penstock.registry.record import About
 from penstock.registry.scanning import scan_all, with_rows
-from penstock.store import Store, open_store
+from penstock.store import LayeredStore, Store, open_store
 
 if TYPE_CHECKING:
     from penstock.registry.registry import Registry
@@ -169,14 +170,14 @@ def measure_version(
         _check_room(work)
         with (
             events.span("registry.measure", version=version.address, column=measure.name),
-            _room_told(registry, work),
+            _room_told(work),
         ):
             parts = _measure_pieces(work, engine, watch)
             notes = notes_of(measure)
             column = Column(
                 FORM, version.digest, measure.name, measure.dtype, identity, parts, pieces=ranges, notes=notes
             )
-            column = _publish_payloads(registry, work, column)
+            column = with_values(registry.store, _publish_payloads(registry, work, column))
             registry.store.put_if_absent(
                 f"{work.place}/column.json", msgspec.json.encode(column, order="deterministic")
             )
@@ -210,7 +211,7 @@ def _check_room(work: Work) -> None:
 
 
 @contextmanager
-def _room_told(registry: "Registry", work: Work) -> Iterator[None]:
+def _room_told(work: Work) -> Iterator[None]:
     """Says how much room is needed where, when there is none. Pieces that are finished stay."""
     try:
         yield
@@ -220,10 +221,10 @@ def _room_told(registry: "Registry", work: Work) -> Iterator[None]:
         )
         if not full:
             raise
-        place = registry.store.local_path("")
+        place = work.store.local_path("")
         raise DiskFull(
             what=f"{work.measure.name} of {work.version.address}",
-            place=str(place or registry.url),
+            place=str(place or work.store.url),
             needed_bytes=_needed_bytes(work),
             free_bytes=shutil.disk_usage(place).free if place is not None else 0,
         ) from reason
@@ -287,12 +288,13 @@ def measure_piece(
     else:
         told.add(part.rows, part.undecodable)
         return part
-    if portions is not None:
-        part = _compute(work, number, portions, told)
-    else:
-        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="penstock-portion") as own:
-            part = _compute(work, number, own, told)
-    work.store.put_if_absent(name, msgspec.json.encode(part))
+    with _room_told(work):
+        if portions is not None:
+            part = _compute(work, number, portions, told)
+        else:
+            with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="penstock-portion") as own:
+                part = _compute(work, number, own, told)
+        work.store.put_if_absent(name, msgspec.json.encode(part))
     return part
 
 
@@ -392,6 +394,8 @@ def _taken(work: Work, rows: range) -> "list[Row] | list[Row | NothingToMeasure]
 
 
 def _taken_alone(work: Work, row: int) -> Row | NothingToMeasure:
+    # What cannot be decoded may have changed since it was checked; then that is what is wrong with it.
+    look_again()
     try:
         return work.version[row]
     except (PenstockError, OSError):
@@ -428,7 +432,7 @@ def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Colum
     found: dict[str, str] = {}
     for name in work.measure.payloads:
         main = name == column.name
-        store = open_store(f"{registry.url}/derived")
+        store = _derived_store(registry)
         files = [(part.payload if main else part.payloads[name]).removeprefix("b3:") for part in column.parts]
         entries = [store.describe(file) for file in files]
         raws = [RawFile(store, entry.name, entry.bytes, entry.stamp) for entry in entries]
@@ -436,7 +440,7 @@ def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Colum
         remarks = column.remarks if main else ()
         note = "; ".join([f"{name} of {work.version.address}", *remarks])
         about = About(note=note, derived_from=(work.version.digest,))
-        found[name] = registry.publish(
+        found[name] = registry.publish_derived(
             payload_name(work.version.name, column, name),
             assemble("tokens", scans, mixed=False),
             root="registry:/derived",
@@ -444,6 +448,13 @@ def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Colum
         ).digest
     first = found.pop(column.name, "")
     return msgspec.structs.replace(column, payload_version=first, payload_versions=found)
+
+
+def _derived_store(registry: "Registry") -> Store:
+    store = registry.store
+    if isinstance(store, LayeredStore):
+        return store.below("derived", open_store)
+    return open_store(f"{registry.url}/derived")
 
 
 def _work_folder(store: Store) -> Path | None:

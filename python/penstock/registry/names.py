@@ -19,7 +19,7 @@ def versions_of(name: str) -> str:
     return f"datasets/{name}"
 
 
-def roots_of(name: str, number: int) -> str:
+def roots_of(name: str, number: int | str) -> str:
     """The sequence of places where a version's shards are."""
     return f"roots/{name}/{number}"
 

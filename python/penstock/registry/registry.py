@@ -9,7 +9,14 @@ import msgspec
 
 from penstock import events
 from penstock._rust import digest
-from penstock.errors import AddressInvalid, AddressUnknown, ObjectMissing, PlaceUnknown, UsageError
+from penstock.errors import (
+    AddressInvalid,
+    AddressUnknown,
+    ObjectMissing,
+    PlaceUnknown,
+    StoreDenied,
+    UsageError,
+)
 from penstock.formats.contract import Policy
 from penstock.registry import names
 from penstock.registry.assembling import assemble
@@ -23,11 +30,12 @@ from penstock.registry.measuring import Limits, Measure, MeasureWatch, measure_v
 from penstock.registry.migrating import Migrated, migrate, upgrade
 from penstock.registry.record import FORM, About, Record, Root, Tag, check_name, check_tag, read
 from penstock.registry.scanning import Watch, object_name, scan_all
+from penstock.registry.scratch import Held, penstock_home, with_scratch, writing
 from penstock.registry.selection.choice import choose, settle
 from penstock.registry.selection.partitions import add_columns
 from penstock.registry.version import Version
 from penstock.registry.work_folder import sweep
-from penstock.store import open_store, to_url
+from penstock.store import LayeredStore, Store, open_store, to_url
 from penstock.store.hostcache import read_object
 
 if TYPE_CHECKING:
@@ -39,13 +47,25 @@ WITHIN = "registry:"
 
 
 class Registry:
-    """Names and versions on a directory or an object store. Any number of processes may use it at once."""
+    """Names and versions on a directory or an object store. Any number of processes may use it at once.
 
-    def __init__(self, place: str | os.PathLike[str] | None = None) -> None:
+    With ``scratch`` the place is only read, and what is derived from it (plans, columns, tokens, copies) is kept there. A place
+    that may not be written gets a scratch of its own under ``PENSTOCK_HOME``.
+    """
+
+    def __init__(
+        self,
+        place: str | os.PathLike[str] | None = None,
+        *,
+        scratch: str | os.PathLike[str] | None = None,
+    ) -> None:
         if place is None:
-            place = Path(os.environ.get("PENSTOCK_HOME", Path.home() / ".penstock")) / "registry"
-        self.store = open_store(to_url(place))
-        self.url = self.store.url
+            place = penstock_home() / "registry"
+        #: Where names are, and all that others registered and derived.
+        self.place = open_store(to_url(place))
+        #: Objects that are named by what they hold: of the place, and of the scratch if there is one.
+        self.store = with_scratch(self.place, scratch)
+        self.url = self.place.url
 
     def __repr__(self) -> str:
         return f"Registry({self.url!r})"
@@ -70,12 +90,12 @@ class Registry:
         check_name(name)
         given = _places(files)
         rules = policy or Policy()
-        with events.span("registry.register", dataset=name):
-            sweep(self.store)
+        with events.span("registry.register", dataset=name), writing(self.store, "register"):
+            sweep(self.place)
             choice = choose(given, rules.format_for(format), rules)
             if rules.strict:
                 choice.refuse_omissions()
-            found = scan_all(choice.shards, choice.format, rules, self.store, engine=engine, watch=watch)
+            found = scan_all(choice.shards, choice.format, rules, self.place, engine=engine, watch=watch)
             scans = settle(choice, found)
             if rules.strict:
                 choice.refuse_omissions()
@@ -88,13 +108,26 @@ class Registry:
 
     def publish(self, name: str, manifest: Manifest, *, root: str, about: About) -> Version:
         """Give a manifest the next number, unless the dataset has it already."""
+        with writing(self.store, "register"):
+            return self._publish(self.place, name, manifest, root=root, about=about)
+
+    def publish_derived(self, name: str, manifest: Manifest, *, root: str, about: About) -> Version:
+        """The same for what a measure keeps, which may be in the scratch."""
+        store = self.store
+        if not isinstance(store, LayeredStore):
+            return self._publish(store, name, manifest, root=root, about=about)
+        return store.write(lambda home: self._publish(home, name, manifest, root=root, about=about))
+
+    def _publish(self, home: Store, name: str, manifest: Manifest, *, root: str, about: About) -> Version:
         data = encode(manifest)
         found = digest(data)
-        self.store.put_if_absent(object_name(found), data)
-        for record in self._records(name):
-            if record.manifest == found:
-                self._add_root(record, root)
-                return self._version(record)
+        for held in self._held(name):
+            if held.record.manifest == found:
+                if held.home is home:
+                    home.put_if_absent(object_name(found), data)
+                    self._add_root(held, root)
+                return self._version(held)
+        home.put_if_absent(object_name(found), data)
 
         def make(number: int) -> bytes:
             return msgspec.json.encode(
@@ -104,8 +137,8 @@ class Registry:
         def lost(standing: bytes) -> bool:
             return read(standing, Record, name=name).manifest == found
 
-        number, written = names.append(self.store, names.versions_of(name), make, lost)
-        return self._version(read(written, Record, name=f"{name}@{number}"))
+        number, written = names.append(home, names.versions_of(name), make, lost)
+        return self._version(Held(read(written, Record, name=f"{name}@{number}"), home))
 
     def resolve(self, address: str) -> Version:
         """The version at ``web`` (newest), ``web@3``, ``web@gold`` (tag) or ``web@b3:4f2a`` (digest)."""
@@ -115,41 +148,42 @@ class Registry:
         """Names of all datasets."""
         found = {
             entry.name.rpartition("/")[0].removeprefix("datasets/")
-            for entry in self.store.entries("datasets")
+            for home in self._homes
+            for entry in home.entries("datasets")
         }
         return sorted(found)
 
     def versions(self, name: str) -> list[Version]:
         """All versions of a dataset, oldest first."""
-        found = [self._version(record) for record in self._records(name)]
+        found = [self._version(held) for held in self._held(name)]
         if not found:
             raise AddressUnknown(address=name, registry=self.url, known=self.datasets())
         return sorted(found, key=lambda version: version.number)
 
     def tag(self, address: str, tag: str) -> Version:
         """Let ``name@tag`` mean this version from now on; earlier settings stay in the tag's history."""
-        record = self._find(address)
-        data = msgspec.json.encode(Tag(form=FORM, number=record.number))
-        names.append(
-            self.store,
-            names.tags_of(record.name, check_tag(tag)),
-            lambda number: data,
-            lambda standing: False,
-        )
-        return self._version(record)
+        held = self._find(address)
+        data = msgspec.json.encode(Tag(form=FORM, number=held.record.number))
+        sequence = names.tags_of(held.record.name, check_tag(tag))
+        with writing(self.store, "tag"):
+            names.append(self.place, sequence, lambda number: data, lambda standing: False)
+        return self._version(held)
 
     def tags(self, name: str) -> dict[str, int]:
         """The tags of a dataset and the numbers they stand at."""
         top = names.tags_of(check_name(name)) + "/"
         found = {
-            entry.name.removeprefix(top).partition("/")[0] for entry in self.store.entries(top.rstrip("/"))
+            entry.name.removeprefix(top).partition("/")[0] for entry in self.place.entries(top.rstrip("/"))
         }
         return {tag: number for tag in sorted(found) if (number := self._tagged(name, tag)) is not None}
 
     def relocate(self, address: str, roots: Mapping[str, str]) -> Version:
-        """Say that the shards of a version have moved: each old place (or prefix of it) to a new one."""
-        record = self._find(address)
-        version = self._version(record)
+        """Say that the shards of a version have moved: each old place (or prefix of it) to a new one.
+
+        Where the registry is only read, the scratch says so, to those who use it.
+        """
+        held = self._find(address)
+        version = self._version(held)
         moved: list[str] = []
         for old, new in roots.items():
             before, after = to_url(old), to_url(new)
@@ -159,8 +193,8 @@ class Registry:
             moved += [after + place[len(before) :] for place in places]
         # Nothing is written before all of it makes sense.
         for place in moved:
-            self._add_root(record, place)
-        return self._version(record)
+            self._add_root(held, place)
+        return self._version(held)
 
     def lineage(self, address: str) -> Lineage:
         """What a version came from, and what was made from it."""
@@ -220,94 +254,127 @@ class Registry:
         watch: MeasureWatch | None = None,
     ) -> Version:
         """Write the rows of a version in another format and register them, with lineage."""
-        return export_version(self, self.resolve(address), target, Path(folder), name=name, watch=watch)
+        with writing(self.store, "register"):
+            return export_version(self, self.resolve(address), target, Path(folder), name=name, watch=watch)
 
-    def _find(self, address: str) -> Record:
+    @property
+    def _homes(self) -> tuple[Store, ...]:
+        """Where names are looked for, in order: a number means what it means in the place."""
+        store = self.store
+        return (self.place, store.scratch) if isinstance(store, LayeredStore) else (self.place,)
+
+    def _find(self, address: str) -> Held:
         name, _, which = address.partition("@")
         check_name(name)
         if "@" in address and not which:
             raise AddressInvalid(address=address, reason="nothing follows the @")
         if which.startswith("b3:"):
             return self._by_digest(name, which, address)
-        number = self._number(name, which)
-        if number is not None:
+        for home in self._homes:
+            number = self._number(home, name, which)
+            if number is None:
+                continue
             try:
-                data = self.store.get(names.document(names.versions_of(name), number))
-                return read(data, Record, name=address)
+                data = home.get(names.document(names.versions_of(name), number))
+                return Held(read(data, Record, name=address), home)
             except ObjectMissing:
                 pass
         raise AddressUnknown(address=address, registry=self.url, known=self._known(name))
 
-    def _number(self, name: str, which: str) -> int | None:
+    def _number(self, home: Store, name: str, which: str) -> int | None:
         if not which:
-            return max(names.numbers(self.store, names.versions_of(name)), default=None)
+            return max(names.numbers(home, names.versions_of(name)), default=None)
         return int(which) if which.isdecimal() else self._tagged(name, check_tag(which))
 
     def _tagged(self, name: str, tag: str) -> int | None:
         sequence = names.tags_of(name, tag)
-        newest = max(names.numbers(self.store, sequence), default=None)
+        newest = max(names.numbers(self.place, sequence), default=None)
         if newest is None:
             return None
-        return read(self.store.get(names.document(sequence, newest)), Tag, name=f"{name}@{tag}").number
+        return read(self.place.get(names.document(sequence, newest)), Tag, name=f"{name}@{tag}").number
 
-    def _by_digest(self, name: str, prefix: str, address: str) -> Record:
+    def _by_digest(self, name: str, prefix: str, address: str) -> Held:
         if len(prefix) < len("b3:") + _DIGEST_PREFIX_MIN:
             raise AddressInvalid(
                 address=address, reason=f"a digest needs at least {_DIGEST_PREFIX_MIN} digits"
             )
-        found = [record for record in self._records(name) if record.manifest.startswith(prefix)]
-        if len({record.manifest for record in found}) > 1:
-            numbers = ", ".join(f"{name}@{record.number}" for record in found)
+        found = [held for held in self._held(name) if held.record.manifest.startswith(prefix)]
+        if len({held.record.manifest for held in found}) > 1:
+            numbers = ", ".join(f"{name}@{held.record.number}" for held in found)
             raise AddressInvalid(address=address, reason=f"several versions begin so: {numbers}")
         if not found:
             raise AddressUnknown(address=address, registry=self.url, known=self._known(name))
         return found[0]
 
     def _known(self, name: str) -> list[str]:
-        numbers = names.numbers(self.store, names.versions_of(name))
+        numbers = names.numbers(self.place, names.versions_of(name))
         if not numbers:
             return self.datasets()
         return [f"{name}@{number}" for number in reversed(numbers)] + [
             f"{name}@{tag}" for tag in self.tags(name)
         ]
 
-    def _records(self, name: str) -> list[Record]:
-        """Newest first, since that is the one most often asked for."""
+    def _held(self, name: str) -> list[Held]:
+        """All versions of a dataset, newest first, since that is the one most often asked for."""
         sequence = names.versions_of(name)
-        numbers = reversed(names.numbers(self.store, sequence))
         return [
-            read(self.store.get(names.document(sequence, n)), Record, name=f"{name}@{n}") for n in numbers
+            Held(read(home.get(names.document(sequence, n)), Record, name=f"{name}@{n}"), home)
+            for home in self._homes
+            for n in reversed(names.numbers(home, sequence))
         ]
 
-    def _roots(self, record: Record) -> list[str]:
-        sequence = names.roots_of(record.name, record.number)
-        added = reversed(names.numbers(self.store, sequence))
-        found = [
-            read(self.store.get(names.document(sequence, n)), Root, name=f"{sequence}/{n}").root
-            for n in added
-        ]
+    def _roots(self, held: Held) -> list[str]:
+        """Where the files of a version are, newest first. What the registry keeps itself may be in the scratch or in the place."""
+        record = held.record
+        found: list[str] = []
+        for home, sequence in self._root_sequences(held):
+            for n in reversed(names.numbers(home, sequence)):
+                found.append(read(home.get(names.document(sequence, n)), Root, name=f"{sequence}/{n}").root)
+        within = [self.url] if held.home is self.place else [held.home.url, self.url]
         return [
-            each.replace(WITHIN, self.url, 1) if each.startswith(WITHIN) else each
-            for each in (*found, record.root)
+            root.replace(WITHIN, url, 1)
+            for root in (*found, record.root)
+            for url in (within if root.startswith(WITHIN) else within[:1])
         ]
 
-    def _add_root(self, record: Record, root: str) -> None:
-        if self._roots(record)[0] != root.replace(WITHIN, self.url, 1):
-            data = msgspec.json.encode(Root(form=FORM, root=root))
-            names.append(
-                self.store,
-                names.roots_of(record.name, record.number),
-                lambda number: data,
-                lambda standing: False,
-            )
+    def _root_sequences(self, held: Held) -> list[tuple[Store, str]]:
+        """Where further roots of a version are written, the one that counts most first."""
+        record = held.record
+        own = [(held.home, names.roots_of(record.name, record.number))]
+        store = self.store
+        if not isinstance(store, LayeredStore) or held.home is store.scratch:
+            return own
+        # In the scratch by digest: its own numbers mean other versions.
+        return [(store.scratch, names.roots_of(record.name, record.manifest.replace(":", "-"))), *own]
 
-    def _version(self, record: Record) -> Version:
+    def _add_root(self, held: Held, root: str) -> None:
+        if self._roots(held)[0] == root.replace(WITHIN, held.home.url, 1):
+            return
+        data = msgspec.json.encode(Root(form=FORM, root=root))
+        sequences = self._root_sequences(held)
+        store = self.store
+        if isinstance(store, LayeredStore) and held.home is self.place and not store.sealed:
+            try:
+                names.append(*sequences[-1], lambda number: data, lambda standing: False)
+                return
+            except StoreDenied as reason:
+                store.seal(reason)
+        names.append(*sequences[0], lambda number: data, lambda standing: False)
+
+    def _version(self, held: Held) -> Version:
+        record = held.record
         manifest = decode(
             read_object(self.store, object_name(record.manifest), record.manifest),
             name=record.manifest,
             upgrade=upgrade,
         )
-        return Version(record=record, manifest=manifest, registry=self.store, roots=self._roots(record))
+        return Version(
+            record=record,
+            manifest=manifest,
+            registry=self.store,
+            roots=self._roots(held),
+            by_digest=held.home is not self.place,
+        )
 
 
 def _places(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:

@@ -70,6 +70,7 @@ class Version:
         registry: Store,
         roots: Sequence[str],
         access: "Access | None" = None,
+        by_digest: bool = False,
     ) -> None:
         self.record = record
         self.manifest = manifest
@@ -79,6 +80,8 @@ class Version:
         self.account: Account | None = None
         self._registry = registry
         self._access = access or Access()
+        #: Whether its number means something only in a scratch.
+        self._by_digest = by_digest
         self._ends = list(_running_total(shard.rows for shard in manifest.shards))
         self._readers: OrderedDict[int, RowReader] = OrderedDict()
         #: Rows of the shards that are open, which their indexes grow with.
@@ -90,11 +93,18 @@ class Version:
 
     def __reduce__(self) -> "tuple[Callable[..., Version], tuple[Any, ...]]":
         # Open files do not travel to other processes; what is needed to open them again does.
-        return _rebuild, (self.record, self.manifest, self._registry, self.roots, self._access)
+        return _rebuild, (
+            self.record,
+            self.manifest,
+            self._registry,
+            self.roots,
+            self._by_digest,
+            self._access,
+        )
 
     def accessed(self, access: "Access") -> "Version":
         """The same version, read in another way."""
-        return _rebuild(self.record, self.manifest, self._registry, self.roots, access)
+        return _rebuild(self.record, self.manifest, self._registry, self.roots, self._by_digest, access)
 
     @property
     def access(self) -> "Access":
@@ -113,8 +123,14 @@ class Version:
 
     @property
     def address(self) -> str:
-        """``web@3``."""
-        return f"{self.record.name}@{self.record.number}"
+        """``web@3``; of one that is in a scratch, with its digest instead of the number."""
+        which = self.record.manifest if self._by_digest else self.record.number
+        return f"{self.record.name}@{which}"
+
+    @property
+    def store(self) -> Store:
+        """Where its indexes and copies are: the store of its registry."""
+        return self._registry
 
     @property
     def digest(self) -> str:
@@ -267,8 +283,9 @@ class Version:
 
     def _index_place(self, name: str) -> IndexPlace:
         """An index as it is opened: one that is far away is fetched when its shard is first touched."""
+        path = self._registry.local_path(object_name(name))
         client = getattr(self._registry, "client", None)
-        return self.index_of(name) if client is None else (client, object_name(name))
+        return self.index_of(name) if path is not None or client is None else (client, object_name(name))
 
     def raw(self, name: str, *, known_bytes: int | None = None) -> RawFile:
         """An original file of the version, at the newest place that has it.
@@ -412,9 +429,16 @@ def _exists(raw: RawFile) -> bool:
 
 
 def _rebuild(
-    record: Record, manifest: Manifest, registry: Store, roots: tuple[str, ...], access: Access
+    record: Record,
+    manifest: Manifest,
+    registry: Store,
+    roots: tuple[str, ...],
+    by_digest: bool,
+    access: Access,
 ) -> Version:
-    return Version(record=record, manifest=manifest, registry=registry, roots=roots, access=access)
+    return Version(
+        record=record, manifest=manifest, registry=registry, roots=roots, by_digest=by_digest, access=access
+    )
 
 
 def _running_total(counts: Iterator[int]) -> Iterator[int]:

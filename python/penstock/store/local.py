@@ -129,6 +129,11 @@ class LocalStore:
         """The object's own file."""
         return self._path(name)
 
+    def is_writable(self) -> bool:
+        """Whether this process may make objects here, as far as permissions and the mount say; nothing is written."""
+        above = next((folder for folder in (self.root, *self.root.parents) if folder.exists()), self.root)
+        return os.access(above, os.W_OK | os.X_OK)
+
     def sweep(self, prefix: str) -> int:
         """Remove what killed writers left more than a day ago; how many files that were."""
         oldest = time.time() - _STALE_S
@@ -170,7 +175,7 @@ class LocalStore:
     def _failure(self, verb: str, name: str, reason: OSError) -> ObjectMissing | StoreDenied | StoreFailed:
         if verb != "write" and isinstance(reason, FileNotFoundError | NotADirectoryError):
             return ObjectMissing(url=self._url(name))
-        if isinstance(reason, PermissionError):
+        if isinstance(reason, PermissionError) or reason.errno == errno.EROFS:
             return StoreDenied(verb=verb, url=self._url(name), reason=reason.strerror or str(reason))
         full = reason.errno in (errno.ENOSPC, errno.EDQUOT)
         return StoreFailed(verb=verb, url=self._url(name), reason=reason.strerror or str(reason), full=full)

@@ -126,17 +126,6 @@ def at(address: StreamAddress, **changed: object) -> StreamAddress:
     return replace(address, place=replace(address.place, **changed))  # type: ignore[arg-type]
 
 
-def parse_range(text: str, *, name: str = "rows") -> tuple[int, int]:
-    """First and end of a range, as in ``0:64``; one number is a range of one."""
-    first, colon, stop = text.partition(":")
-    if not (first.isdecimal() and (stop.isdecimal() if colon else not stop)):
-        raise _refusal(text, f"it is no range of {name}", "a range looks like 0:64, or 7")
-    begin, end = int(first), int(stop) if colon else int(first) + 1
-    if not begin < end < _NUMBER_MAX:
-        raise _refusal(text, f"it is an empty range of {name}", "a range looks like 0:64, or 7")
-    return begin, end
-
-
 def _in_url(url: str) -> str:
     _, found, after = url.partition(IN_URL)
     if not found:

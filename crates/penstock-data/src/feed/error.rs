@@ -62,6 +62,16 @@ pub enum FeedError {
     Closed,
 }
 
+impl FeedError {
+    /// See [`DataError::before_step`].
+    pub fn before_step(self, step: u64) -> Self {
+        match self {
+            Self::Data(problem) => Self::Data(problem.before_step(step)),
+            other => other,
+        }
+    }
+}
+
 impl From<PlanError> for FeedError {
     fn from(error: PlanError) -> Self {
         Self::Plan { reason: error.to_string() }

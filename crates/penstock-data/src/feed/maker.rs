@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_io::Histogram;
+use penstock_io::{Histogram, ReaderStep};
 
 use super::FeedError;
 use super::ahead::MakeBatch;
@@ -288,10 +288,12 @@ impl MakeBatch for Maker {
             builder = builder.with_mask();
         }
         self.announce(mine.clone())?;
+        let _reader = ReaderStep::enter(step);
         let mut times = StageTimes::default();
         for first in (mine.start..mine.end).step_by(GROUP_ROWS as usize) {
             let group = first..mine.end.min(first + GROUP_ROWS);
-            times.add(self.make_rows(&mut builder, mine.start, group)?);
+            let made = self.make_rows(&mut builder, mine.start, group);
+            times.add(made.map_err(|problem| problem.before_step(step))?);
         }
         self.clock.add(times);
         Ok(Some(builder.finish()))

@@ -153,13 +153,7 @@ impl TokenSource {
                 }
             }
         }
-        let closed: Vec<usize> =
-            by_shard.keys().copied().filter(|&at| self.shards[at].opened.get().is_none()).collect();
-        std::thread::scope(|scope| {
-            for share in closed.chunks(closed.len().div_ceil(OPENERS).max(1)) {
-                scope.spawn(move || share.iter().for_each(|&at| drop(self.shards[at].get())));
-            }
-        });
+        self.open_together(by_shard.keys().copied());
         for (at, rows) in by_shard {
             let Ok(shard) = self.shards[at].get() else { continue };
             let range = |(local, start, length): (u64, u32, u32)| {
@@ -175,6 +169,16 @@ impl TokenSource {
             let ranges: Vec<_> = rows.into_iter().filter_map(range).collect();
             shard.will_need(&ranges);
         }
+    }
+
+    /// Opens shards that are not open yet, some at a time; whatever goes wrong is said by reading.
+    fn open_together(&self, shards: impl Iterator<Item = usize>) {
+        let closed: Vec<usize> = shards.filter(|&at| self.shards[at].opened.get().is_none()).collect();
+        std::thread::scope(|scope| {
+            for share in closed.chunks(closed.len().div_ceil(OPENERS).max(1)) {
+                scope.spawn(move || share.iter().for_each(|&at| drop(self.shards[at].get())));
+            }
+        });
     }
 
     /// Fills `into` with the tokens of a row from `start` on; `into` is a whole number of stored tokens.
@@ -230,6 +234,7 @@ impl TokenSource {
 
     /// Length in stored tokens of every row, in order; reads the indexes only.
     pub fn lengths(&self) -> Result<Vec<u32>, FeedError> {
+        self.open_together((0..self.shards.len()).filter(|&at| self.shards[at].is_far));
         let mut lengths = Vec::with_capacity(usize::try_from(self.rows()).unwrap_or(0));
         for lazy in &self.shards {
             let shard = lazy.get()?;

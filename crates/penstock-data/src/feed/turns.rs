@@ -12,10 +12,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::FeedError;
-use crate::plan::{Change, Exhaustion, Key, Mixture, PeriodTable, Place, PlanError};
+use crate::plan::{Change, Exhaustion, Key, Mixture, PERIOD, PeriodTable, Place, PlanError};
 
 /// Periods of the mixture that are kept; threads are never further apart than a few.
 const PERIODS_KEPT: usize = 3;
+/// On a ramp periods are steps, of which each thread makes another one.
+const STEPS_KEPT: usize = 32;
 
 /// How far a source is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,7 +231,12 @@ impl Turns {
         let period = Arc::new(mixture.period_at(position)?);
         let mut state = self.hold();
         state.periods.push_back((generation, Arc::clone(&period)));
-        if state.periods.len() > PERIODS_KEPT {
+        let rows = |periods: &VecDeque<(u64, Arc<PeriodTable>)>| -> u64 {
+            periods.iter().map(|(_, period)| period.positions().end - period.positions().start).sum()
+        };
+        while state.periods.len() > PERIODS_KEPT
+            && (state.periods.len() > STEPS_KEPT || rows(&state.periods) > PERIODS_KEPT as u64 * PERIOD)
+        {
             state.periods.pop_front();
         }
         Some(period)

@@ -1,10 +1,12 @@
-"""Which registry a command works on.
+"""Which registry a command works on, and where it keeps what it derives.
 
 The first that there is: ``--registry``; what the recipe names (``registry = "…"``); ``$PENSTOCK_REGISTRY``; a folder ``registry`` beside
 the recipe, or in the nearest folder above it that has one; ``$PENSTOCK_HOME/registry``.
 """
 
 import os
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,29 +15,51 @@ from cyclopts import Parameter
 if TYPE_CHECKING:
     from penstock.registry import Registry
 
-#: The option that every data command has.
-Place = Annotated[
-    str | None,
-    Parameter(
-        name="--registry",
-        help=(
-            "Directory or URL of the registry (default: what the recipe names, else $PENSTOCK_REGISTRY, "
-            "else a folder `registry` beside the recipe or above it, else $PENSTOCK_HOME/registry)."
+
+@dataclass(frozen=True, slots=True)
+class RegistryPlace:
+    """A registry, and its scratch."""
+
+    registry: Annotated[
+        str | None,
+        Parameter(
+            name="--registry",
+            help=(
+                "Directory or URL of the registry (default: what the recipe names, else $PENSTOCK_REGISTRY, "
+                "else a folder `registry` beside the recipe or above it, else $PENSTOCK_HOME/registry)."
+            ),
         ),
-    ),
-]
+    ] = None
+    scratch: Annotated[
+        str | None,
+        Parameter(
+            name="--scratch",
+            help="Only read the registry, and keep derived data in this directory "
+            "(default: none, or below $PENSTOCK_HOME/scratch where the registry may not be written).",
+        ),
+    ] = None
+
+    def words(self) -> str:
+        """As it was written on the command line."""
+        given = {"--registry": self.registry, "--scratch": self.scratch}
+        return " ".join(f"{name} {shlex.quote(value)}" for name, value in given.items() if value is not None)
+
+
+#: The options that every data command has.
+Place = Annotated[RegistryPlace | None, Parameter(name="*")]
 #: What a registry is called when it is looked for, and a folder that every registry has.
 _NAME, _INSIDE = "registry", "datasets"
 #: Folders above a recipe that are looked into.
 _LEVELS_MAX = 16
 
 
-def open_registry(place: str | None, *, recipe: str | os.PathLike[str] | None = None) -> "Registry":
+def open_registry(place: RegistryPlace | None, *, recipe: str | os.PathLike[str] | None = None) -> "Registry":
     """The registry that was asked for, the recipe's own, or the default one."""
     from penstock.registry import Registry
 
-    named = place or _named_by(recipe) or os.environ.get("PENSTOCK_REGISTRY")
-    return Registry(named or (None if recipe is None else beside(recipe)))
+    asked = place or RegistryPlace()
+    named = asked.registry or _named_by(recipe) or os.environ.get("PENSTOCK_REGISTRY")
+    return Registry(named or (None if recipe is None else beside(recipe)), scratch=asked.scratch)
 
 
 def beside(recipe: str | os.PathLike[str]) -> Path | None:

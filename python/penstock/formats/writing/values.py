@@ -40,7 +40,8 @@ def json_flaw(value: Any, *, nan: bool = False) -> str | None:
         if any(not isinstance(key, str) for key in value):
             return "a key that is not text"
         return next((flaw for item in value.values() if (flaw := json_flaw(item, nan=nan))), None)
-    if isinstance(value, list | tuple):
+    # A tuple with names, such as an interval of months and days, is more than its parts.
+    if type(value) in (list, tuple):
         return next((flaw for item in value if (flaw := json_flaw(item, nan=nan))), None)
     if isinstance(value, np.ndarray | np.generic):
         return _array_flaw(np.asarray(value), nan=nan)

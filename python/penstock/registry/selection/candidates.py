@@ -7,7 +7,7 @@ named itself is taken or refused; what a folder or pattern leads to may also be 
 import os
 from dataclasses import dataclass, field
 
-from penstock.errors import FileUnusable, NothingToRegister, ObjectMissing
+from penstock.errors import FileUnusable, NothingToRegister, ObjectMissing, StoreFailed
 from penstock.registry.selection.glob_pattern import GlobPattern, is_pattern
 from penstock.registry.selection.local_tree import HIDDEN, LocalFile, LocalTree, named_file, once_each
 from penstock.store import join, to_path, to_url
@@ -154,7 +154,14 @@ def _named_object(url: str) -> Candidate | None:
 
 def _list(root: str, beginning: str, pattern: GlobPattern | None, found: Candidates) -> bool:
     """Objects below a root whose names begin so and match; whether there was any."""
-    entries, unreadable = RemoteStore(root).entries_beginning(beginning)
+    try:
+        entries, unreadable = RemoteStore(root).entries_beginning(beginning)
+    except StoreFailed as problem:
+        if not root.startswith(("http://", "https://")):
+            raise
+        # Web servers have files; few of them list folders.
+        reason = "there is no such file, and as a folder it cannot be listed"
+        raise FileUnusable(path=root, reason=reason, hint="name each file by its URL") from problem
     folders = {entry.name.rpartition("/")[0] for entry in entries}
     before = len(found.files) + len(found.left_out)
     for entry in entries:

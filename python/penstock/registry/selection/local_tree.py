@@ -142,7 +142,9 @@ class LocalTree:
             elif not stat.S_ISDIR(status.st_mode):
                 if pattern.is_end(after):
                     self._add(path, status, linked=place.linked or os.path.islink(path))
-            elif pattern.goes_on(after) and (status.st_dev, status.st_ino) not in place.above:
+            elif not pattern.goes_on(after):
+                self.left_out.append((path, "a folder: a pattern takes files"))
+            elif (status.st_dev, status.st_ino) not in place.above:
                 above = (*place.above, (status.st_dev, status.st_ino))
                 folders.append(_Place(path, after, above, place.linked or os.path.islink(path)))
         return folders

@@ -5,6 +5,7 @@ always taken.
 """
 
 import fnmatch
+import re
 
 from penstock.formats.detecting import ending_of
 
@@ -45,22 +46,29 @@ _README = ("README", "README.*", "DATASET_CARD.*")
 _PROSE = (".md", ".rst")
 
 
+def _any_of(patterns: tuple[str, ...]) -> str:
+    return "|".join(fnmatch.translate(pattern) for pattern in patterns)
+
+
+#: All patterns as one, since a folder may have millions of files; the group that matched says why.
+_BESIDE = re.compile("|".join(f"(?P<k{at}>{_any_of(patterns)})" for at, (_, patterns) in enumerate(_KINDS)))
+_IS_README = re.compile(_any_of(_README), re.IGNORECASE)
+
+
 def why_beside(name: str) -> str | None:
     """Why a file is no data, from its name; None if it may be."""
     *folders, last = name.split("/")
     for folder in folders:
         if folder in _FOLDERS:
             return _FOLDERS[folder]
-    for reason, patterns in _KINDS:
-        if any(fnmatch.fnmatchcase(last, pattern) for pattern in patterns):
-            return reason
-    if any(fnmatch.fnmatchcase(last.upper(), pattern) for pattern in _README):
-        return "a description of the dataset"
-    return None
+    if (found := _BESIDE.match(last)) is not None and found.lastgroup is not None:
+        return _KINDS[int(found.lastgroup.removeprefix("k"))][0]
+    return "a description of the dataset" if _IS_README.match(last) else None
 
 
 def is_readme_among(name: str, others: set[str]) -> bool:
     """Whether a README is one of many documents: where others of its kind are data, it is too."""
     last = name.rpartition("/")[2]
-    readme = any(fnmatch.fnmatchcase(last.upper(), pattern) for pattern in _README)
-    return readme and last.lower().endswith(_PROSE) and ending_of(last) in others
+    if _IS_README.match(last) is None:
+        return False
+    return last.lower().endswith(_PROSE) and ending_of(last) in others

@@ -81,12 +81,13 @@ def lint_page(address: str, report: LintReport) -> str:
             "tr",
             element("td", element("span", each.severity, class_=each.severity)),
             element("td", each.kind),
-            element("td", each.sentence),
+            element("td", each.sentence, *([element("p", each.hint, class_="note")] if each.hint else [])),
+            element("td", f"{each.cost:.1%} of {each.unit}"),
             element("td", element("code", f"penstock view {each.address}")),
         )
         for each in report.findings
     ]
-    heads = element("tr", *(element("th", head) for head in ("", "kind", "finding", "look")))
+    heads = element("tr", *(element("th", head) for head in ("", "kind", "finding", "costs", "look")))
     counted = f"{len(report.findings)} findings in {report.batches:,} batches, {report.rows:,} rows, {report.tokens:,} tokens"
     notes = [element("p", note, class_="note") for note in report.notes]
     return page(

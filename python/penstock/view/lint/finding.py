@@ -1,4 +1,4 @@
-"""What lint finds, and what a check is: it looks at batches one after another and tells at the end."""
+"""What lint finds, what it costs, and what a check is: it looks at batches one after another and tells at the end."""
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field
@@ -7,9 +7,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from penstock.view.lint.given import Expected, Given
+from penstock.view.lint.expected import Expected
+from penstock.view.lint.given import Given
+from penstock.view.lint.kinds import KINDS
 
 Severity = Literal["error", "warning"]
+#: Addresses that a finding shows, at most.
+PLACES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +27,56 @@ class Finding:
     #: Where to look: an address for ``penstock view``, or the place in batches that somebody else made.
     address: str
     values: dict[str, Any] = field(default_factory=dict)
+    #: The share of what was looked at that it spoils: of tokens, of the loss, or of rows, as the unit says.
+    cost: float = 0.0
+    unit: str = "tokens"
+    #: What to do about it.
+    hint: str = ""
+    #: Further addresses, the first among them.
+    places: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return asdict(self)
 
 
-class Check(ABC):
-    """One kind of mistake."""
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """How much of what was looked at is affected."""
 
-    kind: str
-    severity: Severity = "error"
+    share: float
+    unit: str = "tokens"
+
+
+class Tally:
+    """Counts what is wrong, of how much, and keeps the first places."""
+
+    def __init__(self) -> None:
+        self.count = self.of = 0
+        #: Tokens that are affected.
+        self.tokens = 0
+        self.places: list[str] = []
+
+    def add(self, given: Given, row: int, token: int | None, *, count: int = 1, tokens: int = 0) -> None:
+        """One more that is wrong."""
+        self.count += count
+        self.tokens += tokens
+        if len(self.places) < PLACES_MAX:
+            self.places.append(given.place(row, token))
+
+    @property
+    def share(self) -> float:
+        """How many of them are wrong."""
+        return self.count / max(1, self.of)
+
+    def __str__(self) -> str:
+        return f"{self.count:,} of {self.of:,} ({self.share:.1%})"
+
+
+class Check(ABC):
+    """One or several kinds of mistake that are found by looking at the same thing."""
+
+    kinds: tuple[str, ...]
 
     def __init__(self, expected: Expected) -> None:
         self.expected = expected
@@ -43,22 +86,43 @@ class Check(ABC):
         """Take note of a batch."""
 
     @abstractmethod
-    def tell(self) -> list[Finding]:
-        """What was found in all of them."""
+    def tell(self, tokens: int) -> list[Finding]:
+        """What was found in all of them, of so many tokens."""
 
-    def found(self, sentence: str, address: str, **values: Any) -> Finding:
-        """A finding of this kind."""
-        return Finding(self.kind, self.severity, sentence, address, values)
+    def found(
+        self,
+        sentence: str,
+        places: list[str],
+        cost: Cost,
+        *,
+        kind: str = "",
+        severity: Severity = "error",
+        **values: Any,
+    ) -> Finding:
+        """A finding."""
+        name = kind or self.kinds[0]
+        return Finding(
+            name,
+            severity,
+            sentence,
+            places[0] if places else "",
+            values,
+            cost=min(1.0, cost.share),
+            unit=cost.unit,
+            hint=KINDS[name].hint,
+            places=tuple(places),
+        )
 
 
 class TokenCheck(Check):
-    """A mistake that single tokens make: counted, with the first place."""
+    """A mistake that single tokens make: counted, with the first places."""
+
+    severity: Severity = "error"
 
     def __init__(self, expected: Expected) -> None:
         super().__init__(expected)
-        self.count = self.rows = self.of = 0
-        self.first = ""
-        self.example = 0
+        self.tally = Tally()
+        self.rows = self.example = 0
 
     @abstractmethod
     def wrong(self, given: Given) -> npt.NDArray[np.bool_] | None:
@@ -70,39 +134,48 @@ class TokenCheck(Check):
 
     def of_tokens(self, given: Given) -> int:
         """Out of how many tokens."""
-        return given.tokens.size
+        return int(given.real.sum())
 
     def look(self, given: Given) -> None:
         """Count them."""
         wrong = self.wrong(given)
         if wrong is None:
             return
-        self.of += self.of_tokens(given)
+        self.tally.of += self.of_tokens(given)
         if not wrong.any():
             return
-        if not self.first:
-            row, token = (int(each) for each in np.argwhere(wrong)[0])
-            self.first = given.place(row, token)
-            self.example = int(given.tokens[row, token])
-        self.count += int(wrong.sum())
-        self.rows += int(wrong.any(axis=1).sum())
+        rows = np.flatnonzero(wrong.any(axis=1))
+        if not self.tally.count:
+            self.example = int(given.tokens[rows[0], wrong[rows[0]].argmax()])
+        for row in rows.tolist():
+            count = int(wrong[row].sum())
+            self.tally.add(given, row, int(wrong[row].argmax()), count=count, tokens=count)
+        self.rows += len(rows)
 
-    def tell(self) -> list[Finding]:
+    def tell(self, tokens: int) -> list[Finding]:
         """One finding for all of them."""
-        if not self.count:
+        if not self.tally.count:
             return []
         return [
             self.found(
                 self.sentence(),
-                self.first,
-                tokens=self.count,
+                self.tally.places,
+                self.cost(tokens),
+                severity=self.severity,
+                tokens=self.tally.count,
                 rows=self.rows,
-                of=self.of,
+                of=self.tally.of,
                 example=self.example,
             )
         ]
 
     @property
-    def share(self) -> str:
-        """How many, of how many."""
-        return f"{self.count:,} of {self.of:,} ({self.count / max(1, self.of):.1%})"
+    def named(self) -> str:
+        """The first token that is wrong, by number and by name where it has one."""
+        vocabulary = self.expected.vocabulary
+        name = None if vocabulary is None else vocabulary.added.get(self.example)
+        return f"{self.example}" if name is None else f"{self.example} ({name})"
+
+    def cost(self, tokens: int) -> Cost:
+        """By default the share of those that could be wrong."""
+        return Cost(self.tally.share)

@@ -5,6 +5,7 @@ it holds. Text and tokens are made again by the very stages of the recipe; what 
 compared, and a difference is said.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -38,6 +39,7 @@ class Samples:
     def __init__(self, plan: Plan, vocabularies: Sequence[Vocabulary | None]) -> None:
         self._plan = plan
         self._vocabularies = vocabularies
+        #: What makes tokens, by source: a template is compiled once.
         self._measures: dict[int, Any] = {}
         self._roles: dict[tuple[int, int], list[str]] = {}
 
@@ -62,6 +64,14 @@ class Samples:
         found = self._text(source, sample)
         return None if found is None else str(found["text"])
 
+    def messages(self, source: int, sample: int) -> list[Mapping[str, Any]]:
+        """The messages of a conversation, as the template gets them; none where a sample is something else."""
+        stage = self._stage(source)
+        messages = self._row(source, sample).get(stage.field) if isinstance(stage, Chat) else None
+        if isinstance(messages, str):
+            messages = json.loads(messages)
+        return [each for each in messages or () if isinstance(each, Mapping)]
+
     def stages(self, view: BatchView, row: int, token: int) -> dict[str, Any]:
         """The sample of a token in its four stages."""
         found = [each for each in view.documents.of_row(row) if each.at <= token < each.stop]
@@ -85,15 +95,10 @@ class Samples:
 
     def _text(self, source: int, sample: int) -> dict[str, Any] | None:
         """The text that tokens are made of, with what is trained on; None where there is none."""
-        stage, prepared = self._stage(source), self._plan.prepared[source]
+        stage = self._stage(source)
         if stage is None:
             return None
-        row: Any = prepared.version[sample]
-        for each in self._plan.recipe.stages_of(prepared.source):
-            if each is stage:
-                break
-            if isinstance(each, Map) and not each.random:
-                row = each.called(row)
+        row = self._row(source, sample)
         if isinstance(stage, Tokenize):
             value = row.get(stage.field)
             text = value if isinstance(value, str) else ""
@@ -110,6 +115,17 @@ class Samples:
             "trained": told.trained,
             "messages": messages if isinstance(messages, list) else [],
         }
+
+    def _row(self, source: int, sample: int) -> Any:
+        """The row that the stage which makes tokens gets: after the maps before it."""
+        stage, prepared = self._stage(source), self._plan.prepared[source]
+        row: Any = prepared.version[sample]
+        for each in self._plan.recipe.stages_of(prepared.source):
+            if each is stage:
+                break
+            if isinstance(each, Map) and not each.random:
+                row = each.called(row)
+        return row
 
     def _templated(self, source: int, sample: int) -> dict[str, Any] | None:
         found = self._text(source, sample)

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from penstock.errors import UsageError
-from penstock.view.address import parse_range
+from penstock.view.bounds import parse_bounds
 from penstock.view.model import BatchView, RecordView, pack
 from penstock.view.model.budget import budget_by_role
 from penstock.view.model.difference import compare_streams
@@ -64,7 +64,7 @@ def _batch(request: Request) -> Response:
     if isinstance(view, RecordView):
         return Response(pack(facts, {}), media_type=PACKED)
     rows_max = max(1, TOKENS_MAX // max(1, view.length))
-    first, stop = parse_range(asked.text(request, "rows", f"0:{view.rows}"))
+    first, stop = parse_bounds(asked.text(request, "rows", ":")).within(view.rows) if view.rows else (0, 0)
     exact = asked.text(request, "bytes", "") == "1"
     window = view.window((first, min(stop, first + rows_max)), joined=not exact)
     said = {**window.facts, "cuts": [*window.facts["cuts"], *missing]}

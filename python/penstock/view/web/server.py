@@ -31,6 +31,7 @@ from penstock.view.web.site import Site
 
 STATIC = Path(__file__).with_name("static")
 """The bundle, written here by ``npm run build`` in ``web/``."""
+_ACCEPTED_AT_ONCE, _WAITING_MAX = 16, 1024
 
 
 def create_app(site: Site, access: Access, limits: ConnectionLimits | None = None) -> Starlette:
@@ -101,8 +102,20 @@ def serve(
             server_header=False,
             ws="none",
             timeout_keep_alive=30,
+            # So many are accepted at once, before those that came earlier are read: few, or a storm would push them out unread.
+            backlog=_ACCEPTED_AT_ONCE,
         )
-        uvicorn.Server(config).run(sockets=[listening])
+        _Server(config).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Accepts few connections at once, and lets many wait in the kernel."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen as ever, with a longer queue."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_WAITING_MAX)
 
 
 class _Squeezed:

@@ -29,6 +29,7 @@ LISTED_MAX = 500
 _RECIPE_BYTES_MAX = 1 << 20
 #: Folders that hold what programs made; those of a registry among them.
 _QUIET = {"node_modules", "target", "__pycache__", "objects", "derived"}
+_LEADS_OUT = "links that lead out of the folders of this server (--root FOLDER opens more)"
 
 
 @dataclass
@@ -113,19 +114,22 @@ def _entries(folder: Path, site: Site, found: _Found) -> tuple[list[str], list[s
                 break
             # Most names are of data: what cannot matter costs no look at the file.
             matters = entry.name == "run.json" or entry.name.endswith(RECIPES)
-            if entry.is_symlink():
-                target = Path(os.path.realpath(entry.path))
-                if not any(target.is_relative_to(root) for root in site.roots):
-                    if matters or target.is_dir():
-                        found.left_out[
-                            "links that lead out of the folders of this server (--root FOLDER opens more)"
-                        ] += 1
-                    continue
-            if entry.is_dir():
-                folders.append(entry.name)
-            elif matters:
-                files.append(entry.name)
+            try:
+                if entry.is_symlink() and _leads_out(entry, site):
+                    found.left_out[_LEADS_OUT] += matters or entry.is_dir()
+                elif entry.is_dir():
+                    folders.append(entry.name)
+                elif matters:
+                    files.append(entry.name)
+            except OSError:
+                # A link that leads to itself.
+                found.left_out["links that lead nowhere"] += 1
     return folders, files
+
+
+def _leads_out(entry: "os.DirEntry[str]", site: Site) -> bool:
+    target = Path(os.path.realpath(entry.path))
+    return not any(target.is_relative_to(root) for root in site.roots)
 
 
 def _name(path: Path, root: Path, earlier: tuple[Path, ...]) -> str:
@@ -149,7 +153,8 @@ def _is_recipe(path: Path, found: _Found) -> bool:
     if b"sources" not in data or b"batch" not in data:
         return False
     try:
-        document = msgspec.json.decode(data) if path.suffix == ".json" else tomllib.loads(data.decode())
+        text = data.decode("utf-8-sig")
+        document = msgspec.json.decode(text) if path.suffix == ".json" else tomllib.loads(text)
     except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         found.left_out["files that look like recipes and are no TOML or JSON"] += 1
         return False

@@ -1,0 +1,1 @@
+"""Lint: what it finds, and what it leaves alone."""
