@@ -93,23 +93,20 @@ class Version:
 
     def __reduce__(self) -> "tuple[Callable[..., Version], tuple[Any, ...]]":
         # Open files do not travel to other processes; what is needed to open them again does.
-        return _rebuild, (
-            self.record,
-            self.manifest,
-            self._registry,
-            self.roots,
-            self._by_digest,
-            self._access,
-        )
+        return _rebuild, (*self._parts, self._access, self._by_digest)
 
     def accessed(self, access: "Access") -> "Version":
         """The same version, read in another way."""
-        return _rebuild(self.record, self.manifest, self._registry, self.roots, self._by_digest, access)
+        return _rebuild(*self._parts, access, self._by_digest)
 
     @property
     def access(self) -> "Access":
         """How its rows are read."""
         return self._access
+
+    @property
+    def _parts(self) -> "tuple[Record, Manifest, Store, tuple[str, ...]]":
+        return self.record, self.manifest, self._registry, self.roots
 
     @property
     def name(self) -> str:
@@ -433,11 +430,11 @@ def _rebuild(
     manifest: Manifest,
     registry: Store,
     roots: tuple[str, ...],
-    by_digest: bool,
     access: Access,
+    by_digest: bool,
 ) -> Version:
     return Version(
-        record=record, manifest=manifest, registry=registry, roots=roots, by_digest=by_digest, access=access
+        record=record, manifest=manifest, registry=registry, roots=roots, access=access, by_digest=by_digest
     )
 
 

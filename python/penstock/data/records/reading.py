@@ -151,7 +151,7 @@ class _RecordSource:
         # What cannot be decoded may have changed since it was checked; then that is what is wrong with it.
         _rust.look_again()
         try:
-            return list(self._version.take(samples))
+            return list(self._version.take(samples, parallel=False))
         except (PenstockError, OSError, MemoryError):
             raise
         except Exception as reason:  # noqa: BLE001 - it is kept as the reason
