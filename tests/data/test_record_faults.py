@@ -171,6 +171,29 @@ def test_a_picture_that_is_none_is_masked_and_a_damaged_file_never_is(tmp_path: 
         list(feed)
 
 
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_file_that_was_mended_goes_on_at_its_step(tmp_path: Path, threads: int) -> None:
+    """Goal: damage is an error for as long as it lasts. Method: flip a bit of the second file, ask, flip it back, ask again."""
+    for shard in range(2):
+        rows = [{"__key__": f"{shard}{n:02}", "json": {"n": n}, "cls": n} for n in range(16)]
+        write_archive(tmp_path / f"{shard}.tar", rows)
+    registry = ps.Registry(tmp_path / "registry")
+    registry.register("some", [tmp_path / "0.tar", tmp_path / "1.tar"])
+    recipe = ps.Recipe(sources=[ps.Source("some@1", epochs=1)], batch=4, shuffle="none")
+    with ps.open(recipe, registry=registry, threads=0) as feed:
+        expected = [batch.digest for batch in feed]
+    whole = (tmp_path / "1.tar").read_bytes()
+    (tmp_path / "1.tar").write_bytes(whole[:700] + bytes([whole[700] ^ 1]) + whole[701:])
+    with ps.open(recipe, registry=ps.Registry(tmp_path / "registry"), threads=threads) as feed:
+        found = [next(feed).digest for _ in range(4)]
+        for _ in range(2):
+            with pytest.raises(CorruptShard):
+                next(feed)
+            assert feed.cursor.step == 4
+        (tmp_path / "1.tar").write_bytes(whole)
+        assert found + [batch.digest for batch in feed] == expected
+
+
 def test_a_length_means_nothing_for_records(gallery: Gallery) -> None:
     stage = ps.Map(tossed, random=True, length_max=8)
     with pytest.raises(RecipeInvalid, match="no length in tokens"):

@@ -219,7 +219,7 @@ class _Shared:
         try:
             self.put(number, self.finisher(made))
         except CorruptShard as problem:
-            self.put(number, problem.before_step(made.step))
+            self.fail(number, made, problem.before_step(made.step))
         except Exception as problem:  # noqa: BLE001 - it is raised at its step, by whoever asks for that
             self.fail(number, made, problem)
         finally:

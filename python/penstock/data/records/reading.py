@@ -17,7 +17,7 @@ from penstock.data.batch import origin_of
 from penstock.data.mapping import Maps, StageFailed
 from penstock.data.records.batch import RecordBatch
 from penstock.data.records.stacking import EXACT_MAX, stack_rows
-from penstock.data.records.values import ValueUnusable, digest_of, usable_row
+from penstock.data.records.values import ValueUnusable, digest_of, usable, usable_row
 from penstock.data.undecodable import Fault, fault_of
 from penstock.errors import PenstockError
 from penstock.formats.contract import Row
@@ -63,7 +63,9 @@ class RecordReader:
                     hashed[row] = _FAULTY
                     continue
                 rows[row] = hashed[row] = found
-                valid[row] = not source.is_masked(sample)
+                valid[row] = 1
+                if source.masks and source.is_masked(sample):
+                    valid[row] = 0
         like = self._row_like() if all(row is None for row in rows) else None
         fields = stack_rows(rows, like, self._chosen)
         digest, size_bytes = digest_of(made.position, hashed)
@@ -119,6 +121,11 @@ class _RecordSource:
     def rows(self) -> int:
         return self._version.rows
 
+    @property
+    def masks(self) -> bool:
+        """Whether the skips mask any sample at all."""
+        return bool(self._masked)
+
     def is_masked(self, sample: int) -> bool:
         """Whether the skips mask a sample."""
         return (self._alias, sample) in self._masked
@@ -129,7 +136,7 @@ class _RecordSource:
             return []
         fetched = self._fetched(samples)
         if not self.maps:
-            return [self._usable(row, fresh=True) for row in fetched]
+            return [self._kept(row) for row in fetched]
         places = zip(samples.tolist(), epochs.tolist(), strict=True)
         return [self._mapped(row, *place) for row, place in zip(fetched, places, strict=True)]
 
@@ -158,6 +165,16 @@ class _RecordSource:
             return self._usable(self.maps.row(row, epoch=epoch, sample=sample), fresh=False)
         except StageFailed as failed:
             return failed
+
+    def _kept(self, row: Row | StageFailed) -> Row | StageFailed:
+        """A row that a format has just decoded; nearly always it is usable as it is, which is all that is looked at here."""
+        made = None if isinstance(row, StageFailed) else _rust.usable_row(row, True, usable)
+        if made is None:
+            return self._usable(row, fresh=True)
+        for name in self._floats:
+            if type(made.get(name)) is int:
+                return self._as_floats(made)
+        return made
 
     def _usable(self, row: Any, *, fresh: bool) -> Row | StageFailed:
         if isinstance(row, StageFailed):
