@@ -53,9 +53,7 @@ _NAME, _INSIDE = "registry", "datasets"
 _LEVELS_MAX = 16
 
 
-def open_registry(
-    place: RegistryPlace | None, *, recipe: str | os.PathLike[str] | None = None
-) -> "Registry":
+def open_registry(place: RegistryPlace | None, *, recipe: str | os.PathLike[str] | None = None) -> "Registry":
     """The registry that was asked for, the recipe's own, or the default one."""
     from penstock.registry import Registry
 
