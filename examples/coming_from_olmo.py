@@ -39,8 +39,8 @@ def main(folder: Path) -> None:
     tokenizing = ps.Tokenize(str(folder / "tokenizer.json"), eos=EOS)  # the token is stored with the document
     separating = [
         ps.Tokenize(str(folder / "tokenizer.json")),
-        ps.Pack(128, separator=end),
-    ]  # it is put between them
+        ps.Pack(128, separator=end),  # it is put between them
+    ]
     for stages in ([tokenizing, ps.Pack(128)], separating):
         with ps.open(ps.Recipe(stages=stages, **common), registry=registry) as feed:
             batches = list(feed)

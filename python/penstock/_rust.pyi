@@ -1,6 +1,6 @@
 """The Rust side of Penstock. Not public: use the packages that carry these names."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, final
@@ -22,11 +22,11 @@ __all__ = [
     "Arena", "BatchServer", "EventReader", "Exchange", "Feed", "FeedBatch", "HostCache", "ServiceClient",
     "ServiceFeed", "ShardFile", "SharedBytes", "Span", "StepClaim", "StoreClient", "Tally", "__version__",
     "archive_members", "build_rest", "build_table", "copy_buffers", "digest", "digest_file",
-    "digest_rows", "disk_room", "events_abandon", "events_flush", "events_path", "events_start",
-    "events_statistics", "events_stop", "find_damage", "first_position", "hash_buffers", "held_out",
-    "look_again", "parse_size", "quick_hash", "read_for_step", "read_object", "read_tensors", "record",
-    "reframe", "scan_known", "scan_rows", "slice_order", "span", "stops_at", "store_counts", "store_flying",
-    "token_lengths", "use_cache", "write_buffers", "zstd_head",
+    "digest_records", "digest_rows", "disk_room", "events_abandon", "events_flush", "events_path",
+    "events_start", "events_statistics", "events_stop", "find_damage", "first_position", "hash_buffers",
+    "held_out", "look_again", "parse_size", "quick_hash", "read_for_step", "read_object", "read_tensors",
+    "record", "reframe", "scan_known", "scan_rows", "slice_order", "span", "stops_at", "store_counts",
+    "store_flying", "token_lengths", "usable_row", "use_cache", "write_buffers", "zstd_head",
 ]
 # fmt: on
 
@@ -106,6 +106,20 @@ def digest_file(path: Path) -> str:
 
 def digest_rows(position: int, rows: list[bytes]) -> int:
     """The sum of the digests of rows (128 bits), given as the bytes that stand for them; the first is at ``position``."""
+
+def digest_records(
+    position: int, rows: list[Any], encoded: Callable[[Any], Iterable[Buffer]]
+) -> tuple[int, int]:
+    """The same for rows given as dicts, or as the bytes that stand for them; and the bytes of all values.
+
+    ``encoded`` gives the parts that stand for a value that is no number, text, bytes, list or dict.
+    """
+
+def usable_row(row: Any, fresh: bool, usable: Callable[[Any], Any]) -> dict[str, Any] | None:
+    """The row with usable values: itself if it is ``fresh`` and has no others, else with lists and dicts copied.
+
+    ``usable`` makes something of values of other types. None when something is wrong with the row.
+    """
 
 def quick_hash(data: bytes) -> int:
     """The xxh3_64 hash of some bytes."""
@@ -256,6 +270,8 @@ class FeedBatch(Buffer):
         """What a row is made of: place in the row, tokens, source, sample, first token in it, epoch."""
     def samples(self) -> tuple[bytes, bytes]:
         """The sample of each stretch of each row, in order: its source (u32) and its row of the version (u64)."""
+    def places(self) -> bytes:
+        """Row, source, sample and epoch of each stretch of each row, in order (u64)."""
 
 #: What it is; steps made here, by others, alone; moves; members and bytes of a reader; why it reads alone.
 _SharingTold: TypeAlias = tuple[str, int, int, int, int, int, int, str | None]

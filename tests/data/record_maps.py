@@ -70,3 +70,20 @@ def held(row: dict[str, Any]) -> dict[str, Any]:
     """Waits at the gate."""
     assert gate.wait(60)
     return row
+
+
+def counted(row: dict[str, Any]) -> dict[str, Any]:
+    """How many fields a row has."""
+    return {"count": len(row)}
+
+
+#: Samples that were seen by ``fails_first``, each of which fails once.
+seen: set[int] = set()
+
+
+def fails_first(row: dict[str, Any]) -> dict[str, Any]:
+    """Fails for every sample, and for none a second time."""
+    if row["id"] not in seen:
+        seen.add(row["id"])
+        raise ConnectionError(f"{row['id']} is not there yet")
+    return row

@@ -216,6 +216,8 @@ def test_a_separator_that_maps_would_not_see_is_refused(texts: Corpus) -> None:
     for wrong in (-1, 1 << 32, "<s>"):
         with pytest.raises(RecipeInvalid, match="separator"):
             ps.Pack(16, separator=wrong)  # type: ignore[arg-type]
+    with pytest.raises(RecipeInvalid, match="separator"):
+        ps.Pack(16, "crop", separator=1)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from penstock.data.finishing import DEPTH_MAX
 from penstock.errors import CorruptShard, FeedClosed, RecipeInvalid, SampleUndecodable, TooManyUndecodable
 from tests.data.gallery import MOVES, NOTES, Gallery, note, png, read_lanes, write_archive
 from tests.data.reader import lines_of
-from tests.data.record_maps import decoded, fragile, named_valid, shapeless, tossed, unlike
+from tests.data.record_maps import decoded, fails_first, fragile, named_valid, seen, shapeless, tossed, unlike
 from tests.data.test_trust import in_child
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +56,28 @@ def test_a_map_that_raises_is_an_error_at_its_step_and_names_the_sample(
     assert problem.reason == "ValueError: nothing can be made of 13"
     assert problem.stage == "map tests.data.record_maps:fragile"
     assert "mask" in f"{problem.hint}"
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_a_step_that_failed_can_be_asked_for_again(gallery: Gallery, threads: int) -> None:
+    """Goal: an error costs nothing but itself. Method: every sample fails once, and the consumer asks until the step comes."""
+    source = ps.Source("notes@1", epochs=2)
+    expected = gallery.read(gallery.recipe(source, batch=5), threads=0)
+    seen.clear()
+    stages = [ps.Map(fails_first)]
+    with gallery.open(gallery.recipe(source, batch=5, stages=stages), threads=threads) as feed:
+        found, failures = [], 0
+        while len(found) < len(expected) and failures < 1000:
+            at = feed.cursor.step
+            try:
+                found.append(next(feed))
+            except SampleUndecodable:
+                failures += 1
+                assert feed.cursor.step == at
+        assert [(batch.step, batch.digest) for batch in found] == [(b.step, b.digest) for b in expected]
+        assert 0 < failures <= NOTES
+        for _ in range(2):
+            assert next(feed, None) is None
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3])

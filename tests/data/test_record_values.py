@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from penstock import _rust
 from penstock.data.records.stacking import stack_rows
-from penstock.data.records.values import ValueUnusable, encode, usable, usable_row
+from penstock.data.records.values import ValueUnusable, digest_of, encode, usable, usable_row
 
 #: No two of these are the same value.
 VALUES: list[Any] = [
@@ -67,6 +68,61 @@ def test_bytes_say_everything_about_a_value(one: Any, other: Any) -> None:
     assert (encode({"x": usable(one)}) == encode({"x": usable(other)})) == same
 
 
+def agrees(rows: list[Any]) -> bool:
+    """Whether what Rust makes of rows is what stands in their bytes."""
+    encoded = [row if isinstance(row, bytes) else encode(row) for row in rows]
+    return digest_of(5, rows) == (_rust.digest_rows(5, encoded), sum(map(len, encoded)))
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(row=st.dictionaries(st.text(), PLAIN, max_size=4))
+def test_digests_are_those_of_the_bytes_whatever_the_value(row: Any) -> None:
+    """Goal: digests of earlier releases stay. Method: Rust's walk against the bytes that Python writes."""
+    row.pop("valid", None)
+    for fresh in (True, False):
+        assert agrees([usable_row(row, fresh=fresh), b"", row])
+
+
+def test_digests_of_values_that_rust_does_not_know_are_those_of_the_bytes() -> None:
+    class Subclass(dict[str, Any]):
+        pass
+
+    large = np.arange(50_000, dtype=np.int32)
+    names = {"z": 1, "ü": 2, "": 3, "\U0001f600": 4, "\uffff": 5, "a": 6, "B": 7}
+    rows = [{"x": usable(value)} for value in VALUES]
+    rows += [names, {"deep": names}, {"\ud800": 1, "a": 2}, {"large": large, "other": large[::2]}]
+    rows += [
+        Subclass(a=1),
+        {"x": Subclass(b=2)},
+        {"text": "ä" * 1000},
+        {"text": "\ud800" * 1000},
+        {"bytes": b"x" * 9999},
+    ]
+    for row in rows:
+        assert agrees([row])
+    assert agrees(rows)
+
+
+def test_fresh_rows_are_kept_and_others_are_copied() -> None:
+    """Goal: whoever changes a batch changes that batch alone. Method: look at every list and dict of a row."""
+    inner: dict[str, Any] = {"list": [1, {"a": []}], "dict": {"b": [2.5]}, "text": "t", "array": np.zeros(2)}
+    assert usable_row(inner, fresh=True) is inner
+    copy = usable_row(inner)
+    assert repr(copy) == repr(inner)
+    for one, other in (
+        (copy, inner),
+        (copy["list"], inner["list"]),
+        (copy["list"][1], inner["list"][1]),
+        (copy["list"][1]["a"], inner["list"][1]["a"]),
+        (copy["dict"], inner["dict"]),
+        (copy["dict"]["b"], inner["dict"]["b"]),
+    ):
+        assert one is not other
+    # What has to be another value is, in a fresh row too, and the rest stays.
+    mixed = {"pairs": [("k", 1)], "list": [[1], bytearray(b"b")], "n": 1}
+    assert usable_row(mixed, fresh=True) == {"pairs": [["k", 1]], "list": [[1], b"b"], "n": 1}
+
+
 def test_bytes_do_not_depend_on_how_a_value_is_held() -> None:
     assert encode({"a": 1, "b": 2}) == encode({"b": 2, "a": 1})
     array = np.arange(12).reshape(3, 4)
@@ -97,8 +153,9 @@ def test_what_is_no_value_is_refused() -> None:
         [1],
         None,
     ):
-        with pytest.raises(ValueUnusable):
-            usable_row(row)
+        for fresh in (True, False):
+            with pytest.raises(ValueUnusable):
+                usable_row(row, fresh=fresh)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A reader of far data as a process of its own: ``python -m tests.operations.reading REGISTRY ADDRESS [share|ahead]``.
 
+Instead of an address there may be a recipe's file.
+
 It makes a batch for each line on its standard input (``open`` only opens) and answers with a line of JSON: step and digest, or the error that came instead; at the
 end of its input it says what the store, the cache and the feed counted. So a test can break the world between two batches, and every
 reading has caches, clients and limits that are its own.
@@ -99,7 +101,11 @@ def main() -> None:
 
     registry, address, *words = sys.argv[1:]
     shared = "share" in words
-    recipe = ps.Recipe(sources=[ps.Source(address)], seed=SEED, batch=BATCH)
+    recipe = (
+        ps.Recipe.load(address)
+        if address.endswith(".toml")
+        else ps.Recipe(sources=[ps.Source(address)], seed=SEED, batch=BATCH)
+    )
 
     def say(answer: object) -> int:
         return os.write(1, msgspec.json.encode(answer) + b"\n")

@@ -33,7 +33,7 @@ pub use error::FeedError;
 pub use leg::{Keying, Leg, LegKind};
 pub use maker::{Maker, MixturePlan};
 pub use part::{Part, Parts, RowBytes, RowMap};
-pub use records::digest_rows;
+pub use records::RowDigests;
 pub use rest::build_rest;
 pub use stream::{Located, SourceStream, StreamPhase, TokenKind};
 pub use table::{BlockRows, Table, TableHead, TableWriter};

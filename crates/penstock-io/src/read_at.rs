@@ -60,6 +60,10 @@ pub trait ReadAt: Send + Sync {
     }
 }
 
+/// Longer reads are not copied from the mapping: a system call is a small part of them, and pages that were looked at once count as
+/// memory of the process for as long as the file is open.
+const MAPPED_READ_MAX: usize = 16 << 10;
+
 /// A file on a local disk.
 pub struct LocalFile {
     /// Open for reading for as long as this lives.
@@ -116,6 +120,9 @@ impl ReadAt for LocalFile {
     }
 
     fn read_again(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        if into.len() > MAPPED_READ_MAX {
+            return self.read_at(offset, into);
+        }
         match self.mapping.get_or_init(|| Mapping::new(&self.file, self.bytes)) {
             Some(mapping) if mapping.copy(offset, into) => Ok(()),
             // Also what is wrong is said by a plain read: how far the file goes now.

@@ -276,6 +276,14 @@ impl FeedBatch {
         (PyBytes::new(py, &sources), PyBytes::new(py, &samples))
     }
 
+    /// Row, source, sample and epoch of each stretch, in order (u64), as bytes.
+    fn places<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let places = self.batch.origins.iter().flat_map(|origin| {
+            [u64::from(origin.row), u64::from(origin.source), origin.sample, origin.epoch]
+        });
+        PyBytes::new(py, &places.flat_map(u64::to_le_bytes).collect::<Vec<u8>>())
+    }
+
     /// Hands the tokens out without a copy; the batch lives as long as somebody looks at them.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {

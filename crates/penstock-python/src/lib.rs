@@ -43,7 +43,7 @@ mod _rust {
     };
 
     #[pymodule_export]
-    use crate::records::digest_rows;
+    use crate::records::{digest_records, digest_rows, usable_row};
 
     #[pymodule_export]
     use crate::scan::{digest, digest_file, quick_hash, reframe, scan_known, scan_rows, zstd_head};

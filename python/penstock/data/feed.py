@@ -14,6 +14,7 @@ import numpy as np
 from penstock import _rust, events
 from penstock.data import metrics, stalls
 from penstock.data.batch import Batch
+from penstock.data.copies import with_row_copies
 from penstock.data.cursor import Cursor
 from penstock.data.finishing import Finished, Finishing
 from penstock.data.forerunner import Forerunner
@@ -214,6 +215,8 @@ def open_feed(
     ``threads`` read ahead (default: one per core but the caller's, at most 4; 0 reads in the caller's thread); they never change the order.
     ``share=True``: processes of this host that read the same lane make each batch once, and look at it in the same memory.
     ``stall_s``: how long a wait may last before it is told (default: ``PENSTOCK_STALL_S``, or 10 seconds).
+    ``copies``: shuffled records of parquet and Arrow whose units are large are copied once into a form with cheap single rows (``auto``);
+    ``always`` and ``never`` do as they say.
     A ``Service``, or its address (``penstock://host:port``), opens the recipe that is served there; it has its registry already.
     A path opens the recipe file; ``registry`` may be a place, and ``cursor`` a cursor's text.
     """
@@ -231,6 +234,7 @@ def open_feed(
 
         return open_service(recipe, lane=lane, cursor=cursor, skips=skips, reading=manner)
     plan = prepare(recipe, _registry(registry, recipe), watch, skips=skips)
+    plan = with_row_copies(plan, manner.copies, watch)
     count, share, stall_s = manner.thread_count, manner.share, manner.stall_s
     if lane is None or lane.number == 0:
         for each in plan.prepared:

@@ -2,7 +2,8 @@
 
 Rust says what a step consists of; records have to be fetched and decoded, and random maps have to be called. Threads take steps
 one by one and finish them in any order; batches are handed out in the order in which steps were taken. How far threads
-may be ahead is bounded by count and by the bytes of what waits, and an exception waits for its turn like a batch.
+may be ahead is bounded by count and by the bytes of what waits, and an exception waits for its turn like a batch. What caused
+it may pass: whoever asks again after an exception gets the same step, finished anew.
 """
 
 import os
@@ -42,6 +43,8 @@ class Finished(Protocol):
 
 #: What stands for a step: its batch, the reason why there is none, or None after the last step.
 _Outcome = Finished | BaseException | None
+#: A step to finish: which one since the feed was opened, and what Rust made of it.
+_Task = tuple[int, _rust.FeedBatch]
 
 
 class Finishing:
@@ -74,10 +77,11 @@ class Finishing:
             worker.start()
 
     def next(self) -> Any:
-        """The next batch, or None at the end. The end and errors stay: asking again gets the same answer."""
+        """The next batch, or None at the end, which stays. After an error, asking again tries the same step again."""
         begun = time.perf_counter()
         outcome = self._shared.wait_next() if self._threaded else self._shared.finish_here()
         if isinstance(outcome, BaseException):
+            self._shared.try_again()
             raise outcome
         if outcome is None:
             return None
@@ -139,13 +143,19 @@ class _Shared:
         self._taken = 0
         self._given = 0
         self._outcomes: dict[int, _Outcome] = {}
+        #: Steps that could not be finished, and those of them that have to be finished again; each as Rust made it.
+        self._failed: dict[int, _rust.FeedBatch] = {}
+        self._again: deque[_Task] = deque()
         #: What the caller's own thread is about to finish, where there is no other.
-        self._begun: tuple[int, _rust.FeedBatch] | None = None
+        self._begun: _Task | None = None
         self._waiting_bytes = 0
         #: The largest batch so far; unknown until the first is finished, and until then nobody begins a second one.
         self._largest_bytes: int | None = None
-        #: Whether there is nothing more to take: the stream has ended, or something went wrong.
-        self._over = False
+        #: No further steps are taken once the stream has ended, and while an error waits to be told.
+        self._ended = False
+        self._halted = False
+        #: The answer from now on, whatever is asked.
+        self._final: BaseException | None = None
         self._closed = False
 
     @property
@@ -154,20 +164,31 @@ class _Shared:
         with self._changed:
             return sum(not isinstance(each, BaseException | None) for each in self._outcomes.values())
 
-    def take(self) -> tuple[int, _rust.FeedBatch] | None:
-        """The next step to finish, once there is room for it; None when there is no more."""
+    def wait_task(self) -> bool:
+        """Waits until there may be something to do; False when there is nothing more."""
+        with self._changed:
+            while not self._closed:
+                if self._again or self._may_take():
+                    return True
+                if self._ended and not self._failed:
+                    return False
+                self._changed.wait(_NAP_S)
+            return False
+
+    def take(self) -> _Task | None:
+        """A step to finish; None when there is none now."""
+        with self._changed:
+            if self._again:
+                return self._again.popleft()
         with self._taking:
             with self._changed:
-                while not (self._closed or self._over or self._has_room()):
-                    self._changed.wait(_NAP_S)
-                if self._closed or self._over:
+                if self._closed or not self._may_take():
                     return None
                 number = self._taken
                 self._taken += 1
-            made = self._next_made(number)
-            return None if made is None else (number, made)
+            return self._next_made(number)
 
-    def _next_made(self, number: int) -> _rust.FeedBatch | None:
+    def _next_made(self, number: int) -> _Task | None:
         try:
             made = self.feed.next()
         except Exception as problem:  # noqa: BLE001 - it is raised at its step, by whoever asks for that
@@ -175,7 +196,11 @@ class _Shared:
             return None
         if made is None:
             self.put(number, None)
-        return made
+            return None
+        return number, made
+
+    def _may_take(self) -> bool:
+        return not self._ended and not self._halted and self._has_room()
 
     def _has_room(self) -> bool:
         ahead = self._taken - self._given
@@ -196,22 +221,46 @@ class _Shared:
         except CorruptShard as problem:
             self.put(number, problem.before_step(made.step))
         except Exception as problem:  # noqa: BLE001 - it is raised at its step, by whoever asks for that
-            self.put(number, problem)
+            self.fail(number, made, problem)
         finally:
             _rust.read_for_step(None)
             self.busy -= 1
             self.took.append(time.perf_counter() - begun)
+
+    def fail(self, number: int, made: _rust.FeedBatch, problem: BaseException) -> None:
+        """A step could not be finished; it is kept, in case that it can later."""
+        with self._changed:
+            self._failed[number] = made
+            self.put(number, problem)
 
     def put(self, number: int, outcome: _Outcome) -> None:
         with self._changed:
             if self._closed:
                 return
             self._outcomes[number] = outcome
-            if outcome is None or isinstance(outcome, BaseException):
-                self._over = True
+            if outcome is None:
+                self._ended = True
+            elif isinstance(outcome, BaseException):
+                self._halted = True
             else:
                 self._waiting_bytes += outcome.size_bytes
                 self._largest_bytes = max(self._largest_bytes or 0, outcome.size_bytes)
+            self._changed.notify_all()
+
+    def try_again(self) -> None:
+        """The consumer was told of an error. Others may have met what caused it too: all steps that failed are tried again."""
+        with self._changed:
+            if self._closed or self._final is not None:
+                return
+            for number in sorted(n for n, o in self._outcomes.items() if isinstance(o, BaseException)):
+                del self._outcomes[number]
+                made = self._failed.pop(number, None)
+                if made is not None:
+                    self._again.append((number, made))
+                else:
+                    # Rust has not made it, and nobody took one after it.
+                    self._taken = number
+            self._halted = False
             self._changed.notify_all()
 
     def wait_next(self) -> _Outcome:
@@ -235,7 +284,7 @@ class _Shared:
     def _answer(self) -> _Outcome:
         if self._closed:
             return FeedClosed(reason="it was closed")
-        return self._outcomes[self._given]
+        return self._outcomes[self._given] if self._final is None else self._final
 
     def give(self) -> None:
         """The batch that comes next was handed out."""
@@ -250,8 +299,8 @@ class _Shared:
     def stay(self, problem: BaseException) -> None:
         """Answer with this from now on."""
         with self._changed:
-            self._outcomes[self._given] = problem
-            self._over = True
+            self._final = problem
+            self._ended = True
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -259,6 +308,8 @@ class _Shared:
         with self._changed:
             self._closed = True
             self._outcomes.clear()
+            self._failed.clear()
+            self._again.clear()
             self._changed.notify_all()
         self.feed.close()
         # Others that finish the same steps find another to ask.
@@ -267,11 +318,13 @@ class _Shared:
 
 
 def _work(shared: _Shared) -> None:
-    while (task := shared.take()) is not None:
+    while shared.wait_task():
+        if (task := shared.take()) is None:
+            continue
         try:
             shared.finish(*task)
         except BaseException as problem:  # noqa: BLE001 - a thread that died of it would leave the consumer waiting
-            shared.put(task[0], problem)
+            shared.fail(*task, problem)
         # Otherwise the last batch would live in this frame for as long as the thread waits for room.
         del task
 

@@ -22,9 +22,11 @@ from penstock.registry.measuring import (
 class Mapped:
     """A measure of rows after some maps."""
 
-    def __init__(self, measure: Measure, maps: Sequence[Map]) -> None:
+    def __init__(self, measure: Measure, maps: Sequence[Map], fields: Sequence[str] | None = None) -> None:
         self._measure = measure
         self._maps = tuple(maps)
+        #: The fields that maps get, where a recipe chooses some.
+        self._fields = fields
         self.name = measure.name
         self.dtype = measure.dtype
 
@@ -36,7 +38,8 @@ class Mapped:
     def identity(self) -> dict[str, str]:
         """The measure's, and the maps by source text and declared version."""
         maps = msgspec.json.encode([stage.document() for stage in self._maps], order="deterministic")
-        return self._measure.identity() | {"maps": maps.decode()}
+        chosen = {} if self._fields is None else {"fields": msgspec.json.encode(self._fields).decode()}
+        return self._measure.identity() | {"maps": maps.decode()} | chosen
 
     def read(self, row: Row) -> Any:
         """What is measured of a row after the maps."""
@@ -48,6 +51,8 @@ class Mapped:
 
     def _changed(self, row: Row) -> Row:
         """A row after the maps; a map that fails can make nothing of it."""
+        if self._fields is not None:
+            row = {name: row[name] for name in self._fields if name in row}
         for stage in self._maps:
             try:
                 row = stage.called(row)
@@ -80,6 +85,6 @@ class Mapped:
         return self._measure.payload_bytes(version)
 
 
-def mapped(measure: Measure, maps: Sequence[Map]) -> Measure:
-    """A measure after maps, if there are any."""
-    return Mapped(measure, maps) if maps else measure
+def mapped(measure: Measure, maps: Sequence[Map], fields: Sequence[str] | None = None) -> Measure:
+    """A measure after maps, if there are any, which get the given fields of a row."""
+    return Mapped(measure, maps, fields) if maps else measure

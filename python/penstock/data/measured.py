@@ -108,7 +108,7 @@ class _Measuring:
         if self.source.split != "all":
             mask = self._split(mask)
             verdicts.append(f"{self.source.split} {self.source.held_share!r}")
-        if reads_records(stages, self.version):
+        if reads_records(stages, self.version, self.recipe.fields_of(self.source)):
             return Samples(self.version, None, mask, verdicts, undecodable=tuple(bad))
         at = next((at for at, stage in enumerate(stages) if isinstance(stage, Tokenize | Chat)), None)
         if at is None:
@@ -179,7 +179,7 @@ class _Measuring:
         return measure_version(
             self.registry,
             self.version,
-            mapped(measure, maps),
+            mapped(measure, maps, self.recipe.fields_of(self.source)),
             limits=Limits(undecodable_max=limit),
             watch=tell,
             pieces=self.pieces,

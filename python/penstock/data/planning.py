@@ -212,7 +212,7 @@ def _prepare_source(recipe: Recipe, source: Source, registry: Registry, watch: P
     stages = recipe.stages_of(source)
     version = registry.resolve(source.name)
     samples = measure_samples(recipe, source, version, registry, watch)
-    if reads_records(stages, version):
+    if reads_records(stages, version, recipe.fields_of(source)):
         return _prepare_records(recipe, source, registry, samples)
     tokens, dtype = samples.tokens, stored_dtype(samples.tokens)
     shape = next((stage for stage in stages if isinstance(stage, Pack | Pad)), None)

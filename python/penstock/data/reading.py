@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from penstock.errors import RecipeInvalid
 
@@ -12,6 +12,8 @@ MEMORY_BYTES = 32 << 20
 THREADS = max(1, min(4, (os.cpu_count() or 1) - 1))
 #: A wait that is longer is a stall.
 STALL_S = 10.0
+Copies = Literal["auto", "always", "never"]
+COPIES = ("auto", "always", "never")
 
 
 class ReadingOptions(TypedDict, total=False):
@@ -20,6 +22,7 @@ class ReadingOptions(TypedDict, total=False):
     threads: int | None
     share: bool
     stall_s: float | None
+    copies: Copies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,18 +30,22 @@ class Reading:
     """``threads`` read ahead (0: the caller's own reads). ``share``: with processes of this host that read the same lane.
 
     ``stall_s``: how long a wait may last before it is told; by default ``PENSTOCK_STALL_S``, or 10 seconds.
+    ``copies``: whether shuffled records of parquet and Arrow are read through a row-addressable copy; see ``copies.py``.
     """
 
     threads: int | None = None
     share: bool = False
     stall_s: float | None = None
     memory_bytes: int = MEMORY_BYTES
+    copies: Copies = "auto"
 
     def __post_init__(self) -> None:
         if self.threads is not None and not (type(self.threads) is int and self.threads >= 0):
             raise RecipeInvalid(field="threads", reason=f"{self.threads!r:.50} threads cannot be started")
         if self.stall_s is not None and not (isinstance(self.stall_s, int | float) and self.stall_s > 0):
             raise RecipeInvalid(field="stall_s", reason=f"a wait cannot last {self.stall_s!r:.50} seconds")
+        if self.copies not in COPIES:
+            raise RecipeInvalid(field="copies", reason=f"there is no {self.copies!r}", hint=", ".join(COPIES))
 
     @property
     def thread_count(self) -> int:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from penstock._rust import digest
+from penstock.data.fields import read_fields
 from penstock.data.schedule import cut, read_schedule
 from penstock.data.stages import Chat, Pack, Pad, Stage, Tokenize, check_stages, stage_of, until
 from penstock.data.weights import (
@@ -57,9 +58,12 @@ class Source:
     split: Literal["all", "train", "held"] = "all"
     #: The share that is held out.
     held_share: float = 0.01
+    #: Of records: the fields that are read; others are neither decoded nor delivered nor digested. The recipe's unless given.
+    fields: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", _listed("stages", self.stages, Stage, "stages=[Pack(2048)]"))
+        object.__setattr__(self, "fields", read_fields(self.fields))
         if not (isinstance(self.name, str) and self.name):
             raise RecipeInvalid(
                 field="sources", reason=f"{self.name!r} is no name of a version", hint='name = "web@3"'
@@ -105,6 +109,8 @@ class Recipe:
     #: ``all``: everything is measured before the first batch. ``eras``: portions of a version are measured, planned and read one
     #: after another, so that the first batch of any amount of text comes soon; see ``eras.py``.
     measure: Literal["all", "eras"] = "all"
+    #: Of records: the fields that are read, of all sources that do not say it themselves; None for all fields.
+    fields: tuple[str, ...] | None = None
     #: The registry its sources are looked up in, unless another is given: a directory or a URL. Where data lies is no part of
     #: what a stream is, so it is neither in the digest nor compared.
     registry: str = field(default="", compare=False)
@@ -114,6 +120,7 @@ class Recipe:
             self, "sources", _listed("sources", self.sources, Source, 'sources=[Source("web")]')
         )
         object.__setattr__(self, "stages", _listed("stages", self.stages, Stage, "stages=[Pack(2048)]"))
+        object.__setattr__(self, "fields", read_fields(self.fields))
         object.__setattr__(self, "registry", _checked_registry(self.registry))
         given = ((0, self.batch),) if isinstance(self.batch, int) else self.batch
         batch = read_schedule("batch", given, int, hint="batch = 64, or [[0, 32], [1000, 64]]")
@@ -168,6 +175,10 @@ class Recipe:
         """A source's own stages, then the recipe's."""
         return (*source.stages, *self.stages)
 
+    def fields_of(self, source: Source) -> tuple[str, ...] | None:
+        """The fields that are read of a source, by name; None for all."""
+        return self.fields if source.fields is None else source.fields
+
     @cached_property
     def digest(self) -> str:
         """The identity of the recipe as written; versions count by address here, by digest in a cursor."""
@@ -192,6 +203,8 @@ class Recipe:
                 "stages": [until(each, until_step) for each in self._stage_documents[source.alias]],
                 "epochs": source.epochs,
                 "split": None if source.split == "all" else [source.split, source.held_share],
+                # As those below: only when it is used.
+                **({} if (chosen := self.fields_of(source)) is None else {"fields": chosen}),
             }
             for source in self.sources
             if source.alias in used

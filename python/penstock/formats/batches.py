@@ -4,23 +4,32 @@ A unit is decoded on demand through the checked file, so every byte that pyarrow
 units of all open shards share one cache that is bounded by bytes.
 """
 
+import bisect
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock import _rust
 from penstock.errors import CorruptShard
 from penstock.formats.columnar import first_line, plain_batch, plain_schema
 from penstock.formats.contract import OpenShard, Row, RowNumbers
+from penstock.formats.copying import read_long
 from penstock.formats.reading import CheckedIO, details_of, open_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: Of units as files have them, which are decoded whole for any row, and of the small ones of row copies.
 _CACHE_BYTES_MAX = 256 << 20
+_COPY_CACHE_BYTES_MAX = 32 << 20
+#: Single rows are cut out of a unit; more are gathered.
+_CUT_ROWS_MAX = 4
 
 Decode = Callable[[int], "pa.RecordBatch | pa.Table"]
 
@@ -31,44 +40,72 @@ class _Units:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._units: OrderedDict[tuple[int, int], pa.Table] = OrderedDict()
+        #: Each with the bytes that it holds.
+        self._units: OrderedDict[tuple[int, int], tuple[pa.RecordBatch | pa.Table, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: tuple[int, int]) -> "pa.Table | None":
+    def get(self, key: tuple[int, int]) -> "pa.RecordBatch | pa.Table | None":
         with self._lock:
-            unit = self._units.get(key)
+            unit, _ = self._units.get(key, (None, 0))
             if unit is not None:
                 self._units.move_to_end(key)
             return unit
 
-    def put(self, key: tuple[int, int], unit: "pa.Table") -> None:
+    def put(self, key: tuple[int, int], unit: "pa.RecordBatch | pa.Table") -> None:
+        size = unit.get_total_buffer_size()
         with self._lock:
-            before = self._units.pop(key, None)
-            self._bytes += unit.nbytes - (before.nbytes if before is not None else 0)
-            self._units[key] = unit
+            _, before = self._units.pop(key, (None, 0))
+            self._bytes += size - before
+            self._units[key] = unit, size
             while self._bytes > self._bytes_max and self._units:
-                self._bytes -= self._units.popitem(last=False)[1].nbytes
+                self._bytes -= self._units.popitem(last=False)[1][1]
 
 
 _UNITS = _Units(_CACHE_BYTES_MAX)
+_COPY_UNITS = _Units(_COPY_CACHE_BYTES_MAX)
 _SERIALS = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """How one shard keeps its units."""
+
+    #: Rows of each unit, and rows that were left out when the shard was registered.
+    unit_rows: list[int]
+    skipped: list[int]
+    decode: Decode
+    #: Whether several threads may decode at once; pyarrow's readers of files keep state while they decode.
+    stateless: bool = False
+    #: Whether its rows have the types that they are delivered as.
+    plain: bool = False
+    #: Where decoded units are kept.
+    cache: _Units = _UNITS
 
 
 class UnitRows:
     """Rows of one shard whose units are decoded by a function."""
 
-    def __init__(self, label: str, decode: Decode, unit_rows: list[int], skipped: list[int]) -> None:
+    selects_fields = True
+
+    def __init__(self, label: str, container: Container, fields: Sequence[str] | None = None) -> None:
         self._label = label
-        self._decode = decode
-        self._ends = np.cumsum(np.asarray(unit_rows, dtype=np.int64))
+        self._decode = container.decode
+        self._plain = container.plain
+        self._fields = fields
+        self._ends = np.cumsum(np.asarray(container.unit_rows, dtype=np.int64))
         # A row that was left out shifts those after it by one.
+        skipped = container.skipped
         self._skipped = np.asarray(skipped, dtype=np.int64) - np.arange(len(skipped))
+        self._ends_list: list[int] = self._ends.tolist()
+        self._skipped_list: list[int] = self._skipped.tolist()
         self._serial = next(_SERIALS)
-        # pyarrow's readers keep state while they decode.
-        self._lock = threading.Lock()
+        self._cache = container.cache
+        self._lock = nullcontext() if container.stateless else threading.Lock()
 
     def take(self, rows: RowNumbers) -> list[Row]:
         """Each unit that is touched is decoded once, whatever the order of the rows."""
+        if len(rows) == 1:
+            return self._rows(*self._place(int(rows[0])))
         wanted = rows.astype(np.int64)
         wanted = wanted + np.searchsorted(self._skipped, wanted, side="right")
         units = np.searchsorted(self._ends, wanted, side="right")
@@ -76,37 +113,62 @@ class UnitRows:
         for number in np.unique(units).tolist():
             places = np.flatnonzero(units == number)
             first = int(self._ends[number - 1]) if number else 0
-            for place, row in zip(places.tolist(), self._rows(number, wanted[places] - first), strict=True):
+            for place, row in zip(
+                places.tolist(), self._rows(number, (wanted[places] - first).tolist()), strict=True
+            ):
                 found[place] = row
         return found
 
-    def _rows(self, number: int, inside: "np.ndarray[Any, Any]") -> list[Row]:
+    def _place(self, row: int) -> tuple[int, list[int]]:
+        """The unit that holds a row, and the row's place in it; numpy takes longer than all the rest for one row."""
+        row += bisect.bisect_right(self._skipped_list, row)
+        number = bisect.bisect_right(self._ends_list, row)
+        return number, [row - (self._ends_list[number - 1] if number else 0)]
+
+    def _rows(self, number: int, inside: Sequence[int]) -> list[Row]:
         import pyarrow as pa
 
         unit = self._unit(number)
+        if unit.num_columns == 0:
+            return [{} for _ in inside]
         try:
+            if len(inside) <= _CUT_ROWS_MAX:
+                return [unit.slice(row, 1).to_pylist()[0] for row in inside]
             rows: list[Row] = unit.take(inside).to_pylist()
         except (pa.ArrowException, OverflowError, ValueError) as reason:
             # A version of an earlier release may have times that Python cannot hold.
             raise undecodable(self._label, f"values of unit {number}", reason) from reason
         return rows
 
-    def _unit(self, number: int) -> "pa.Table":
+    def _unit(self, number: int) -> "pa.RecordBatch | pa.Table":
         import pyarrow as pa
 
         key = (self._serial, number)
-        if (unit := _UNITS.get(key)) is not None:
+        if (unit := self._cache.get(key)) is not None:
             return unit
         try:
             with self._lock:
                 # Another thread may have decoded it while this one waited.
-                if (unit := _UNITS.get(key)) is not None:
+                if (unit := self._cache.get(key)) is not None:
                     return unit
-                unit = plain_table(self._decode(number))
-                _UNITS.put(key, unit)
+                unit = plain_unit(self._decode(number), self._fields, self._plain)
+                self._cache.put(key, unit)
                 return unit
         except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as reason:
             raise undecodable(self._label, f"unit {number}", reason) from reason
+
+
+def plain_unit(
+    decoded: "pa.RecordBatch | pa.Table", fields: Sequence[str] | None, plain: bool
+) -> "pa.RecordBatch | pa.Table":
+    """Decoded rows as they are delivered: in one piece where they fit into one, since rows of many pieces are slow to gather."""
+    if fields is not None:
+        decoded = decoded.select([name for name in decoded.schema.names if name in fields])
+    if plain:
+        return decoded
+    table = plain_table(decoded).combine_chunks()
+    batches = table.to_batches()
+    return batches[0] if len(batches) == 1 else table
 
 
 def plain_table(decoded: "pa.RecordBatch | pa.Table") -> "pa.Table":
@@ -126,57 +188,84 @@ def undecodable(label: str, what: str, reason: BaseException) -> CorruptShard:
 
 def open_units(shard: OpenShard) -> UnitRows:
     """Open a parquet file, an Arrow file or stream, or a copy, as the index says."""
+    file = open_file(shard)
+    return UnitRows(shard.label, open_container(file, shard), shard.fields)
+
+
+def open_container(file: _rust.ShardFile, shard: OpenShard) -> Container:
+    """How an open shard keeps its units."""
     import pyarrow as pa
 
-    file = open_file(shard)
     details = details_of(file)
-    source = CheckedIO(file, shard.raw.size_bytes)
     try:
-        decode = _CONTAINERS[details["container"]](source, details)
+        return _CONTAINERS[details["container"]](file, shard, details)
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as reason:
         raise undecodable(shard.label, "the file", reason) from reason
-    return UnitRows(shard.label, decode, details["rows"], details["skipped"])
 
 
-def _parquet(source: CheckedIO, details: dict[str, Any]) -> Decode:
+def _parquet(file: _rust.ShardFile, shard: OpenShard, details: dict[str, Any]) -> Container:
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(source, pre_buffer=True)
+    size = shard.raw.size_bytes
+    metadata = pq.ParquetFile(CheckedIO(file, size)).metadata
+    columns = None if shard.fields is None else list(shard.fields)
 
     def decode(number: int) -> "pa.Table":
-        return file.read_row_group(number, use_threads=False)
+        # A reader of its own, because one keeps all that it has fetched ahead for as long as it lives.
+        reader = pq.ParquetFile(CheckedIO(file, size), metadata=metadata, pre_buffer=True)
+        return reader.read_row_group(number, columns=columns, use_threads=False)
 
-    return decode
+    return Container(details["rows"], details["skipped"], decode)
 
 
-def _file(source: CheckedIO, details: dict[str, Any]) -> Decode:
+def _file(file: _rust.ShardFile, shard: OpenShard, details: dict[str, Any]) -> Container:
     import pyarrow as pa
 
-    reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(use_threads=False))
-    return reader.get_batch  # type: ignore[no-any-return]
+    source = CheckedIO(file, shard.raw.size_bytes)
+    options = pa.ipc.IpcReadOptions(use_threads=False)
+    if shard.fields is not None:
+        names = pa.ipc.open_file(source).schema.names
+        options.included_fields = [at for at, name in enumerate(names) if name in shard.fields]
+    reader = pa.ipc.open_file(source, options=options)
+    return Container(details["rows"], details["skipped"], reader.get_batch)
 
 
-def _stream(source: CheckedIO, details: dict[str, Any]) -> Decode:
+def _stream(file: _rust.ShardFile, shard: OpenShard, details: dict[str, Any]) -> Container:
     import pyarrow as pa
 
     schema_start, schema_end = details["schema"]
     starts, ends = details["starts"], details["ends"]
 
     def message(start: int, end: int) -> "pa.Buffer":
-        # The position is shared, which is safe: the schema is read while opening, and units under the reader's lock.
-        source.seek(start)
-        return pa.py_buffer(source.read(end - start))
+        return pa.py_buffer(read_long(file, start, end - start))
 
     schema = pa.ipc.read_schema(message(schema_start, schema_end))
 
     def decode(number: int) -> "pa.RecordBatch":
         return pa.ipc.read_record_batch(pa.ipc.read_message(message(starts[number], ends[number])), schema)
 
-    return decode
+    return Container(details["rows"], details["skipped"], decode, stateless=True)
 
 
-_CONTAINERS: dict[str, Callable[[CheckedIO, dict[str, Any]], Decode]] = {
+def _row_copy(file: _rust.ShardFile, shard: OpenShard, details: dict[str, Any]) -> Container:
+    import pyarrow as pa
+
+    ends, sizes = details["ends"], details["sizes"]
+    codec = pa.Codec(details["codec"])
+    schema = pa.ipc.read_schema(pa.py_buffer(read_long(file, 0, ends[0])))
+
+    def decode(number: int) -> "pa.RecordBatch":
+        start, end = ends[number], ends[number + 1]
+        message = codec.decompress(read_long(file, start, end - start), decompressed_size=sizes[number])
+        return pa.ipc.read_record_batch(pa.ipc.read_message(message), schema)
+
+    rows, skipped = details["rows"], details["skipped"]
+    return Container(rows, skipped, decode, stateless=True, plain=True, cache=_COPY_UNITS)
+
+
+_CONTAINERS: dict[str, Callable[[_rust.ShardFile, OpenShard, dict[str, Any]], Container]] = {
     "parquet": _parquet,
     "file": _file,
     "stream": _stream,
+    "row copy": _row_copy,
 }

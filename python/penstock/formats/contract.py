@@ -182,6 +182,8 @@ class OpenShard:
     index_digest: str
     #: The fields of the whole version.
     schema: list[FieldKind]
+    #: The fields that are wanted; None for all. A reader that decodes nothing else says so with ``selects_fields``.
+    fields: tuple[str, ...] | None = None
 
 
 class RowReader(Protocol):

@@ -4,6 +4,7 @@ Up to ``MEMBERS_MAX`` files, in order of their names, are one shard. Its index h
 file, so that single files are read and checked without touching the others (see ``joining.py``).
 """
 
+import copy
 import json
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -155,7 +156,8 @@ class FileRows:
         return {"bytes": bytes(data)}
 
     def _attributes(self, number: int) -> Row:
-        return self._values[number] if self._values else {}
+        # Whoever gets a row may change it.
+        return copy.deepcopy(self._values[number]) if self._values else {}
 
 
 def _check_one_each(about: list[RawFile]) -> None:

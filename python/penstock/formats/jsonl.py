@@ -6,7 +6,7 @@ Lines are read in place, also in many small zstd frames; whatever else they come
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -57,15 +57,18 @@ class Jsonl:
 
     def open(self, shard: OpenShard) -> "JsonRows":
         """Rows are byte ranges of lines."""
-        return JsonRows(open_file(shard))
+        return JsonRows(open_file(shard), shard.fields)
 
 
 class JsonRows:
     """Rows of one JSON lines shard."""
 
-    def __init__(self, file: _rust.ShardFile) -> None:
+    def __init__(self, file: _rust.ShardFile, fields: Sequence[str] | None = None) -> None:
         self._file = file
-        self._decode = _decoder(details_of(file).get("nan"))
+        nan = details_of(file).get("nan")
+        # msgspec finds only names of ASCII characters in a type.
+        self.selects_fields = fields is not None and nan is None and all(map(str.isascii, fields))
+        self._decode = _decoder(nan, fields if self.selects_fields else None)
 
     def take(self, rows: RowNumbers) -> list[Row]:
         """Gathered and checked in Rust, decoded here."""
@@ -73,8 +76,14 @@ class JsonRows:
         return [decode(line) for line in gather(self._file, rows)]
 
 
-def _decoder(nan: str | None) -> Callable[[memoryview], Any]:
-    """Decodes a line; ``nan`` is what words that are no numbers stand for, where they may stand."""
+def _decoder(nan: str | None, fields: Sequence[str] | None) -> Callable[[memoryview], Any]:
+    """Decodes a line, or only some of its fields: the values of others are passed over.
+
+    ``nan`` is what words that are no numbers stand for, where they may stand.
+    """
+    if fields is not None:
+        chosen = TypedDict("chosen", dict.fromkeys(fields, Any), total=False)  # type: ignore[misc] # names are values
+        return msgspec.json.Decoder(chosen).decode
     if nan is None:
         return msgspec.json.Decoder().decode
     decode = json.JSONDecoder(parse_constant=(lambda _: None) if nan == "null" else float).decode

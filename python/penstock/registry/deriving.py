@@ -15,6 +15,7 @@ from penstock.formats import format_named
 from penstock.formats.contract import Policy, RawFile
 from penstock.formats.reading import check_all, details_of, source_of
 from penstock.registry.manifest import Shard
+from penstock.registry.row_copies import copy_names, forget_whole
 from penstock.registry.scanning import object_name
 from penstock.registry.work_folder import work_folder
 from penstock.store import Store
@@ -46,6 +47,9 @@ def list_derived(registry: "Registry") -> list[Derived]:
                 users.setdefault(name, []).append(version.address)
                 if shard.derived:
                     copies.add(name)
+            for name in copy_names(registry.store, version.manifest.shards):
+                users.setdefault(name, []).append(version.address)
+                copies.add(name)
     found = []
     for entry in registry.store.entries("derived"):
         name = entry.name.removeprefix("derived/")
@@ -55,7 +59,16 @@ def list_derived(registry: "Registry") -> list[Derived]:
 
 def prune_derived(registry: "Registry", names: set[str]) -> int:
     """Delete copies by name. Payloads are shards of versions, which nothing deletes."""
+    versions = [version for dataset in registry.datasets() for version in registry.versions(dataset)]
     freed = 0
+    # Records first: whoever finds one expects the copy.
+    for version in versions:
+        records = copy_names(registry.store, version.manifest.shards)
+        chosen = names & records.keys()
+        for name in chosen:
+            registry.store.delete(records[name])
+        if chosen:
+            forget_whole(version, registry.store)
     for each in list_derived(registry):
         if each.name in names and each.copy:
             registry.store.delete(f"derived/{each.name}")

@@ -8,8 +8,10 @@ import os
 import resource
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -24,6 +26,7 @@ from penstock.registry.column import Column, columns_of, values_of
 from penstock.registry.deriving import remake
 from penstock.registry.manifest import Field, Manifest, Shard
 from penstock.registry.record import About, Record
+from penstock.registry.row_copies import RowCopy
 from penstock.registry.scanning import object_name
 from penstock.registry.selection.account import Account
 from penstock.registry.verifying import Report, verify_version
@@ -42,6 +45,16 @@ _ITERATE_ROWS = 1024
 RowChoice = slice | Sequence[int] | np.ndarray[Any, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the rows of a version are read: nothing here changes a value that is delivered."""
+
+    #: The fields that are wanted; None for all.
+    fields: tuple[str, ...] | None = None
+    #: Copies that are read instead of shards, by the digest of the shard's index.
+    copies: Mapping[str, RowCopy] = field(default_factory=dict)
+
+
 class Version:
     """One immutable edition of a dataset. Think of it as a sequence of rows; every row is a dict.
 
@@ -56,6 +69,7 @@ class Version:
         manifest: Manifest,
         registry: Store,
         roots: Sequence[str],
+        access: "Access | None" = None,
         by_digest: bool = False,
     ) -> None:
         self.record = record
@@ -65,6 +79,7 @@ class Version:
         #: What was taken and left out; only known to who has just registered it.
         self.account: Account | None = None
         self._registry = registry
+        self._access = access or Access()
         #: Whether its number means something only in a scratch.
         self._by_digest = by_digest
         self._ends = list(_running_total(shard.rows for shard in manifest.shards))
@@ -78,7 +93,20 @@ class Version:
 
     def __reduce__(self) -> "tuple[Callable[..., Version], tuple[Any, ...]]":
         # Open files do not travel to other processes; what is needed to open them again does.
-        return _rebuild, (self.record, self.manifest, self._registry, self.roots, self._by_digest)
+        return _rebuild, (*self._parts, self._access, self._by_digest)
+
+    def accessed(self, access: "Access") -> "Version":
+        """The same version, read in another way."""
+        return _rebuild(*self._parts, access, self._by_digest)
+
+    @property
+    def access(self) -> "Access":
+        """How its rows are read."""
+        return self._access
+
+    @property
+    def _parts(self) -> "tuple[Record, Manifest, Store, tuple[str, ...]]":
+        return self.record, self.manifest, self._registry, self.roots
 
     @property
     def name(self) -> str:
@@ -192,7 +220,7 @@ class Version:
 
         chosen = range(self.rows) if rows is None else rows
         samples = self.take(chosen)
-        names = [field.name for field in self.schema]
+        names = [each.name for each in self.schema]
         return pa.table({name: [_arrow_value(sample.get(name)) for sample in samples] for name in names})
 
     def verify(self, watch: "Callable[[int, int], None] | None" = None) -> Report:
@@ -236,6 +264,13 @@ class Version:
         """Where the bytes of a shard are, preferring its row-addressable copy, and its index."""
         if shard.derived:
             return self._opened(self.derived_file(shard), shard, shard.derived_index)
+        if (copy := self._access.copies.get(shard.index)) is not None:
+            # One that was pruned meanwhile is missed by nobody but the clock.
+            with suppress(ObjectMissing):
+                name = object_name(copy.derived, "derived")
+                found = self._registry.describe(name)
+                raw = RawFile(self._registry, name, found.bytes, found.stamp)
+                return self._opened(raw, shard, copy.derived_index)
         return self._opened(self.raw(shard.name, known_bytes=shard.bytes), shard, shard.index)
 
     def index_of(self, name: str) -> "Path | builtins.bytes":
@@ -295,17 +330,23 @@ class Version:
     def _opened(self, raw: RawFile, shard: Shard, index: str) -> OpenShard:
         # What folders say about a shard is not in it.
         schema = [
-            FieldKind(field.name, field.kind, field.optional)
-            for field in self.schema
-            if field.name not in self._partitioned
+            FieldKind(each.name, each.kind, each.optional)
+            for each in self.schema
+            if each.name not in self._partitioned
         ]
-        return OpenShard(raw.url, raw, shard.rows, self._index_place(index), index, schema)
+        place, fields = self._index_place(index), self._access.fields
+        return OpenShard(raw.url, raw, shard.rows, place, index, schema, fields)
 
     def _take_of(self, at: int, rows: "np.ndarray[Any, Any]") -> list[Row]:
-        shard = self.manifest.shards[at]
-        first = self._ends[at] - shard.rows
-        found = self._reader(at).take((rows - first).astype(np.uint64))
-        return [{**row, **shard.partition} for row in found] if shard.partition else found
+        shard, fields = self.manifest.shards[at], self._access.fields
+        reader = self._reader(at)
+        found = reader.take((rows - (self._ends[at] - shard.rows)).astype(np.uint64))
+        if fields is not None and not getattr(reader, "selects_fields", False):
+            found = [{name: row[name] for name in fields if name in row} for row in found]
+        partition = {
+            name: value for name, value in shard.partition.items() if fields is None or name in fields
+        }
+        return [{**row, **partition} for row in found] if partition else found
 
     def _reader(self, at: int) -> RowReader:
         with self._lock:
@@ -385,9 +426,16 @@ def _exists(raw: RawFile) -> bool:
 
 
 def _rebuild(
-    record: Record, manifest: Manifest, registry: Store, roots: tuple[str, ...], by_digest: bool
+    record: Record,
+    manifest: Manifest,
+    registry: Store,
+    roots: tuple[str, ...],
+    access: Access,
+    by_digest: bool,
 ) -> Version:
-    return Version(record=record, manifest=manifest, registry=registry, roots=roots, by_digest=by_digest)
+    return Version(
+        record=record, manifest=manifest, registry=registry, roots=roots, access=access, by_digest=by_digest
+    )
 
 
 def _running_total(counts: Iterator[int]) -> Iterator[int]:

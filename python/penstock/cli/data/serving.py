@@ -16,6 +16,7 @@ from penstock.cli.data.place import Place, open_registry
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.cli.progress import progress
 from penstock.data import Recipe
+from penstock.data.copies import with_row_copies
 from penstock.data.feed import check_lane
 from penstock.data.lane import Lane
 from penstock.data.planning import Plan, prepare
@@ -118,6 +119,7 @@ def serve(
             lambda what, done, total: tell(done, total, what),
             skips=_skips(much.skips),
         )
+        plan = with_row_copies(plan, "auto", plan.watch)
     if much.lanes is not None:
         check_lane(plan, Lane(0, of=much.lanes), 0)
     # Only now: while there is nothing to finish, a signal ends the process at once.

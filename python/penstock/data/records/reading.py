@@ -6,16 +6,18 @@ for a step again gets the same batch.
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock import _rust
 from penstock.data.batch import origin_of
 from penstock.data.mapping import Maps, StageFailed
 from penstock.data.records.batch import RecordBatch
 from penstock.data.records.stacking import EXACT_MAX, stack_rows
-from penstock.data.records.values import ValueUnusable, encode, usable_row
+from penstock.data.records.values import ValueUnusable, digest_of, usable_row
 from penstock.data.undecodable import Fault, fault_of
 from penstock.errors import PenstockError
 from penstock.formats.contract import Row
@@ -23,6 +25,7 @@ from penstock.formats.contract import Row
 if TYPE_CHECKING:
     from penstock.data.planning import Plan
 
+Numbers = npt.NDArray[np.int64]
 #: What stands for a row in its digest when there are no values: padding, and a sample that cannot be decoded.
 _EMPTY, _FAULTY = b"", b"undecodable"
 #: How many samples are tried to learn the fields of a batch that has none.
@@ -35,34 +38,41 @@ class RecordReader:
     def __init__(self, plan: "Plan") -> None:
         self._plan = plan
         self._sources = [_RecordSource(plan, number) for number in range(len(plan.prepared))]
+        #: Fields that all sources have because the recipe names them; what a map gives is not known.
+        self._chosen: tuple[str, ...] = ()
+        if all(source.fields is not None and not source.maps for source in self._sources):
+            self._chosen = tuple(sorted({name for source in self._sources for name in source.fields or ()}))
         self._like: Mapping[str, Any] | None = None
         self._looked = False
         self._looking = threading.Lock()
 
     def __call__(self, made: _rust.FeedBatch) -> RecordBatch:
         """The batch of a step."""
-        places = [made.origins(row) for row in range(made.rows)]
+        places = np.frombuffer(made.places(), dtype=np.uint64).reshape(-1, 4).astype(np.int64)
         rows: list[Row | None] = [None] * made.rows
-        encoded = [_EMPTY] * made.rows
+        hashed: list[Row | bytes] = [_EMPTY] * made.rows
         valid = np.zeros(made.rows, dtype=np.uint8)
         faults: list[Fault] = []
         for number, source in enumerate(self._sources):
-            mine = [row for row, place in enumerate(places) if place and place[0][2] == number]
-            samples = [(places[row][0][3], places[row][0][5]) for row in mine]
-            for row, found in zip(mine, source.read(samples), strict=True):
+            mine = places[places[:, 1] == number]
+            for row, sample, found in zip(
+                mine[:, 0].tolist(), mine[:, 2].tolist(), source.read(mine[:, 2], mine[:, 3]), strict=True
+            ):
                 if isinstance(found, StageFailed):
                     faults.append(self._fault(made, row, found))
-                    encoded[row] = _FAULTY
+                    hashed[row] = _FAULTY
                     continue
-                rows[row], encoded[row] = found, encode(found)
-                valid[row] = not source.is_masked(places[row][0][3])
-        fields = stack_rows(rows, self._row_like() if all(row is None for row in rows) else None)
+                rows[row] = hashed[row] = found
+                valid[row] = not source.is_masked(sample)
+        like = self._row_like() if all(row is None for row in rows) else None
+        fields = stack_rows(rows, like, self._chosen)
+        digest, size_bytes = digest_of(made.position, hashed)
         return RecordBatch(
             made,
             self._plan,
             {"valid": valid, **fields},
-            digest=_rust.digest_rows(made.position, encoded),
-            size_bytes=sum(map(len, encoded)),
+            digest=digest,
+            size_bytes=size_bytes,
             faults=sorted(faults, key=lambda fault: fault.row),
         )
 
@@ -75,8 +85,8 @@ class RecordReader:
         with self._looking:
             if not self._looked:
                 source = self._sources[0]
-                samples = [(sample, 0) for sample in range(min(_LIKE_MAX, source.rows))]
-                found = source.read(samples)
+                samples = np.arange(min(_LIKE_MAX, source.rows))
+                found = source.read(samples, np.zeros_like(samples))
                 self._like = next((row for row in found if not isinstance(row, StageFailed)), None)
                 self._looked = True
             return self._like
@@ -88,14 +98,21 @@ class _RecordSource:
     def __init__(self, plan: "Plan", number: int) -> None:
         prepared = plan.prepared[number]
         self._version = prepared.version
+        self.fields = plan.recipe.fields_of(prepared.source)
+        if self.fields is not None:
+            self._version = self._version.accessed(replace(self._version.access, fields=self.fields))
         self._alias = prepared.source.alias
         self._masked = plan.skips.masked
-        self._maps = Maps(plan.recipe, self._alias, self._version.digest)
+        self.maps = Maps(plan.recipe, self._alias, self._version.digest)
         #: Fields of numbers with and without a fraction; here 1 is 1.0, whatever else a batch has.
         self._floats = (
             frozenset()
-            if self._maps
-            else frozenset(field.name for field in self._version.schema if field.kind == "float")
+            if self.maps
+            else frozenset(
+                field.name
+                for field in self._version.schema
+                if field.kind == "float" and (self.fields is None or field.name in self.fields)
+            )
         )
 
     @property
@@ -106,25 +123,28 @@ class _RecordSource:
         """Whether the skips mask a sample."""
         return (self._alias, sample) in self._masked
 
-    def read(self, samples: list[tuple[int, int]]) -> list[Row | StageFailed]:
-        """Rows, given as sample and epoch; where one cannot be decoded, why."""
-        if not samples:
+    def read(self, samples: Numbers, epochs: Numbers) -> list[Row | StageFailed]:
+        """Rows of samples, each in an epoch; where one cannot be decoded, why."""
+        if not len(samples):
             return []
-        fetched = self._fetched([sample for sample, _ in samples])
-        return [self._mapped(row, *place) for row, place in zip(fetched, samples, strict=True)]
+        fetched = self._fetched(samples)
+        if not self.maps:
+            return [self._usable(row, fresh=True) for row in fetched]
+        places = zip(samples.tolist(), epochs.tolist(), strict=True)
+        return [self._mapped(row, *place) for row, place in zip(fetched, places, strict=True)]
 
-    def _fetched(self, samples: list[int]) -> list[Row | StageFailed]:
+    def _fetched(self, samples: Numbers) -> list[Row | StageFailed]:
         try:
             return list(self._version.take(samples, parallel=False))
         except (PenstockError, OSError, MemoryError):
             raise
         except Exception:  # noqa: BLE001 - something in them cannot be decoded; one by one shows what
             if len(samples) > 1:
-                return [self._fetched([sample])[0] for sample in samples]
+                return [self._fetched(samples[at : at + 1])[0] for at in range(len(samples))]
         # What cannot be decoded may have changed since it was checked; then that is what is wrong with it.
         _rust.look_again()
         try:
-            return list(self._version.take(samples))
+            return list(self._version.take(samples, parallel=False))
         except (PenstockError, OSError, MemoryError):
             raise
         except Exception as reason:  # noqa: BLE001 - it is kept as the reason
@@ -134,12 +154,18 @@ class _RecordSource:
         if isinstance(row, StageFailed):
             return row
         try:
-            mapped = self._maps.row(row, epoch=epoch, sample=sample)
-            return self._as_floats(usable_row(mapped))
-        except ValueUnusable as reason:
-            return StageFailed("the record", reason)
+            # What a map gives may belong to the map, or to other rows.
+            return self._usable(self.maps.row(row, epoch=epoch, sample=sample), fresh=False)
         except StageFailed as failed:
             return failed
+
+    def _usable(self, row: Any, *, fresh: bool) -> Row | StageFailed:
+        if isinstance(row, StageFailed):
+            return row
+        try:
+            return self._as_floats(usable_row(row, fresh=fresh))
+        except ValueUnusable as reason:
+            return StageFailed("the record", reason)
 
     def _as_floats(self, row: Row) -> Row:
         for name in self._floats:

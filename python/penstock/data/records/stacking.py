@@ -4,7 +4,7 @@ What a field becomes is decided by the values of the lane's own rows. Rows that 
 decoded) are zeros in an array and None in a list; rows that hold something decide.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,24 +12,36 @@ import numpy as np
 #: Whole numbers up to here are floats without loss.
 EXACT_MAX = 1 << 53
 _INT_MAX = 1 << 63
+_NUMBERS = (bool, int, float)
+#: Values that are in no array, told by their type alone.
+_NEVER = (str, bytes, list, dict, type(None))
 
 
-def stack_rows(rows: Sequence[Mapping[str, Any] | None], like: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Fields of rows, of which some may be None; ``like`` is a row to learn the fields from where there is no other."""
-    names: dict[str, None] = {}
+def stack_rows(
+    rows: Sequence[Mapping[str, Any] | None], like: Mapping[str, Any] | None, chosen: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Fields of rows, of which some may be None; ``like`` is a row to learn the fields from where there is no other.
+
+    Fields that were ``chosen`` are there even if no row has them.
+    """
+    names: dict[str, None] = dict.fromkeys(chosen)
     for row in rows:
-        names.update(dict.fromkeys(row or ()))
+        if row is not None and row.keys() != names.keys():
+            names.update(dict.fromkeys(row))
     if all(row is None for row in rows) and like is not None:
-        return {name: _stack([None] * len(rows), [value]) for name, value in like.items()}
+        known = dict.fromkeys(names) | dict(like)
+        return {name: _stack([None] * len(rows), [value]) for name, value in known.items()}
+    # A field that one of the rows lacks is None there, so it becomes a list.
+    held = [row for row in rows if row is not None]
+    if len(held) == len(rows):
+        columns = {name: [row.get(name) for row in held] for name in names}
+        return {name: _stack(values, values) for name, values in columns.items()}
     return {
-        name: _stack([None if row is None else row.get(name) for row in rows], _values(rows, name))
+        name: _stack(
+            [None if row is None else row.get(name) for row in rows], [row.get(name) for row in held]
+        )
         for name in names
     }
-
-
-def _values(rows: Sequence[Mapping[str, Any] | None], name: str) -> list[Any]:
-    """The values of the rows that hold something; a field that one of them lacks is None there, so it becomes a list."""
-    return [row.get(name) for row in rows if row is not None]
 
 
 def _stack(column: list[Any], values: list[Any]) -> Any:
@@ -38,6 +50,8 @@ def _stack(column: list[Any], values: list[Any]) -> Any:
     if shape is None:
         return column
     dtype, dims = shape
+    if len(values) == len(column) and not dims and dtype.kind in "bif" and type(values[0]) in _NUMBERS:
+        return np.array(values, dtype=dtype)
     stacked = np.zeros((len(column), *dims), dtype=dtype)
     for at, value in enumerate(column):
         if value is not None:
@@ -47,17 +61,19 @@ def _stack(column: list[Any], values: list[Any]) -> Any:
 
 def _shape_of(values: list[Any]) -> "tuple[np.dtype[Any], tuple[int, ...]] | None":
     """Type and shape that all values share, if they do."""
-    kinds = {type(value) for value in values}
+    kinds = set(map(type, values))
     if kinds == {bool}:
         return np.dtype(np.bool_), ()
     if kinds == {int}:
-        return (np.dtype(np.int64), ()) if all(-_INT_MAX <= v < _INT_MAX for v in values) else None
+        return (np.dtype(np.int64), ()) if min(values) >= -_INT_MAX and max(values) < _INT_MAX else None
     if kinds == {float}:
         return np.dtype(np.float64), ()
     if kinds == {int, float}:
         exact = all(type(v) is float or -EXACT_MAX <= v <= EXACT_MAX for v in values)
         return (np.dtype(np.float64), ()) if exact else None
-    if not all(isinstance(value, np.ndarray | np.generic) for value in values):
+    if not kinds.isdisjoint(_NEVER) or not all(
+        isinstance(value, np.ndarray | np.generic) for value in values
+    ):
         return None
     shapes = {(value.dtype, value.shape) for value in values}
     return shapes.pop() if len(shapes) == 1 else None

@@ -1,7 +1,8 @@
 """Values of records: what a row may hold, and the bytes that stand for it in a digest.
 
 The bytes depend on the value alone: fields go by name, arrays by type, shape and content, numbers by what they are. So a row has
-one digest, whoever decoded it and in whatever order its fields came.
+one digest, whoever decoded it and in whatever order its fields came. Rust walks the values of the common types; what it does
+not know by type comes here.
 """
 
 import datetime
@@ -13,6 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from penstock import _rust
 
 #: What stays as it is. The last ones are written as text in a digest; each has exactly one.
 _PLAIN = (
@@ -52,8 +55,10 @@ def usable(value: Any, depth: int = 0) -> Any:
     )
 
 
-def usable_row(row: Any) -> dict[str, Any]:
-    """A row with usable values."""
+def usable_row(row: Any, *, fresh: bool = False) -> dict[str, Any]:
+    """A row with usable values. A ``fresh`` one belongs to nobody else, so its lists and dicts need not be copied."""
+    if (made := _rust.usable_row(row, fresh, usable)) is not None:
+        return made
     if not isinstance(row, Mapping):
         raise ValueUnusable(f"a row is a dict of fields, not {type(row).__name__}")
     if "valid" in row:
@@ -61,11 +66,21 @@ def usable_row(row: Any) -> dict[str, Any]:
     return {_key(name): usable(value) for name, value in row.items()}
 
 
-def encode(row: Mapping[str, Any]) -> bytes:
-    """The bytes that stand for a row of usable values."""
+def digest_of(position: int, rows: list[dict[str, Any] | bytes]) -> tuple[int, int]:
+    """The sum of the digests of rows of usable values (or of bytes that stand for one), and the bytes of all values."""
+    return _rust.digest_records(position, rows, encoded)
+
+
+def encoded(value: Any) -> list[Any]:
+    """The parts of the bytes that stand for a usable value."""
     parts: list[Any] = []
-    _encode(row, parts)
-    return b"".join(parts)
+    _encode(value, parts)
+    return parts
+
+
+def encode(row: Mapping[str, Any]) -> bytes:
+    """The bytes that stand for a row of usable values: what the digest of Rust's walk is held against."""
+    return b"".join(encoded(row))
 
 
 def _key(name: Any) -> str:

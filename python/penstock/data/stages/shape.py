@@ -63,6 +63,12 @@ class Pack:
         check_token("pad", pad)
         if separator is not None:
             check_token("separator", separator)
+            if policy == "crop":
+                reason, hint = (
+                    "crops begin anywhere, whatever stands between documents",
+                    "end them with Tokenize(…, eos=…)",
+                )
+                raise RecipeInvalid(field="separator", reason=reason, hint=hint)
         object.__setattr__(self, "separator", separator)
         object.__setattr__(self, "lengths", _lengths(length))
         object.__setattr__(self, "policy", policy)

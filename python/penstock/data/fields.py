@@ -1,0 +1,35 @@
+"""Chosen fields of records: read from a recipe, and held against what a version has."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.errors import RecipeInvalid
+from penstock.registry import Version
+
+_HINT = 'fields = ["obs", "reward"]'
+
+
+def read_fields(given: Any) -> tuple[str, ...] | None:
+    """Fields as a recipe has them: names, each once, in an order that says nothing; None for all."""
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise RecipeInvalid(field="fields", reason=f"{given!r:.100} is no list of names", hint=_HINT)
+    names = list(given)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise RecipeInvalid(field="fields", reason=f"{names!r:.100} are no names of fields", hint=_HINT)
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise RecipeInvalid(field="fields", reason=f"{twice!r} is named twice")
+    return tuple(sorted(names))
+
+
+def check_fields(fields: tuple[str, ...], version: Version) -> None:
+    """That a version has the fields that are chosen of it."""
+    known = [field.name for field in version.schema]
+    for name in fields:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            raise RecipeInvalid(field="fields", reason=f"{version.address} has no field {name!r}", hint=hint)
