@@ -116,13 +116,6 @@ def test_stored_tokens_of_every_kind_are_cropped(own: Corpus, tmp_path: Path) ->
     assert min(found["flat"]) < 1_000
 
 
-def test_separators_are_part_of_the_text(corpus: Corpus) -> None:
-    stages = [ps.Tokenize(str(corpus.tokenizer)), ps.Pack(LENGTH, "crop", separator=1001)]
-    text = text_of([[*document, 1001] for document in corpus.documents["web"] if document])
-    for batch in corpus.read(corpus.recipe("web@1", stages=stages, batch=12), 8):
-        begins(text, batch["tokens"].astype(np.int64))
-
-
 @pytest.mark.parametrize("form", ["nanogpt", "llm.c"])
 def test_flat_files_are_cropped_as_their_authors_do(own: Corpus, tmp_path: Path, form: str) -> None:
     """Goal: train.bin of nanoGPT and of llm.c, rows of a context and its targets. Method: their layouts, byte for byte."""

@@ -34,6 +34,12 @@ def ended_by_name(bench: Bench) -> LintReport:
     return bench.lint(bench.recipe(bench.texts(), stage, {"kind": "pack", "length": 256}))
 
 
+@healthy("crops at random places, which have tokens twice in an epoch")
+def cropped(bench: Bench) -> LintReport:
+    pack = {"kind": "pack", "length": 256, "policy": "crop"}
+    return bench.lint(bench.recipe(bench.texts(), bench.tokenize(), pack))
+
+
 @healthy("texts with a separator between them")
 def separated(bench: Bench) -> LintReport:
     pack = {"kind": "pack", "length": 256, "separator": EOS}

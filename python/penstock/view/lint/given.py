@@ -89,6 +89,8 @@ class Given:
     pieces: Sequence[Piece] = ()
     #: Whether origins say what pieces are; otherwise they were guessed from the batch itself.
     has_origins: bool = False
+    #: Names of sources whose rows are crops, which have the same tokens again by design.
+    cropped: frozenset[str] = frozenset()
     #: By source; what is called "" is for all others.
     known: Mapping[str, Known] = field(default_factory=dict)
     #: The name of each row's source.

@@ -123,6 +123,9 @@ class _Looking:
                 for piece in self._pieces(each, tokens[row], segments[row])
             ],
             has_origins=True,
+            cropped=frozenset(
+                each.source.alias for each in self._stream.plan.prepared if each.packing.policy == "crop"
+            ),
             known=self._known,
             sources=[view.sources[each[0].source].alias if each else "" for each in documents],
             weights=self._stream.plan.recipe.weights_at(step),

@@ -67,6 +67,7 @@ class RepeatedSample(Check):
                     given.place(piece.row, piece.at),
                 )
                 for piece in given.pieces
+                if given.sources is None or given.sources[piece.row] not in given.cropped
             ]
             room = max(0, _KEPT_MAX - len(self._stretches))
             self._stretches += found[:room]
