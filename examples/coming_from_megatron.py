@@ -34,8 +34,7 @@ def main(folder: Path) -> None:
         for n, row in enumerate(version.take(range(400))):
             np.testing.assert_array_equal(before[n], row["tokens"], strict=True)  # values and type
 
-    recipe = ps.Recipe(
-        # --data-path 0.7 web 0.3 code
+    recipe = ps.Recipe(  # --data-path 0.7 web 0.3 code
         sources=[ps.Source("web@1", weight=0.7), ps.Source("code@1", weight=0.3)],
         seed=1234,  # --seed
         batch=16,  # --global-batch-size

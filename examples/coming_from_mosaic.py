@@ -35,7 +35,7 @@ def main(folder: Path) -> None:
     words = Tokenizer(models.WordLevel({str(n): n for n in range(98)}, unk_token="97"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.save(str(folder / "tokenizer.json"))
-    registry.export("web@1", "bin-idx", folder / "ready", name="ready")  # tokens in MDS: once, with lineage
+    registry.export("web@1", "bin-idx", folder / "ready", name="ready", fields=["tokens"])  # with lineage
     recipe = ps.Recipe(
         sources=[  # Stream(proportion=0.8), Stream(proportion=0.2)
             ps.Source("web@1", weight=0.8, stages=[ps.Tokenize(str(folder / "tokenizer.json"))]),

@@ -24,7 +24,7 @@ __all__ = [
     "archive_members", "build_rest", "build_table", "copy_buffers", "digest", "digest_file",
     "digest_records", "digest_rows", "disk_room", "events_abandon", "events_flush", "events_path",
     "events_start", "events_statistics", "events_stop", "find_damage", "first_position", "hash_buffers",
-    "held_out", "look_again", "parse_size", "quick_hash", "read_for_step", "read_object", "read_tensors",
+    "held_out", "look_again", "parse_size", "quick_hash", "ramp_part", "read_for_step", "read_object", "read_tensors",
     "record", "reframe", "scan_known", "scan_rows", "slice_order", "span", "stops_at", "store_counts",
     "store_flying", "token_lengths", "usable_row", "use_cache", "write_buffers", "zstd_head",
 ]

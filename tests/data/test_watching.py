@@ -55,8 +55,9 @@ def test_a_wait_that_is_too_long_is_told_and_told_again_and_counted_once(
     gallery = Gallery.make(tmp_path / "gallery")
     recipe = gallery.recipe(ps.Source("notes@1", stages=[ps.Map(held)]), batch=4)
     with events.recording(tmp_path / "events") as recording:
+        # Before anything can be read ahead.
+        gate.clear()
         with gallery.open(recipe, threads=threads, stall_s=0.05) as feed:
-            gate.clear()
             try:
                 waiting = threading.Thread(target=lambda: next(feed))
                 waiting.start()

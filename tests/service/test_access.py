@@ -52,7 +52,7 @@ def test_a_token_in_an_address_is_refused_and_not_repeated() -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["http://a:1", "penstock://", "penstock://a", "penstock://a:99999", "penstock://a:1,a:1", "web"],
+    ["http://a:1", "penstock://", "penstock://a", "penstock://a:99999", "penstock://a:1,a:1"],
 )
 def test_addresses_that_make_no_sense_are_refused(address: str) -> None:
     with pytest.raises(ServiceUnusable):

@@ -319,7 +319,7 @@ mod tests {
         assert!(matches!(*problem, IoError::Corrupt { offset: 65_536, .. }));
         assert_eq!(steps, 3..=4);
         assert!(read_later(&checked, 70_000, 5, 10_001).is_err(), "it stays wrong");
-        assert!(matches!(read_later(&checked, 0, 5, 10_001), Ok(_)), "other blocks are as registered");
+        assert!(read_later(&checked, 0, 5, 10_001).is_ok(), "other blocks are as registered");
         memory.flip_bit(70_000, 0);
         assert!(read_later(&checked, 70_000, 5, 20_000).is_ok(), "and is read again when it is mended");
     }

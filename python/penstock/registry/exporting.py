@@ -5,7 +5,7 @@ only when whole. What a format cannot hold (bytes in JSON, text in token files) 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from penstock.errors import UsageError
 from penstock.formats.contract import FieldKind, Policy
 from penstock.formats.writing import WRITERS, writer_named
 from penstock.registry.record import About
+from penstock.registry.version import Access
 
 if TYPE_CHECKING:
     from penstock.registry.registry import Registry
@@ -31,10 +32,14 @@ def export_version(
     folder: Path,
     *,
     name: str | None = None,
+    fields: Sequence[str] | None = None,
     rows_per_shard: int = ROWS_PER_SHARD,
     watch: Callable[[int, int], None] | None = None,
 ) -> "Version":
-    """Write all rows into a new folder and register them, with ``derived_from`` naming the version they came from."""
+    """Write all rows into a new folder and register them, with ``derived_from`` naming the version they came from.
+
+    With ``fields`` only those are written: what a form cannot hold is left out because it was said, never by itself.
+    """
     if target not in WRITERS:
         raise UsageError(f"there is no export to {target!r}", hint=f"known are {', '.join(WRITERS)}")
     if rows_per_shard < 1:
@@ -43,6 +48,8 @@ def export_version(
         raise UsageError(
             f"{folder} is not empty", hint="export into a new folder; nothing is ever overwritten"
         )
+    if fields is not None:
+        version = _reduced(version, fields)
     folder.mkdir(parents=True, exist_ok=True)
     with events.span("registry.export", version=version.address, target=target):
         for number, first in enumerate(range(0, version.rows, rows_per_shard)):
@@ -55,15 +62,36 @@ def export_version(
     writer = writer_named(target)
     # What the version holds, its export may hold.
     policy = Policy(
-        mixed=any(field.kind == "mixed" for field in version.schema), row_bytes_max=_ROW_BYTES_MAX
+        mixed=any(field.kind == "mixed" for field in _schema(version)), row_bytes_max=_ROW_BYTES_MAX
     )
     called = name or f"{version.name}-{target.replace('.', '-')}"
     return registry.register(called, [folder], format=writer.format, policy=policy, about=about)
 
 
+def _reduced(version: "Version", fields: Sequence[str]) -> "Version":
+    known = [field.name for field in version.schema]
+    unknown = sorted(set(fields) - set(known))
+    if unknown or not fields:
+        missing = ", ".join(unknown) or "none was named"
+        raise UsageError(
+            f"there are no such fields: {missing}", hint=f"{version.address} has {', '.join(known)}"
+        )
+    return version.accessed(Access(fields=tuple(fields)))
+
+
+def _schema(version: "Version") -> list[FieldKind]:
+    """The fields that are written."""
+    chosen = version.access.fields
+    return [
+        FieldKind(field.name, field.kind, field.optional)
+        for field in version.schema
+        if chosen is None or field.name in chosen
+    ]
+
+
 def _write_shard(version: "Version", target: str, folder: Path, number: int, rows: range) -> None:
-    schema = [FieldKind(field.name, field.kind, field.optional) for field in version.schema]
-    writer = writer_named(target)(folder, f"{version.name.replace('/', '-')}-{number:05d}", schema)
+    stem = f"{version.name.replace('/', '-')}-{number:05d}"
+    writer = writer_named(target)(folder, stem, _schema(version))
     try:
         for first in range(rows.start, rows.stop, _CHUNK_ROWS):
             writer.add(version.take(range(first, min(rows.stop, first + _CHUNK_ROWS))), first)

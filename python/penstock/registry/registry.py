@@ -1,7 +1,7 @@
 """The registry of datasets on a store: register, resolve, tag, relocate, trace and compare."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -251,11 +251,13 @@ class Registry:
         folder: str | os.PathLike[str],
         *,
         name: str | None = None,
+        fields: Sequence[str] | None = None,
         watch: MeasureWatch | None = None,
     ) -> Version:
-        """Write the rows of a version in another format and register them, with lineage."""
+        """Write the rows of a version, or some of their fields, in another format and register them, with lineage."""
         with writing(self.store, "register"):
-            return export_version(self, self.resolve(address), target, Path(folder), name=name, watch=watch)
+            version = self.resolve(address)
+            return export_version(self, version, target, Path(folder), name=name, fields=fields, watch=watch)
 
     @property
     def _homes(self) -> tuple[Store, ...]:

@@ -173,6 +173,9 @@ def export_version(
     to: Annotated[str, Parameter(help="parquet, jsonl.zst, mds, webdataset or bin-idx.")],
     out: Annotated[Path, Parameter(help="A new folder for the files.")],
     name: Annotated[str | None, Parameter(help="Dataset of the result (default: NAME-FORMAT).")] = None,
+    fields: Annotated[
+        str | None, Parameter(help="Write only these, as tokens,mode (default: all, or an error).")
+    ] = None,
     registry: Place = None,
     json: Json = False,
 ) -> int:
@@ -185,7 +188,8 @@ def export_version(
     """
     opened = open_registry(registry)
     with progress(f"exporting {address}", "rows", quiet=json) as tell:
-        made = opened.export(address, to, out, name=name, watch=tell)
+        chosen = None if fields is None else [each.strip() for each in fields.split(",")]
+        made = opened.export(address, to, out, name=name, fields=chosen, watch=tell)
     if json:
         print_json(version_document(made))
     else:

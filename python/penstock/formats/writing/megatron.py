@@ -25,7 +25,10 @@ class MegatronWriter:
     def __init__(self, folder: Path, name: str, schema: Sequence[FieldKind]) -> None:
         names = [field.name for field in schema]
         if len(names) != 1 and not ("tokens" in names and set(names) <= {"tokens", "document", "mode"}):
-            raise UsageError(f"bin-idx holds one field of tokens, but rows have {', '.join(names)}")
+            hint = 'choose what is written: --fields tokens, or fields=["tokens"]'
+            raise UsageError(
+                f"bin-idx holds one field of tokens, but rows have {', '.join(names)}", hint=hint
+            )
         self._field = "tokens" if "tokens" in names else names[0]
         self._finals = [folder / f"{name}.{suffix}" for suffix in ("bin", "idx")]
         self._staged = [folder / f".{name}.{suffix}.part" for suffix in ("bin", "idx")]
