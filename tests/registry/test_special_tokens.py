@@ -83,6 +83,29 @@ def test_a_text_that_spells_one_has_characters_the_token_or_an_error(tokenizer: 
             TokenLength(tokenizer, specials=ERROR).read({"text": spelled[1]})
 
 
+@pytest.mark.parametrize("kind", ["BPE", "Unigram"])
+def test_bytes_that_are_marked_special_stay_bytes(kind: str, tmp_path: Path) -> None:
+    """Goal: bytes are fallen back to. Method: a tokenizer trained with the bytes among its special tokens, as people do."""
+    import tokenizers
+
+    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+    pieces = ["<unk>", "<s>", *bytes_, "a", "b"]
+    if kind == "BPE":
+        vocabulary = {piece: number for number, piece in enumerate(pieces)}
+        model = tokenizers.models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True)
+    else:
+        model = tokenizers.models.Unigram([(each, -1.0) for each in pieces], unk_id=0, byte_fallback=True)
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.add_special_tokens(["<s>", *bytes_])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    measure = TokenLength(tmp_path / "tokenizer.json")
+    for text in ("a\tb", "é", "日本", "a\x00b"):
+        _, found = measure.compute([text])
+        assert found["tokens"][0].tolist() == tokenizer.encode(text, add_special_tokens=False).ids, text
+    _, found = measure.compute(["a<s>"])
+    assert 1 not in found["tokens"][0]
+
+
 def test_bytes_come_back_from_text_that_spells_special_tokens(bytes_tokenizer: Path) -> None:
     plain = TokenLength(bytes_tokenizer)
     texts = [f"{a}{b} {a}" for a in SPECIAL for b in [*SPECIAL, *TEXTS, "<think>"]]

@@ -13,6 +13,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any
 
@@ -88,6 +89,8 @@ class _Ending:
     stands: bool
     #: Whether what follows the last turn closes it: the prompt would take its place.
     closes: bool
+    #: What closes a turn when another one follows, where the template writes it at the beginning of that one.
+    between: str = ""
 
 
 class Renderer:
@@ -198,6 +201,7 @@ class Renderer:
                 # What follows the last turn closes it, or is nobody's turn.
                 after = start < marked.turns_end < stop and not self._ending.closes
                 end = marked.turns_end if after else stop
+                end += len(self._ending.between) if marked.text.startswith(self._ending.between, end) else 0
                 found += [(first, end)] if first < end else []
         starts = [start for start, _ in found]
         for at, message in marked.said:
@@ -250,9 +254,27 @@ class Renderer:
         prompt = opened[_common(closed, opened) :]
         header = _unthought(prompt)
         if turn and header not in turn:
-            header = header[: _common(turn, header)]
+            header = _shared(turn.partition(_ANSWER["content"])[0], header)
         closes = not (opened.startswith(closed) and len(closed) > asked.turns_end)
-        return _Ending(prompt, header, stands=False, closes=closes)
+        between = self._between(messages, tools, closed[asked.turns_end :])
+        return _Ending(prompt, header, stands=False, closes=closes or bool(between), between=between)
+
+    def _between(self, messages: Messages, tools: Any, tail: str) -> str:
+        """What the turn of a question begins with to close the answer before it.
+
+        It is what a conversation ends with as well, or what the first question does not have.
+        """
+        asking = [dict(each) for each in (*messages, _ANSWER, _USER)]
+        try:
+            marked = self._with_marks(asking, tools)
+        except NothingToMeasure:
+            return ""
+        first, again = (
+            "".join(marked.text[start:stop] for start, stop, by in marked.turns if by[0] == number)
+            for number in (len(messages) - 1, len(asking) - 1)
+        )
+        found = tail if tail and again.startswith(tail) else again.removesuffix(first) if first else ""
+        return found if _WORD.search(found) and _USER["content"] not in found else ""
 
     def _answer(self, messages: Messages, tools: Any) -> str:
         """The turn of an answer; empty where the template takes none."""
@@ -276,7 +298,7 @@ class Renderer:
         except (NothingToMeasure, UsageError):
             return True
         prompt = self._ending.prompt
-        if self._ending.stands:
+        if self._ending.stands or self._ending.between:
             return True
         turns = {by[0]: start for start, _, by in reversed(marked.turns)}
         leads = bool(set(roles) - {"assistant"}) and turns.get(0, 1) > 0
@@ -322,6 +344,16 @@ def _common(closed: str, opened: str) -> int:
     agree = next((n for n, (a, b) in enumerate(zip(closed, opened, strict=False)) if a != b), len(closed))
     tag = _OPEN_TAG.search(closed, 0, agree)
     return tag.start() if tag and agree < len(closed) else agree
+
+
+def _shared(lead: str, header: str) -> str:
+    """What of a header stands before an answer: its beginning, or the longest piece of it that has a word."""
+    begin = header[: _common(lead, header)]
+    if _WORD.search(begin):
+        return begin
+    block = SequenceMatcher(None, lead, header, autojunk=False).find_longest_match()
+    piece = lead[block.a : block.a + block.size]
+    return piece if _WORD.search(piece) else begin
 
 
 def _leading(marked: Marked, wanted: set[int]) -> list[Stretch]:

@@ -22,6 +22,8 @@ from penstock.registry.column import SPECIAL_IN_TEXT
 
 InText = Literal["plain", "token", "error"]
 IN_TEXT: tuple[str, ...] = get_args(InText)
+#: What models of pieces call bytes, which they fall back to for characters that they have no piece for.
+_BYTE_TOKENS = frozenset(f"<0x{byte:02X}>" for byte in range(256))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,11 +172,12 @@ def _unspelt(document: dict[str, Any]) -> dict[str, Any]:
     merged = {
         "".join(each.split(" ") if isinstance(each, str) else each) for each in model.get("merges") or ()
     }
-    # A token that merges give cannot be called anything else; the search for it is switched off.
+    # A token that merges give, or that stands for a byte, cannot be called anything else; the search for it is switched off.
+    kept = merged | (_BYTE_TOKENS if model.get("byte_fallback") else frozenset())
     names = {
         each["content"]: f"\ufdd0{each['id']}\ufdd1"
         for each in document["added_tokens"]
-        if each["special"] and each["content"] not in merged
+        if each["special"] and each["content"] not in kept
     }
     for each in document["added_tokens"]:
         if each["content"] in names:
