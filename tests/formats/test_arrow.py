@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import pyarrow as pa
 import pyarrow.feather
 import pytest
@@ -170,3 +171,40 @@ def test_no_rows_are_refused(tmp_path: Path, registry: Registry) -> None:
     path = write(tmp_path / "a.arrow", table().slice(0, 0), stream=True)
     with pytest.raises(FileUnusable, match="no rows"):
         registry.register("a", path)
+
+
+def big_endian(stream: bytes, body: bytes) -> bytes:
+    """A stream of one batch as a machine of the other byte order writes it: its schema says so, and its numbers are turned round."""
+    data = bytearray(stream)
+    message = 8
+    table = message + int.from_bytes(data[message : message + 4], "little")
+    fields = table - int.from_bytes(data[table : table + 4], "little", signed=True)
+    header = table + int.from_bytes(data[fields + 8 : fields + 10], "little")
+    schema = header + int.from_bytes(data[header : header + 4], "little")
+    slots = schema - int.from_bytes(data[schema : schema + 4], "little", signed=True)
+    # The byte order is left out where it is the usual one, so the field is made to point at a 1 among the schema's notes.
+    one = data.index(b"\x01\0\x01\0")
+    data[slots + 4 : slots + 6] = (one - schema).to_bytes(2, "little")
+    return bytes(data).replace(body, np.frombuffer(body, "<i4").byteswap().tobytes())
+
+
+def test_a_stream_of_the_other_byte_order_has_the_peers_values(registry: Registry, tmp_path: Path) -> None:
+    numbers = np.arange(-500, 500, dtype=np.int32)
+    data = pa.table({"id": numbers, "again": numbers}).replace_schema_metadata({"one": b"\x01\0\x01\0"})
+    write(tmp_path / "usual.arrows", data, stream=True, chunk=1000)
+    turned = big_endian((tmp_path / "usual.arrows").read_bytes(), numbers.tobytes())
+    (tmp_path / "turned.arrows").write_bytes(turned)
+    assert pa.ipc.open_stream(turned).read_all().to_pylist() == data.to_pylist()
+
+    version = registry.register("some", tmp_path / "turned.arrows")
+
+    assert list(version) == data.to_pylist()
+
+
+def test_names_that_are_no_text_are_said_of_the_file(registry: Registry, tmp_path: Path) -> None:
+    for stream in (True, False):
+        write(tmp_path / "some.arrow", pa.table({"name_to_spoil": [1, 2]}), stream=stream)
+        spoilt = (tmp_path / "some.arrow").read_bytes().replace(b"name_to_spoil", b"name_\xff\xfe_spoil")
+        (tmp_path / "spoilt.arrow").write_bytes(spoilt)
+        with pytest.raises(FileUnusable, match=r"spoilt\.arrow.* can be read"):
+            registry.register("some", tmp_path / "spoilt.arrow", format="arrow")

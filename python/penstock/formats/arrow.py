@@ -1,16 +1,17 @@
 """Arrow IPC, as files (Feather version 2) and as streams (what Hugging Face datasets writes).
 
 A stream has no footer, so the places of its batches are noted when it is registered. A stream with dictionaries cannot
-be read from its middle; it is read through a copy, as are batches that are huge or too many.
+be read from its middle; it is read through a copy, as are batches that are huge or too many, and streams of another byte order.
 """
 
 import io
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import FileUnusable
-from penstock.formats.columnar import Columnar, Piece, readable, register
+from penstock.formats.columnar import Columnar, Piece, plain_schema, readable, register
 from penstock.formats.contract import OpenShard, Policy, Progress, RawFile, RowReader, Scanned
 from penstock.formats.reading import CheckedIO
 
@@ -86,6 +87,8 @@ def _scan_file(raw: RawFile, policy: Policy, folder: Path, progress: Progress) -
 
     with readable(raw, "an Arrow file"):
         schema = pa.ipc.open_file(CheckedIO(raw, raw.size_bytes)).schema
+        # Names are decoded when they are asked for, and may be no UTF-8.
+        plain_schema(schema)
     return register(
         Columnar(raw, "arrow", schema, pieces),
         lambda found: {"container": "file", "rows": found.unit_rows, "skipped": found.skipped},
@@ -112,7 +115,10 @@ def _scan_stream(raw: RawFile, policy: Policy, folder: Path, progress: Progress)
         source = _buffered(raw)
         schema = pa.ipc.open_stream(source).schema
         schema_end = source.tell()
-    indirect = any(_has_dictionary(column.type) for column in schema)
+        plain_schema(schema)
+        swapped = _is_foreign(raw)
+    # Single messages are decoded without the dictionaries before them, and as if they had this machine's byte order.
+    indirect = swapped or any(_has_dictionary(column.type) for column in schema)
     starts: list[int] = []
     ends: list[int] = []
 
@@ -185,6 +191,29 @@ def _check_end(raw: RawFile, end: int) -> None:
         raise FileUnusable(path=raw.url, reason=reason)
     if end != raw.size_bytes:
         raise FileUnusable(path=raw.url, reason=f"there is data after the end of the stream, at byte {end}")
+
+
+def _is_foreign(raw: RawFile) -> bool:
+    """Whether a stream's numbers have another byte order than this machine's; pyarrow does not tell what the schema says about it.
+
+    A message is a FlatBuffers table: an offset leads to its table of fields, the third field is the header, and the first field
+    of a schema is its byte order, 0 (little) where it is left out.
+    """
+    import pyarrow as pa
+
+    data = memoryview(pa.ipc.MessageReader.open_stream(_buffered(raw)).read_next_message().metadata)
+
+    def field(table: int, number: int) -> int:
+        fields = table - int.from_bytes(data[table : table + 4], "little", signed=True)
+        size = int.from_bytes(data[fields : fields + 2], "little")
+        place = fields + 4 + 2 * number
+        offset = int.from_bytes(data[place : place + 2], "little") if 4 + 2 * number < size else 0
+        return table + offset if offset else 0
+
+    header = field(int.from_bytes(data[:4], "little"), 2)
+    order = field(header + int.from_bytes(data[header : header + 4], "little"), 0)
+    is_big = bool(order) and int.from_bytes(data[order : order + 2], "little") == 1
+    return is_big != (sys.byteorder == "big")
 
 
 def _has_dictionary(given: "pa.DataType") -> bool:
