@@ -208,3 +208,15 @@ def test_names_that_are_no_text_are_said_of_the_file(registry: Registry, tmp_pat
         (tmp_path / "spoilt.arrow").write_bytes(spoilt)
         with pytest.raises(FileUnusable, match=r"spoilt\.arrow.* can be read"):
             registry.register("some", tmp_path / "spoilt.arrow", format="arrow")
+
+
+def test_a_union_that_pyarrow_cannot_measure_is_refused(registry: Registry, tmp_path: Path) -> None:
+    """Goal: no file ends the process. Method: a sparse union whose type codes are not its places, which crashes pyarrow's ``nbytes``."""
+    children = [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])]
+    for name, codes in (("odd", [5, 7]), ("even", [0, 1])):
+        kinds = pa.array([codes[0], codes[1], codes[0]], pa.int8())
+        union = pa.UnionArray.from_sparse(kinds, children, ["x", "y"], codes)
+        write(tmp_path / f"{name}.arrow", pa.table({"some": union}), stream=True)
+    with pytest.raises(FileUnusable, match=r"sparse union with type codes \[5, 7\]"):
+        registry.register("some", tmp_path / "odd.arrow")
+    assert [row["some"] for row in registry.register("some", tmp_path / "even.arrow")] == [1, "b", 3]

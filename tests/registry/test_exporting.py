@@ -88,3 +88,18 @@ def test_nothing_is_overwritten_and_nonsense_is_refused(
         local.export("web", "bin-idx", tmp_path / "out2")
     with pytest.raises(errors.UsageError, match="at least one row"):
         export_version(local, version, "parquet", tmp_path / "out3", rows_per_shard=0)
+
+
+def test_fields_are_left_out_of_an_export_only_by_name(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "registry")
+    (tmp_path / "some.jsonl").write_text('{"id": 1, "tokens": [5, 6]}\n{"id": 2, "tokens": [7]}\n')
+    registry.register("some", tmp_path / "some.jsonl")
+    with pytest.raises(errors.UsageError, match="holds one field of tokens") as raised:
+        registry.export("some@1", "bin-idx", tmp_path / "all")
+    assert "fields" in str(raised.value.hint)
+    with pytest.raises(errors.UsageError, match="no such fields: tokns"):
+        registry.export("some@1", "bin-idx", tmp_path / "wrong", fields=["tokns"])
+
+    made = registry.export("some@1", "bin-idx", tmp_path / "chosen", fields=["tokens"])
+
+    assert [row["tokens"].tolist() for row in made] == [[5, 6], [7]]

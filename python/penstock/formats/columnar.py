@@ -200,6 +200,15 @@ def check_columns(raw: RawFile, schema: "pa.Schema") -> None:
 def _check_inside(raw: RawFile, path: str, given: "pa.DataType") -> None:
     import pyarrow as pa
 
+    if (
+        pa.types.is_union(given)
+        and given.mode == "sparse"
+        and list(given.type_codes) != list(range(given.num_fields))
+    ):
+        # pyarrow reads beyond its memory when it measures one, and takes the process along.
+        reason = f"column {path!r} is a sparse union with type codes {list(given.type_codes)}"
+        hint = "write it with type codes 0, 1, …, or as a dense union"
+        raise FileUnusable(path=raw.url, reason=reason, hint=hint)
     if pa.types.is_struct(given):
         _check_unique(raw, [child.name for child in given], f"fields of column {path!r}")
     for at in range(given.num_fields):

@@ -32,13 +32,12 @@ def export_version(
     folder: Path,
     *,
     name: str | None = None,
-    fields: Sequence[str] | None = None,
     rows_per_shard: int = ROWS_PER_SHARD,
     watch: Callable[[int, int], None] | None = None,
 ) -> "Version":
     """Write all rows into a new folder and register them, with ``derived_from`` naming the version they came from.
 
-    With ``fields`` only those are written: what a form cannot hold is left out because it was said, never by itself.
+    Of a version with chosen fields (``with_fields``) only those are written.
     """
     if target not in WRITERS:
         raise UsageError(f"there is no export to {target!r}", hint=f"known are {', '.join(WRITERS)}")
@@ -48,8 +47,6 @@ def export_version(
         raise UsageError(
             f"{folder} is not empty", hint="export into a new folder; nothing is ever overwritten"
         )
-    if fields is not None:
-        version = _reduced(version, fields)
     folder.mkdir(parents=True, exist_ok=True)
     with events.span("registry.export", version=version.address, target=target):
         for number, first in enumerate(range(0, version.rows, rows_per_shard)):
@@ -68,7 +65,8 @@ def export_version(
     return registry.register(called, [folder], format=writer.format, policy=policy, about=about)
 
 
-def _reduced(version: "Version", fields: Sequence[str]) -> "Version":
+def with_fields(version: "Version", fields: Sequence[str]) -> "Version":
+    """The version without its other fields: what a form cannot hold is left out because it was said, never by itself."""
     known = [field.name for field in version.schema]
     unknown = sorted(set(fields) - set(known))
     if unknown or not fields:

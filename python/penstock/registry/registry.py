@@ -23,7 +23,7 @@ from penstock.registry.assembling import assemble
 from penstock.registry.column import Column, payload_name, values_of
 from penstock.registry.deriving import Derived, list_derived, prune_derived
 from penstock.registry.difference import Difference, compare
-from penstock.registry.exporting import export_version
+from penstock.registry.exporting import export_version, with_fields
 from penstock.registry.lineage import Lineage, trace
 from penstock.registry.manifest import Manifest, decode, encode
 from penstock.registry.measuring import Limits, Measure, MeasureWatch, measure_version
@@ -257,7 +257,8 @@ class Registry:
         """Write the rows of a version, or some of their fields, in another format and register them, with lineage."""
         with writing(self.store, "register"):
             version = self.resolve(address)
-            return export_version(self, version, target, Path(folder), name=name, fields=fields, watch=watch)
+            chosen = version if fields is None else with_fields(version, fields)
+            return export_version(self, chosen, target, Path(folder), name=name, watch=watch)
 
     @property
     def _homes(self) -> tuple[Store, ...]:
