@@ -134,15 +134,17 @@ class ChatTokens:
     def _tokens_of(self, conversation: Conversation, encoding: Any) -> tuple[list[int], list[Stretch]]:
         """What was encoded, with characters in place of special tokens that are meant to be text."""
         ids, offsets = encoding.ids, encoding.offsets
-        if not conversation.plain:
-            return ids, offsets
         special = set(self._tokens.file.special_tokens.values())
+        if self.telling.in_text == "token" or special.isdisjoint(ids):
+            return ids, offsets
+        is_forged = self._tokens.file.is_forged
         stops = [stop for _, stop in conversation.plain]
         new_ids: list[int] = []
         new_offsets: list[Stretch] = []
         for number, (start, stop) in zip(ids, offsets, strict=True):
             place = bisect_right(stops, start)
-            if number in special and place < len(stops) and conversation.plain[place][0] < stop:
+            said = place < len(stops) and conversation.plain[place][0] < stop
+            if number in special and (said or is_forged(number, conversation.text[start:stop])):
                 more, spans = self._as_text(conversation.text[start:stop])
                 new_ids += more
                 new_offsets += [(start + first, start + last) for first, last in spans]

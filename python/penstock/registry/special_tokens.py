@@ -75,9 +75,17 @@ class _Added(msgspec.Struct):
     normalized: bool = True
 
 
-class _Facts(msgspec.Struct):
-    """What is read of a tokenizer.json, apart from its model."""
+class _Model(msgspec.Struct):
+    """What is read of a tokenizer's model: the token for what it does not know."""
 
+    unk_token: str | None = None
+    unk_id: int | None = None
+
+
+class _Facts(msgspec.Struct):
+    """What is read of a tokenizer.json, apart from its vocabulary."""
+
+    model: _Model = msgspec.field(default_factory=_Model)
     added_tokens: list[_Added] = []
     normalizer: Any = None
     truncation: dict[str, Any] | None = None
@@ -119,6 +127,32 @@ class TokenizerFile:
         specials = [each for each in self._facts.added_tokens if each.special and each.content]
         folded = {each.content for each in specials if each.normalized and self._facts.normalizer}
         return Spelling({each.content for each in specials} - folded, folded=folded)
+
+    @cached_property
+    def _forgeable(self) -> dict[int, _Added]:
+        """Special tokens that a model may make of other characters: a normalizer turns those into the token's own."""
+        if not self._facts.normalizer:
+            return {}
+        unknown = self._facts.model
+        return {
+            each.id: each
+            for each in self._facts.added_tokens
+            if each.special
+            and each.content
+            and each.content not in _BYTE_TOKENS
+            and each.content != unknown.unk_token
+            and each.id != unknown.unk_id
+        }
+
+    def is_forged(self, number: int, text: str) -> bool:
+        """Whether a token is a special one, though the characters it was made of do not spell it."""
+        token = self._forgeable.get(number)
+        if token is None:
+            return False
+        # Added tokens are looked for in the text as it is, or, where they say so, in what the normalizer makes of it.
+        return (
+            token.content.casefold() not in text.casefold() if token.normalized else token.content not in text
+        )
 
     @property
     def switched_off(self) -> dict[str, dict[str, Any]]:
