@@ -2,14 +2,17 @@
 
 import math
 import signal
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 import penstock as ps
 from penstock.data.planning import prepare
 from penstock.data.service import ServeOptions, Serving
+from penstock.data.written import written
 from penstock.errors import ServiceMismatch
 from penstock.run import Policy, Run, Spike, journal
 from tests.run.comparing import first_difference
@@ -18,24 +21,6 @@ from tests.service.servers import ServerProcess, address_of
 from tests.torch.stream import Stream
 
 STEPS = 16
-RECIPE = """
-seed = 17
-batch = [[0, 16], [6, 24]]
-weights = [[0, {web = 0.7, code = 0.3}], [4, {web = 0.2, code = 0.8}]]
-[[sources]]
-name = "web@1"
-[[sources.stages]]
-kind = "filter"
-expression = "lang == 'en'"
-[[sources]]
-name = "code@1"
-[[stages]]
-kind = "tokenize"
-tokenizer = "tokenizer.json"
-[[stages]]
-kind = "pack"
-length = 32
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -56,8 +41,9 @@ def test_a_run_over_a_service_equals_one_over_the_registry(stream: Stream, tmp_p
     """Goal: R1 over a service. Method: a server that is killed in the middle, a second one, a life that reads the
     registry again; compared with an undisturbed run over the registry."""
     near, _ = train(make(stream, tmp_path / "near", policy()))
-    (stream.folder / "recipe.toml").write_text(RECIPE)
-    with ServerProcess(stream.folder) as one, ServerProcess(stream.folder) as two:
+    (stream.folder / "recipe.json").write_bytes(msgspec.json.encode(written(stream.recipe())))
+    serve = partial(ServerProcess, stream.folder, recipe="recipe.json")
+    with serve() as one, serve() as two:
         address = f"penstock://{one.host},{two.host}"
 
         def kill(step: int) -> None:

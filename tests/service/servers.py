@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 class ServerProcess:
     """A server of a recipe file, started once it says that it answers."""
 
-    def __init__(self, folder: Path, *options: str, port: int = 0) -> None:
+    def __init__(self, folder: Path, *options: str, port: int = 0, recipe: str = "recipe.toml") -> None:
         self._command = [sys.executable, "-m", "penstock.cli.main", "data", "serve", "--json"]
-        self._command += [str(folder / "recipe.toml"), "--registry", str(folder / "registry"), *options]
+        self._command += [str(folder / recipe), "--registry", str(folder / "registry"), *options]
         self.port = port
         self.process = self._started()
 

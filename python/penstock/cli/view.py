@@ -271,7 +271,7 @@ def _lines(opened: "Opened", shown: Shown) -> Iterator[str]:
         if opened.chosen_row is not None:
             yield from text.row_lines(opened.row(opened.chosen_row))
         elif shown.filter is not None:
-            from penstock.cli.filtered import filtered_lines
+            from penstock.cli.filtered_rows import filtered_lines
 
             yield from filtered_lines(opened, shown.filter, shown.rows, everything=shown.all)
         else:
@@ -300,7 +300,7 @@ def _documents(opened: "Opened", shown: Shown) -> Iterator[Any]:
             yield opened.row(opened.chosen_row).to_json()
             return
         if shown.filter is not None:
-            from penstock.cli.filtered import filtered_document
+            from penstock.cli.filtered_rows import filtered_document
 
             yield filtered_document(opened, shown.filter, shown.rows, everything=shown.all)
             return

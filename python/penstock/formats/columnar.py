@@ -147,6 +147,9 @@ def _plain(array: "pa.Array", wanted: "pa.DataType") -> "pa.Array":
     if pa.types.is_dictionary(array.type):
         # What is looked up first becomes what it shall be: pyarrow cannot look up views.
         values = _plain(array.dictionary, wanted)
+        if pa.types.is_nested(wanted):
+            # What has parts is looked up, but not cast.
+            return values.take(array.indices)
         return pa.DictionaryArray.from_arrays(array.indices, values).cast(wanted)
     if _has_uncast(array.type):
         # Rare, so that it may be slow: pyarrow casts no run ends and no dictionaries of views inside others, and

@@ -6,7 +6,7 @@ or nothing. Local directories give it with a hard link, object stores with a con
 """
 
 from penstock.store.contract import Entry, Store
-from penstock.store.layered import LayeredStore
+from penstock.store.layered_store import LayeredStore
 from penstock.store.limits import Limits
 from penstock.store.location import is_remote, join, relative, to_path, to_url
 from penstock.store.opening import open_store

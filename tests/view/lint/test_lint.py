@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 from tests.view.lint.bench import BOS, EOS, IMAGE, PAD, SPECIALS, Bench, kinds, paragraphs
 from tests.view.lint.foreign import FOREIGN
 from tests.view.lint.healthy import EXPECTED, HEALTHY, clean
-from tests.view.lint.planted import PLANTED
+from tests.view.lint.planted_mistakes import PLANTED
 
 
 def test_tensors_flat_batches_and_boundaries_are_understood() -> None:

@@ -10,7 +10,7 @@ from penstock.view.lint import KINDS
 from penstock.view.opening import Opener
 from tests.view.lint.bench import Bench, Case, kinds
 from tests.view.lint.foreign import FOREIGN
-from tests.view.lint.planted import PLANTED
+from tests.view.lint.planted_mistakes import PLANTED
 
 
 @pytest.mark.parametrize("case", [*PLANTED, *FOREIGN], ids=lambda case: case.name)

@@ -5,7 +5,7 @@ of pieces of documents, and ``checks`` look at them.
 """
 
 from penstock.view.lint.checks.contamination import texts_of
-from penstock.view.lint.expected import Expected
+from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Finding
 from penstock.view.lint.kinds import KINDS
 from penstock.view.lint.report import LintReport, lint_batches

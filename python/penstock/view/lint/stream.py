@@ -16,7 +16,7 @@ from penstock.view.address import VersionAddress, at
 from penstock.view.lint.checks.conversation import Roles
 from penstock.view.lint.checks.mixture import SameSource
 from penstock.view.lint.checks.size import EmptyDocuments
-from penstock.view.lint.expected import Expected
+from penstock.view.lint.expectation import Expected
 from penstock.view.lint.given import Given, Known
 from penstock.view.lint.piece import Making, Piece, split
 from penstock.view.lint.report import Linting, LintReport

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import numpy.typing as npt
 
-from penstock.view.lint.expected import Expected
+from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Tally, TokenCheck
 from penstock.view.lint.given import Given, trailing
 from penstock.view.lint.piece import Piece

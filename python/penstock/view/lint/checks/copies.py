@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from penstock._rust import digest
 from penstock.view.lint.checks.loss import counted
-from penstock.view.lint.expected import Expected
+from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import PLACES_MAX, Check, Cost, Finding, Severity
 from penstock.view.lint.given import Given
 from penstock.view.lint.piece import Piece

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from penstock.view.lint.expected import Expected
+from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding
 from penstock.view.lint.given import Given
 

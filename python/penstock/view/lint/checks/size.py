@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from penstock.view.lint.expected import Expected
+from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Tally
 from penstock.view.lint.given import Given
 

@@ -7,7 +7,7 @@ import re
 from abc import abstractmethod
 from collections import defaultdict
 
-from penstock.view.lint.expected import Expected
+from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Severity, Tally
 from penstock.view.lint.given import Given
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.view.lint.expected import Expected
+from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Tally, TokenCheck
 from penstock.view.lint.given import Given
 from penstock.view.model.vocabulary import Vocabulary
