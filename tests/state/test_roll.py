@@ -1,7 +1,6 @@
 """The roll: an incarnation whose name another start may have had is joined by its own processes alone."""
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ def start(
 
     def pause(seconds: float) -> None:
         waits.set()
-        time.sleep(seconds)
+        Clock().pause(seconds)
 
     def work(rank: int) -> int | None:
         if rank == late:
