@@ -92,7 +92,9 @@
         ├── CheckpointDamaged        bytes are not what was saved, with file, place and tensor
         ├── CheckpointUnknown        there is no checkpoint of that step
         ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
+        ├── LayoutChanged            what ranks kept to themselves, in another layout
         ├── SaveFailed               a save that could not be made durable, with what was tried
+        │   └── RanksDiffer          ranks hold different things under one name, where only one can be saved
         ├── Fenced                   a newer incarnation of the run has taken over
         ├── CommitsUnseen            others committed since this state was loaded
         ├── ResumeFailed             a rank had trouble that is no damage, so no rank resumes
@@ -197,6 +199,8 @@ from penstock.errors.state import (
     CommitsUnseen,
     Fenced,
     ForeignUnusable,
+    LayoutChanged,
+    RanksDiffer,
     RanksMissing,
     ResumeFailed,
     SaveFailed,
@@ -253,6 +257,7 @@ __all__ = [
     "JobInvalid",
     "JobSilent",
     "JobUnknown",
+    "LayoutChanged",
     "ManifestDamaged",
     "ManifestNewer",
     "MaskLengthWrong",
@@ -267,6 +272,7 @@ __all__ = [
     "PlaceUnknown",
     "ProcessError",
     "RankUnknown",
+    "RanksDiffer",
     "RanksMissing",
     "RecipeInvalid",
     "RegistryError",

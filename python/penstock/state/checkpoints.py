@@ -6,7 +6,6 @@ Everything here may be used by one thread at a time; the work behind a save goes
 
 import os
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ from penstock.state.arenas import Arenas
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.committing import quarantine
 from penstock.state.contract import Tree
+from penstock.state.division import SMALL_BYTES, SMALL_BYTES_TOTAL
 from penstock.state.finishing import Finisher
 from penstock.state.history import Committed, History
 from penstock.state.incarnations import Member, fence
@@ -37,6 +37,7 @@ from penstock.state.log import Log
 from penstock.state.manifest import Manifest
 from penstock.state.pins import pin
 from penstock.state.pruning import Pruned, prune
+from penstock.state.ranks import Ranks
 from penstock.state.references import References
 from penstock.state.retention import Keep
 from penstock.state.saving import (
@@ -45,24 +46,20 @@ from penstock.state.saving import (
     Pending,
     Taken,
     capture,
-    chunk_bytes_of,
+    movers_of,
+    plan_of,
     room_for,
     shares_of,
     take,
     undisturbed,
 )
 from penstock.state.tiers import Behind, copy
-from penstock.state.tree import PlainTree, as_tree, from_json
+from penstock.state.tree import PlainTree, from_json
+from penstock.state.witnesses import SAMPLE_BYTES, witnesses_of
 from penstock.state.writing import Known, Written
 from penstock.store import open_store
 
 _LOOKERS = 16
-#: Variables of launchers that name a job, and which of its lives this is. Lives are counted per job, so alone they say nothing.
-_STARTS = (
-    ("PENSTOCK_JOB", "PENSTOCK_INCARNATION"),
-    ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
-    ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
-)
 
 
 class Checkpoints:
@@ -77,8 +74,8 @@ class Checkpoints:
         place: str | os.PathLike[str],
         *,
         keep: Keep | None = None,
-        rank: int = 0,
-        ranks: int = 1,
+        rank: int | None = None,
+        ranks: int | None = None,
         token: str | None = None,
         incarnation: int | None = None,
         **more: Any,
@@ -89,8 +86,7 @@ class Checkpoints:
         self.log = Log(self.store)
         self._references = References(self.store)
         self._options = options
-        self._rank, self._ranks = rank, ranks
-        self._token = token or _token_of_start(ranks)
+        self._ranks = Ranks(rank, ranks, token or "", options.replicas)
         self._incarnation = incarnation
         self._arenas = Arenas(options.captures)
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="penstock-save")
@@ -127,7 +123,8 @@ class Checkpoints:
         if type(step) is not int or step < 0:
             raise UsageError(f"{step!r} is no step")
         self._raise_unnoticed()
-        state = as_tree(tree, self._rank, self._ranks)
+        state = self._ranks.tree(tree)
+        self._ranks.agree_on_token(state, self._incarnation)
         attempt = self._attempts[step]
         self._attempts[step] += 1
         with events.span("state.capture", step=step), undisturbed():
@@ -141,21 +138,28 @@ class Checkpoints:
     def _capture(self, step: int, attempt: int, state: Tree, entries: dict[str, Any]) -> Capture:
         """Copy a state, and write now what memory for captures does not hold."""
         deadline_s = self._options.deadline_s
-        held = state.held()
-        *first, last = shares_of(held, self._options.memory_bytes)
-        chunk_bytes = chunk_bytes_of(held)
+        held, division = self._ranks.divided(
+            state,
+            step,
+            attempt,
+            lambda: self._finisher or self._saver.submit(self._begin, state.rank, state.ranks).result(),
+        )
+        mine = held if division is None else [each for each in map(division.placed, held) if each is not None]
+        *first, last = shares_of(mine, self._options.memory_bytes)
+        witnesses = [] if division is None else witnesses_of(held, division)
+        plan = plan_of(step, held, division, witnesses)
         earlier: list[Written] = []
         for wave in first:
             taken = take(step, wave, self._arenas, deadline_s=deadline_s)
             try:
                 about = (step, attempt, state.rank)
-                writing = self._saver.submit(self._write_wave, taken, chunk_bytes, about, state.ranks)
+                writing = self._saver.submit(self._write_wave, taken, plan.chunk_bytes, about, state.ranks)
                 earlier.append(writing.result())
             finally:
                 self._arenas.give(taken.arena)
-        taken = take(step, last, self._arenas, deadline_s=deadline_s)
+        taken = take(step, last, self._arenas, deadline_s=deadline_s, witnesses=witnesses)
         try:
-            captured = capture(state, entries, (step, chunk_bytes, earlier), taken)
+            captured = capture(state, entries, plan, taken, earlier)
             state.on_save(taken.copies)
         except BaseException:
             self._arenas.give(taken.arena)
@@ -172,6 +176,7 @@ class Checkpoints:
         """What happens behind training's back."""
         try:
             finisher = self._begin(captured.rank, captured.ranks)
+            self._ranks.follow(captured.plan.division, finisher, f"{captured.step}-{attempt}")
             committed, written = finisher.finish(captured, attempt, metrics)
             pending.durable_s = time.perf_counter() - began
             pending.bytes_written = written.bytes_written
@@ -197,6 +202,8 @@ class Checkpoints:
             pending.fail(problem)
             raise
         finally:
+            if pending.error is not None:
+                self._ranks.doubt()
             self._arenas.give(captured.taken.arena)
         if self.keep is not None and captured.rank == 0 and pending.error is None:
             self._prune_quietly(self.keep)
@@ -204,7 +211,7 @@ class Checkpoints:
     def _begin(self, rank: int, ranks: int) -> Finisher:
         """The incarnation begins with its first save, or when it resumes."""
         if self._finisher is None:
-            wanted = Member(rank, ranks, self._token, self._incarnation)
+            wanted = Member(rank, ranks, self._ranks.token, self._incarnation)
             self._member = fence(self.log, wanted, deadline_s=self._options.deadline_s)
             assert self._member.incarnation is not None, "a fence has a number"
             if self._options.behind is not None and rank == 0:
@@ -252,10 +259,14 @@ class Checkpoints:
 
     def prepare(self, tree: Any) -> None:
         """Have memory ready for saving a tree like this; returns at once. The first save is then as quick as the others."""
-        state = as_tree(tree, self._rank, self._ranks)
-        waves = shares_of(state.held(), self._options.memory_bytes)
-        movers = list({id(share.held.mover): share.held.mover for wave in waves for share in wave}.values())
-        self._arenas.prepare(max(map(room_for, waves)), movers)
+        state = self._ranks.tree(tree)
+        held = state.held()
+        waves = shares_of(held, self._options.memory_bytes)
+        looked_at = sum(min(each.bytes, SAMPLE_BYTES) for each in held if each.replicas > 1)
+        small = sum(each.bytes for each in held if each.replicas > 1 and each.bytes <= SMALL_BYTES)
+        more = looked_at + min(small, SMALL_BYTES_TOTAL)
+        movers = movers_of([share for wave in waves for share in wave])
+        self._arenas.prepare(max(map(room_for, waves)) + more, movers)
 
     def latest(self) -> Checkpoint | None:
         """The newest good checkpoint: its manifest is whole and its files are there in full. Others are quarantined with the reason."""
@@ -266,7 +277,7 @@ class Checkpoints:
                 return found
             events.record("state.quarantine", step=found.step, reason=reason)
             if not self._options.read_only:
-                quarantine(self.log, committed.number, reason, rank=self._rank, at=time.time())
+                quarantine(self.log, committed.number, reason, rank=self._ranks.place[0], at=time.time())
         return None
 
     def list(self) -> Sequence[Checkpoint]:
@@ -296,8 +307,10 @@ class Checkpoints:
         ``only`` restricts it to beginnings of names in the tree (``"model"``), ``rename`` says what the checkpoint calls them. Without
         ``strict``, what is missing on either side is left alone.
         """
-        state = as_tree(into, self._rank, self._ranks)
-        wish = Wish(strict=strict, only=(only,) if isinstance(only, str) else tuple(only), rename=rename)
+        state = self._ranks.tree(into)
+        chosen = (only,) if isinstance(only, str) else tuple(only)
+        first = self._options.replicas == "first"
+        wish = Wish(strict=strict, only=chosen, rename=rename, first=first)
         self._seen = self.log.read().length
         load(found.manifest, found.store, state, wish)
         state.load_entries(self.entries(found, rank=state.rank))
@@ -307,7 +320,7 @@ class Checkpoints:
 
     def entries(self, found: Checkpoint, *, rank: int | None = None) -> dict[str, Any]:
         """The documents that were saved with it: the shared ones, and those of a rank."""
-        kept = found.manifest.entries.of(self._rank if rank is None else rank)
+        kept = found.manifest.entries.of(self._ranks.place[0] if rank is None else rank)
         return {name: from_json(value) for name, value in kept.items()}
 
     def begin(self, tree: Any, *, token: str = "") -> int:
@@ -315,8 +328,9 @@ class Checkpoints:
 
         ``token``: for ranks that can talk to each other, where neither the caller nor the launcher gave one.
         """
-        self._token = self._token or token
-        state = as_tree(tree, self._rank, self._ranks)
+        self._ranks.token = self._ranks.token or token
+        state = self._ranks.tree(tree)
+        self._ranks.agree_on_token(state, self._incarnation)
         self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"
         assert self._member.incarnation is not None, "a fence has a number"
@@ -335,7 +349,8 @@ class Checkpoints:
         From here on no earlier incarnation can commit. Damage that one rank finds moves all of them to the next one. ``fits`` leaves
         checkpoints out; it has to say the same on every rank. May be called again, to go back.
         """
-        state = as_tree(into, self._rank, self._ranks)
+        state = self._ranks.tree(into)
+        self._ranks.agree_on_token(state, self._incarnation)
         finisher = self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"
 
@@ -435,14 +450,3 @@ class Checkpoints:
         self.close()
         if kind is None:
             self._raise_unnoticed()
-
-
-def _token_of_start(ranks: int) -> str:
-    """What the ranks of this start have in common and no other start has."""
-    environment = os.environ
-    if ranks == 1:
-        return uuid.uuid4().hex
-    for run, restart in _STARTS:
-        if environment.get(run, "none") != "none":
-            return f"{environment[run]}.{environment.get(restart, '0')}"
-    return ""

@@ -19,6 +19,7 @@ from penstock.state.host import HOST
 from penstock.state.manifest import DataFile, Manifest
 from penstock.state.replicas import Share, parts_of
 from penstock.state.spool import Spool
+from penstock.state.view import View
 from penstock.store import Store, open_store
 
 THREADS = max(4, min(16, os.cpu_count() or 1))
@@ -38,6 +39,8 @@ class Wish:
     only: tuple[str, ...] = ()
     #: From names in the tree to names in the checkpoint: beginnings to beginnings, or a function.
     rename: Rename = None
+    #: Whether contents that ranks kept to themselves are taken from the first rank, whoever asks.
+    first: bool = False
 
     def chosen(self, name: str) -> bool:
         """Whether a name in the tree is wanted."""
@@ -64,9 +67,13 @@ class Wish:
 
 def load(manifest: Manifest, store: Store, tree: Tree, wish: Wish) -> int:
     """Fill a tree; the bytes that were read. Nothing is written to the tree before everything is known to fit."""
-    held = [each for each in _held(manifest, tree, wish) if wish.chosen(each.name)]
+    view = View(manifest, tree.rank, tree.ranks, first=wish.first)
+    manifest = view.manifest
+    everything = _held(manifest, tree, wish)
+    view.check(everything, wish.saved_as, lambda name: wish.chosen(wish.known_as(name)))
+    held = [each for each in everything if wish.chosen(each.name)]
     values = {name: wish.saved_as(name) for name in tree.values() if wish.chosen(name)}
-    fitting = _fit(manifest, held, values, wish)
+    fitting = _fit(manifest, held, values, wish, view.elsewhere)
     with events.span("state.load", step=manifest.step, tensors=len(fitting)):
         with Spool(f"{store.url} {manifest.run} {manifest.step} {manifest.made!r}") as spool:
             reader = _Reader(manifest, store, wish, spool)
@@ -93,8 +100,13 @@ def _held(manifest: Manifest, tree: Tree, wish: Wish) -> list[Held]:
     return held
 
 
-def _fit(manifest: Manifest, held: list[Held], values: dict[str, str], wish: Wish) -> list[Held]:
-    """Those that the checkpoint has; an error where it is not what the tree says, or strictness asks for more."""
+def _fit(
+    manifest: Manifest, held: list[Held], values: dict[str, str], wish: Wish, elsewhere: frozenset[str]
+) -> list[Held]:
+    """Those that the checkpoint has; an error where it is not what the tree says, or strictness asks for more.
+
+    Names ``elsewhere`` may be in the trees of other ranks, so it is no error that this one lacks them.
+    """
     different, missing, fitting = [], [], []
     for each in held:
         saved = manifest.tensors.get(wish.saved_as(each.name))
@@ -107,7 +119,7 @@ def _fit(manifest: Manifest, held: list[Held], values: dict[str, str], wish: Wis
         else:
             fitting.append(each)
     missing += [name for name, saved in values.items() if saved not in manifest.values]
-    known = {wish.saved_as(each.name) for each in held} | set(values.values())
+    known = {wish.saved_as(each.name) for each in held} | set(values.values()) | elsewhere
     unexpected = [] if wish.only else [n for n in [*manifest.tensors, *manifest.values] if n not in known]
     if different or (wish.strict and (missing or unexpected)):
         raise TreeMismatch(

@@ -1,0 +1,115 @@
+"""The ranks of one start, as one of them sees it: which it is, by what they know each other, and who writes what of a save.
+
+Whatever ranks have to say to each other is said here, on the thread that calls ``save``, ``resume`` or ``begin``, because all ranks make
+these calls in the same order. Nothing in the background uses the program's process group.
+"""
+
+import os
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from penstock.errors import PenstockError, SaveFailed
+from penstock.state.contract import Held, Tree
+from penstock.state.division import Division
+from penstock.state.finishing import Finisher
+from penstock.state.meeting import Meeting
+from penstock.state.tree import as_tree, exchange_of, group_of_program
+
+#: Variables of launchers that name a job, and which of its lives this is. Lives are counted per job, so alone they say nothing.
+_STARTS = (
+    ("PENSTOCK_JOB", "PENSTOCK_INCARNATION"),
+    ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
+    ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
+)
+
+
+class Ranks:
+    """See the module's description."""
+
+    def __init__(self, rank: int | None, ranks: int | None, token: str, mode: str) -> None:
+        #: As given; None where the program's process group says it.
+        self._given = None if rank is None and ranks is None else (rank or 0, 1 if ranks is None else ranks)
+        #: Empty until ranks have to know each other.
+        self.token = token
+        self._mode = mode
+        self._meeting: Meeting | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Which rank of how many, for trees that do not know it."""
+        if self._given is not None:
+            return self._given
+        group = group_of_program()
+        place: tuple[int, int] = (0, 1) if group is None else group.rank_and_ranks()
+        return place
+
+    def tree(self, root: Any) -> Tree:
+        """A state as a tree of this rank."""
+        return as_tree(root, *self.place)
+
+    def agree_on_token(self, state: Tree, incarnation: int | None) -> None:
+        """Have something by which ranks of this start know each other. Ranks that can talk make one up: a launcher's name is that
+        of a job, which may be started twice.
+        """
+        if self.token:
+            return
+        made = uuid.uuid4().hex
+        exchange = exchange_of(state) if state.ranks > 1 else None
+        if exchange is not None and incarnation is None:
+            self.token = exchange(made.encode())[0].decode()
+        else:
+            self.token = made if state.ranks == 1 else _token_of_launcher()
+
+    def divided(
+        self, state: Tree, step: int, attempt: int, finisher: Callable[[], Finisher]
+    ) -> tuple[list[Held], Division | None]:
+        """What this rank holds, and who writes what of what all ranks hold; None for one rank."""
+        if state.ranks == 1:
+            return state.held(), None
+        if self._meeting is None:
+            self._meeting = Meeting(state.rank, state.ranks, self._mode)
+        exchange = exchange_of(state)
+        if exchange is None:
+            held = state.held()
+            return held, self._divided_in_store(self._meeting, held, (step, attempt), finisher())
+        try:
+            held = state.held()
+        except PenstockError:
+            # The other ranks wait for what this one holds.
+            with suppress(SaveFailed):
+                self._meeting.by_exchange(None, exchange, step)
+            raise
+        return held, self._meeting.by_exchange(held, exchange, step)
+
+    @staticmethod
+    def _divided_in_store(
+        meeting: Meeting, held: list[Held], save: tuple[int, int], finisher: Finisher
+    ) -> Division:
+        name = f"{save[0]}-{save[1]}"
+        try:
+            return meeting.by_board(held, finisher.board, name, save[0])
+        except PenstockError as problem:
+            meeting.doubt()
+            finisher.tell(f"{finisher.incarnation}/{name}", meeting.rank, problem)
+            raise
+
+    def follow(self, division: Division | None, finisher: Finisher, save: str) -> None:
+        """Say in the store which division a save follows, where ranks meet there."""
+        if division is not None and self._meeting is not None:
+            self._meeting.follow(finisher.board, save, division)
+
+    def doubt(self) -> None:
+        """A save failed: what is known of the other ranks may be wrong."""
+        if self._meeting is not None:
+            self._meeting.doubt()
+
+
+def _token_of_launcher() -> str:
+    """What the ranks of this start have in common, as far as a launcher says; empty if none does."""
+    environment = os.environ
+    for run, restart in _STARTS:
+        if environment.get(run, "none") != "none":
+            return f"{environment[run]}.{environment.get(restart, '0')}"
+    return ""
