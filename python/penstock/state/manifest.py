@@ -133,6 +133,15 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
             for piece in tensor.pieces
         )
 
+    def everything(self) -> dict[str, Tensor]:
+        """Every tensor, those that ranks keep to themselves too, by names for people."""
+        own = {
+            f"{name} (rank {rank})": tensor
+            for rank, each in enumerate(self.own)
+            for name, tensor in each.tensors.items()
+        }
+        return {**self.tensors, **own}
+
     @property
     def kept_apart(self) -> list[str]:
         """Names of tensors and values that are not the same on all ranks."""
