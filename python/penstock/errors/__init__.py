@@ -96,6 +96,7 @@
         ├── SaveFailed               a save that could not be made durable, with what was tried
         │   └── RanksDiffer          ranks hold different things under one name, where only one can be saved
         ├── Fenced                   a newer incarnation of the run has taken over
+        ├── IncarnationTaken         other processes began the incarnation that this one was told to join
         ├── CommitsUnseen            others committed since this state was loaded
         ├── ResumeFailed             a rank had trouble that is no damage, so no rank resumes
         └── RanksMissing             ranks that did not report before the deadline
@@ -199,6 +200,7 @@ from penstock.errors.state import (
     CommitsUnseen,
     Fenced,
     ForeignUnusable,
+    IncarnationTaken,
     LayoutChanged,
     RanksDiffer,
     RanksMissing,
@@ -251,6 +253,7 @@ __all__ = [
     "FilesLeftOut",
     "ForeignUnusable",
     "FormatsMixed",
+    "IncarnationTaken",
     "IncidentUnknown",
     "IndexDamaged",
     "JobFileInvalid",

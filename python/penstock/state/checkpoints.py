@@ -6,6 +6,7 @@ Everything here may be used by one thread at a time; the work behind a save goes
 
 import os
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,7 @@ from penstock.state.pruning import Pruned, prune
 from penstock.state.ranks import Ranks
 from penstock.state.references import References
 from penstock.state.retention import Keep
+from penstock.state.roll import call
 from penstock.state.saving import (
     Capture,
     Options,
@@ -66,7 +68,7 @@ class Checkpoints:
     """See the module's description.
 
     ``rank`` and ``ranks`` matter for plain trees; those of ``penstock.torch.state`` know them. Ranks of one start share a ``token``,
-    which the variables of ``penstock run``, torchrun and Slurm make unless it is given, or an ``incarnation`` that the launcher counts.
+    which is made of their launcher's variables unless it is given, or an ``incarnation`` that the launcher counts.
     """
 
     def __init__(
@@ -211,8 +213,14 @@ class Checkpoints:
     def _begin(self, rank: int, ranks: int) -> Finisher:
         """The incarnation begins with its first save, or when it resumes."""
         if self._finisher is None:
-            wanted = Member(rank, ranks, self._ranks.token, self._incarnation)
-            self._member = fence(self.log, wanted, deadline_s=self._options.deadline_s)
+            # Others know it by its number then.
+            counted = uuid.uuid4().hex if rank == 0 and self._incarnation is not None else ""
+            wanted = Member(rank, ranks, self._ranks.token or counted, self._incarnation)
+            limit_s = self._options.deadline_s
+            if self._ranks.drawn:
+                self._member = fence(self.log, wanted, deadline_s=limit_s)
+            else:
+                self._member = call(self.log, wanted, self._ranks.process, deadline_s=limit_s)
             assert self._member.incarnation is not None, "a fence has a number"
             if self._options.behind is not None and rank == 0:
                 self._behind = Behind(
@@ -326,9 +334,10 @@ class Checkpoints:
     def begin(self, tree: Any, *, token: str = "") -> int:
         """Begin this incarnation without loading anything: from here on no earlier one can commit. Its number.
 
-        ``token``: for ranks that can talk to each other, where neither the caller nor the launcher gave one.
+        ``token``: of ranks that can talk to each other. One of them has drawn it for this start, so it counts more than any name.
         """
-        self._ranks.token = self._ranks.token or token
+        if token:
+            self._ranks.token, self._ranks.drawn = token, True
         state = self._ranks.tree(tree)
         self._ranks.agree_on_token(state, self._incarnation)
         self._begin(state.rank, state.ranks)

@@ -4,7 +4,6 @@ Whatever ranks have to say to each other is said here, on the thread that calls 
 these calls in the same order. Nothing in the background uses the program's process group.
 """
 
-import os
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,15 +13,9 @@ from penstock.errors import PenstockError, SaveFailed
 from penstock.state.contract import Held, Tree
 from penstock.state.division import Division
 from penstock.state.finishing import Finisher
+from penstock.state.launcher import launch_of
 from penstock.state.meeting import Meeting
 from penstock.state.tree import as_tree, exchange_of, group_of_program
-
-#: Variables of launchers that name a job, and which of its lives this is. Lives are counted per job, so alone they say nothing.
-_STARTS = (
-    ("PENSTOCK_JOB", "PENSTOCK_INCARNATION"),
-    ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
-    ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
-)
 
 
 class Ranks:
@@ -31,8 +24,12 @@ class Ranks:
     def __init__(self, rank: int | None, ranks: int | None, token: str, mode: str) -> None:
         #: As given; None where the program's process group says it.
         self._given = None if rank is None and ranks is None else (rank or 0, 1 if ranks is None else ranks)
-        #: Empty until ranks have to know each other.
+        #: What ranks know each other by; empty until they have to.
         self.token = token
+        #: Whether it was drawn for this start, so that no other one has it.
+        self.drawn = False
+        #: Drawn by this process, for the roll.
+        self.process = uuid.uuid4().hex
         self._mode = mode
         self._meeting: Meeting | None = None
 
@@ -58,9 +55,12 @@ class Ranks:
         made = uuid.uuid4().hex
         exchange = exchange_of(state) if state.ranks > 1 else None
         if exchange is not None and incarnation is None:
-            self.token = exchange(made.encode())[0].decode()
+            self.token, self.drawn = exchange(made.encode())[0].decode(), True
+        elif state.ranks == 1:
+            self.token, self.drawn = made, True
         else:
-            self.token = made if state.ranks == 1 else _token_of_launcher()
+            launch = launch_of()
+            self.token = "" if launch is None else launch.name
 
     def divided(
         self, state: Tree, step: int, attempt: int, finisher: Callable[[], Finisher]
@@ -104,12 +104,3 @@ class Ranks:
         """A save failed: what is known of the other ranks may be wrong."""
         if self._meeting is not None:
             self._meeting.doubt()
-
-
-def _token_of_launcher() -> str:
-    """What the ranks of this start have in common, as far as a launcher says; empty if none does."""
-    environment = os.environ
-    for run, restart in _STARTS:
-        if environment.get(run, "none") != "none":
-            return f"{environment[run]}.{environment.get(restart, '0')}"
-    return ""

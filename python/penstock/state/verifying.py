@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from penstock.errors import CheckpointDamaged, ObjectMissing
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.container import decode_header
