@@ -55,7 +55,7 @@ def plant(tree: dict[str, Any], kind: str, name: str, seed: int) -> None:
             at = np.unravel_index(int(draw.integers(array.size)), array.shape)
             array[at] = np.nextafter(array[at], 2, dtype=array.dtype)
         case "value":
-            tree["value"] = draw.choice([True, 3.0, "3", 4], 1).tolist()[0]
+            tree["value"] = (True, 3.0, "3", 4)[seed % 4]
         case "no value":
             del tree["value"]
 
@@ -298,6 +298,7 @@ class Lone(PlainTree):
     """A tree whose tensors belong to each rank alone."""
 
     def held(self) -> list[Held]:
+        assert isinstance(self.root, dict)
         arrays = {name: leaf for name, leaf in self.root.items() if isinstance(leaf, np.ndarray)}
         return [
             Held(**{**_fields(held_of(name, array, self.rank, self.ranks)), "per_rank": True})
