@@ -114,6 +114,11 @@ def test_objects_with_a_state_of_their_own_are_part_of_it(tmp_path: Path) -> Non
     assert (other.best, empty["note"], mask.tolist()) == (float("inf"), ("a", 1 << 60), [1.0, 1.0])
 
 
+def draw(extra: dict[str, Any]) -> list[float]:
+    numbers = torch.rand(2, generator=extra["torch"]).tolist()
+    return [*numbers, extra["numpy"].random(), extra["python"].random()]
+
+
 def test_what_the_program_holds_is_filled_in_place(tmp_path: Path) -> None:
     """Goal: containers of ``extra`` are restored in the objects that the program knows, and later saves have what it puts there."""
 
@@ -145,20 +150,12 @@ def test_what_the_program_holds_is_filled_in_place(tmp_path: Path) -> None:
     extra["nested"][1].clear()
     extra["count"].update("aab")
     extra["small"] = np.float32(0.1)
-    drawn = {
-        "torch": torch.rand(2, generator=extra["torch"]).tolist(),
-        "numpy": extra["numpy"].random(),
-        "python": extra["python"].random(),
-    }
+    draw(extra)
     model = nn.Linear(1, 1)
     tree = state(model, extra=extra)
     with ps.Checkpoints(tmp_path) as checkpoints:
         first = checkpoints.save(1, tree).wait()
-        drawn = {
-            "torch": torch.rand(2, generator=extra["torch"]).tolist(),
-            "numpy": extra["numpy"].random(),
-            "python": extra["python"].random(),
-        }
+        drawn = draw(extra)
         fresh = made()
         held = dict(fresh)
         inner = fresh["history"]["loss"], fresh["history"]["best"], fresh["nested"][0][0]
@@ -174,11 +171,7 @@ def test_what_the_program_holds_is_filled_in_place(tmp_path: Path) -> None:
         assert fresh["nested"][0][0] is inner[2]
         assert type(fresh["small"]) is np.float32
         assert fresh["small"] == np.float32(0.1)
-        assert drawn == {
-            "torch": torch.rand(2, generator=fresh["torch"]).tolist(),
-            "numpy": fresh["numpy"].random(),
-            "python": fresh["python"].random(),
-        }
+        assert draw(fresh) == drawn
         # The program goes on with the objects that it held before.
         inner[0].append(9.0)
         fresh["later"] = [1]

@@ -31,7 +31,7 @@ class Document:
     """A part of the state that only its owner understands, and how to read and write it."""
 
     read: Callable[[], Any]
-    write: Callable[[Any], None]
+    write: Callable[[Any], object]
 
 
 class Tensors(dict[str, torch.Tensor]):
