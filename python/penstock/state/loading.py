@@ -33,9 +33,9 @@ THREADS = max(4, min(16, os.cpu_count() or 1))
 HALF_BYTES_MIN, HALF_BYTES_MAX = 64 << 20, 1 << 30
 
 
-def load(saved: Manifest, store: Store, tree: Tree, wish: Wish) -> LoadReport:
+def load(described: Manifest, store: Store, tree: Tree, wish: Wish) -> LoadReport:
     """Fill a tree, and say what was filled. Nothing is written to the tree before everything is known to fit."""
-    view = View(saved, tree.rank, tree.ranks, first=wish.first)
+    view = View(described, tree.rank, tree.ranks, first=wish.first)
     manifest = view.manifest
     values = tree.values()
     saved_names = [*manifest.tensors, *manifest.values]
