@@ -89,8 +89,14 @@
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
+        ├── TreeSpoiled              a tree that a failed load has filled in part
         ├── CheckpointDamaged        bytes are not what was saved, with file, place and tensor
+        │   └── RecordUnknown            a whole record of the log that only a newer release knows
         ├── CheckpointUnknown        there is no checkpoint of that step
+        │   └── NothingSaved             there is none at all
+        ├── CheckpointRetired        a checkpoint was retired while it was read
+        ├── NothingLoads             checkpoints exist and none of them can be loaded
+        ├── PlaceInUse               a repair was asked for beside an incarnation that is at work
         ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
         ├── SaveFailed               a save that could not be made durable, with what was tried
         ├── Fenced                   a newer incarnation of the run has taken over
@@ -193,16 +199,22 @@ from penstock.errors.service import (
 )
 from penstock.errors.state import (
     CheckpointDamaged,
+    CheckpointRetired,
     CheckpointUnknown,
     CommitsUnseen,
     Fenced,
     ForeignUnusable,
+    NothingLoads,
+    NothingSaved,
+    PlaceInUse,
     RanksMissing,
+    RecordUnknown,
     ResumeFailed,
     SaveFailed,
     StateError,
     TreeInvalid,
     TreeMismatch,
+    TreeSpoiled,
 )
 from penstock.errors.store import (
     BucketMissing,
@@ -226,6 +238,7 @@ __all__ = [
     "BucketMissing",
     "CacheUnusable",
     "CheckpointDamaged",
+    "CheckpointRetired",
     "CheckpointUnknown",
     "ColumnAmbiguous",
     "CommitsUnseen",
@@ -259,16 +272,20 @@ __all__ = [
     "NameUnwritable",
     "NotAnEventFile",
     "NotEqual",
+    "NothingLoads",
+    "NothingSaved",
     "NothingToRegister",
     "NumbersContended",
     "ObjectChanged",
     "ObjectMissing",
     "PenstockError",
+    "PlaceInUse",
     "PlaceUnknown",
     "ProcessError",
     "RankUnknown",
     "RanksMissing",
     "RecipeInvalid",
+    "RecordUnknown",
     "RegistryError",
     "RegistryReadOnly",
     "RepetitionFailed",
@@ -312,5 +329,6 @@ __all__ = [
     "TooManyUndecodable",
     "TreeInvalid",
     "TreeMismatch",
+    "TreeSpoiled",
     "UsageError",
 ]

@@ -11,6 +11,7 @@ Why this takes nothing from anybody, however savers, pruners and new incarnation
    deleted file. The checkpoint that names it neither borrowed it since *m*, as this is the first, nor wrote it since *m*, as such
    files stay. So it was committed before *m*, existed at *m* and named the file, and by (2) the file was not deleted.
 4. A manifest is deleted only if its commit is retired or its incarnation is fenced; neither can be committed again.
+   While a record of the log is lost, which may have been a commit, neither is deleted because of a fence alone.
 5. A retire and a pin, or a retire and a quarantine of the newest good one, are records of one log: the later one has seen the
    earlier one.
 
@@ -78,6 +79,8 @@ class _View:
     #: Data files and manifests that existing checkpoints name.
     named: set[str]
     retired_manifests: set[str]
+    #: Whether a record is lost that may have been a commit: then only what retired checkpoints wrote is garbage.
+    lossy: bool
 
     def is_garbage(self, name: str) -> bool:
         """Whether a data file, part or record of a resume can go."""
@@ -89,7 +92,7 @@ class _View:
         save = (int(of[1]), int(of[2]), int(of[3]))
         if name in self.named or (save in self.kept_whole and name.startswith("data/")):
             return False
-        return save[0] < self.newest or save in self.committed
+        return save in self.committed or (save[0] < self.newest and not self.lossy)
 
 
 def prune(
@@ -227,6 +230,7 @@ def _view(history: History, references: References) -> _View:
         kept_whole=kept_whole,
         named=named,
         retired_manifests={manifest_name(each.manifest) for each in history.retired().values()},
+        lossy=bool(history.lost),
     )
 
 
@@ -253,6 +257,8 @@ def _is_spent(store: Store, name: str, view: _View) -> bool:
         return False
     if name in view.retired_manifests:
         return True
+    if view.lossy:
+        return False
     try:
         return msgspec.json.decode(store.get(name), type=_Incarnation).incarnation < view.newest
     except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):

@@ -17,7 +17,7 @@ from penstock.errors import CheckpointDamaged, ObjectMissing, PenstockError
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.committing import Gone, commit
 from penstock.state.history import Committed
-from penstock.state.incarnations import Member, fence
+from penstock.state.incarnations import Member, fence, next_incarnation
 from penstock.state.log import Log
 from penstock.state.manifest import manifest_name
 from penstock.state.pins import pin, unpin
@@ -82,7 +82,7 @@ class Behind:
         assert own is not None, "the first place was fenced before"
         # Numbers of incarnations are counted per log; the token says whose they are.
         known = any(each.token == self._member.token for _, each in history.fences())
-        number = None if known else max(own, history.next_incarnation())
+        number = None if known else max(own, next_incarnation(history, self.store))
         return fence(self.log, Member(0, self._member.ranks, self._member.token, number))
 
     def newest(self) -> Checkpoint | None:
