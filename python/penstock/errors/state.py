@@ -84,9 +84,7 @@ class NothingLoads(StateError):
             "allow_empty=True begins from nothing all the same"
         )
         lines = _some([f"  {what}: {reason}" for what, reason in reasons.items()])
-        super().__init__(
-            f"{place} has checkpoints, and none of them can be loaded\n" + "\n".join(lines)
-        )
+        super().__init__(f"{place} has checkpoints, and none of them can be loaded\n" + "\n".join(lines))
 
 
 class CheckpointRetired(StateError):

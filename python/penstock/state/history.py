@@ -182,7 +182,9 @@ class _Fold:
     def _broken_rule(self, record: Record, known: "list[Record | Lost]") -> str:
         newest = -1 if self.fence is None else self.fence.incarnation
         if isinstance(record, Fence):
-            return f"incarnation {record.incarnation} follows {newest}" if record.incarnation <= newest else ""
+            return (
+                f"incarnation {record.incarnation} follows {newest}" if record.incarnation <= newest else ""
+            )
         if isinstance(record, Commit):
             # A lost record may have been its fence.
             fits = record.incarnation == newest or (
