@@ -35,6 +35,7 @@ from penstock.state.committing import quarantine
 from penstock.state.history import Committed, History
 from penstock.state.log import Log
 from penstock.state.manifest import manifest_name
+from penstock.state.manifest_copies import manifest_copy_name
 from penstock.state.records import Quarantine, Retire
 from penstock.state.references import References
 from penstock.state.retention import Keep, to_retire
@@ -171,12 +172,15 @@ def _problems(
 
 
 def _manifest_gone(store: Store, checkpoint: Committed) -> bool:
-    """Whether a manifest that was read before is there no longer."""
-    try:
-        store.describe(manifest_name(checkpoint.commit.manifest))
-    except ObjectMissing:
-        return True
-    return False
+    """Whether a manifest that was read before is there no longer, in either copy."""
+    manifest = checkpoint.commit.manifest
+    for name in (manifest_name(manifest), manifest_copy_name(manifest)):
+        try:
+            store.describe(name)
+        except ObjectMissing:
+            continue
+        return False
+    return True
 
 
 def _check_size(store: Store, name: str, bytes_: int) -> None:
@@ -237,10 +241,10 @@ def _view(history: History, references: References) -> _View:
 def _sweep(store: Store, view: _View, *, dry_run: bool) -> dict[str, int]:
     """Delete garbage; names and bytes of it."""
     swept: dict[str, int] = {}
-    for top in ("data", "parts", "resume", "manifests"):
+    for top in ("data", "parts", "resume", "manifests", "copies/manifests"):
         for entry in store.entries(top):
             garbage = (
-                _is_spent(store, entry.name, view) if top == "manifests" else view.is_garbage(entry.name)
+                _is_spent(store, entry.name, view) if "manifests" in top else view.is_garbage(entry.name)
             )
             if garbage:
                 swept[entry.name] = entry.bytes
@@ -253,9 +257,10 @@ def _sweep(store: Store, view: _View, *, dry_run: bool) -> dict[str, int]:
 
 def _is_spent(store: Store, name: str, view: _View) -> bool:
     """Whether no commit can name a manifest any more."""
-    if name in view.named:
+    first = name.removeprefix("copies/")
+    if first in view.named:
         return False
-    if name in view.retired_manifests:
+    if first in view.retired_manifests:
         return True
     if view.lossy:
         return False
@@ -273,6 +278,6 @@ def _remove_folders(store: Store, swept: dict[str, int], newest: int) -> None:
         if path is None:
             return
         # The folder of the newest incarnation is used by its next save.
-        if len(folder.parts) > 2 or int(folder.parts[1]) < newest:
+        if len(folder.parts) > 2 or (folder.parts[1].isdecimal() and int(folder.parts[1]) < newest):
             with suppress(OSError):
                 path.rmdir()

@@ -19,7 +19,7 @@ from penstock.state.committing import Gone, commit
 from penstock.state.history import Committed
 from penstock.state.incarnations import Member, fence, next_incarnation
 from penstock.state.log import Log
-from penstock.state.manifest import manifest_name
+from penstock.state.manifest_copies import put_manifest
 from penstock.state.pins import pin, unpin
 from penstock.state.pruning import prune
 from penstock.state.records import Commit
@@ -106,7 +106,7 @@ def copy(found: Checkpoint, log: Log, member: Member, references: References) ->
     for file in manifest.files:
         if "://" not in file.name:
             _copy_file(found.store, store, file.name, file.bytes)
-    store.put_if_absent(manifest_name(found.digest), manifest.encode())
+    put_manifest(store, found.digest, manifest.encode())
     references.remember(manifest)
     assert member.incarnation is not None, "fenced before"
     attempt = sum(made.step == found.step for _, made in log.read().commits())
