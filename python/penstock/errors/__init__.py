@@ -90,6 +90,7 @@
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
         ├── TreeSpoiled              a tree that a failed load has filled in part
+        ├── SelectionEmpty           a selector or a rename that finds nothing, with the nearest names
         ├── CheckpointDamaged        bytes are not what was saved, with file, place and tensor
         │   └── RecordUnknown            a whole record of the log that only a newer release knows
         ├── CheckpointUnknown        there is no checkpoint of that step
@@ -100,6 +101,7 @@
         ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
         ├── SaveFailed               a save that could not be made durable, with what was tried
         ├── Fenced                   a newer incarnation of the run has taken over
+        ├── IncarnationTaken         other processes began the incarnation that this one was told to join
         ├── CommitsUnseen            others committed since this state was loaded
         ├── ResumeFailed             a rank had trouble that is no damage, so no rank resumes
         └── RanksMissing             ranks that did not report before the deadline
@@ -204,6 +206,7 @@ from penstock.errors.state import (
     CommitsUnseen,
     Fenced,
     ForeignUnusable,
+    IncarnationTaken,
     NothingLoads,
     NothingSaved,
     PlaceInUse,
@@ -211,6 +214,7 @@ from penstock.errors.state import (
     RecordUnknown,
     ResumeFailed,
     SaveFailed,
+    SelectionEmpty,
     StateError,
     TreeInvalid,
     TreeMismatch,
@@ -260,6 +264,7 @@ __all__ = [
     "FilesLeftOut",
     "ForeignUnusable",
     "FormatsMixed",
+    "IncarnationTaken",
     "IncidentUnknown",
     "IndexDamaged",
     "JobFileInvalid",
@@ -302,6 +307,7 @@ __all__ = [
     "SaveFailed",
     "ScanCancelled",
     "SchemaMixed",
+    "SelectionEmpty",
     "ServiceBusy",
     "ServiceDenied",
     "ServiceError",

@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
@@ -20,6 +20,7 @@ from penstock.errors import (
     CheckpointDamaged,
     CheckpointUnknown,
     PenstockError,
+    SelectionEmpty,
     TreeMismatch,
     UsageError,
 )
@@ -29,9 +30,11 @@ from penstock.state.arenas import Arenas
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.contract import Tree
 from penstock.state.finishing import Finisher
+from penstock.state.fit import LoadReport
 from penstock.state.history import Committed, History
 from penstock.state.incarnations import Member, fence
-from penstock.state.loading import Rename, Wish, load
+from penstock.state.launcher import launch_of
+from penstock.state.loading import load
 from penstock.state.log import Log
 from penstock.state.lookup import (
     missing_parts,
@@ -45,6 +48,7 @@ from penstock.state.pins import pin
 from penstock.state.pruning import Pruned, prune
 from penstock.state.references import References
 from penstock.state.retention import Keep
+from penstock.state.roll import call
 from penstock.state.saving import (
     Capture,
     Options,
@@ -57,6 +61,7 @@ from penstock.state.saving import (
     take,
     undisturbed,
 )
+from penstock.state.selection import GENERATORS, Rename, Wish
 from penstock.state.spoilage import check_whole, heal, spoil
 from penstock.state.tiers import Behind, copy
 from penstock.state.tree import PlainTree, as_tree, from_json
@@ -64,19 +69,12 @@ from penstock.state.watch import Watch
 from penstock.state.writing import Known, Written
 from penstock.store import open_store
 
-#: Variables of launchers that name a job, and which of its lives this is. Lives are counted per job, so alone they say nothing.
-_STARTS = (
-    ("PENSTOCK_JOB", "PENSTOCK_INCARNATION"),
-    ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
-    ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
-)
-
 
 class Checkpoints:
     """See the module's description.
 
     ``rank`` and ``ranks`` matter for plain trees; those of ``penstock.torch.state`` know them. Ranks of one start share a ``token``,
-    which the variables of ``penstock run``, torchrun and Slurm make unless it is given, or an ``incarnation`` that the launcher counts.
+    which is made of their launcher's variables unless it is given, or an ``incarnation`` that the launcher counts.
     """
 
     def __init__(
@@ -97,7 +95,12 @@ class Checkpoints:
         self._references = References(self.store)
         self._options = options
         self._rank, self._ranks = rank, ranks
-        self._token = token or _token_of_start(ranks)
+        #: What the ranks of this start know each other by, and whether it was drawn for this start, so that no other one has it.
+        self._token, self._drawn = token or "", False
+        if not self._token:
+            self._token, self._drawn = _token_of_start(ranks)
+        #: Drawn by this process, for the roll.
+        self._process = uuid.uuid4().hex
         self._incarnation = incarnation
         self._arenas = Arenas(options.captures)
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="penstock-save")
@@ -116,6 +119,8 @@ class Checkpoints:
         self._choice = 0
         #: Saves that failed and were not raised, because the policy is to go on.
         self.failures: list[PenstockError] = []
+        #: What the last load filled and what it did not.
+        self.report = LoadReport()
 
     def save(
         self,
@@ -214,8 +219,14 @@ class Checkpoints:
     def _begin(self, rank: int, ranks: int) -> Finisher:
         """The incarnation begins with its first save, or when it resumes."""
         if self._finisher is None:
-            wanted = Member(rank, ranks, self._token, self._incarnation)
-            self._member = fence(self.log, wanted, deadline_s=self._options.deadline_s)
+            # Others know it by its number then.
+            counted = uuid.uuid4().hex if rank == 0 and self._incarnation is not None else ""
+            wanted = Member(rank, ranks, self._token or counted, self._incarnation)
+            limit_s = self._options.deadline_s
+            if self._drawn:
+                self._member = fence(self.log, wanted, deadline_s=limit_s)
+            else:
+                self._member = call(self.log, wanted, self._process, deadline_s=limit_s)
             assert self._member.incarnation is not None, "a fence has a number"
             if self._options.behind is not None and rank == 0:
                 self._behind = Behind(
@@ -313,14 +324,18 @@ class Checkpoints:
         strict: bool = True,
         only: "str | tuple[str, ...]" = (),
         rename: Rename = None,
+        cast: bool = False,
+        resize: Mapping[str, str] | None = None,
     ) -> Any:
         """Fill a tree in place from a checkpoint, whatever layout it was saved with; the tree.
 
-        ``only`` restricts it to beginnings of names in the tree (``"model"``), ``rename`` says what the checkpoint calls them. Without
-        ``strict``, what is missing on either side is left alone.
+        ``only`` restricts it to beginnings of names in the tree (``"model"``); generators are then left alone, unless ``"rng"`` is among them.
+        ``rename`` says what the checkpoint calls them. Without ``strict``, what is missing on either side is left alone, and ``report`` lists it.
+        ``cast`` converts floating-point types; ``resize`` fills tensors of another size, as in ``{"model/embed.weight": "pad"}``.
         """
         state = as_tree(into, self._rank, self._ranks)
-        wish = Wish(strict=strict, only=(only,) if isinstance(only, str) else tuple(only), rename=rename)
+        names = (only,) if isinstance(only, str) else tuple(only)
+        wish = Wish(strict, names, rename, cast, dict(resize or {}))
         self._seen = self.log.read().length
         self._fill(found, state, wish)
         if found.store.url == self.store.url and not self._options.read_only:
@@ -335,9 +350,10 @@ class Checkpoints:
         except CheckpointDamaged as problem:
             raise retired_or(problem, self.log, found) from problem
         try:
-            load(manifest, found.store, state, wish)
-            state.load_entries(self.entries(found, rank=state.rank))
-        except (TreeMismatch, UsageError):
+            self.report = load(manifest, found.store, state, wish)
+            if not wish.only or wish.chosen(GENERATORS):
+                state.load_entries(self.entries(found, rank=state.rank))
+        except (SelectionEmpty, TreeMismatch, UsageError):
             # Said before anything is written.
             raise
         except BaseException as problem:
@@ -355,9 +371,10 @@ class Checkpoints:
     def begin(self, tree: Any, *, token: str = "") -> int:
         """Begin this incarnation without loading anything: from here on no earlier one can commit. Its number.
 
-        ``token``: for ranks that can talk to each other, where neither the caller nor the launcher gave one.
+        ``token``: of ranks that can talk to each other. One of them has drawn it for this start, so it counts more than any name.
         """
-        self._token = self._token or token
+        if token:
+            self._token, self._drawn = token, True
         state = as_tree(tree, self._rank, self._ranks)
         self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"
@@ -464,12 +481,9 @@ class Checkpoints:
             self._raise_unnoticed()
 
 
-def _token_of_start(ranks: int) -> str:
-    """What the ranks of this start have in common and no other start has."""
-    environment = os.environ
+def _token_of_start(ranks: int) -> tuple[str, bool]:
+    """What the ranks of this start have in common, and whether no other start can have it."""
     if ranks == 1:
-        return uuid.uuid4().hex
-    for run, restart in _STARTS:
-        if environment.get(run, "none") != "none":
-            return f"{environment[run]}.{environment.get(restart, '0')}"
-    return ""
+        return uuid.uuid4().hex, True
+    launch = launch_of()
+    return "" if launch is None else launch.name, False

@@ -55,6 +55,7 @@ class Log:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._lock = threading.RLock()
+        self._opened = False
         self._forget()
 
     @property
