@@ -89,9 +89,15 @@
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
+        ├── TreeSpoiled              a tree that a failed load has filled in part
         ├── SelectionEmpty           a selector or a rename that finds nothing, with the nearest names
         ├── CheckpointDamaged        bytes are not what was saved, with file, place and tensor
+        │   └── RecordUnknown            a whole record of the log that only a newer release knows
         ├── CheckpointUnknown        there is no checkpoint of that step
+        │   └── NothingSaved             there is none at all
+        ├── CheckpointRetired        a checkpoint was retired while it was read
+        ├── NothingLoads             checkpoints exist and none of them can be loaded
+        ├── PlaceInUse               a repair was asked for beside an incarnation that is at work
         ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
         ├── LayoutChanged            what ranks kept to themselves, in another layout
         ├── SaveFailed               a save that could not be made durable, with what was tried
@@ -197,20 +203,26 @@ from penstock.errors.service import (
 )
 from penstock.errors.state import (
     CheckpointDamaged,
+    CheckpointRetired,
     CheckpointUnknown,
     CommitsUnseen,
     Fenced,
     ForeignUnusable,
     IncarnationTaken,
     LayoutChanged,
+    NothingLoads,
+    NothingSaved,
+    PlaceInUse,
     RanksDiffer,
     RanksMissing,
+    RecordUnknown,
     ResumeFailed,
     SaveFailed,
     SelectionEmpty,
     StateError,
     TreeInvalid,
     TreeMismatch,
+    TreeSpoiled,
 )
 from penstock.errors.store import (
     BucketMissing,
@@ -234,6 +246,7 @@ __all__ = [
     "BucketMissing",
     "CacheUnusable",
     "CheckpointDamaged",
+    "CheckpointRetired",
     "CheckpointUnknown",
     "ColumnAmbiguous",
     "CommitsUnseen",
@@ -269,17 +282,21 @@ __all__ = [
     "NameUnwritable",
     "NotAnEventFile",
     "NotEqual",
+    "NothingLoads",
+    "NothingSaved",
     "NothingToRegister",
     "NumbersContended",
     "ObjectChanged",
     "ObjectMissing",
     "PenstockError",
+    "PlaceInUse",
     "PlaceUnknown",
     "ProcessError",
     "RankUnknown",
     "RanksDiffer",
     "RanksMissing",
     "RecipeInvalid",
+    "RecordUnknown",
     "RegistryError",
     "RegistryReadOnly",
     "RepetitionFailed",
@@ -324,5 +341,6 @@ __all__ = [
     "TooManyUndecodable",
     "TreeInvalid",
     "TreeMismatch",
+    "TreeSpoiled",
     "UsageError",
 ]

@@ -77,11 +77,16 @@ class Ranks:
         try:
             held = state.held()
         except PenstockError:
-            # The other ranks wait for what this one holds.
-            with suppress(SaveFailed):
-                self._meeting.by_exchange(None, exchange, step)
+            self.decline(state, step)
             raise
         return held, self._meeting.by_exchange(held, exchange, step)
+
+    def decline(self, state: Tree, step: int) -> None:
+        """Tell ranks that can be talked to that this one cannot take part in a save: they wait for what it holds."""
+        exchange = exchange_of(state) if state.ranks > 1 and self._meeting is not None else None
+        if exchange is not None and self._meeting is not None:
+            with suppress(SaveFailed):
+                self._meeting.by_exchange(None, exchange, step)
 
     @staticmethod
     def _divided_in_store(
