@@ -20,7 +20,7 @@ from penstock.errors import SaveFailed, UsageError
 from penstock.state.arenas import Arena, Arenas
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.contract import ITEM_BYTES, Copy, Copying, Held, Mover, Sample, Sampler, Tree
-from penstock.state.division import Division
+from penstock.state.division import SMALL_BYTES, SMALL_BYTES_TOTAL, Division
 from penstock.state.holdings import Spot, spot_of
 from penstock.state.manifest import chunk_bytes_for
 from penstock.state.parts import Part
@@ -28,7 +28,7 @@ from penstock.state.replicas import Share, parts_of, share_of
 from penstock.state.retention import Keep
 from penstock.state.tree import to_json
 from penstock.state.watch import PERIOD_S
-from penstock.state.witnesses import Seen, Witness, hashes_of
+from penstock.state.witnesses import SAMPLE_BYTES, Seen, Witness, hashes_of
 from penstock.state.writing import Captured, Written, joined
 
 _ALIGNED = 64
@@ -305,6 +305,16 @@ def shares_of(held: list[Held], memory_bytes: int | None) -> list[list[Share]]:
             waves.append([])
         waves[-1].append(share)
     return waves
+
+
+def preparation(held: list[Held], memory_bytes: int | None) -> tuple[int, list[Mover]]:
+    """Bytes that a capture of these will need, and who moves them. Ranks have not met yet, so what each will write is what it believes."""
+    waves = shares_of(held, memory_bytes)
+    replicas = [each.bytes for each in held if each.replicas > 1]
+    small = min(sum(bytes_ for bytes_ in replicas if bytes_ <= SMALL_BYTES), SMALL_BYTES_TOTAL)
+    samples = sum(min(bytes_, SAMPLE_BYTES) for bytes_ in replicas)
+    movers = movers_of([share for wave in waves for share in wave])
+    return max(map(room_for, waves)) + small + samples, movers
 
 
 def capture(tree: Tree, entries: dict[str, Any], plan: Plan, taken: Taken, earlier: list[Written]) -> Capture:
