@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 
 from penstock.errors import FileUnusable, NothingToRegister, ObjectMissing, StoreFailed
 from penstock.registry.selection.glob_pattern import GlobPattern, is_pattern
-from penstock.registry.selection.local_tree import HIDDEN, LocalFile, LocalTree, named_file, once_each
+from penstock.registry.selection.local_tree import (
+    HIDDEN,
+    LocalFile,
+    LocalTree,
+    hub_revision,
+    is_hub_cache,
+    named_file,
+    once_each,
+)
 from penstock.store import join, to_path, to_url
 from penstock.store.local import stamp_of
 from penstock.store.location import is_remote, split
@@ -77,7 +85,7 @@ def find(places: list[str]) -> Candidates:
 
 def _find_local(path: str, found: Candidates) -> list[tuple[LocalFile, Candidate]]:
     if os.path.isdir(path):
-        top = _hub_snapshot(path)
+        top = _hub_revision(path)
         tree = LocalTree(top).walk()
         in_folder = True
     elif os.path.lexists(path):
@@ -109,19 +117,12 @@ def _candidate(file: LocalFile, base: str, *, named: bool = False, in_folder: bo
     )
 
 
-def _hub_snapshot(folder: str) -> str:
-    """In the cache of the Hugging Face Hub, the one revision there is: its other folders hold the same bytes without names."""
-    blobs, snapshots = os.path.join(folder, "blobs"), os.path.join(folder, "snapshots")
-    if not (os.path.isdir(blobs) and os.path.isdir(snapshots)):
-        return folder
-    revisions = sorted(name for name in os.listdir(snapshots) if not name.startswith("."))
-    if len(revisions) == 1:
-        return os.path.join(snapshots, revisions[0])
-    raise FileUnusable(
-        path=folder,
-        reason=f"it is a cache of the Hugging Face Hub with {len(revisions)} revisions",
-        hint=f"name one of {', '.join(os.path.join('snapshots', revision) for revision in revisions[:4])}",
-    )
+def _hub_revision(folder: str) -> str:
+    """In the cache of the Hugging Face Hub, the one revision there is; of its folder of revisions, the same."""
+    above = os.path.dirname(os.path.abspath(folder))
+    if os.path.basename(os.path.abspath(folder)) == "snapshots" and is_hub_cache(above):
+        return hub_revision(above)
+    return hub_revision(folder) if is_hub_cache(folder) else folder
 
 
 def _find_remote(url: str, found: Candidates) -> None:
