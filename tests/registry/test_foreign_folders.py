@@ -109,9 +109,10 @@ def test_pointers_of_dvc_are_named_and_never_rows(local: Registry, tmp_path: Pat
         tmp_path / "train.jsonl.dvc",
         "outs:\n- md5: 5472948e7ac5c4417b2ac9159d2c17c3\n  size: 16\n  path: train.jsonl\n",
     )
-    for place in (pointer, tmp_path):
-        with pytest.raises(errors.FileUnusable, match="pointer of DVC"):
-            local.register("a", place)
+    with pytest.raises(errors.FileUnusable, match="pointer of DVC"):
+        local.register("a", pointer)
+    with pytest.raises(errors.NothingToRegister, match="dvc pull"):
+        local.register("a", tmp_path)
     write_rows(tmp_path / "other.jsonl", 0, 2)
     assert "dvc pull" in left_out(local.register("a", tmp_path))["train.jsonl.dvc"]
 
@@ -229,3 +230,45 @@ def test_an_ordinary_folder_called_metadata_is_no_table(local: Registry, tmp_pat
     write_text(tmp_path / "metadata/about.json", json.dumps({"id": 0}))
     write_parquet(tmp_path / "data/a.parquet", 5)
     assert ids(local.register("a", tmp_path, format="parquet")) == [5, 6]
+
+
+def test_descriptions_whose_data_is_gone_are_no_rows(local: Registry, tmp_path: Path) -> None:
+    """Goal: a description is never data. Method: what `datasets` and `streaming` write, without its data files."""
+    import datasets
+
+    parts = {
+        "train": datasets.Dataset.from_dict({"id": [1, 2]}),
+        "test": datasets.Dataset.from_dict({"id": [3]}),
+    }
+    datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "saved"))
+    for arrow in (tmp_path / "saved").rglob("*.arrow"):
+        arrow.unlink()
+    for place in (tmp_path / "saved", tmp_path / "saved/train"):
+        with pytest.raises(errors.NothingToRegister) as caught:
+            local.register("a", place)
+        assert "a description of the dataset" in caught.value.left_out.values()
+    # What an MDSWriter leaves that was given no sample.
+    write_text(tmp_path / "mds/index.json", '{"shards": [], "version": 2}')
+    with pytest.raises(errors.FileUnusable, match="no mds file"):
+        local.register("a", tmp_path / "mds")
+    # Nothing but READMEs is a corpus of them.
+    for name in ("one", "two"):
+        write_text(tmp_path / f"readmes/{name}/README.md", f"# {name}\n")
+    assert len(local.register("a", tmp_path / "readmes")) == 2
+
+
+def test_shards_that_an_index_lists_and_that_did_not_arrive_are_said(local: Registry, tmp_path: Path) -> None:
+    local.register("rows", write_rows(tmp_path / "rows.jsonl", 0, 4))
+    local.export("rows", "mds", tmp_path / "mds")
+    (shard,) = (tmp_path / "mds").rglob("*.mds")
+    folder = shard.parent
+    index = json.loads((folder / "index.json").read_text())
+    second = json.loads(json.dumps(index["shards"][0]).replace(shard.name, "shard.00001.mds"))
+    index["shards"].append(second)
+    write_text(folder / "index.json", json.dumps(index))
+    version = local.register("a", folder)
+    assert left_out(version) == {"shard.00001.mds": "it is not here, though index.json lists it"}
+    (folder / "shard.00001.mds").write_bytes(shard.read_bytes())
+    whole = local.register("a", folder)
+    assert left_out(whole) == {}
+    assert ids(whole) == [0, 1, 2, 3] * 2

@@ -5,6 +5,7 @@ named itself is taken or refused; what a folder or pattern leads to may also be 
 """
 
 import os
+import re
 from dataclasses import dataclass, field
 
 from penstock.errors import FileUnusable, NothingToRegister, ObjectMissing, StoreFailed
@@ -24,6 +25,8 @@ from penstock.store.location import is_remote, split
 from penstock.store.remote import RemoteStore
 
 _FILES_MAX = 10_000_000
+#: Empty parts of keys, parts that mean another place, and characters that no header may have.
+_UNNAMEABLE = re.compile(r"(?P<empty>//|^/)|(?<![^/])\.{1,2}(?![^/])|[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +131,12 @@ def _hub_revision(folder: str) -> str:
 def _find_remote(url: str, found: Candidates) -> None:
     scheme, _, key = url.partition("://")
     _, slash, name = key.partition("/")
-    if "//" in name or name.startswith("/"):
-        reason = "its key has an empty part ('//'), which no request can name"
-        raise FileUnusable(path=url, reason=reason, hint="copy the object to a key without it")
+    if _UNNAMEABLE.search(name):
+        raise FileUnusable(path=url, reason=_why_unnameable(name), hint="copy the object to another key")
     if slash and (named := _named_object(url)) is not None:
+        # An empty object that has others below it is what some tools leave so that there seems to be a folder.
+        if named.bytes == 0 and _list(url, "", None, found):
+            return
         found.files.append(named)
         found.tops.append(named.base)
         return
@@ -142,6 +147,12 @@ def _find_remote(url: str, found: Candidates) -> None:
     root = "/".join([f"{scheme}://{key.partition('/')[0]}", *parts[:first]])
     beginning = parts[first][: next(at for at, mark in enumerate(parts[first]) if is_pattern(mark))]
     _list(root, beginning, GlobPattern(parts[first:]), found)
+
+
+def _why_unnameable(name: str) -> str:
+    what = _UNNAMEABLE.search(name)
+    part = "an empty part ('//')" if what is None or what["empty"] is not None else f"the part {what[0]!r}"
+    return f"its key has {part}, which no request can name"
 
 
 def _named_object(url: str) -> Candidate | None:
@@ -176,7 +187,6 @@ def _list(root: str, beginning: str, pattern: GlobPattern | None, found: Candida
             found.files.append(Candidate(url, entry.bytes, entry.stamp, root, in_folder=pattern is None))
     for name in unreadable:
         if pattern is None or pattern.matches(name):
-            reason = "its key has an empty part ('//'), which no request can name"
-            found.left_out.append((join(root, name), reason))
+            found.left_out.append((join(root, name), _why_unnameable(name)))
     found.tops.append(root)
     return len(found.files) + len(found.left_out) > before

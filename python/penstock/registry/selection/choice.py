@@ -5,15 +5,23 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from penstock.errors import ConfigsMixed, FileEmpty, FilesLeftOut, SplitsMixed, StoreError, UsageError
+from penstock.errors import (
+    ConfigsMixed,
+    FileEmpty,
+    FilesLeftOut,
+    NothingToRegister,
+    SplitsMixed,
+    StoreError,
+    UsageError,
+)
 from penstock.formats.contract import Policy, RawFile
 from penstock.formats.detecting import detect, ending_of, shards_of
 from penstock.registry.scanning import ShardScan
 from penstock.registry.selection.account import Account, LeftOut, grouped
 from penstock.registry.selection.candidates import Candidate, Candidates, find
 from penstock.registry.selection.hub_card import CARD_BYTES_MAX, README, file_patterns
+from penstock.registry.selection.inventory import missing_parts, missing_shards
 from penstock.registry.selection.managed_table import refuse_tables
-from penstock.registry.selection.numbering import missing_parts
 from penstock.registry.selection.partitions import depth_of, partition_of
 from penstock.registry.selection.sidecars import is_readme_among, why_beside
 from penstock.registry.selection.splits import ALL, FIELD, split_of
@@ -86,7 +94,10 @@ def choose(places: list[str], wanted: str | None, policy: Policy) -> Choice:
     detected = detect(raws, wanted, named={raw.url for raw in raws if raw.place in named})
     found.left_out += [(raw.url, reason) for raw, reason in detected.left_out]
     taken = [by_url[raw.place] for raw in detected.files]
-    _note_missing_parts(taken, found)
+    # Whoever names files or writes a pattern may mean some of a set.
+    found.left_out += missing_parts([_label(each) for each in taken if each.in_folder])
+    if detected.format == "mds":
+        found.left_out += missing_shards(detected.files)
     shards = shards_of(detected.format, _below(taken, _root(taken)))
     partitions = {}
     if not any(shard.members for shard in shards):
@@ -168,9 +179,21 @@ def _leave_sidecars(found: Candidates) -> None:
     for each in found.files:
         if is_readme_among(_name(each), kept_suffixes):
             beside.pop(each.url, None)
-    if len(beside) < len(found.files):
+    if len(beside) == len(found.files):
+        # A folder of nothing but READMEs is a corpus of them; one of nothing but descriptions has lost its data.
+        beside = {
+            each.url: beside[each.url] for each in found.files if each.in_folder and not _is_prose(each)
+        }
+    if len(beside) == len(found.files):
+        left_out = [(_label(each), beside[each.url]) for each in found.files]
+        raise NothingToRegister(patterns=found.tops, left_out=dict(found.left_out + left_out))
+    if beside:
         found.left_out += [(_label(each), beside[each.url]) for each in found.files if each.url in beside]
         found.files = [each for each in found.files if each.url not in beside]
+
+
+def _is_prose(each: Candidate) -> bool:
+    return ending_of(_name(each)) in ("", ".md", ".rst", ".txt")
 
 
 def _take_split(found: Candidates, wanted: str | None) -> Mapping[str, str]:
@@ -253,12 +276,6 @@ def _splits_on_cards(found: Candidates) -> dict[str, str]:
             raise ConfigsMixed(place=_label(card).removesuffix("/" + README), configs=shown)
         splits.update({url: split for url, split in whole.items() if split})
     return splits
-
-
-def _note_missing_parts(taken: list[Candidate], found: Candidates) -> None:
-    """Say which files of numbered sets are not there, in folders: whoever writes a pattern may mean some of them."""
-    numbered = [_label(each) for each in taken if each.in_folder]
-    found.left_out += missing_parts(numbered)
 
 
 class _DatasetDict(msgspec.Struct):

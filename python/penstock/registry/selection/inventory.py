@@ -1,6 +1,14 @@
-"""Files that say of how many they are one: ``train-00000-of-00003.parquet``. A download that was cut short lacks some."""
+"""Sets of files that say how many they are. A download that was cut short lacks some, and nothing else would tell.
+
+Numbers in names say it (``train-00000-of-00003.parquet``), and so does the ``index.json`` of MDS, which lists its shards.
+"""
 
 import re
+
+import msgspec
+
+from penstock.errors import StoreError
+from penstock.formats.contract import RawFile
 
 _NUMBER = re.compile(r"(?P<before>.*)-(?P<number>\d+)-of-(?P<count>\d+)(?P<after>.*)")
 _NAMES_SHOWN = 3
@@ -32,4 +40,40 @@ def missing_parts(names: list[str]) -> list[tuple[str, str]]:
             more = f" and {missing - len(shown):,} more" if missing > len(shown) else ""
             reason = f"{missing:,} of these {total:,} files are not here: {', '.join(shown)}{more}"
             found.append((f"{before}-*-of-{count}", reason))
+    return found
+
+
+class _Part(msgspec.Struct):
+    basename: str
+
+
+class _ListedShard(msgspec.Struct):
+    raw_data: _Part | None = None
+    zip_data: _Part | None = None
+
+
+class _Index(msgspec.Struct):
+    """What mosaicml-streaming writes beside its shards, as far as it matters here."""
+
+    shards: list[_ListedShard]
+
+
+def missing_shards(files: list[RawFile]) -> list[tuple[str, str]]:
+    """Shards of MDS that an index among the files lists, by place, and that are not among them."""
+    names = {file.name for file in files}
+    found = []
+    for file in files:
+        folder, slash, last = file.name.rpartition("/")
+        if last != "index.json":
+            continue
+        try:
+            index = msgspec.json.decode(file.read(0, file.size_bytes), type=_Index)
+        except (msgspec.MsgspecError, UnicodeDecodeError, StoreError):
+            continue
+        for shard in index.shards:
+            parts = [part.basename for part in (shard.raw_data, shard.zip_data) if part is not None]
+            if parts and not any(folder + slash + part in names for part in parts):
+                found.append(
+                    (f"{file.url.removesuffix(last)}{parts[0]}", "it is not here, though index.json lists it")
+                )
     return found
