@@ -36,6 +36,7 @@
     │   ├── FileChanging         a file that changed while it was registered
     │   ├── FilesLeftOut         something would be left out, and that was not allowed
     │   ├── FormatsMixed         files of several formats in one folder or pattern
+    │   ├── ConfigsMixed         a dataset of the Hub with configurations, and it was not said which to take
     │   ├── SplitsMixed          a folder with splits, and it was not said which to take
     │   ├── NothingToRegister    no file matches
     │   ├── SchemaMixed          files of one version disagree about a field
@@ -117,6 +118,7 @@ from penstock.errors.data import (
     BadRow,
     BatchDamaged,
     ColumnAmbiguous,
+    ConfigsMixed,
     CorruptShard,
     CursorForeign,
     DataError,
@@ -250,6 +252,7 @@ __all__ = [
     "CheckpointUnknown",
     "ColumnAmbiguous",
     "CommitsUnseen",
+    "ConfigsMixed",
     "CorruptShard",
     "CursorForeign",
     "DataError",
