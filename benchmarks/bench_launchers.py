@@ -8,7 +8,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.launchers.matrix import LAUNCHERS, OF_SLURM, Cell, How, outcomes
+from tests.launchers.matrix import LAUNCHERS, OF_SLURM, Cell, How, Outcome, outcomes
 from tests.launchers.slurm import slurm
 from tests.torch.stream import make_stream
 
@@ -35,6 +35,11 @@ def run() -> Table:
                 stream,
                 variables=variables if launcher in OF_SLURM else None,
             )
-            for each in outcomes(cell):
+            try:
+                found = outcomes(cell)
+            except AssertionError as problem:
+                found = [Outcome("all", f"not started: {problem}", good=False)]
+            for each in found:
+                print(f"{launcher}, {how}, {each.loop}: {each.text}", flush=True)
                 table.add(f"{launcher}, {how}, {each.loop}", float(each.good), each.text)
     return table

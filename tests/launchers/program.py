@@ -51,7 +51,7 @@ class Program:
             tree["count"] += 1
             return float(tree["count"].min())
 
-        return self._by_hand("bare", tree, step)
+        return self._by_hand("bare", tree, step, rank=self.rank, ranks=self.ranks)
 
     def group(self) -> dict[str, Any]:
         """Ranks of a process group."""
@@ -94,8 +94,10 @@ class Program:
                 model.weight.data += 1
         return {"resumed": first or None, "incarnation": run.incarnation, "count": float(model.weight.min())}
 
-    def _by_hand(self, name: str, tree: Any, step: Callable[[], float]) -> dict[str, Any]:
-        checkpoints = ps.Checkpoints(self.out / name, rank=self.rank, ranks=self.ranks, deadline_s=DEADLINE_S)
+    def _by_hand(self, name: str, tree: Any, step: Callable[[], float], **ranks: int) -> dict[str, Any]:
+        checkpoints = ps.Checkpoints(
+            self.out / name, rank=ranks.get("rank"), ranks=ranks.get("ranks"), deadline_s=DEADLINE_S
+        )
         found = checkpoints.resume(tree)
         count = 0.0
         first = 0 if found is None else found.step
