@@ -228,7 +228,7 @@ def _parquet(file: _rust.ShardFile, shard: OpenShard, details: dict[str, Any]) -
         # Far bytes come in few large requests; those of this machine need not be held.
         ahead = {"pre_buffer": True} if shard.raw.path is None else {"buffer_size": _BUFFER_BYTES}
         reader = pq.ParquetFile(CheckedIO(file, size), metadata=metadata, **{"pre_buffer": False, **ahead})
-        return reader.iter_batches(step, row_groups=[number], columns=columns, use_threads=False)
+        yield from reader.iter_batches(step, row_groups=[number], columns=columns, use_threads=False)
 
     return Container(details["rows"], details["skipped"], decode, stream=stream)
 

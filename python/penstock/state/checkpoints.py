@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
@@ -19,57 +19,64 @@ from penstock import events
 from penstock.errors import (
     CheckpointDamaged,
     CheckpointUnknown,
-    ObjectMissing,
+    LayoutChanged,
     PenstockError,
+    SelectionEmpty,
+    TreeMismatch,
     UsageError,
 )
 from penstock.events.points import reach
 from penstock.state.agreement import agree, await_choice
 from penstock.state.arenas import Arenas
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
-from penstock.state.committing import quarantine
 from penstock.state.contract import Tree
 from penstock.state.finishing import Finisher
+from penstock.state.fit import LoadReport
 from penstock.state.history import Committed, History
 from penstock.state.incarnations import Member, fence
-from penstock.state.loading import Rename, Wish, load, locate
+from penstock.state.loading import load
 from penstock.state.log import Log
+from penstock.state.lookup import (
+    missing_parts,
+    newest_that,
+    newest_whole,
+    refuse_emptiness,
+    retired_or,
+)
 from penstock.state.manifest import Manifest
 from penstock.state.pins import pin
 from penstock.state.pruning import Pruned, prune
+from penstock.state.ranks import Ranks
 from penstock.state.references import References
 from penstock.state.retention import Keep
+from penstock.state.roll import call
 from penstock.state.saving import (
     Capture,
     Options,
     Pending,
     Taken,
     capture,
-    chunk_bytes_of,
-    room_for,
+    plan_of,
+    preparation,
     shares_of,
     take,
     undisturbed,
 )
+from penstock.state.selection import GENERATORS, Rename, Wish
+from penstock.state.spoilage import check_whole, heal, spoil
 from penstock.state.tiers import Behind, copy
-from penstock.state.tree import PlainTree, as_tree, from_json
+from penstock.state.tree import PlainTree, from_json
+from penstock.state.watch import Watch
+from penstock.state.witnesses import witnesses_of
 from penstock.state.writing import Known, Written
 from penstock.store import open_store
-
-_LOOKERS = 16
-#: Variables of launchers that name a job, and which of its lives this is. Lives are counted per job, so alone they say nothing.
-_STARTS = (
-    ("PENSTOCK_JOB", "PENSTOCK_INCARNATION"),
-    ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
-    ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
-)
 
 
 class Checkpoints:
     """See the module's description.
 
     ``rank`` and ``ranks`` matter for plain trees; those of ``penstock.torch.state`` know them. Ranks of one start share a ``token``,
-    which the variables of ``penstock run``, torchrun and Slurm make unless it is given, or an ``incarnation`` that the launcher counts.
+    which is made of their launcher's variables unless it is given, or an ``incarnation`` that the launcher counts.
     """
 
     def __init__(
@@ -77,8 +84,8 @@ class Checkpoints:
         place: str | os.PathLike[str],
         *,
         keep: Keep | None = None,
-        rank: int = 0,
-        ranks: int = 1,
+        rank: int | None = None,
+        ranks: int | None = None,
         token: str | None = None,
         incarnation: int | None = None,
         **more: Any,
@@ -89,14 +96,15 @@ class Checkpoints:
         self.log = Log(self.store)
         self._references = References(self.store)
         self._options = options
-        self._rank, self._ranks = rank, ranks
-        self._token = token or _token_of_start(ranks)
+        self._ranks = Ranks(rank, ranks, token or "", options.replicas)
         self._incarnation = incarnation
         self._arenas = Arenas(options.captures)
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="penstock-save")
         #: This rank of the incarnation, once it has begun.
         self._member: Member | None = None
         self._finisher: Finisher | None = None
+        #: Looks for newer incarnations, once this one has begun.
+        self._watch: Watch | None = None
         #: The second place, on the rank that commits.
         self._behind: Behind | None = None
         #: Length of the log when a state was last loaded, and what was loaded.
@@ -107,6 +115,8 @@ class Checkpoints:
         self._choice = 0
         #: Saves that failed and were not raised, because the policy is to go on.
         self.failures: list[PenstockError] = []
+        #: What the last load filled and what it did not.
+        self.report = LoadReport()
 
     def save(
         self,
@@ -126,8 +136,14 @@ class Checkpoints:
             raise UsageError("these checkpoints were opened for reading", hint="open them without read_only")
         if type(step) is not int or step < 0:
             raise UsageError(f"{step!r} is no step")
-        self._raise_unnoticed()
-        state = as_tree(tree, self._rank, self._ranks)
+        state = self._ranks.tree(tree)
+        try:
+            self.check()
+            check_whole(state.root if isinstance(state, PlainTree) else state)
+        except PenstockError:
+            self._ranks.decline(state, step)
+            raise
+        self._ranks.agree_on_token(state, self._incarnation)
         attempt = self._attempts[step]
         self._attempts[step] += 1
         with events.span("state.capture", step=step), undisturbed():
@@ -141,21 +157,28 @@ class Checkpoints:
     def _capture(self, step: int, attempt: int, state: Tree, entries: dict[str, Any]) -> Capture:
         """Copy a state, and write now what memory for captures does not hold."""
         deadline_s = self._options.deadline_s
-        held = state.held()
-        *first, last = shares_of(held, self._options.memory_bytes)
-        chunk_bytes = chunk_bytes_of(held)
+        held, division = self._ranks.divided(
+            state,
+            step,
+            attempt,
+            lambda: self._finisher or self._saver.submit(self._begin, state.rank, state.ranks).result(),
+        )
+        mine = held if division is None else [each for each in map(division.placed, held) if each is not None]
+        *first, last = shares_of(mine, self._options.memory_bytes)
+        witnesses = [] if division is None else witnesses_of(held, division)
+        plan = plan_of(step, held, division, witnesses)
         earlier: list[Written] = []
         for wave in first:
             taken = take(step, wave, self._arenas, deadline_s=deadline_s)
             try:
                 about = (step, attempt, state.rank)
-                writing = self._saver.submit(self._write_wave, taken, chunk_bytes, about, state.ranks)
+                writing = self._saver.submit(self._write_wave, taken, plan.chunk_bytes, about, state.ranks)
                 earlier.append(writing.result())
             finally:
                 self._arenas.give(taken.arena)
-        taken = take(step, last, self._arenas, deadline_s=deadline_s)
+        taken = take(step, last, self._arenas, deadline_s=deadline_s, witnesses=witnesses)
         try:
-            captured = capture(state, entries, (step, chunk_bytes, earlier), taken)
+            captured = capture(state, entries, plan, taken, earlier)
             state.on_save(taken.copies)
         except BaseException:
             self._arenas.give(taken.arena)
@@ -172,6 +195,7 @@ class Checkpoints:
         """What happens behind training's back."""
         try:
             finisher = self._begin(captured.rank, captured.ranks)
+            self._ranks.follow(captured.plan.division, finisher, f"{captured.step}-{attempt}")
             committed, written = finisher.finish(captured, attempt, metrics)
             pending.durable_s = time.perf_counter() - began
             pending.bytes_written = written.bytes_written
@@ -197,6 +221,8 @@ class Checkpoints:
             pending.fail(problem)
             raise
         finally:
+            if pending.error is not None:
+                self._ranks.doubt()
             self._arenas.give(captured.taken.arena)
         if self.keep is not None and captured.rank == 0 and pending.error is None:
             self._prune_quietly(self.keep)
@@ -204,12 +230,22 @@ class Checkpoints:
     def _begin(self, rank: int, ranks: int) -> Finisher:
         """The incarnation begins with its first save, or when it resumes."""
         if self._finisher is None:
-            wanted = Member(rank, ranks, self._token, self._incarnation)
-            self._member = fence(self.log, wanted, deadline_s=self._options.deadline_s)
+            # Others know it by its number then.
+            counted = uuid.uuid4().hex if rank == 0 and self._incarnation is not None else ""
+            wanted = Member(rank, ranks, self._ranks.token or counted, self._incarnation)
+            limit_s = self._options.deadline_s
+            if self._ranks.drawn:
+                self._member = fence(self.log, wanted, deadline_s=limit_s)
+            else:
+                self._member = call(self.log, wanted, self._ranks.process, deadline_s=limit_s)
             assert self._member.incarnation is not None, "a fence has a number"
             if self._options.behind is not None and rank == 0:
                 self._behind = Behind(
                     self._options.behind, self._options.keep_behind or self.keep, self.log, self._member
+                )
+            if self._watch is None:
+                self._watch = Watch(
+                    self.log, self._member.incarnation, answers=rank == 0, period_s=self._options.watch_s
                 )
             self._finisher = Finisher(
                 store=self.store,
@@ -245,6 +281,17 @@ class Checkpoints:
             # The checkpoint exists; what should have gone is still there and goes next time.
             events.record("state.prune_failed", reason=str(problem))
 
+    def check(self) -> None:
+        """Raise what went wrong behind training's back: a save that failed and nobody was told of, or ``Fenced`` once a newer
+        incarnation stands in the log, which a thread reads every ``watch_s`` seconds.
+
+        Reads flags and asks nobody, so a loop may call it after every step: then a save that failed raises after the step in which it
+        failed, and a job that was replaced stops within seconds instead of at its next save.
+        """
+        if self._watch is not None and self._watch.fenced is not None:
+            raise self._watch.fenced
+        self._raise_unnoticed()
+
     def _raise_unnoticed(self) -> None:
         for pending in self._pending:
             if pending.error is not None and not pending.noticed:
@@ -252,22 +299,18 @@ class Checkpoints:
 
     def prepare(self, tree: Any) -> None:
         """Have memory ready for saving a tree like this; returns at once. The first save is then as quick as the others."""
-        state = as_tree(tree, self._rank, self._ranks)
-        waves = shares_of(state.held(), self._options.memory_bytes)
-        movers = list({id(share.held.mover): share.held.mover for wave in waves for share in wave}.values())
-        self._arenas.prepare(max(map(room_for, waves)), movers)
+        state = self._ranks.tree(tree)
+        self._arenas.prepare(*preparation(state.held(), self._options.memory_bytes))
 
-    def latest(self) -> Checkpoint | None:
-        """The newest good checkpoint: its manifest is whole and its files are there in full. Others are quarantined with the reason."""
-        for committed in reversed(self.log.read().good()):
-            found = checkpoint_of(committed, self.store)
-            reason = self._missing_parts(found)
-            if not reason:
-                return found
-            events.record("state.quarantine", step=found.step, reason=reason)
-            if not self._options.read_only:
-                quarantine(self.log, committed.number, reason, rank=self._rank, at=time.time())
-        return None
+    def latest(self, *, allow_empty: bool = False) -> Checkpoint | None:
+        """The newest good checkpoint: its manifest is whole and its files are there in full. Others are quarantined with the reason.
+
+        None if nothing was ever saved. If checkpoints exist and none of them is good, that is an error, unless ``allow_empty``.
+        """
+        found = newest_whole(self.log, rank=self._ranks.place[0], marks=not self._options.read_only)
+        if found is None and not allow_empty:
+            refuse_emptiness(self.log, None if self._member is None else self._member.incarnation)
+        return found
 
     def list(self) -> Sequence[Checkpoint]:
         """Every checkpoint that exists, oldest first; ``damage`` says what is wrong with those that were quarantined."""
@@ -290,33 +333,60 @@ class Checkpoints:
         strict: bool = True,
         only: "str | tuple[str, ...]" = (),
         rename: Rename = None,
+        cast: bool = False,
+        resize: Mapping[str, str] | None = None,
     ) -> Any:
         """Fill a tree in place from a checkpoint, whatever layout it was saved with; the tree.
 
-        ``only`` restricts it to beginnings of names in the tree (``"model"``), ``rename`` says what the checkpoint calls them. Without
-        ``strict``, what is missing on either side is left alone.
+        ``only`` restricts it to beginnings of names in the tree (``"model"``); generators are then left alone, unless ``"rng"`` is among them.
+        ``rename`` says what the checkpoint calls them. Without ``strict``, what is missing on either side is left alone, and ``report`` lists it.
+        ``cast`` converts floating-point types; ``resize`` fills tensors of another size, as in ``{"model/embed.weight": "pad"}``.
         """
-        state = as_tree(into, self._rank, self._ranks)
-        wish = Wish(strict=strict, only=(only,) if isinstance(only, str) else tuple(only), rename=rename)
+        state = self._ranks.tree(into)
+        names = (only,) if isinstance(only, str) else tuple(only)
+        first = self._options.replicas == "first"
+        wish = Wish(strict, names, rename, cast, dict(resize or {}), first=first)
         self._seen = self.log.read().length
-        load(found.manifest, found.store, state, wish)
-        state.load_entries(self.entries(found, rank=state.rank))
+        self._fill(found, state, wish)
         if found.store.url == self.store.url and not self._options.read_only:
             self._loaded = found
         return state.root if isinstance(state, PlainTree) else into
 
+    def _fill(self, found: Checkpoint, state: Tree, wish: Wish) -> None:
+        """Load; a tree that is left filled in part is never saved."""
+        tree = state.root if isinstance(state, PlainTree) else state
+        try:
+            manifest = found.manifest
+        except CheckpointDamaged as problem:
+            raise retired_or(problem, self.log, found) from problem
+        try:
+            self.report = load(manifest, found.store, state, wish)
+            if not wish.only or wish.chosen(GENERATORS):
+                state.load_entries(self.entries(found, rank=state.rank))
+        except (LayoutChanged, SelectionEmpty, TreeMismatch, UsageError):
+            # Said before anything is written.
+            raise
+        except BaseException as problem:
+            spoil(tree, found.step, wish.only, problem)
+            if isinstance(problem, CheckpointDamaged):
+                raise retired_or(problem, self.log, found) from problem
+            raise
+        heal(tree, wish.only)
+
     def entries(self, found: Checkpoint, *, rank: int | None = None) -> dict[str, Any]:
         """The documents that were saved with it: the shared ones, and those of a rank."""
-        kept = found.manifest.entries.of(self._rank if rank is None else rank)
+        kept = found.manifest.entries.of(self._ranks.place[0] if rank is None else rank)
         return {name: from_json(value) for name, value in kept.items()}
 
     def begin(self, tree: Any, *, token: str = "") -> int:
         """Begin this incarnation without loading anything: from here on no earlier one can commit. Its number.
 
-        ``token``: for ranks that can talk to each other, where neither the caller nor the launcher gave one.
+        ``token``: of ranks that can talk to each other. One of them has drawn it for this start, so it counts more than any name.
         """
-        self._token = self._token or token
-        state = as_tree(tree, self._rank, self._ranks)
+        if token:
+            self._ranks.token, self._ranks.drawn = token, True
+        state = self._ranks.tree(tree)
+        self._ranks.agree_on_token(state, self._incarnation)
         self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"
         assert self._member.incarnation is not None, "a fence has a number"
@@ -328,20 +398,23 @@ class Checkpoints:
         *,
         deadline_s: float | None = None,
         fits: Callable[[Checkpoint], bool] | None = None,
+        allow_empty: bool = False,
         **wish: Any,
     ) -> Checkpoint | None:
-        """Begin this incarnation from the newest checkpoint that every rank can load; None if there is none.
+        """Begin this incarnation from the newest checkpoint that every rank can load; None if nothing was ever saved.
 
-        From here on no earlier incarnation can commit. Damage that one rank finds moves all of them to the next one. ``fits`` leaves
-        checkpoints out; it has to say the same on every rank. May be called again, to go back.
+        From here on no earlier incarnation can commit. Damage that one rank finds moves all of them to the next one; when none is left,
+        that is an error (``NothingLoads``), unless ``allow_empty``. ``fits`` leaves checkpoints out; it has to say the same on every rank.
+        May be called again, to go back.
         """
-        state = as_tree(into, self._rank, self._ranks)
+        state = self._ranks.tree(into)
+        self._ranks.agree_on_token(state, self._incarnation)
         finisher = self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"
 
         def load_it(committed: Committed) -> None:
             found = checkpoint_of(committed, self.store)
-            if reason := self._missing_parts(found):
+            if reason := missing_parts(found):
                 raise CheckpointDamaged(file=self.store.url, reason=reason)
             self.load(found, state, **wish)
 
@@ -350,13 +423,14 @@ class Checkpoints:
             self._bring_back(self._member, limit_s)
 
         def choose(history: History) -> Committed | None:
-            found = reversed(history.good())
-            return next((c for c in found if fits is None or fits(checkpoint_of(c, self.store))), None)
+            return newest_that(history, self.store, fits)
 
         agreed = agree(self.log, self._member, load_it, deadline_s=limit_s, choose=choose, first=self._choice)
         self._choice = agreed.choice + 1
         finisher.seen = agreed.seen
         if agreed.checkpoint is None:
+            if not allow_empty:
+                refuse_emptiness(self.log, self._member.incarnation)
             return None
         found = checkpoint_of(agreed.checkpoint, self.store)
         finisher.parent = (found.digest, found.manifest)
@@ -369,7 +443,7 @@ class Checkpoints:
             # Rank 0 does it; its choice of a checkpoint says that it is done.
             await_choice(self.log, member, self._choice, limit_s)
             return
-        here, there = self.latest(), self._behind.newest()
+        here, there = self.latest(allow_empty=True), self._behind.newest()
         if there is not None and (here is None or here.made < there.made):
             events.record("state.bring_back", step=there.step)
             copy(there, self.log, member, self._references)
@@ -380,26 +454,6 @@ class Checkpoints:
         if wanted is None:
             raise UsageError("nothing says what to keep", hint="give keep=Keep(last=3)")
         return prune(self.log, wanted, references=self._references, dry_run=dry_run)
-
-    def _missing_parts(self, found: Checkpoint) -> str:
-        """Why a checkpoint is not whole, as far as that is seen without reading tensors."""
-        try:
-            files = found.manifest.files
-        except CheckpointDamaged as problem:
-            return str(problem)
-
-        def look(file: Any) -> str:
-            owner, name = locate(found.store, file.name)
-            try:
-                bytes_ = owner.describe(name).bytes
-            except ObjectMissing:
-                return f"{file.name} is missing"
-            return "" if bytes_ == file.bytes else f"{file.name} has {bytes_} bytes, not {file.bytes}"
-
-        if len(files) == 1:
-            return look(files[0])
-        with ThreadPoolExecutor(min(_LOOKERS, max(1, len(files)))) as pool:
-            return next((reason for reason in pool.map(look, files) if reason), "")
 
     @property
     def behind_failures(self) -> Sequence[PenstockError]:
@@ -422,6 +476,8 @@ class Checkpoints:
     def close(self) -> None:
         """Finish what was begun and give the memory back."""
         self._saver.shutdown(wait=True)
+        if self._watch is not None:
+            self._watch.stop()
         if self._behind is not None:
             self._behind.close()
         self._arenas.close()
@@ -435,14 +491,3 @@ class Checkpoints:
         self.close()
         if kind is None:
             self._raise_unnoticed()
-
-
-def _token_of_start(ranks: int) -> str:
-    """What the ranks of this start have in common and no other start has."""
-    environment = os.environ
-    if ranks == 1:
-        return uuid.uuid4().hex
-    for run, restart in _STARTS:
-        if environment.get(run, "none") != "none":
-            return f"{environment[run]}.{environment.get(restart, '0')}"
-    return ""

@@ -1,28 +1,31 @@
 """The ranks of a run: joining them, and the two things they have to say to each other between steps."""
 
 import atexit
-import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import torch
 from torch import distributed
 
 from penstock.errors import UsageError
+from penstock.state.launcher import place_of
 
 #: How long a collective may take before it is an error.
 TIMEOUT_S = 600.0
 #: Of what rank 0 shares: decisions, lists of skips.
 _SHARED_BYTES_MAX = 1 << 30
+#: Of an exchange: the length of what is given, and its beginning.
+_HEAD_BYTES, _LENGTH_BYTES = 192, 8
 
 
 def join(backend: str | None = None, *, timeout_s: float = TIMEOUT_S) -> torch.device:
-    """Join the ranks that ``penstock run``, torchrun or srun started, and return this rank's device; alone, just return it.
+    """Join the ranks that ``penstock run``, torchrun, srun or mpirun started, and return this rank's device; alone, just return it.
 
     The group is ended with the process. ``backend``: ``nccl`` where there are enough devices, else ``gloo``.
     """
-    rank, ranks, local = _place(os.environ)
+    place = place_of()
+    rank, ranks, local = place.rank, place.ranks, place.local
     count = torch.cuda.device_count()
     if backend == "nccl" and local >= count:
         raise UsageError(f"rank {rank} is number {local} on its host, which has {count} devices")
@@ -68,6 +71,36 @@ def share(document: bytes) -> bytes:
     return content.numpy().tobytes()
 
 
+def exchange(document: bytes) -> list[bytes]:
+    """What each rank has given, in the order of ranks. A short document takes one exchange, a longer one two."""
+    if not _is_group():
+        return [document]
+    room = _HEAD_BYTES - _LENGTH_BYTES
+    head = len(document).to_bytes(_LENGTH_BYTES, "big") + document[:room].ljust(room, b"\0")
+    heads = _gathered(head)
+    lengths = [int.from_bytes(each[:_LENGTH_BYTES], "big") for each in heads]
+    longest = max(lengths)
+    if longest > _SHARED_BYTES_MAX:
+        raise UsageError(f"{longest} bytes are too much to exchange between ranks")
+    if longest <= room:
+        return [each[_LENGTH_BYTES:][:length] for each, length in zip(heads, lengths, strict=True)]
+    found = _gathered(document.ljust(longest, b"\0"))
+    return [each[:length] for each, length in zip(found, lengths, strict=True)]
+
+
+def rank_and_ranks() -> tuple[int, int]:
+    """Of this process in the default group."""
+    return (distributed.get_rank(), distributed.get_world_size()) if _is_group() else (0, 1)
+
+
+def _gathered(content: bytes) -> list[bytes]:
+    """What each rank has given, of the same length everywhere."""
+    own = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    found = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(found, own, group=_host_group())
+    return [each.numpy().tobytes() for each in found]
+
+
 def _host_group() -> "distributed.ProcessGroup | None":
     """A group that exchanges host memory, so that nobody waits for the device: the default one, or one beside it."""
     default = distributed.group.WORLD
@@ -87,18 +120,6 @@ def _device_types(group: "distributed.ProcessGroup | None") -> list[str]:
 
 
 _BESIDE: "dict[distributed.ProcessGroup | None, distributed.ProcessGroup]" = {}
-
-
-def _place(environment: Mapping[str, str]) -> tuple[int, int, int]:
-    """Rank, ranks, and number on the host, as the launcher says."""
-    for names in (
-        ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
-    ):
-        if names[0] in environment and names[1] in environment:
-            rank, ranks, local = (int(environment.get(name, "0")) for name in names)
-            return rank, ranks, local
-    return 0, 1, 0
 
 
 def _is_group() -> bool:
