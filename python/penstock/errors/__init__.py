@@ -100,7 +100,9 @@
         ├── NothingLoads             checkpoints exist and none of them can be loaded
         ├── PlaceInUse               a repair was asked for beside an incarnation that is at work
         ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
+        ├── LayoutChanged            what ranks kept to themselves, in another layout
         ├── SaveFailed               a save that could not be made durable, with what was tried
+        │   └── RanksDiffer          ranks hold different things under one name, where only one can be saved
         ├── Fenced                   a newer incarnation of the run has taken over
         ├── IncarnationTaken         other processes began the incarnation that this one was told to join
         ├── CommitsUnseen            others committed since this state was loaded
@@ -209,9 +211,11 @@ from penstock.errors.state import (
     Fenced,
     ForeignUnusable,
     IncarnationTaken,
+    LayoutChanged,
     NothingLoads,
     NothingSaved,
     PlaceInUse,
+    RanksDiffer,
     RanksMissing,
     RecordUnknown,
     ResumeFailed,
@@ -274,6 +278,7 @@ __all__ = [
     "JobInvalid",
     "JobSilent",
     "JobUnknown",
+    "LayoutChanged",
     "ManifestDamaged",
     "ManifestNewer",
     "MaskLengthWrong",
@@ -291,6 +296,7 @@ __all__ = [
     "PlaceUnknown",
     "ProcessError",
     "RankUnknown",
+    "RanksDiffer",
     "RanksMissing",
     "RecipeInvalid",
     "RecordUnknown",
