@@ -29,12 +29,12 @@ from penstock.state.agreement import agree, await_choice
 from penstock.state.arenas import Arenas
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.contract import Tree
+from penstock.state.fallback import load_around
 from penstock.state.finishing import Finisher
 from penstock.state.fit import LoadReport
 from penstock.state.history import Committed, History
 from penstock.state.incarnations import Member, fence
 from penstock.state.launcher import launch_of
-from penstock.state.loading import load
 from penstock.state.log import Log
 from penstock.state.lookup import (
     missing_parts,
@@ -44,6 +44,7 @@ from penstock.state.lookup import (
     retired_or,
 )
 from penstock.state.manifest import Manifest
+from penstock.state.patrol import Patrol
 from penstock.state.pins import pin
 from penstock.state.pruning import Pruned, prune
 from penstock.state.references import References
@@ -109,6 +110,8 @@ class Checkpoints:
         self._finisher: Finisher | None = None
         #: Looks for newer incarnations, once this one has begun.
         self._watch: Watch | None = None
+        #: Reads again what saves refer to.
+        self._patrol: Patrol | None = None
         #: The second place, on the rank that commits.
         self._behind: Behind | None = None
         #: Length of the log when a state was last loaded, and what was loaded.
@@ -187,6 +190,7 @@ class Checkpoints:
         """What happens behind training's back."""
         try:
             finisher = self._begin(captured.rank, captured.ranks)
+            finisher.distrusted = frozenset() if self._patrol is None else self._patrol.damaged
             committed, written = finisher.finish(captured, attempt, metrics)
             pending.durable_s = time.perf_counter() - began
             pending.bytes_written = written.bytes_written
@@ -202,6 +206,8 @@ class Checkpoints:
             if self._behind is not None:
                 self._behind.promote(found)
             pending.settle(found)
+            if self._patrol is not None and finisher.parent is not None:
+                self._patrol.look(finisher.parent[1], written.borrowed)
         except PenstockError as problem:
             events.record("state.save_failed", step=captured.step, reason=str(problem))
             if self._options.failure.then == "continue":
@@ -246,7 +252,9 @@ class Checkpoints:
                 deadline_s=self._options.deadline_s,
                 seen=self._seen,
                 parent=self._parent(),
+                copies=1 if self.keep is None else self.keep.copies,
             )
+            self._patrol = Patrol(self.log, rank)
         return self._finisher
 
     def _parent(self) -> "tuple[str, Manifest] | None":
@@ -258,7 +266,7 @@ class Checkpoints:
             return None
         pin(Log(base.store), base.number, self.store.url, at=time.time())
         files = [
-            file if "://" in file.name else replace(file, name=f"{base.store.url}/{file.name}")
+            file if "://" in file.name else replace(file, name=f"{base.store.url}/{file.name}", spares=())
             for file in base.manifest.files
         ]
         return base.digest, replace(base.manifest, files=files)
@@ -350,7 +358,7 @@ class Checkpoints:
         except CheckpointDamaged as problem:
             raise retired_or(problem, self.log, found) from problem
         try:
-            self.report = load(manifest, found.store, state, wish)
+            self.report = load_around(manifest, found.store, state, wish)
             if not wish.only or wish.chosen(GENERATORS):
                 state.load_entries(self.entries(found, rank=state.rank))
         except (SelectionEmpty, TreeMismatch, UsageError):
@@ -466,6 +474,8 @@ class Checkpoints:
         self._saver.shutdown(wait=True)
         if self._watch is not None:
             self._watch.stop()
+        if self._patrol is not None:
+            self._patrol.close()
         if self._behind is not None:
             self._behind.close()
         self._arenas.close()

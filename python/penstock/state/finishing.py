@@ -22,7 +22,7 @@ from penstock.state.history import Committed
 from penstock.state.incarnations import check_newest
 from penstock.state.leaving import Event
 from penstock.state.log import Log
-from penstock.state.manifest import Manifest
+from penstock.state.manifest import Manifest, Tensor
 from penstock.state.manifest_copies import put_manifest
 from penstock.state.parts import Part, assemble, read_part
 from penstock.state.records import Commit
@@ -54,6 +54,10 @@ class Finisher:
     #: The last checkpoint that was saved or loaded; pieces that did not change refer to its files.
     parent: tuple[str, Manifest] | None = None
     clock: Clock = field(default_factory=Clock)
+    #: How often pieces are written that several checkpoints share.
+    copies: int = 1
+    #: Files in which damage was found: nothing refers to them any more.
+    distrusted: frozenset[str] = frozenset()
     #: Other ranks are not waited for any more.
     given_up: Event = field(default_factory=Event)
 
@@ -64,8 +68,9 @@ class Finisher:
         folder = f"{self.incarnation}/{capture.step}-{attempt}"
         try:
             for round_ in range(_ROUNDS_MAX):
-                parent = self.parent[1] if self.parent is not None and round_ == 0 else None
+                parent = self._trusted_parent() if round_ == 0 else None
                 known = Known(parent, capture.chunk_bytes)
+                known.copies = self.copies
                 written = self.write(capture.taken.captured, known, self._about(capture, attempt))
                 reach("state.written")
                 name = f"parts/{folder}/{_part(capture.rank, round_)}"
@@ -84,6 +89,18 @@ class Finisher:
             self._tell(folder, capture.rank, problem)
             raise
         raise SaveFailed(step=capture.step, reason="files that it wrote were pruned before it was committed")
+
+    def _trusted_parent(self) -> Manifest | None:
+        """The parent without pieces in files that are known to be damaged: those are written again."""
+        if self.parent is None or not self.distrusted:
+            return None if self.parent is None else self.parent[1]
+        manifest = self.parent[1]
+        bad = {number for number, file in enumerate(manifest.files) if file.name in self.distrusted}
+        tensors = {
+            name: Tensor(each.dtype, each.shape, [piece for piece in each.pieces if piece.file not in bad])
+            for name, each in manifest.tensors.items()
+        }
+        return msgspec.structs.replace(manifest, tensors=tensors)
 
     def _committed(
         self, capture: Capture, attempt: int, metrics: dict[str, float], round_: int

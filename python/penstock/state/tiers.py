@@ -26,6 +26,7 @@ from penstock.state.pruning import prune
 from penstock.state.records import Commit
 from penstock.state.references import References
 from penstock.state.retention import Keep
+from penstock.state.spares import spare_files
 from penstock.store import Store, open_store
 
 _PIECE_BYTES = 64 << 20
@@ -109,6 +110,8 @@ def copy(found: Checkpoint, log: Log, member: Member, references: References) ->
     for file in manifest.files:
         if "://" not in file.name:
             _copy_file(found.store, store, file.name, file.bytes)
+    for name, bytes_ in spare_files(manifest).items():
+        _copy_file(found.store, store, name, bytes_)
     put_manifest(store, found.digest, manifest.encode())
     references.remember(manifest)
     assert member.incarnation is not None, "fenced before"
