@@ -36,6 +36,7 @@
     │   ├── FileChanging         a file that changed while it was registered
     │   ├── FilesLeftOut         something would be left out, and that was not allowed
     │   ├── FormatsMixed         files of several formats in one folder or pattern
+    │   ├── ConfigsMixed         a dataset of the Hub with configurations, and it was not said which to take
     │   ├── SplitsMixed          a folder with splits, and it was not said which to take
     │   ├── NothingToRegister    no file matches
     │   ├── SchemaMixed          files of one version disagree about a field
@@ -99,7 +100,9 @@
         ├── NothingLoads             checkpoints exist and none of them can be loaded
         ├── PlaceInUse               a repair was asked for beside an incarnation that is at work
         ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
+        ├── LayoutChanged            what ranks kept to themselves, in another layout
         ├── SaveFailed               a save that could not be made durable, with what was tried
+        │   └── RanksDiffer          ranks hold different things under one name, where only one can be saved
         ├── Fenced                   a newer incarnation of the run has taken over
         ├── IncarnationTaken         other processes began the incarnation that this one was told to join
         ├── CommitsUnseen            others committed since this state was loaded
@@ -115,6 +118,7 @@ from penstock.errors.data import (
     BadRow,
     BatchDamaged,
     ColumnAmbiguous,
+    ConfigsMixed,
     CorruptShard,
     CursorForeign,
     DataError,
@@ -207,9 +211,11 @@ from penstock.errors.state import (
     Fenced,
     ForeignUnusable,
     IncarnationTaken,
+    LayoutChanged,
     NothingLoads,
     NothingSaved,
     PlaceInUse,
+    RanksDiffer,
     RanksMissing,
     RecordUnknown,
     ResumeFailed,
@@ -246,6 +252,7 @@ __all__ = [
     "CheckpointUnknown",
     "ColumnAmbiguous",
     "CommitsUnseen",
+    "ConfigsMixed",
     "CorruptShard",
     "CursorForeign",
     "DataError",
@@ -271,6 +278,7 @@ __all__ = [
     "JobInvalid",
     "JobSilent",
     "JobUnknown",
+    "LayoutChanged",
     "ManifestDamaged",
     "ManifestNewer",
     "MaskLengthWrong",
@@ -288,6 +296,7 @@ __all__ = [
     "PlaceUnknown",
     "ProcessError",
     "RankUnknown",
+    "RanksDiffer",
     "RanksMissing",
     "RecipeInvalid",
     "RecordUnknown",

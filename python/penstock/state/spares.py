@@ -66,13 +66,17 @@ def around(manifest: Manifest, damaged: str, tensor: str = "") -> Manifest | Non
         changed = True
         return replace(piece, file=numbers[spare.name], start=spare.at + piece.start - spare.start)
 
-    tensors = {
-        name: each
-        if tensor and name != tensor
-        else Tensor(each.dtype, each.shape, [moved(each.dtype, piece) for piece in each.pieces])
-        for name, each in manifest.tensors.items()
-    }
-    return replace(manifest, files=files, tensors=tensors) if changed else None
+    def without(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {
+            name: each
+            if tensor and name != tensor
+            else Tensor(each.dtype, each.shape, [moved(each.dtype, piece) for piece in each.pieces])
+            for name, each in tensors.items()
+        }
+
+    shared = without(manifest.tensors)
+    own = [replace(each, tensors=without(each.tensors)) for each in manifest.own]
+    return replace(manifest, files=files, tensors=shared, own=own) if changed else None
 
 
 def is_covered(manifest: Manifest, number: int, whole: "set[str]") -> bool:
@@ -80,7 +84,7 @@ def is_covered(manifest: Manifest, number: int, whole: "set[str]") -> bool:
     file = manifest.files[number]
     found = [
         spare_of(file, piece.start, piece.box.elements * ITEM_BYTES[tensor.dtype])
-        for tensor in manifest.tensors.values()
+        for tensor in manifest.everything().values()
         for piece in tensor.pieces
         if piece.file == number and piece.box.elements
     ]

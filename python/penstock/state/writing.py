@@ -6,8 +6,9 @@ file of which only a little is still needed is not worth keeping for that, so th
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -55,6 +56,15 @@ class Written:
     borrowed: frozenset[str]
     bytes_written: int
 
+    def only(self, names: Collection[str]) -> "Written":
+        """Of some tensors; the files are the same."""
+        chosen = {name: tensor for name, tensor in self.tensors.items() if name in names}
+        return Written(self.files, chosen, self.borrowed, self.bytes_written)
+
+    def without(self, names: Collection[str]) -> "Written":
+        """Of all other tensors."""
+        return self.only([name for name in self.tensors if name not in names])
+
 
 @dataclass(frozen=True, slots=True)
 class Destination:
@@ -70,14 +80,15 @@ class Destination:
 class Known:
     """Pieces of the parent, by tensor and box, with the files they are in."""
 
-    def __init__(self, parent: Manifest | None, chunk_bytes: int) -> None:
+    def __init__(self, parent: Manifest | None, chunk_bytes: int, rank: int = 0) -> None:
         self.chunk_bytes = chunk_bytes
         #: How often pieces are to be there that the parent has already.
         self.copies = 1
         self._pieces: dict[tuple[str, str, Box], tuple[Piece, DataFile]] = {}
         if parent is None or parent.chunk_bytes != chunk_bytes:
             return
-        for name, tensor in parent.tensors.items():
+        own = parent.own[rank].tensors if rank < len(parent.own) else {}
+        for name, tensor in (*parent.tensors.items(), *own.items()):
             for piece in tensor.pieces:
                 self._pieces[name, tensor.dtype, piece.box] = (piece, parent.files[piece.file])
 
@@ -97,8 +108,11 @@ def write(
     old = _borrowed(captured, hashes, known)
     fresh = [at for at in range(len(captured)) if at not in old]
     if known.copies > 1:
-        destinations = list(destinations)
-        old = _spared(captured, old, destinations, stamp)
+        # Later destinations come after pauses, so only the first is asked for.
+        rest = iter(destinations)
+        first = next(rest)
+        destinations = chain([first], rest)
+        old = _spared(captured, old, first, stamp)
     if not fresh:
         return _written(captured, hashes, old, None, 0)
     header = encode_header(
@@ -126,7 +140,7 @@ def write(
 def _spared(
     captured: list[Captured],
     old: dict[int, tuple[Piece, DataFile]],
-    destinations: list[Destination],
+    place: Destination,
     stamp: dict[str, str],
 ) -> dict[int, tuple[Piece, DataFile]]:
     """Pieces of earlier files, with second copies of those that had none: they are written now, to a file of their own."""
@@ -144,7 +158,6 @@ def _spared(
         ],
         stamp,
     )
-    place = destinations[0]
     name = place.name.removesuffix(".safetensors") + "-copy.safetensors"
     try:
         length = place.store.put_buffers(name, [memoryview(header), *_joined([captured[at] for at in bare])])
