@@ -25,12 +25,12 @@ import penstock as ps
 from penstock.errors import NothingLoads, PenstockError
 from penstock.state import record_copies
 from penstock.state.contract import ITEM_BYTES
+from penstock.state.duplicates import duplicate_of
 from penstock.state.history import record_name
 from penstock.state.log import Log
 from penstock.state.manifest_copies import manifest_copy_name, manifest_name
 from penstock.state.record_copies import copy_name, page_name
 from penstock.state.repair import repair
-from penstock.state.spares import spare_of
 from penstock.store import open_store
 from tests.faults.gangs import STEPS, uninterrupted
 from tests.faults.trainer import begin, content, main, train
@@ -94,6 +94,7 @@ def damages(count: int, seed: int, folder: Path) -> Tally:
     pages, record_copies.PAGE_SIZES = record_copies.PAGE_SIZES, (16, 4)
     tally = Tally()
     began = time.perf_counter()
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         originals = []
         for copies in (1, 2):
@@ -151,10 +152,12 @@ class _Original:
             for piece in tensor.pieces:
                 file = manifest.files[piece.file]
                 bytes_ = piece.box.elements * ITEM_BYTES[tensor.dtype]
-                spare = spare_of(file, piece.start, bytes_)
+                duplicate = duplicate_of(file, piece.start, bytes_)
                 yield self._range(file.name, piece.start, bytes_, place) or (
-                    spare is not None
-                    and self._range(spare.name, spare.at + piece.start - spare.start, bytes_, place)
+                    duplicate is not None
+                    and self._range(
+                        duplicate.name, duplicate.at + piece.start - duplicate.start, bytes_, place
+                    )
                 )
 
     def _range(self, name: str, start: int, bytes_: int, place: Path) -> bool:

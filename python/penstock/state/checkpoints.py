@@ -273,7 +273,7 @@ class Checkpoints:
             return None
         pin(Log(base.store), base.number, self.store.url, at=time.time())
         files = [
-            file if "://" in file.name else replace(file, name=f"{base.store.url}/{file.name}", spares=())
+            file if "://" in file.name else replace(file, name=f"{base.store.url}/{file.name}", duplicates=())
             for file in base.manifest.files
         ]
         return base.digest, replace(base.manifest, files=files)

@@ -10,13 +10,13 @@ from penstock import events
 from penstock.errors import CheckpointDamaged, LayoutChanged, SelectionEmpty, TreeMismatch, UsageError
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.contract import Tree
+from penstock.state.duplicates import around
 from penstock.state.fit import LoadReport
 from penstock.state.loading import load
 from penstock.state.log import Log
 from penstock.state.lookup import retired_or
 from penstock.state.manifest import Manifest
 from penstock.state.selection import GENERATORS, Wish
-from penstock.state.spares import around
 from penstock.state.spoilage import heal, spoil
 from penstock.state.tree import PlainTree, from_json
 from penstock.store import Store

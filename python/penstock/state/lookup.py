@@ -14,11 +14,11 @@ from penstock.errors import (
 )
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.committing import quarantine
+from penstock.state.duplicates import duplicate_files, is_covered
 from penstock.state.history import Committed, History
 from penstock.state.loading import locate
 from penstock.state.log import Log
 from penstock.state.manifest import DataFile
-from penstock.state.spares import is_covered, spare_files
 from penstock.store import Store
 
 _LOOKERS = 16
@@ -83,8 +83,8 @@ def missing_parts(found: Checkpoint) -> str:
     with ThreadPoolExecutor(min(_LOOKERS, max(1, len(files)))) as pool:
         reasons = list(pool.map(look, files))
     bad = [number for number, reason in enumerate(reasons) if reason]
-    spares = spare_files(manifest) if bad else {}
-    whole = {name for name, bytes_ in spares.items() if not look(DataFile(name, bytes_))}
+    duplicates = duplicate_files(manifest) if bad else {}
+    whole = {name for name, bytes_ in duplicates.items() if not look(DataFile(name, bytes_))}
     return next((reasons[number] for number in bad if not is_covered(manifest, number, whole)), "")
 
 

@@ -22,8 +22,8 @@ _CHUNKS = 1 << 14
 HASH_DIGITS = 32
 
 
-class Spare(msgspec.Struct, frozen=True):
-    """A range of a data file that another one holds too; see ``spares``."""
+class Duplicate(msgspec.Struct, frozen=True):
+    """A range of a data file that another one holds too; see ``duplicates``."""
 
     #: First byte in the file, and how many.
     start: int
@@ -41,7 +41,7 @@ class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     bytes: int
     #: What of it is elsewhere too.
-    spares: tuple[Spare, ...] = ()
+    duplicates: tuple[Duplicate, ...] = ()
 
 
 class Piece(msgspec.Struct, frozen=True):

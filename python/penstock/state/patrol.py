@@ -13,10 +13,10 @@ from penstock.errors import CheckpointDamaged, PenstockError
 from penstock.state.checkpoint import checkpoint_of
 from penstock.state.committing import quarantine
 from penstock.state.contract import ITEM_BYTES
+from penstock.state.duplicates import around
 from penstock.state.log import Log
 from penstock.state.manifest import Manifest, Piece
 from penstock.state.reading import Part, Reader
-from penstock.state.spares import around
 
 #: Read after one save at most; the next look goes on where this one ended.
 LOOK_BYTES = 256 << 20

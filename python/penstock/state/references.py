@@ -1,10 +1,10 @@
 """Which files a checkpoint names. Manifests never change, so each is read once."""
 
 from penstock._rust import digest
+from penstock.state.duplicates import duplicate_files
 from penstock.state.manifest import Manifest
 from penstock.state.manifest_copies import get_manifest
 from penstock.state.records import Commit
-from penstock.state.spares import spare_files
 from penstock.store import Store
 
 #: Manifests whose names are kept; checkpoints that exist at the same time are usually a handful.
@@ -33,7 +33,7 @@ class References:
         self._remember(digest(manifest.encode()), manifest)
 
     def _remember(self, manifest_digest: str, manifest: Manifest) -> dict[str, int]:
-        named = {file.name: file.bytes for file in manifest.files} | spare_files(manifest)
+        named = {file.name: file.bytes for file in manifest.files} | duplicate_files(manifest)
         names = {name: bytes_ for name, bytes_ in named.items() if is_ours(name)}
         self._known[manifest_digest] = names
         while len(self._known) > REMEMBERED_MAX:

@@ -17,6 +17,7 @@ from penstock import events
 from penstock.errors import CheckpointDamaged, ObjectMissing, PenstockError
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.committing import Gone, commit
+from penstock.state.duplicates import duplicate_files
 from penstock.state.history import Committed
 from penstock.state.incarnations import Member, fence, next_incarnation
 from penstock.state.log import Log
@@ -26,7 +27,6 @@ from penstock.state.pruning import prune
 from penstock.state.records import Commit
 from penstock.state.references import References
 from penstock.state.retention import Keep
-from penstock.state.spares import spare_files
 from penstock.store import Store, open_store
 
 _PIECE_BYTES = 64 << 20
@@ -110,7 +110,7 @@ def copy(found: Checkpoint, log: Log, member: Member, references: References) ->
     for file in manifest.files:
         if "://" not in file.name:
             _copy_file(found.store, store, file.name, file.bytes)
-    for name, bytes_ in spare_files(manifest).items():
+    for name, bytes_ in duplicate_files(manifest).items():
         _copy_file(found.store, store, name, bytes_)
     put_manifest(store, found.digest, manifest.encode())
     references.remember(manifest)

@@ -17,10 +17,10 @@ from penstock.errors import StoreError
 from penstock.events.points import reach
 from penstock.state.container import encode_header, piece_key
 from penstock.state.contract import Box
-from penstock.state.manifest import DataFile, Manifest, Piece, Spare, Tensor
+from penstock.state.duplicates import duplicate_of, with_duplicates
+from penstock.state.manifest import DataFile, Duplicate, Manifest, Piece, Tensor
 from penstock.state.references import is_ours
 from penstock.state.replicas import Share
-from penstock.state.spares import spare_of, with_spares
 from penstock.store import Store
 
 #: Hashing and writing overlap with training, so they leave most cores alone.
@@ -112,7 +112,7 @@ def write(
         rest = iter(destinations)
         first = next(rest)
         destinations = chain([first], rest)
-        old = _spared(captured, old, first, stamp)
+        old = _duplicated(captured, old, first, stamp)
     if not fresh:
         return _written(captured, hashes, old, None, 0)
     header = encode_header(
@@ -137,7 +137,7 @@ def write(
     raise problem
 
 
-def _spared(
+def _duplicated(
     captured: list[Captured],
     old: dict[int, tuple[Piece, DataFile]],
     place: Destination,
@@ -147,7 +147,7 @@ def _spared(
     bare = [
         at
         for at, (piece, file) in old.items()
-        if is_ours(file.name) and spare_of(file, piece.start, captured[at].share.bytes) is None
+        if is_ours(file.name) and duplicate_of(file, piece.start, captured[at].share.bytes) is None
     ]
     if not bare:
         return old
@@ -165,13 +165,13 @@ def _spared(
         # The checkpoint is whole without it; the next save tries again.
         events.record("state.write_failed", file=name, reason=str(reason))
         return old
-    more: dict[str, list[Spare]] = defaultdict(list)
+    more: dict[str, list[Duplicate]] = defaultdict(list)
     at_byte = len(header)
     for at in bare:
         piece, file = old[at]
-        more[file.name].append(Spare(piece.start, captured[at].share.bytes, name, length, at_byte))
+        more[file.name].append(Duplicate(piece.start, captured[at].share.bytes, name, length, at_byte))
         at_byte += captured[at].share.bytes
-    files = {file.name: with_spares(file, more[file.name]) for _, file in old.values()}
+    files = {file.name: with_duplicates(file, more[file.name]) for _, file in old.values()}
     return {at: (piece, files[file.name]) for at, (piece, file) in old.items()}
 
 

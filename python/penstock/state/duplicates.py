@@ -2,7 +2,7 @@
 
 A tensor that never changes is written once, and every checkpoint refers to that one file: a flipped bit in it damages all of them. With
 ``Keep(copies=2)`` a piece that a save refers to for the first time is also written to a file of its own, from the captured memory. The manifest says so
-beside the file that holds the piece (``DataFile.spares``). Nothing needs a spare that is missing or damaged while the first copy is whole.
+beside the file that holds the piece (``DataFile.duplicates``). Nothing needs a duplicate that is missing or damaged while the first copy is whole.
 """
 
 from collections.abc import Iterable
@@ -10,21 +10,21 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from penstock.state.contract import ITEM_BYTES
-from penstock.state.manifest import DataFile, Manifest, Piece, Spare, Tensor
+from penstock.state.manifest import DataFile, Duplicate, Manifest, Piece, Tensor
 
 
-def spare_of(file: DataFile, start: int, bytes_: int) -> Spare | None:
+def duplicate_of(file: DataFile, start: int, bytes_: int) -> Duplicate | None:
     """Where a range of a file is as well, if it is."""
     fitting = (
-        each for each in file.spares if each.start <= start and start + bytes_ <= each.start + each.bytes
+        each for each in file.duplicates if each.start <= start and start + bytes_ <= each.start + each.bytes
     )
     return next(fitting, None)
 
 
-def with_spares(file: DataFile, more: Iterable[Spare]) -> DataFile:
+def with_duplicates(file: DataFile, more: Iterable[Duplicate]) -> DataFile:
     """A file with further ranges that are elsewhere too; neighbours become one."""
-    joined: list[Spare] = []
-    for each in sorted((*file.spares, *more), key=lambda spare: (spare.name, spare.start)):
+    joined: list[Duplicate] = []
+    for each in sorted((*file.duplicates, *more), key=lambda duplicate: (duplicate.name, duplicate.start)):
         last = joined[-1] if joined else None
         if (
             last is not None
@@ -35,12 +35,12 @@ def with_spares(file: DataFile, more: Iterable[Spare]) -> DataFile:
             joined[-1] = replace(last, bytes=last.bytes + each.bytes)
         else:
             joined.append(each)
-    return replace(file, spares=tuple(joined))
+    return replace(file, duplicates=tuple(joined))
 
 
-def spare_files(manifest: Manifest) -> dict[str, int]:
+def duplicate_files(manifest: Manifest) -> dict[str, int]:
     """Bytes of every file that holds second copies, by name."""
-    return {spare.name: spare.file_bytes for file in manifest.files for spare in file.spares}
+    return {duplicate.name: duplicate.file_bytes for file in manifest.files for duplicate in file.duplicates}
 
 
 def around(manifest: Manifest, damaged: str, tensor: str = "") -> Manifest | None:
@@ -49,7 +49,7 @@ def around(manifest: Manifest, damaged: str, tensor: str = "") -> Manifest | Non
     ``damaged`` is the file as an error names it: by its path or address.
     """
     number = next((n for n, file in enumerate(manifest.files) if damaged.endswith(file.name)), None)
-    if number is None or not manifest.files[number].spares:
+    if number is None or not manifest.files[number].duplicates:
         return None
     files = list(manifest.files)
     numbers: dict[str, int] = {}
@@ -57,14 +57,16 @@ def around(manifest: Manifest, damaged: str, tensor: str = "") -> Manifest | Non
 
     def moved(dtype: str, piece: Piece) -> Piece:
         nonlocal changed
-        spare = spare_of(manifest.files[number], piece.start, piece.box.elements * ITEM_BYTES[dtype])
-        if piece.file != number or spare is None:
+        duplicate = duplicate_of(manifest.files[number], piece.start, piece.box.elements * ITEM_BYTES[dtype])
+        if piece.file != number or duplicate is None:
             return piece
-        if spare.name not in numbers:
-            numbers[spare.name] = len(files)
-            files.append(DataFile(spare.name, spare.file_bytes))
+        if duplicate.name not in numbers:
+            numbers[duplicate.name] = len(files)
+            files.append(DataFile(duplicate.name, duplicate.file_bytes))
         changed = True
-        return replace(piece, file=numbers[spare.name], start=spare.at + piece.start - spare.start)
+        return replace(
+            piece, file=numbers[duplicate.name], start=duplicate.at + piece.start - duplicate.start
+        )
 
     def without(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         return {
@@ -83,9 +85,9 @@ def is_covered(manifest: Manifest, number: int, whole: "set[str]") -> bool:
     """Whether every piece in a file is in another one too, all of which are among the files that are there."""
     file = manifest.files[number]
     found = [
-        spare_of(file, piece.start, piece.box.elements * ITEM_BYTES[tensor.dtype])
+        duplicate_of(file, piece.start, piece.box.elements * ITEM_BYTES[tensor.dtype])
         for tensor in manifest.everything().values()
         for piece in tensor.pieces
         if piece.file == number and piece.box.elements
     ]
-    return bool(found) and all(spare is not None and spare.name in whole for spare in found)
+    return bool(found) and all(duplicate is not None and duplicate.name in whole for duplicate in found)

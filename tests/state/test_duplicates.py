@@ -37,7 +37,7 @@ def shared_file(place: Path) -> tuple[Path, list[Path]]:
     assert found is not None
     piece = found.manifest.tensors["frozen/a"].pieces[0]
     file = found.manifest.files[piece.file]
-    return place / file.name, sorted({place / spare.name for spare in file.spares})
+    return place / file.name, sorted({place / duplicate.name for duplicate in file.duplicates})
 
 
 def resumed(place: Path) -> int:
@@ -56,9 +56,9 @@ def resumed(place: Path) -> int:
 def test_a_load_falls_back_to_the_second_copy(tmp_path: Path, damage: str, caplog: Any) -> None:
     """Goal: with copies=2 no single damage to a shared file costs a checkpoint. Method: damage the file, resume, save on, prune, resume."""
     save(tmp_path, range(1, 5), copies=2)
-    first, spares = shared_file(tmp_path)
-    assert len(spares) == 1
-    assert spares[0].exists()
+    first, duplicates = shared_file(tmp_path)
+    assert len(duplicates) == 1
+    assert duplicates[0].exists()
     with ps.Checkpoints(tmp_path, read_only=True) as ck:
         manifest = ck.at(4).manifest
         starts = {name: manifest.tensors[f"frozen/{name}"].pieces[0].start for name in FROZEN}
@@ -80,8 +80,8 @@ def test_a_second_copy_that_is_gone_or_damaged_costs_nothing(tmp_path: Path) -> 
     for at, damage in enumerate([Path.unlink, flip, lambda path: path.write_bytes(b"")]):
         place = tmp_path / str(at)
         save(place, range(1, 5), copies=2)
-        _, (spare,) = shared_file(place)
-        damage(spare)
+        _, (duplicate,) = shared_file(place)
+        damage(duplicate)
         assert resumed(place) == 4
         with ps.Checkpoints(place) as ck:
             ck.prune(ps.Keep(last=1))
@@ -90,8 +90,8 @@ def test_a_second_copy_that_is_gone_or_damaged_costs_nothing(tmp_path: Path) -> 
 
 def test_one_copy_is_the_default_and_manifests_stay_as_they_were(tmp_path: Path) -> None:
     save(tmp_path, range(1, 4))
-    _, spares = shared_file(tmp_path)
-    assert spares == []
+    _, duplicates = shared_file(tmp_path)
+    assert duplicates == []
     assert not list(tmp_path.rglob("*-copy.safetensors"))
     assert msgspec.json.encode(DataFile("data/x", 3)) == b'{"name":"data/x","bytes":3}'
     with pytest.raises(UsageError, match="copies must be 1 or 2"):
