@@ -11,6 +11,7 @@ import pytest
 import penstock as ps
 from penstock.errors import NothingLoads, UsageError
 from penstock.state.manifest import DataFile
+from penstock.state.verifying import Verifier
 from tests.state.test_lookup import flip
 
 FROZEN = {"a": np.arange(200_000.0), "b": np.arange(100_000, dtype=np.int32)}
@@ -86,6 +87,22 @@ def test_a_second_copy_that_is_gone_or_damaged_costs_nothing(tmp_path: Path) -> 
         with ps.Checkpoints(place) as ck:
             ck.prune(ps.Keep(last=1))
             assert [(each.step, each.damage) for each in ck.list()] == [(4, "")]
+
+
+def test_verify_reads_both_copies_and_says_whether_it_loads(tmp_path: Path) -> None:
+    save(tmp_path, range(1, 5), copies=2)
+    first, (second,) = shared_file(tmp_path)
+    found = ps.Checkpoints(tmp_path, read_only=True).latest()
+    assert found is not None
+    whole = Verifier().verify(found)
+    assert (whole.ok, whole.loads) == (True, True)
+    assert whole.bytes_read > whole.bytes
+    flip(second, -1)
+    damaged = Verifier().verify(found)
+    assert (damaged.ok, damaged.loads) == (False, True)
+    assert second.name in damaged.reason
+    flip(first, found.manifest.tensors["frozen/b"].pieces[0].start)
+    assert not Verifier().verify(found).loads
 
 
 def test_one_copy_is_the_default_and_manifests_stay_as_they_were(tmp_path: Path) -> None:
