@@ -1,5 +1,6 @@
 """What a training run resumes from, as a tree that knows its own parts: model, optimizer, schedule, random generators."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from penstock.torch.naming import Names, names_of
 from penstock.torch.optimizing import GROUPS, Kinds, Optimizing, with_inner
 from penstock.torch.tensors import Holder
 from penstock.torch.timing import DeviceTimer
+from penstock.torch.unheld import Unheld
 
 TIED = "tied"
 
@@ -64,6 +66,8 @@ class State:
         #: Gradients that were zero when what is held was last asked for.
         self._zeros: list[str] = []
         gradients.watch(self.optimizers)
+        self._unheld = Unheld(model, self.optimizers)
+        self._told: set[str] = set()
 
     @property
     def rank(self) -> int:
@@ -156,6 +160,14 @@ class State:
             copying.guard()
         for owner in self._owners():
             guard_before_change(owner, copying)
+        for text in self.unpinned():
+            if text not in self._told:
+                self._told.add(text)
+                warnings.warn(text, stacklevel=4)
+
+    def unpinned(self) -> tuple[str, ...]:
+        """What has changed since the state was made and is not part of it, in words: a resume does not bring it back."""
+        return self._unheld.changed()
 
     @property
     def device(self) -> torch.device:
