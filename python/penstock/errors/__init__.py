@@ -36,6 +36,7 @@
     │   ├── FileChanging         a file that changed while it was registered
     │   ├── FilesLeftOut         something would be left out, and that was not allowed
     │   ├── FormatsMixed         files of several formats in one folder or pattern
+    │   ├── ConfigsMixed         a dataset of the Hub with configurations, and it was not said which to take
     │   ├── SplitsMixed          a folder with splits, and it was not said which to take
     │   ├── NothingToRegister    no file matches
     │   ├── SchemaMixed          files of one version disagree about a field
@@ -89,11 +90,19 @@
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
+        ├── TreeSpoiled              a tree that a failed load has filled in part
         ├── SelectionEmpty           a selector or a rename that finds nothing, with the nearest names
         ├── CheckpointDamaged        bytes are not what was saved, with file, place and tensor
+        │   └── RecordUnknown            a whole record of the log that only a newer release knows
         ├── CheckpointUnknown        there is no checkpoint of that step
+        │   └── NothingSaved             there is none at all
+        ├── CheckpointRetired        a checkpoint was retired while it was read
+        ├── NothingLoads             checkpoints exist and none of them can be loaded
+        ├── PlaceInUse               a repair was asked for beside an incarnation that is at work
         ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
+        ├── LayoutChanged            what ranks kept to themselves, in another layout
         ├── SaveFailed               a save that could not be made durable, with what was tried
+        │   └── RanksDiffer          ranks hold different things under one name, where only one can be saved
         ├── Fenced                   a newer incarnation of the run has taken over
         ├── IncarnationTaken         other processes began the incarnation that this one was told to join
         ├── CommitsUnseen            others committed since this state was loaded
@@ -109,6 +118,7 @@ from penstock.errors.data import (
     BadRow,
     BatchDamaged,
     ColumnAmbiguous,
+    ConfigsMixed,
     CorruptShard,
     CursorForeign,
     DataError,
@@ -195,18 +205,26 @@ from penstock.errors.service import (
 )
 from penstock.errors.state import (
     CheckpointDamaged,
+    CheckpointRetired,
     CheckpointUnknown,
     CommitsUnseen,
     Fenced,
     ForeignUnusable,
     IncarnationTaken,
+    LayoutChanged,
+    NothingLoads,
+    NothingSaved,
+    PlaceInUse,
+    RanksDiffer,
     RanksMissing,
+    RecordUnknown,
     ResumeFailed,
     SaveFailed,
     SelectionEmpty,
     StateError,
     TreeInvalid,
     TreeMismatch,
+    TreeSpoiled,
 )
 from penstock.errors.store import (
     BucketMissing,
@@ -230,9 +248,11 @@ __all__ = [
     "BucketMissing",
     "CacheUnusable",
     "CheckpointDamaged",
+    "CheckpointRetired",
     "CheckpointUnknown",
     "ColumnAmbiguous",
     "CommitsUnseen",
+    "ConfigsMixed",
     "CorruptShard",
     "CursorForeign",
     "DataError",
@@ -258,22 +278,28 @@ __all__ = [
     "JobInvalid",
     "JobSilent",
     "JobUnknown",
+    "LayoutChanged",
     "ManifestDamaged",
     "ManifestNewer",
     "MaskLengthWrong",
     "NameUnwritable",
     "NotAnEventFile",
     "NotEqual",
+    "NothingLoads",
+    "NothingSaved",
     "NothingToRegister",
     "NumbersContended",
     "ObjectChanged",
     "ObjectMissing",
     "PenstockError",
+    "PlaceInUse",
     "PlaceUnknown",
     "ProcessError",
     "RankUnknown",
+    "RanksDiffer",
     "RanksMissing",
     "RecipeInvalid",
+    "RecordUnknown",
     "RegistryError",
     "RegistryReadOnly",
     "RepetitionFailed",
@@ -318,5 +344,6 @@ __all__ = [
     "TooManyUndecodable",
     "TreeInvalid",
     "TreeMismatch",
+    "TreeSpoiled",
     "UsageError",
 ]

@@ -19,26 +19,34 @@ from penstock import events
 from penstock.errors import (
     CheckpointDamaged,
     CheckpointUnknown,
-    ObjectMissing,
+    LayoutChanged,
     PenstockError,
+    SelectionEmpty,
+    TreeMismatch,
     UsageError,
 )
 from penstock.events.points import reach
 from penstock.state.agreement import agree, await_choice
 from penstock.state.arenas import Arenas
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
-from penstock.state.committing import quarantine
 from penstock.state.contract import Tree
 from penstock.state.finishing import Finisher
 from penstock.state.fit import LoadReport
 from penstock.state.history import Committed, History
 from penstock.state.incarnations import Member, fence
-from penstock.state.launcher import launch_of
-from penstock.state.loading import load, locate
+from penstock.state.loading import load
 from penstock.state.log import Log
+from penstock.state.lookup import (
+    missing_parts,
+    newest_that,
+    newest_whole,
+    refuse_emptiness,
+    retired_or,
+)
 from penstock.state.manifest import Manifest
 from penstock.state.pins import pin
 from penstock.state.pruning import Pruned, prune
+from penstock.state.ranks import Ranks
 from penstock.state.references import References
 from penstock.state.retention import Keep
 from penstock.state.roll import call
@@ -48,19 +56,20 @@ from penstock.state.saving import (
     Pending,
     Taken,
     capture,
-    chunk_bytes_of,
-    room_for,
+    plan_of,
+    preparation,
     shares_of,
     take,
     undisturbed,
 )
 from penstock.state.selection import GENERATORS, Rename, Wish
+from penstock.state.spoilage import check_whole, heal, spoil
 from penstock.state.tiers import Behind, copy
-from penstock.state.tree import PlainTree, as_tree, from_json
+from penstock.state.tree import PlainTree, from_json
+from penstock.state.watch import Watch
+from penstock.state.witnesses import witnesses_of
 from penstock.state.writing import Known, Written
 from penstock.store import open_store
-
-_LOOKERS = 16
 
 
 class Checkpoints:
@@ -75,8 +84,8 @@ class Checkpoints:
         place: str | os.PathLike[str],
         *,
         keep: Keep | None = None,
-        rank: int = 0,
-        ranks: int = 1,
+        rank: int | None = None,
+        ranks: int | None = None,
         token: str | None = None,
         incarnation: int | None = None,
         **more: Any,
@@ -87,19 +96,15 @@ class Checkpoints:
         self.log = Log(self.store)
         self._references = References(self.store)
         self._options = options
-        self._rank, self._ranks = rank, ranks
-        #: What the ranks of this start know each other by, and whether it was drawn for this start, so that no other one has it.
-        self._token, self._drawn = token or "", False
-        if not self._token:
-            self._token, self._drawn = _token_of_start(ranks)
-        #: Drawn by this process, for the roll.
-        self._process = uuid.uuid4().hex
+        self._ranks = Ranks(rank, ranks, token or "", options.replicas)
         self._incarnation = incarnation
         self._arenas = Arenas(options.captures)
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="penstock-save")
         #: This rank of the incarnation, once it has begun.
         self._member: Member | None = None
         self._finisher: Finisher | None = None
+        #: Looks for newer incarnations, once this one has begun.
+        self._watch: Watch | None = None
         #: The second place, on the rank that commits.
         self._behind: Behind | None = None
         #: Length of the log when a state was last loaded, and what was loaded.
@@ -131,8 +136,14 @@ class Checkpoints:
             raise UsageError("these checkpoints were opened for reading", hint="open them without read_only")
         if type(step) is not int or step < 0:
             raise UsageError(f"{step!r} is no step")
-        self._raise_unnoticed()
-        state = as_tree(tree, self._rank, self._ranks)
+        state = self._ranks.tree(tree)
+        try:
+            self.check()
+            check_whole(state.root if isinstance(state, PlainTree) else state)
+        except PenstockError:
+            self._ranks.decline(state, step)
+            raise
+        self._ranks.agree_on_token(state, self._incarnation)
         attempt = self._attempts[step]
         self._attempts[step] += 1
         with events.span("state.capture", step=step), undisturbed():
@@ -146,21 +157,28 @@ class Checkpoints:
     def _capture(self, step: int, attempt: int, state: Tree, entries: dict[str, Any]) -> Capture:
         """Copy a state, and write now what memory for captures does not hold."""
         deadline_s = self._options.deadline_s
-        held = state.held()
-        *first, last = shares_of(held, self._options.memory_bytes)
-        chunk_bytes = chunk_bytes_of(held)
+        held, division = self._ranks.divided(
+            state,
+            step,
+            attempt,
+            lambda: self._finisher or self._saver.submit(self._begin, state.rank, state.ranks).result(),
+        )
+        mine = held if division is None else [each for each in map(division.placed, held) if each is not None]
+        *first, last = shares_of(mine, self._options.memory_bytes)
+        witnesses = [] if division is None else witnesses_of(held, division)
+        plan = plan_of(step, held, division, witnesses)
         earlier: list[Written] = []
         for wave in first:
             taken = take(step, wave, self._arenas, deadline_s=deadline_s)
             try:
                 about = (step, attempt, state.rank)
-                writing = self._saver.submit(self._write_wave, taken, chunk_bytes, about, state.ranks)
+                writing = self._saver.submit(self._write_wave, taken, plan.chunk_bytes, about, state.ranks)
                 earlier.append(writing.result())
             finally:
                 self._arenas.give(taken.arena)
-        taken = take(step, last, self._arenas, deadline_s=deadline_s)
+        taken = take(step, last, self._arenas, deadline_s=deadline_s, witnesses=witnesses)
         try:
-            captured = capture(state, entries, (step, chunk_bytes, earlier), taken)
+            captured = capture(state, entries, plan, taken, earlier)
             state.on_save(taken.copies)
         except BaseException:
             self._arenas.give(taken.arena)
@@ -177,6 +195,7 @@ class Checkpoints:
         """What happens behind training's back."""
         try:
             finisher = self._begin(captured.rank, captured.ranks)
+            self._ranks.follow(captured.plan.division, finisher, f"{captured.step}-{attempt}")
             committed, written = finisher.finish(captured, attempt, metrics)
             pending.durable_s = time.perf_counter() - began
             pending.bytes_written = written.bytes_written
@@ -202,6 +221,8 @@ class Checkpoints:
             pending.fail(problem)
             raise
         finally:
+            if pending.error is not None:
+                self._ranks.doubt()
             self._arenas.give(captured.taken.arena)
         if self.keep is not None and captured.rank == 0 and pending.error is None:
             self._prune_quietly(self.keep)
@@ -211,16 +232,20 @@ class Checkpoints:
         if self._finisher is None:
             # Others know it by its number then.
             counted = uuid.uuid4().hex if rank == 0 and self._incarnation is not None else ""
-            wanted = Member(rank, ranks, self._token or counted, self._incarnation)
+            wanted = Member(rank, ranks, self._ranks.token or counted, self._incarnation)
             limit_s = self._options.deadline_s
-            if self._drawn:
+            if self._ranks.drawn:
                 self._member = fence(self.log, wanted, deadline_s=limit_s)
             else:
-                self._member = call(self.log, wanted, self._process, deadline_s=limit_s)
+                self._member = call(self.log, wanted, self._ranks.process, deadline_s=limit_s)
             assert self._member.incarnation is not None, "a fence has a number"
             if self._options.behind is not None and rank == 0:
                 self._behind = Behind(
                     self._options.behind, self._options.keep_behind or self.keep, self.log, self._member
+                )
+            if self._watch is None:
+                self._watch = Watch(
+                    self.log, self._member.incarnation, answers=rank == 0, period_s=self._options.watch_s
                 )
             self._finisher = Finisher(
                 store=self.store,
@@ -256,6 +281,17 @@ class Checkpoints:
             # The checkpoint exists; what should have gone is still there and goes next time.
             events.record("state.prune_failed", reason=str(problem))
 
+    def check(self) -> None:
+        """Raise what went wrong behind training's back: a save that failed and nobody was told of, or ``Fenced`` once a newer
+        incarnation stands in the log, which a thread reads every ``watch_s`` seconds.
+
+        Reads flags and asks nobody, so a loop may call it after every step: then a save that failed raises after the step in which it
+        failed, and a job that was replaced stops within seconds instead of at its next save.
+        """
+        if self._watch is not None and self._watch.fenced is not None:
+            raise self._watch.fenced
+        self._raise_unnoticed()
+
     def _raise_unnoticed(self) -> None:
         for pending in self._pending:
             if pending.error is not None and not pending.noticed:
@@ -263,22 +299,18 @@ class Checkpoints:
 
     def prepare(self, tree: Any) -> None:
         """Have memory ready for saving a tree like this; returns at once. The first save is then as quick as the others."""
-        state = as_tree(tree, self._rank, self._ranks)
-        waves = shares_of(state.held(), self._options.memory_bytes)
-        movers = list({id(share.held.mover): share.held.mover for wave in waves for share in wave}.values())
-        self._arenas.prepare(max(map(room_for, waves)), movers)
+        state = self._ranks.tree(tree)
+        self._arenas.prepare(*preparation(state.held(), self._options.memory_bytes))
 
-    def latest(self) -> Checkpoint | None:
-        """The newest good checkpoint: its manifest is whole and its files are there in full. Others are quarantined with the reason."""
-        for committed in reversed(self.log.read().good()):
-            found = checkpoint_of(committed, self.store)
-            reason = self._missing_parts(found)
-            if not reason:
-                return found
-            events.record("state.quarantine", step=found.step, reason=reason)
-            if not self._options.read_only:
-                quarantine(self.log, committed.number, reason, rank=self._rank, at=time.time())
-        return None
+    def latest(self, *, allow_empty: bool = False) -> Checkpoint | None:
+        """The newest good checkpoint: its manifest is whole and its files are there in full. Others are quarantined with the reason.
+
+        None if nothing was ever saved. If checkpoints exist and none of them is good, that is an error, unless ``allow_empty``.
+        """
+        found = newest_whole(self.log, rank=self._ranks.place[0], marks=not self._options.read_only)
+        if found is None and not allow_empty:
+            refuse_emptiness(self.log, None if self._member is None else self._member.incarnation)
+        return found
 
     def list(self) -> Sequence[Checkpoint]:
         """Every checkpoint that exists, oldest first; ``damage`` says what is wrong with those that were quarantined."""
@@ -310,20 +342,40 @@ class Checkpoints:
         ``rename`` says what the checkpoint calls them. Without ``strict``, what is missing on either side is left alone, and ``report`` lists it.
         ``cast`` converts floating-point types; ``resize`` fills tensors of another size, as in ``{"model/embed.weight": "pad"}``.
         """
-        state = as_tree(into, self._rank, self._ranks)
+        state = self._ranks.tree(into)
         names = (only,) if isinstance(only, str) else tuple(only)
-        wish = Wish(strict, names, rename, cast, dict(resize or {}))
+        first = self._options.replicas == "first"
+        wish = Wish(strict, names, rename, cast, dict(resize or {}), first=first)
         self._seen = self.log.read().length
-        self.report = load(found.manifest, found.store, state, wish)
-        if not wish.only or wish.chosen(GENERATORS):
-            state.load_entries(self.entries(found, rank=state.rank))
+        self._fill(found, state, wish)
         if found.store.url == self.store.url and not self._options.read_only:
             self._loaded = found
         return state.root if isinstance(state, PlainTree) else into
 
+    def _fill(self, found: Checkpoint, state: Tree, wish: Wish) -> None:
+        """Load; a tree that is left filled in part is never saved."""
+        tree = state.root if isinstance(state, PlainTree) else state
+        try:
+            manifest = found.manifest
+        except CheckpointDamaged as problem:
+            raise retired_or(problem, self.log, found) from problem
+        try:
+            self.report = load(manifest, found.store, state, wish)
+            if not wish.only or wish.chosen(GENERATORS):
+                state.load_entries(self.entries(found, rank=state.rank))
+        except (LayoutChanged, SelectionEmpty, TreeMismatch, UsageError):
+            # Said before anything is written.
+            raise
+        except BaseException as problem:
+            spoil(tree, found.step, wish.only, problem)
+            if isinstance(problem, CheckpointDamaged):
+                raise retired_or(problem, self.log, found) from problem
+            raise
+        heal(tree, wish.only)
+
     def entries(self, found: Checkpoint, *, rank: int | None = None) -> dict[str, Any]:
         """The documents that were saved with it: the shared ones, and those of a rank."""
-        kept = found.manifest.entries.of(self._rank if rank is None else rank)
+        kept = found.manifest.entries.of(self._ranks.place[0] if rank is None else rank)
         return {name: from_json(value) for name, value in kept.items()}
 
     def begin(self, tree: Any, *, token: str = "") -> int:
@@ -332,8 +384,9 @@ class Checkpoints:
         ``token``: of ranks that can talk to each other. One of them has drawn it for this start, so it counts more than any name.
         """
         if token:
-            self._token, self._drawn = token, True
-        state = as_tree(tree, self._rank, self._ranks)
+            self._ranks.token, self._ranks.drawn = token, True
+        state = self._ranks.tree(tree)
+        self._ranks.agree_on_token(state, self._incarnation)
         self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"
         assert self._member.incarnation is not None, "a fence has a number"
@@ -345,20 +398,23 @@ class Checkpoints:
         *,
         deadline_s: float | None = None,
         fits: Callable[[Checkpoint], bool] | None = None,
+        allow_empty: bool = False,
         **wish: Any,
     ) -> Checkpoint | None:
-        """Begin this incarnation from the newest checkpoint that every rank can load; None if there is none.
+        """Begin this incarnation from the newest checkpoint that every rank can load; None if nothing was ever saved.
 
-        From here on no earlier incarnation can commit. Damage that one rank finds moves all of them to the next one. ``fits`` leaves
-        checkpoints out; it has to say the same on every rank. May be called again, to go back.
+        From here on no earlier incarnation can commit. Damage that one rank finds moves all of them to the next one; when none is left,
+        that is an error (``NothingLoads``), unless ``allow_empty``. ``fits`` leaves checkpoints out; it has to say the same on every rank.
+        May be called again, to go back.
         """
-        state = as_tree(into, self._rank, self._ranks)
+        state = self._ranks.tree(into)
+        self._ranks.agree_on_token(state, self._incarnation)
         finisher = self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"
 
         def load_it(committed: Committed) -> None:
             found = checkpoint_of(committed, self.store)
-            if reason := self._missing_parts(found):
+            if reason := missing_parts(found):
                 raise CheckpointDamaged(file=self.store.url, reason=reason)
             self.load(found, state, **wish)
 
@@ -367,13 +423,14 @@ class Checkpoints:
             self._bring_back(self._member, limit_s)
 
         def choose(history: History) -> Committed | None:
-            found = reversed(history.good())
-            return next((c for c in found if fits is None or fits(checkpoint_of(c, self.store))), None)
+            return newest_that(history, self.store, fits)
 
         agreed = agree(self.log, self._member, load_it, deadline_s=limit_s, choose=choose, first=self._choice)
         self._choice = agreed.choice + 1
         finisher.seen = agreed.seen
         if agreed.checkpoint is None:
+            if not allow_empty:
+                refuse_emptiness(self.log, self._member.incarnation)
             return None
         found = checkpoint_of(agreed.checkpoint, self.store)
         finisher.parent = (found.digest, found.manifest)
@@ -386,7 +443,7 @@ class Checkpoints:
             # Rank 0 does it; its choice of a checkpoint says that it is done.
             await_choice(self.log, member, self._choice, limit_s)
             return
-        here, there = self.latest(), self._behind.newest()
+        here, there = self.latest(allow_empty=True), self._behind.newest()
         if there is not None and (here is None or here.made < there.made):
             events.record("state.bring_back", step=there.step)
             copy(there, self.log, member, self._references)
@@ -397,26 +454,6 @@ class Checkpoints:
         if wanted is None:
             raise UsageError("nothing says what to keep", hint="give keep=Keep(last=3)")
         return prune(self.log, wanted, references=self._references, dry_run=dry_run)
-
-    def _missing_parts(self, found: Checkpoint) -> str:
-        """Why a checkpoint is not whole, as far as that is seen without reading tensors."""
-        try:
-            files = found.manifest.files
-        except CheckpointDamaged as problem:
-            return str(problem)
-
-        def look(file: Any) -> str:
-            owner, name = locate(found.store, file.name)
-            try:
-                bytes_ = owner.describe(name).bytes
-            except ObjectMissing:
-                return f"{file.name} is missing"
-            return "" if bytes_ == file.bytes else f"{file.name} has {bytes_} bytes, not {file.bytes}"
-
-        if len(files) == 1:
-            return look(files[0])
-        with ThreadPoolExecutor(min(_LOOKERS, max(1, len(files)))) as pool:
-            return next((reason for reason in pool.map(look, files) if reason), "")
 
     @property
     def behind_failures(self) -> Sequence[PenstockError]:
@@ -439,6 +476,8 @@ class Checkpoints:
     def close(self) -> None:
         """Finish what was begun and give the memory back."""
         self._saver.shutdown(wait=True)
+        if self._watch is not None:
+            self._watch.stop()
         if self._behind is not None:
             self._behind.close()
         self._arenas.close()
@@ -452,11 +491,3 @@ class Checkpoints:
         self.close()
         if kind is None:
             self._raise_unnoticed()
-
-
-def _token_of_start(ranks: int) -> tuple[str, bool]:
-    """What the ranks of this start have in common, and whether no other start can have it."""
-    if ranks == 1:
-        return uuid.uuid4().hex, True
-    launch = launch_of()
-    return "" if launch is None else launch.name, False

@@ -65,6 +65,20 @@ class LocalStore:
         except OSError as reason:
             raise self._failure("write", name, reason) from reason
 
+    def replace(self, name: str, data: bytes) -> None:
+        """Put other bytes in an object's place; whoever looks finds one of the two."""
+        path = self._path(name)
+        try:
+            temporary = self._temporary(name)
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            _sync_directory(path.parent)
+        except OSError as reason:
+            raise self._failure("write", name, reason) from reason
+
     def put_file_if_absent(self, name: str, file: Path) -> bool:
         """Make an object from a file; a file of the same file system is linked, not copied."""
         try:
@@ -102,10 +116,19 @@ class LocalStore:
     def entries(self, prefix: str = "") -> Iterator[Entry]:
         """Every object below a prefix, sorted by name."""
         top = self._path(prefix) if prefix else self.root
-        if top.is_file():
-            yield _entry(prefix, top)
-            return
-        for folder, folders, files in os.walk(top):
+        try:
+            if top.is_file():
+                yield _entry(prefix, top)
+                return
+        except OSError as reason:
+            raise self._failure("list", prefix, reason) from reason
+
+        def refuse(reason: OSError) -> None:
+            # What cannot be listed is not empty: a run would begin anew beside its own checkpoints.
+            if not isinstance(reason, FileNotFoundError | NotADirectoryError):
+                raise self._failure("list", prefix, reason) from reason
+
+        for folder, folders, files in os.walk(top, onerror=refuse):
             folders.sort()
             for file in sorted(files):
                 if file.startswith(_TEMPORARY):

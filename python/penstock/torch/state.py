@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,23 +21,11 @@ from penstock.torch.loader import Loader, loader
 from penstock.torch.mover import TORCH_TYPES
 from penstock.torch.naming import Names, names_of
 from penstock.torch.optimizing import GROUPS, Kinds, Optimizing, with_inner
-from penstock.torch.tensors import Holder
+from penstock.torch.tensors import Holder, Leaf
 from penstock.torch.timing import DeviceTimer
 from penstock.torch.unheld import Unheld
 
 TIED = "tied"
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A tensor of the tree."""
-
-    name: str
-    tensor: torch.Tensor
-    #: Whether it may change before the next optimizer step.
-    restless: bool = False
-    #: The type it is stored as, if not its own.
-    dtype: str | None = None
 
 
 class State:
@@ -196,6 +183,10 @@ class State:
         """What rank 0 has given."""
         return gang.share(document)
 
+    def exchange(self, document: bytes) -> list[bytes]:
+        """What every rank has given, in the order of ranks."""
+        return gang.exchange(document)
+
     def seed(self, number: int) -> None:
         """Set PyTorch's global generators."""
         determinism.seed(number)
@@ -241,14 +232,14 @@ class State:
         for leaf in (*self._leaves(names, dtypes), *_leaves_inside(inside), *own):
             if self._wants(leaf.name):
                 known.add(leaf.name, leaf.tensor)
-                found += holder.held(leaf.name, leaf.tensor, dtype=leaf.dtype, restless=leaf.restless)
+                found += holder.held(leaf)
         return found
 
     def _leaves(self, names: Names, dtypes: Mapping[str, str]) -> Iterator[Leaf]:
         for name, tensor in names.parameters.items():
             yield Leaf(f"model/{escaped(name)}", tensor)
         for name, tensor in names.buffers.items():
-            yield Leaf(f"model/{escaped(name)}", tensor, restless=True)
+            yield Leaf(f"model/{escaped(name)}", tensor, restless=True, source=names.sources.get(name))
         if self.optimizers:
             optimizing = self._optimizing(names)
             for name, tensor in optimizing.tensors().items():

@@ -26,8 +26,9 @@ from penstock.state.exchange.contract import Incoming, Source, Wanted
 from penstock.state.figures import Tell
 from penstock.state.incarnations import Member, fence
 from penstock.state.log import Log
-from penstock.state.manifest import DataFile, Manifest, Piece, Tensor, chunk_bytes_for, manifest_name
-from penstock.state.parts import Part, assemble
+from penstock.state.manifest import DataFile, Manifest, Piece, Tensor, chunk_bytes_for
+from penstock.state.manifest_copies import put_manifest
+from penstock.state.parts import Origin, Part, assemble
 from penstock.state.records import Commit
 from penstock.state.references import References
 from penstock.store import Store
@@ -117,7 +118,7 @@ def _describe(store: Store, manifest: Manifest, name: Name) -> Commit:
     """Put the manifest, and make the record that lets it exist."""
     data = manifest.encode()
     manifest_digest = _rust.digest(data)
-    store.put_if_absent(manifest_name(manifest_digest), data)
+    put_manifest(store, manifest_digest, data)
     reach("state.described")
     return Commit(
         incarnation=manifest.incarnation,
@@ -204,14 +205,8 @@ class _Writer:
     def manifest(self, source: Source) -> Manifest:
         """What was written."""
         part = Part(0, self._files, self._tensors, source.values, {})
-        made = assemble(
-            [part],
-            run=self._run,
-            step=self._step,
-            incarnation=self._incarnation,
-            parent="",
-            chunk_bytes=self._chunk_bytes,
-        )
+        origin = Origin(self._run, self._step, self._incarnation, parent="")
+        made = assemble([part], origin, None, self._chunk_bytes)
         ranks = max(1, len(source.entries.ranks))
         return msgspec.structs.replace(made, entries=source.entries, ranks=ranks)
 
