@@ -27,12 +27,26 @@ _TEXT: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _text(kind: str, sizes: dict[str, Any]) -> Program:
+def warm() -> None:
+    """Import what the families need, once, before processes are forked."""
     import transformers
 
-    config = getattr(transformers, f"{kind}Config")(**sizes, bos_token_id=1, eos_token_id=2, pad_token_id=0)
-    found = getattr(transformers, f"{kind}LMHeadModel", None) or getattr(transformers, f"{kind}ForCausalLM")
-    model = found(config).train()
+    for kind, _ in _TEXT.values():
+        _classes(kind)
+    for name in ("BertForMaskedLM", "T5ForConditionalGeneration", "ViTModel"):
+        getattr(transformers, name)
+
+
+def _classes(kind: str) -> tuple[Any, Any]:
+    import transformers
+
+    model = getattr(transformers, f"{kind}LMHeadModel", None) or getattr(transformers, f"{kind}ForCausalLM")
+    return getattr(transformers, f"{kind}Config"), model
+
+
+def _text(kind: str, sizes: dict[str, Any]) -> Program:
+    config, found = _classes(kind)
+    model = found(config(**sizes, bos_token_id=1, eos_token_id=2, pad_token_id=0)).train()
 
     def loss(step: int) -> torch.Tensor:
         batch = tokens(step, 2, 8)
@@ -74,6 +88,8 @@ def _looking() -> Program:
 def _eight_bits(make: str) -> Program:
     from torchao import optim
 
+    # It would compile its steps, which takes minutes and changes nothing here.
+    torch._dynamo.config.disable = True
     model = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 64))
     optimizer = getattr(optim, make)(model.parameters(), lr=1e-2)
     return ordinary(model, lambda step: model(rows(step, 5, 64)).square().mean(), optimizer)

@@ -11,7 +11,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
-from benchmarks.zoo.case import Case, Program, rows
+from benchmarks.zoo.case import Case, Program, perceptron, rows
 
 _Wrap = Callable[[nn.Module], nn.Module]
 
@@ -49,16 +49,17 @@ def _sharded(model: nn.Module, *shape: int) -> nn.Module:
     return fully_shard(model, mesh=mesh)
 
 
-def _columns(model: nn.Module) -> nn.Module:
+_PLAN = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+
+
+def _columns() -> nn.Module:
     mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
-    return parallelize_module(model, mesh, {"0": ColwiseParallel(), "3": RowwiseParallel()})
+    return parallelize_module(perceptron(), mesh, _PLAN)
 
 
-def _both(model: nn.Module) -> nn.Module:
+def _both() -> nn.Module:
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-    wide = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))
-    parallelize_module(wide, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    return fully_shard(wide, mesh=mesh["dp"])
+    return fully_shard(parallelize_module(perceptron(), mesh["tp"], _PLAN), mesh=mesh["dp"])
 
 
 def _with_average() -> Program:
@@ -104,6 +105,6 @@ CASES = [
         steps=(6, 4),
     ),
     Case("HSDP", lambda: _training(_sharded(_net(), 2, 2)), ranks=4),
-    Case("tensor parallel", lambda: _training(_columns(_net())), ranks=2),
-    Case("FSDP2 over tensor parallel", lambda: _training(_both(_net())), ranks=4),
+    Case("tensor parallel", lambda: _training(_columns()), ranks=2),
+    Case("FSDP2 over tensor parallel", lambda: _training(_both()), ranks=4),
 ]

@@ -143,19 +143,24 @@ def _train(program: Program, steps: range) -> None:
 
 
 def chosen(names: Sequence[str] = (), *, sample: int | None = None, seed: int = 0) -> list[Case]:
-    """Cases by name, or as many as asked for, drawn from those that need nothing beside PyTorch; by default all whose packages are there."""
+    """Cases by name, or as many as asked for, drawn from those that need nothing beside PyTorch, one of two ranks among them; by default all whose packages are there."""
     if names:
         return [CASES[name] for name in names]
     if sample is not None:
-        plain = [case for case in CASES.values() if not case.needs]
-        return random.Random(seed).sample(plain, min(sample, len(plain)))
+        drawn = random.Random(seed)
+        plain = [case for case in CASES.values() if not case.needs and case.ranks == 1]
+        several = [case for case in CASES.values() if case.ranks == 2]
+        return [*drawn.sample(plain, min(sample - 1, len(plain))), drawn.choice(several)]
     return [case for case in CASES.values() if not case.needs or find_spec(case.needs) is not None]
 
 
 def results(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
     """What comes of cases, one after another."""
-    for name in sorted({case.needs for case in cases if case.needs}):
+    needed = {case.needs for case in cases if case.needs}
+    for name in sorted(needed):
         import_module(name)
+    if "transformers" in needed:
+        families.warm()
     for case in cases:
         yield run(case)
 

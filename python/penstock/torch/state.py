@@ -228,7 +228,7 @@ class State:
         holder = Holder(self.rank, self.ranks)
         known = Tensors()
         found: list[Held] = []
-        own = [Leaf(name, tensor, restless=True) for name, tensor in pending.items()]
+        own = [Leaf(name, tensor, restless=True, per_rank=True) for name, tensor in pending.items()]
         for leaf in (*self._leaves(names, dtypes), *_leaves_inside(inside), *own):
             if self._wants(leaf.name):
                 known.add(leaf.name, leaf.tensor)
