@@ -1,5 +1,7 @@
 """Gradients that no optimizer has used yet are state; those that are used up are not."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,3 +119,47 @@ def test_gradients_are_left_out_where_wished(tmp_path: Path) -> None:
     # One that nobody steps has no gradients to keep.
     assert not any(held.name.startswith("gradient/") for held in state(model).held())
     assert state(model, optimizer).digest() == tree.digest()
+
+
+def test_ranks_get_their_own_gradients_back_and_other_layouts_are_refused(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.torch.accumulating", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+class Counting(nn.Module):
+    """Counts its calls in a plain attribute and in a buffer that is not persistent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 3)
+        self.calls = 0
+        self.width = 6
+        self.register_buffer("scale", torch.ones(()), persistent=False)
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.scale.add_(1)
+        return self.inner(given)
+
+
+def test_what_the_state_does_not_hold_is_named_once(tmp_path: Path) -> None:
+    model = Counting()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    tree = state(model, optimizer)
+    assert tree.unpinned() == ()
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(0, tree).wait()
+        before(model, optimizer, 0)
+        with pytest.warns(UserWarning, match="no state dict has it") as told:
+            checkpoints.save(1, tree).wait()
+        assert sorted(str(each.message).split()[0] for each in told) == ["model/calls", "model/scale"]
+        before(model, optimizer, 1)
+        # Said already: warnings are errors in this suite.
+        checkpoints.save(2, tree).wait()
+    assert len(tree.unpinned()) == 2
