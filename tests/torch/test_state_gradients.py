@@ -90,6 +90,8 @@ def test_spent_gradients_are_not_saved(tmp_path: Path, loop: Loop) -> None:
         for step in range(6):
             loop(model, optimizer, step)
         found = checkpoints.save(1, tree).wait()
+        # A state that is made only now knows it too.
+        assert checkpoints.save(2, state(model, optimizer)).wait().bytes == found.bytes
     tensors = [*model.parameters(), *(v for each in optimizer.state.values() for v in each.values())]
     assert found.bytes == sum(tensor.nbytes for tensor in tensors)
     assert not any(name.startswith("gradient/") for name in found.manifest.tensors)

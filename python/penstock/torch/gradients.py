@@ -10,11 +10,11 @@ Ranks have gradients of their own (under ``no_sync`` they differ), so they are k
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from weakref import WeakSet
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from penstock.errors import TreeInvalid
 from penstock.torch.documents import escaped
@@ -26,22 +26,16 @@ ROOT = "gradient"
 ENTRY = "torch.gradients"
 _MARK = "_penstock_spent"
 
-_WATCHED: "WeakSet[Optimizer]" = WeakSet()
-
-
-def watch(optimizers: Iterable[Optimizer]) -> None:
-    """Mark what these optimizers use up, from now on."""
-    for optimizer in optimizers:
-        if optimizer not in _WATCHED:
-            _WATCHED.add(optimizer)
-            optimizer.register_step_post_hook(_after_step)
-
 
 def _after_step(optimizer: Optimizer, *_: Any) -> None:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if (gradient := parameter.grad) is not None:
                 setattr(gradient, _MARK, _version(gradient))
+
+
+# For all optimizers, from now on: a state may be made when training is over, and has to know then what was used up.
+register_optimizer_step_post_hook(_after_step)
 
 
 def _version(gradient: torch.Tensor) -> int:
@@ -127,7 +121,7 @@ def _outside(model: nn.Module) -> Iterator[tuple[str, Any]]:
     for module in model.modules():
         if not hasattr(module, "_get_fsdp_state"):
             continue
-        state = module._get_fsdp_state()
+        state = module._get_fsdp_state()  # type: ignore[operator]
         groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
         for group in groups:
             if group is None:

@@ -52,7 +52,6 @@ class State:
         self._gradients: dict[str, torch.Tensor] | None = None
         #: Gradients that were zero when what is held was last asked for.
         self._zeros: list[str] = []
-        gradients.watch(self.optimizers)
         self._unheld = Unheld(model, self.optimizers)
         self._told: set[str] = set()
 

@@ -90,7 +90,7 @@ def _standing(owner: Any, key: str, is_buffer: bool) -> Any:
         # A container that has grown beyond the limit has changed.
         return repr(value) if len(value) <= _MEMBERS_MAX else len(value)
     if isinstance(value, torch.Generator):
-        return zlib.crc32(value.get_state().numpy())
+        return zlib.crc32(value.get_state().numpy().tobytes())
     if isinstance(value, random.Random):
         return hash(value.getstate()[1])
     if isinstance(value, np.random.Generator):
