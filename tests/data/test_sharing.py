@@ -48,7 +48,7 @@ def nothing_is_left() -> Iterator[None]:
     deadline = time.monotonic() + 60
     while "penstock-lane" in Path("/proc/net/unix").read_text():
         assert time.monotonic() < deadline, "somebody still listens"
-        time.sleep(0.05)
+        threading.Event().wait(0.05)
     assert not [name for name in os.listdir("/dev/shm") if "penstock" in name]
 
 

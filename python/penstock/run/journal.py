@@ -30,6 +30,7 @@ KINDS = {
     "weights": "from this step on the mixture has other weights",
     "recipe": "the recipe is another one than in the life before",
     "topology": "the number of ranks is another one than in the life before",
+    "retention": "everything is kept, because the run was begun when that was the rule",
     "note": "something that the user's program said",
     "end": "a life ends in order, or with an error",
 }

@@ -57,7 +57,7 @@ class Policy:
     save_every_s: float | None = None
     #: Before these steps as well.
     save_at: tuple[int, ...] = ()
-    #: Of the checkpoints that the run opens itself.
+    #: Of the checkpoints that the run opens itself. None: the last three, or as many as a rollback needs; ``Keep(every=1)`` keeps all.
     keep: Keep | None = None
     #: The first step that is not executed any more.
     stop_at: int | None = None

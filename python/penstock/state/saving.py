@@ -221,6 +221,8 @@ class Pending:
         #: From the call of ``save`` until the checkpoint existed; 0 before that.
         self.durable_s = 0.0
         self.bytes_written = 0
+        #: Names of what ranks keep to themselves, on the rank that commits.
+        self.kept_apart: list[str] = []
         self._copies = copies
         self._future: Future[Checkpoint] = Future()
         #: Whether somebody was told how it ended.

@@ -16,6 +16,7 @@ from penstock.errors import (
 )
 from penstock.formats.contract import Policy, RawFile
 from penstock.formats.detecting import detect, ending_of, shards_of
+from penstock.formats.files import divide_shards
 from penstock.registry.scanning import ShardScan
 from penstock.registry.selection.account import Account, LeftOut, grouped
 from penstock.registry.selection.candidates import Candidate, Candidates, find
@@ -99,16 +100,16 @@ def choose(places: list[str], wanted: str | None, policy: Policy) -> Choice:
     if detected.format == "mds":
         found.left_out += missing_shards(detected.files)
     shards = shards_of(detected.format, _below(taken, _root(taken)))
+    if split_values and shards[0].members:
+        shards = divide_shards(shards, lambda member: split_values.get(member.place))
     partitions = {}
-    if not any(shard.members for shard in shards):
-        for shard in shards:
-            values = partition_of(shard.name)
-            if (split := split_values.get(shard.place)) is not None:
-                values[FIELD] = split
-            partitions[shard.name] = values
-    notes = []
-    if split_values and not partitions:
-        notes.append("rows have no field 'split': what split a file is of stands in its path")
+    for shard in shards:
+        # A shard of many files has a name that is made up.
+        values = {} if shard.members else partition_of(shard.name)
+        first = shard.members[0] if shard.members else shard
+        if (split := split_values.get(first.place)) is not None:
+            values[FIELD] = split
+        partitions[shard.name] = values
     return Choice(
         format=detected.format,
         shards=shards,
@@ -116,7 +117,6 @@ def choose(places: list[str], wanted: str | None, policy: Policy) -> Choice:
         named=named,
         tops=found.tops,
         left_out=found.left_out,
-        notes=notes,
     )
 
 
