@@ -20,9 +20,12 @@ class Saving:
         self._policy = policy
         self._journal = journal
         self._under_way: list[Pending] = []
+        self._committed: set[int] = set()
         #: The step that was saved last, if any was in this life.
         self.saved: int | None = None
         self._clock = time.monotonic()
+        #: Why a save failed that must not be passed over, if one did.
+        self.failed: BaseException | None = None
 
     def due(self, step: int) -> bool:
         """Whether the policy wants a checkpoint before a step, by the step's number. The same on all ranks."""
@@ -47,7 +50,12 @@ class Saving:
     def restored(self, step: int) -> None:
         """What is there now was loaded."""
         self.saved = step
+        self._committed.add(step)
         self._clock = time.monotonic()
+
+    def is_committed(self, step: int) -> bool:
+        """Whether the checkpoint before a step exists."""
+        return step in self._committed
 
     def note(self) -> None:
         """Put into the journal what has ended by now."""
@@ -67,7 +75,11 @@ class Saving:
         return not self._under_way
 
     def _journalled(self, pending: Pending) -> None:
-        if self._state.rank != 0:
+        if pending.error is not None and not pending.noticed:
+            self.failed = self.failed or pending.error
+        if pending.error is None:
+            self._committed.add(pending.step)
+        if self._state.rank != 0 and pending.error is None:
             return
         problem = pending.error
         if problem is None:

@@ -46,6 +46,7 @@ from penstock.state.saving import (
     Taken,
     capture,
     chunk_bytes_of,
+    numbers_of,
     room_for,
     shares_of,
     take,
@@ -126,6 +127,7 @@ class Checkpoints:
             raise UsageError("these checkpoints were opened for reading", hint="open them without read_only")
         if type(step) is not int or step < 0:
             raise UsageError(f"{step!r} is no step")
+        measured = numbers_of(metrics or {})
         self._raise_unnoticed()
         state = as_tree(tree, self._rank, self._ranks)
         attempt = self._attempts[step]
@@ -135,7 +137,7 @@ class Checkpoints:
             captured = self._capture(step, attempt, state, entries or {})
         pending = Pending(step, captured.taken.copies, time.perf_counter() - began)
         self._pending = [each for each in self._pending if not (each.done() and each.noticed)] + [pending]
-        self._saver.submit(self._finish, captured, attempt, metrics or {}, pending, began)
+        self._saver.submit(self._finish, captured, attempt, measured, pending, began)
         return pending
 
     def _capture(self, step: int, attempt: int, state: Tree, entries: dict[str, Any]) -> Capture:

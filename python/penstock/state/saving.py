@@ -6,7 +6,7 @@ and is never lost: it is raised by ``wait``, and by the next save if nobody wait
 """
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -129,6 +129,20 @@ class Capture:
         """The document of what this rank wrote."""
         whole = joined([*self.earlier, written])
         return Part(self.rank, whole.files, whole.tensors, self.values, self.entries)
+
+
+def numbers_of(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Metrics as plain numbers, looked at now: what is no number is told to the caller and not to a thread behind its back."""
+    found = {}
+    for name, value in metrics.items():
+        try:
+            found[str(name)] = float(value.item() if hasattr(value, "item") else value)
+        except (TypeError, ValueError, RuntimeError) as reason:
+            raise UsageError(
+                f"the metric {name!r} is {type(value).__name__}, not a number: {reason}",
+                hint="give numbers, or tensors with one element",
+            ) from reason
+    return found
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from penstock.torch.loader import Loader, loader
 from penstock.torch.mover import TORCH_TYPES
 from penstock.torch.naming import Names, names_of
 from penstock.torch.optimizing import GROUPS, Optimizing, Tensors
+from penstock.torch.readback import readback
+from penstock.torch.step_count import progress_of
 from penstock.torch.tensors import Holder
 from penstock.torch.timing import DeviceTimer
 
@@ -177,6 +179,14 @@ class State:
     def share(self, document: bytes) -> bytes:
         """What rank 0 has given."""
         return gang.share(document)
+
+    def to_host(self, value: Any) -> Any:
+        """A value on its way to the host; looking at it waits for nothing that is launched later."""
+        return readback(value)
+
+    def optimizer_progress(self) -> tuple[int, Sequence[Any]] | None:
+        """How many steps the optimizers have taken since the first question, and a sign for each gradient."""
+        return progress_of(self.optimizers) if self.optimizers else None
 
     def seed(self, number: int) -> None:
         """Set PyTorch's global generators."""
