@@ -12,6 +12,7 @@ _Source: TypeAlias = (
     Path
     | tuple[StoreClient, str, int, str]
     | tuple[StoreClient, str, str]
+    | tuple[StoreClient, str, list[tuple[str, int]]]
     | tuple[str, int, Callable[[int, int], bytes]]
 )
 _Index: TypeAlias = Path | bytes | tuple[StoreClient, str]

@@ -22,7 +22,7 @@ def digest_of(version: Version) -> str:
     found = hashlib.sha256()
     for first in range(0, version.rows, ROWS_AT_ONCE):
         for row in version.take(range(first, min(version.rows, first + ROWS_AT_ONCE))):
-            found.update(row["text"].encode())
+            found.update(row["bytes"] if "bytes" in row else row["text"].encode())
     return found.hexdigest()
 
 

@@ -88,7 +88,7 @@ fn announce(shard: &Shard, slots: &[Slot<'_>]) {
         if !frames {
             // Slots are in order; whoever is far away fetches in parts that are larger than such a gap.
             match ranges.last_mut() {
-                Some(last) if slot.offset <= last.end.saturating_add(NEAR_BYTES) => {
+                Some(last) if slot.offset < last.end.saturating_add(NEAR_BYTES) => {
                     last.end = last.end.max(slot.end());
                 }
                 _ => ranges.push(slot.offset..slot.end()),

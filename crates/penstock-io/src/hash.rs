@@ -20,6 +20,17 @@ pub fn block_sum(block: &[u8]) -> u64 {
     xxh3_64(block)
 }
 
+/// The sum of block `block` of a file of `file_bytes` bytes of which only the first bytes are given, because zeros follow them.
+pub fn padded_sum(start: &[u8], block: u64, file_bytes: u64) -> u64 {
+    let bytes = file_bytes.saturating_sub(block.saturating_mul(BLOCK_BYTES)).min(BLOCK_BYTES) as usize;
+    if start.len() >= bytes {
+        return block_sum(start);
+    }
+    let mut whole = vec![0; bytes];
+    whole[..start.len()].copy_from_slice(start);
+    block_sum(&whole)
+}
+
 /// The identity of some bytes: their blake3 hash, written `b3:<64 hex>`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);

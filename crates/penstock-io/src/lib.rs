@@ -17,7 +17,9 @@ mod stamp;
 
 pub use checked::{BlockSums, CheckedFile, Damage, DamageKind, verify_blocks};
 pub use error::{IoError, StoreKind, StoreProblem, delivered};
-pub use hash::{BLOCK_BYTES, BlockHasher, Digest, DigestParseError, DigestStream, block_count, block_sum};
+pub use hash::{
+    BLOCK_BYTES, BlockHasher, Digest, DigestParseError, DigestStream, block_count, block_sum, padded_sum,
+};
 pub use histogram::Histogram;
 pub use looks::{LOOK_AFTER_MS, LOOKS_MAX, look_again};
 pub use mapped::Mapping;

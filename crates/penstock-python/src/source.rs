@@ -2,7 +2,7 @@
 
 use penstock_data::{DataError, Index};
 use penstock_io::{Digest, IoError, LocalFile, MemoryFile, ReadAt};
-use penstock_store::{Client, PieceFile, RemoteFile};
+use penstock_store::{Client, JoinedFile, PieceFile, RemoteFile};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::io::{self, Read};
@@ -18,12 +18,13 @@ const FETCH_BYTES: u64 = 8 << 20;
 /// How many such parts are read ahead of it.
 const PARTS_AHEAD: usize = 2;
 
-/// What Python passes: a path; an object (client, name, length, stamp); a whole small object (client, name, digest); or (name, length,
-/// function from offset and length to bytes).
+/// What Python passes: a path; an object (client, name, length, stamp); a whole small object (client, name, digest); objects that are
+/// joined (client, name of all, names and lengths); or (name, length, function from offset and length to bytes).
 #[derive(FromPyObject)]
 pub(crate) enum Source {
     Far((Py<StoreClient>, String, u64, String)),
     Object((Py<StoreClient>, String, String)),
+    Joined((Py<StoreClient>, String, Vec<(String, u64)>)),
     Remote((String, u64, Py<PyAny>)),
     Local(PathBuf),
 }
@@ -51,6 +52,9 @@ impl Source {
                 Ok(Arc::new(RemoteFile::open(&client.get().client, name, *bytes, pin(stamp))))
             }
             Source::Object((client, name, digest)) => object(&client.get().client, name, digest),
+            Source::Joined((client, name, objects)) => {
+                Ok(Arc::new(JoinedFile::open(&client.get().client, name, objects.clone())))
+            }
             Source::Remote((name, bytes, fetch)) => {
                 let fetch = Python::attach(|py| fetch.clone_ref(py));
                 Ok(Arc::new(Fetched { name: name.clone(), bytes: *bytes, fetch, raised: raised.clone() }))
@@ -65,11 +69,17 @@ impl Source {
         index: &Arc<Index>,
     ) -> Result<Arc<dyn ReadAt>, DataError> {
         let origin = self.open(raised)?;
-        let (Source::Far((client, ..)), Ok(key)) = (self, index.document().digest.parse()) else {
-            return Ok(origin);
+        let Ok(key) = index.document().digest.parse() else { return Ok(origin) };
+        let behind = |client: &Py<StoreClient>| cache::of_client(&client.get().client);
+        let pieces = match self {
+            Source::Far((client, ..)) => PieceFile::new(origin, key, index.clone(), behind(client))?,
+            Source::Joined((client, _, objects)) => {
+                let lengths: Vec<u64> = objects.iter().map(|(_, bytes)| *bytes).collect();
+                PieceFile::of_files(origin, key, index.clone(), behind(client), &lengths)?
+            }
+            Source::Object(_) | Source::Remote(_) | Source::Local(_) => return Ok(origin),
         };
-        let behind = cache::of_client(&client.get().client);
-        Ok(Arc::new(PieceFile::new(origin, key, index.clone(), behind)?))
+        Ok(Arc::new(pieces))
     }
 
     /// For reading from beginning to end.
@@ -82,7 +92,7 @@ impl Source {
                 Ok(Box::new(file))
             }
             Source::Far(_) => Ok(Box::new(Ahead::new(self.open(raised)?)?)),
-            Source::Object(_) | Source::Remote(_) => {
+            Source::Object(_) | Source::Joined(_) | Source::Remote(_) => {
                 Ok(Box::new(Sequential { source: self.open(raised)?, at: 0, buffer: Vec::new(), used: 0 }))
             }
         }

@@ -95,6 +95,7 @@
         ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
         ├── SaveFailed               a save that could not be made durable, with what was tried
         ├── Fenced                   a newer incarnation of the run has taken over
+        ├── IncarnationTaken         other processes began the incarnation that this one was told to join
         ├── CommitsUnseen            others committed since this state was loaded
         ├── ResumeFailed             a rank had trouble that is no damage, so no rank resumes
         └── RanksMissing             ranks that did not report before the deadline
@@ -199,6 +200,7 @@ from penstock.errors.state import (
     CommitsUnseen,
     Fenced,
     ForeignUnusable,
+    IncarnationTaken,
     RanksMissing,
     ResumeFailed,
     SaveFailed,
@@ -249,6 +251,7 @@ __all__ = [
     "FilesLeftOut",
     "ForeignUnusable",
     "FormatsMixed",
+    "IncarnationTaken",
     "IncidentUnknown",
     "IndexDamaged",
     "JobFileInvalid",

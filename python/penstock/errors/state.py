@@ -86,6 +86,15 @@ class Fenced(StateError):
         super().__init__(f"incarnation {incarnation} was replaced by {newer} in {place}")
 
 
+class IncarnationTaken(StateError):
+    """Other processes began the incarnation that this one was told to join."""
+
+    def __init__(self, *, incarnation: int, reason: str, place: str) -> None:
+        self.incarnation, self.reason, self.place = incarnation, reason, place
+        self.hint = "give every start a higher incarnation=, or none"
+        super().__init__(f"incarnation {incarnation} in {place} belongs to other processes: {reason}")
+
+
 class CommitsUnseen(StateError):
     """Another incarnation committed after this one had loaded its state, and before it put its fence."""
 

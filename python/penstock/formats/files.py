@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from penstock import _rust
-from penstock.errors import CorruptShard, FileEmpty, FileUnusable, IndexDamaged
+from penstock.errors import CorruptShard, FileEmpty, FileUnusable, IndexDamaged, ObjectMissing
 from penstock.formats import attributes
 from penstock.formats.badness import BadRows
 from penstock.formats.contract import (
@@ -26,7 +26,7 @@ from penstock.formats.contract import (
     Scanned,
 )
 from penstock.formats.joining import Joined, places
-from penstock.formats.reading import KnownRows, details_of, gather, scan_known
+from penstock.formats.reading import KnownRows, details_of, gather, members_source, scan_known
 from penstock.store import Store
 
 MEMBERS_MAX = 10_000
@@ -131,7 +131,7 @@ class FileRows:
     def __init__(self, shard: OpenShard) -> None:
         self._label = shard.label
         self._joined = Joined(shard.raw.members)
-        source = (shard.label, self._joined.size_bytes, self._joined.read)
+        source = members_source(shard.label, shard.raw, self._joined)
         self._file = _rust.ShardFile(source, shard.index, shard.index_digest)
         self._values: list[Row] = json.loads(details_of(self._file)["attributes"])
 
@@ -146,6 +146,8 @@ class FileRows:
             raise CorruptShard(
                 shard=member.url, offset=offset, reason=problem.reason, steps=problem.steps
             ) from problem
+        except ObjectMissing as problem:
+            raise CorruptShard(shard=problem.url, offset=0, reason="the file is gone") from problem
         return [
             {"path": self._file.key(number), **self.content(data), **self._attributes(number)}
             for number, data in zip(rows.tolist(), found, strict=True)

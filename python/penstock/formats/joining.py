@@ -1,7 +1,8 @@
 """Many small files read as one: a shard that is a folder.
 
 Every file begins at a block boundary and the space after it reads as zeros, so each block of checksums belongs to one
-file: damage names that file and a place in it, and reading a file touches no other.
+file: damage names that file and a place in it, and reading a file touches no other. Registered files on stores are read by
+the Rust side in the same way, through the cache of the host (``JoinedFile``).
 """
 
 import bisect

@@ -27,8 +27,14 @@ from penstock.store.hostcache import use_host_cache
 _USUAL_DELIMITERS = (",", "\t")
 _THREADS = min(4, os.cpu_count() or 1)
 
-#: A path; an object of a store, which Rust reads through the cache of the host; or name, length and a function for what Python joins.
-Source = Path | tuple[_rust.StoreClient, str, int, str] | tuple[str, int, Callable[[int, int], bytes]]
+#: A path; an object of a store, or objects that are joined, which Rust reads through the cache of the host; or name, length and a
+#: function for what Python joins.
+Source = (
+    Path
+    | tuple[_rust.StoreClient, str, int, str]
+    | tuple[_rust.StoreClient, str, list[tuple[str, int]]]
+    | tuple[str, int, Callable[[int, int], bytes]]
+)
 
 
 def source_of(raw: RawFile) -> Source:
@@ -44,6 +50,15 @@ def source_of(raw: RawFile) -> Source:
         return raw.url, raw.size_bytes, raw.read
     use_host_cache()
     return client, raw.name, raw.size_bytes, raw.stamp
+
+
+def members_source(label: str, raw: RawFile, joined: Joined) -> Source:
+    """What the Rust side reads the files of a registered folder from."""
+    client: _rust.StoreClient | None = getattr(raw.store, "client", None)
+    if client is None or any(member.path is not None for member in raw.members):
+        return label, joined.size_bytes, joined.read
+    use_host_cache()
+    return client, label, [(member.name, member.size_bytes) for member in raw.members]
 
 
 def choices(policy: Policy) -> dict[str, Any]:

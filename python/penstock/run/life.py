@@ -71,12 +71,12 @@ class Life:
         #: Reports whose values are not looked at yet, because the device may still be at work on them.
         self._unjudged: deque[Report] = deque()
         self._last_loss = math.nan
-        #: The same on all ranks, and in no other life; launchers do not always have one.
-        self._token = state.share(uuid.uuid4().hex.encode()).decode()
+        # The same on all ranks, and in no other life: no launcher names a start so that no other one has its name.
+        token = state.share(uuid.uuid4().hex.encode()).decode()
         self._checkpoints = settings.checkpoints or Checkpoints(
             settings.directory.checkpoints, keep=settings.policy.keep, rank=state.rank, ranks=state.ranks
         )
-        self.incarnation = self._checkpoints.begin(state)
+        self.incarnation = self._checkpoints.begin(state, token=token)
         self._journal = journal.Journal(settings.directory.path, self.incarnation, state.rank)
         self._records = Records(
             settings.directory.path,

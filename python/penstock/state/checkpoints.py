@@ -32,6 +32,7 @@ from penstock.state.contract import Tree
 from penstock.state.finishing import Finisher
 from penstock.state.history import Committed, History
 from penstock.state.incarnations import Member, fence
+from penstock.state.launcher import launch_of
 from penstock.state.loading import Rename, Wish, load, locate
 from penstock.state.log import Log
 from penstock.state.manifest import Manifest
@@ -39,6 +40,7 @@ from penstock.state.pins import pin
 from penstock.state.pruning import Pruned, prune
 from penstock.state.references import References
 from penstock.state.retention import Keep
+from penstock.state.roll import call
 from penstock.state.saving import (
     Capture,
     Options,
@@ -58,19 +60,13 @@ from penstock.state.writing import Known, Written
 from penstock.store import open_store
 
 _LOOKERS = 16
-#: Variables of launchers that name a job, and which of its lives this is. Lives are counted per job, so alone they say nothing.
-_STARTS = (
-    ("PENSTOCK_JOB", "PENSTOCK_INCARNATION"),
-    ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
-    ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"),
-)
 
 
 class Checkpoints:
     """See the module's description.
 
     ``rank`` and ``ranks`` matter for plain trees; those of ``penstock.torch.state`` know them. Ranks of one start share a ``token``,
-    which the variables of ``penstock run``, torchrun and Slurm make unless it is given, or an ``incarnation`` that the launcher counts.
+    which is made of their launcher's variables unless it is given, or an ``incarnation`` that the launcher counts.
     """
 
     def __init__(
@@ -91,7 +87,12 @@ class Checkpoints:
         self._references = References(self.store)
         self._options = options
         self._rank, self._ranks = rank, ranks
-        self._token = token or _token_of_start(ranks)
+        #: What the ranks of this start know each other by, and whether it was drawn for this start, so that no other one has it.
+        self._token, self._drawn = token or "", False
+        if not self._token:
+            self._token, self._drawn = _token_of_start(ranks)
+        #: Drawn by this process, for the roll.
+        self._process = uuid.uuid4().hex
         self._incarnation = incarnation
         self._arenas = Arenas(options.captures)
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="penstock-save")
@@ -206,8 +207,14 @@ class Checkpoints:
     def _begin(self, rank: int, ranks: int) -> Finisher:
         """The incarnation begins with its first save, or when it resumes."""
         if self._finisher is None:
-            wanted = Member(rank, ranks, self._token, self._incarnation)
-            self._member = fence(self.log, wanted, deadline_s=self._options.deadline_s)
+            # Others know it by its number then.
+            counted = uuid.uuid4().hex if rank == 0 and self._incarnation is not None else ""
+            wanted = Member(rank, ranks, self._token or counted, self._incarnation)
+            limit_s = self._options.deadline_s
+            if self._drawn:
+                self._member = fence(self.log, wanted, deadline_s=limit_s)
+            else:
+                self._member = call(self.log, wanted, self._process, deadline_s=limit_s)
             assert self._member.incarnation is not None, "a fence has a number"
             if self._options.behind is not None and rank == 0:
                 self._behind = Behind(
@@ -315,9 +322,10 @@ class Checkpoints:
     def begin(self, tree: Any, *, token: str = "") -> int:
         """Begin this incarnation without loading anything: from here on no earlier one can commit. Its number.
 
-        ``token``: for ranks that can talk to each other, where neither the caller nor the launcher gave one.
+        ``token``: of ranks that can talk to each other. One of them has drawn it for this start, so it counts more than any name.
         """
-        self._token = self._token or token
+        if token:
+            self._token, self._drawn = token, True
         state = as_tree(tree, self._rank, self._ranks)
         self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"
@@ -439,12 +447,9 @@ class Checkpoints:
             self._raise_unnoticed()
 
 
-def _token_of_start(ranks: int) -> str:
-    """What the ranks of this start have in common and no other start has."""
-    environment = os.environ
+def _token_of_start(ranks: int) -> tuple[str, bool]:
+    """What the ranks of this start have in common, and whether no other start can have it."""
     if ranks == 1:
-        return uuid.uuid4().hex
-    for run, restart in _STARTS:
-        if environment.get(run, "none") != "none":
-            return f"{environment[run]}.{environment.get(restart, '0')}"
-    return ""
+        return uuid.uuid4().hex, True
+    launch = launch_of()
+    return "" if launch is None else launch.name, False

@@ -1,7 +1,7 @@
 """Incarnations: a life of the run begins with a fence in the log, and from then on no earlier life can commit.
 
 Rank 0 puts the fence; the other ranks of its incarnation recognise it by the token they share, or by its number when the
-launcher gave them one.
+launcher gave them one. Here a token was drawn for one start, so a fence that has it is ours; ``roll`` is for names that may come again.
 """
 
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class Member:
         if not self.token and (self.rank == 0 or self.incarnation is None):
             raise UsageError(
                 f"rank {self.rank} has no token to know its incarnation by",
-                hint="give all ranks the same text, new for every start",
+                hint="give all ranks the same token=, new for every start",
             )
 
 
@@ -43,7 +43,7 @@ def fence(log: Log, member: Member, *, deadline_s: float = 600.0, clock: Clock |
     Raises ``Fenced`` when another incarnation has this number or a higher one, ``RanksMissing`` when rank 0 did not come.
     """
     clock = clock or Clock()
-    own = _put(log, member, clock) if member.rank == 0 else _await(log, member, Wait(deadline_s, clock))
+    own = begin(log, member, clock) if member.rank == 0 else _await(log, member, Wait(deadline_s, clock))
     return replace(member, incarnation=own.incarnation, token=own.token)
 
 
@@ -53,12 +53,13 @@ def check_newest(history: History, incarnation: int, place: str) -> None:
         raise Fenced(incarnation=incarnation, newer=history.incarnation, place=place)
 
 
-def _put(log: Log, member: Member, clock: Clock) -> Fence:
+def begin(log: Log, member: Member, clock: Clock, *, anew: bool = False) -> Fence:
+    """Put the fence of rank 0, unless it stands there already; ``anew``: another one in any case."""
     own: Fence | None = None
 
     def decide(history: History) -> Fence | None:
         nonlocal own
-        own = _find(history, member, log.store.url)
+        own = None if anew else _find(history, member, log.store.url)
         if own is not None:
             return None
         number = history.next_incarnation() if member.incarnation is None else member.incarnation

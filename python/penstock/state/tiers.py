@@ -9,6 +9,7 @@ import mmap
 import tempfile
 import threading
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,6 +40,8 @@ class Behind:
         self.log = Log(self.store)
         self.keep = keep
         self._member = member
+        #: Rank 0 alone writes here, so nobody has to know its token, and no other start has it.
+        self._token = uuid.uuid4().hex
         self._references = References(self.store)
         self._copier = ThreadPoolExecutor(1, thread_name_prefix="penstock-promote")
         self._lock = threading.Lock()
@@ -81,9 +84,9 @@ class Behind:
         own = self._member.incarnation
         assert own is not None, "the first place was fenced before"
         # Numbers of incarnations are counted per log; the token says whose they are.
-        known = any(each.token == self._member.token for _, each in history.fences())
+        known = any(each.token == self._token for _, each in history.fences())
         number = None if known else max(own, history.next_incarnation())
-        return fence(self.log, Member(0, self._member.ranks, self._member.token, number))
+        return fence(self.log, Member(0, self._member.ranks, self._token, number))
 
     def newest(self) -> Checkpoint | None:
         """The newest good one there."""

@@ -1,15 +1,15 @@
 """The ranks of a run: joining them, and the two things they have to say to each other between steps."""
 
 import atexit
-import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import torch
 from torch import distributed
 
 from penstock.errors import UsageError
+from penstock.state.launcher import place_of
 
 #: How long a collective may take before it is an error.
 TIMEOUT_S = 600.0
@@ -18,11 +18,12 @@ _SHARED_BYTES_MAX = 1 << 30
 
 
 def join(backend: str | None = None, *, timeout_s: float = TIMEOUT_S) -> torch.device:
-    """Join the ranks that ``penstock run``, torchrun or srun started, and return this rank's device; alone, just return it.
+    """Join the ranks that ``penstock run``, torchrun, srun or mpirun started, and return this rank's device; alone, just return it.
 
     The group is ended with the process. ``backend``: ``nccl`` where there are enough devices, else ``gloo``.
     """
-    rank, ranks, local = _place(os.environ)
+    place = place_of()
+    rank, ranks, local = place.rank, place.ranks, place.local
     count = torch.cuda.device_count()
     if backend == "nccl" and local >= count:
         raise UsageError(f"rank {rank} is number {local} on its host, which has {count} devices")
@@ -87,18 +88,6 @@ def _device_types(group: "distributed.ProcessGroup | None") -> list[str]:
 
 
 _BESIDE: "dict[distributed.ProcessGroup | None, distributed.ProcessGroup]" = {}
-
-
-def _place(environment: Mapping[str, str]) -> tuple[int, int, int]:
-    """Rank, ranks, and number on the host, as the launcher says."""
-    for names in (
-        ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
-    ):
-        if names[0] in environment and names[1] in environment:
-            rank, ranks, local = (int(environment.get(name, "0")) for name in names)
-            return rank, ranks, local
-    return 0, 1, 0
 
 
 def _is_group() -> bool:

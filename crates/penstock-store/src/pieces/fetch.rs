@@ -7,11 +7,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_io::{BLOCK_BYTES, IoError, block_sum};
+use penstock_io::{BLOCK_BYTES, IoError, block_sum, padded_sum};
 
+use super::Far;
+use super::cut::Cut;
 use super::flight::Outcome;
 use super::resident::Resident;
-use super::{BLOCKS, Far};
 use crate::cache::{Claim, Entry, HostCache};
 use crate::counts::COUNTS;
 
@@ -58,7 +59,7 @@ impl Fetch<'_> {
             cache.count_found(found.is_some());
             outcomes[(piece - self.pieces.start) as usize] = found.map(|resident| Ok(Some(resident)));
         }
-        for run in runs(claims.iter().map(|(piece, _)| *piece), u64::MAX) {
+        for run in runs(claims.iter().map(|(piece, _)| *piece), u64::MAX, &self.far.cut) {
             self.fetch_run(run, &mut outcomes);
         }
         drop(claims);
@@ -123,21 +124,30 @@ impl Fetch<'_> {
         }
     }
 
-    /// The sums of a piece's blocks once they are right; wrong ones are fetched again a few times.
+    /// The sums of a piece's bytes, block by block, once they are right; wrong ones are fetched again a few times.
     fn checked(&mut self, piece: u64, place: Range<usize>) -> Result<Vec<u64>, IoError> {
-        let range = self.far.range(piece);
+        let far = self.far;
+        let range = far.range(piece);
+        let (first, sums) = (range.start / BLOCK_BYTES, &far.sums);
         for tries in 0.. {
-            let found: Vec<u64> =
-                self.buffer[place.clone()].chunks(BLOCK_BYTES as usize).map(block_sum).collect();
-            let wrong =
-                |(at, sum): &(usize, &u64)| self.far.sums.sum(piece * BLOCKS + *at as u64) != Some(**sum);
-            let Some((at, sum)) = found.iter().enumerate().find(wrong) else { return Ok(found) };
+            let blocks = self.buffer[place.clone()].chunks(BLOCK_BYTES as usize).enumerate();
+            let mut wrong = None;
+            let mut found = Vec::with_capacity(blocks.len());
+            for (at, block) in blocks {
+                let sum = padded_sum(block, first + at as u64, sums.file_bytes());
+                if sums.sum(first + at as u64) != Some(sum) {
+                    wrong = Some((at, sum));
+                    break;
+                }
+                found.push(if block.len() as u64 == BLOCK_BYTES { sum } else { block_sum(block) });
+            }
+            let Some((at, sum)) = wrong else { return Ok(found) };
             if tries == REFETCHES_MAX {
                 return Err(IoError::Corrupt {
                     name: self.far.origin.name().to_owned(),
                     offset: range.start + at as u64 * BLOCK_BYTES,
-                    expected: self.far.sums.sum(piece * BLOCKS + at as u64).unwrap_or(0),
-                    found: *sum,
+                    expected: sums.sum(first + at as u64).unwrap_or(0),
+                    found: sum,
                 });
             }
             COUNTS.corrupt_refetched.add(1);
@@ -160,12 +170,14 @@ fn finished(outcomes: Vec<Option<Outcome>>) -> Vec<Outcome> {
     outcomes.into_iter().map(|outcome| outcome.unwrap_or(Ok(None))).collect()
 }
 
-/// Runs of neighbours among rising numbers, of at most `most` each.
-pub(crate) fn runs(pieces: impl Iterator<Item = u64>, most: u64) -> Vec<Range<u64>> {
+/// Runs of neighbours among rising numbers, of at most `most` each, whose bytes follow each other.
+pub(crate) fn runs(pieces: impl Iterator<Item = u64>, most: u64, cut: &Cut) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     for piece in pieces {
         match found.last_mut() {
-            Some(last) if last.end == piece && last.end - last.start < most => last.end += 1,
+            Some(last) if last.end == piece && last.end - last.start < most && cut.follows(piece) => {
+                last.end += 1;
+            }
             _ => found.push(piece..piece + 1),
         }
     }

@@ -7,6 +7,7 @@
 //! memory; without a cache a bounded amount is kept in memory. An error reaches all who wait and is not remembered.
 
 mod budget;
+mod cut;
 mod fetch;
 mod flight;
 mod pool;
@@ -23,6 +24,7 @@ use penstock_io::{BLOCK_BYTES, BlockSums, Digest, IoError, ReadAt};
 
 use crate::cache::HostCache;
 use crate::counts::COUNTS;
+use cut::Cut;
 use fetch::{Fetch, runs};
 use flight::Flight;
 use resident::Resident;
@@ -30,8 +32,6 @@ use shelf::{Boarding, Shelf};
 
 /// Bytes of a piece, the last one excepted.
 pub const PIECE_BYTES: u64 = 1 << 20;
-/// Blocks of a piece.
-pub(crate) const BLOCKS: u64 = PIECE_BYTES / BLOCK_BYTES;
 /// Pieces that one request to the origin may ask for: 8 MiB.
 const RUN_PIECES: u64 = 8;
 /// How long a fetch of another thread is waited for; then one fetches oneself. Longer than the deadlines of any store.
@@ -64,6 +64,7 @@ pub(crate) struct Far {
     sums: Arc<dyn BlockSums>,
     key: Digest,
     bytes: u64,
+    cut: Arc<Cut>,
     shelf: Arc<Shelf>,
     cache: Option<Arc<HostCache>>,
     /// When the host cache was last told which pieces are still read, in seconds of [`seconds`].
@@ -78,18 +79,46 @@ impl PieceFile {
         sums: Arc<dyn BlockSums>,
         cache: Option<Arc<HostCache>>,
     ) -> Result<Self, IoError> {
+        let cut = Cut::Even { bytes: origin.len() };
+        Self::of(origin, key, sums, cache, cut)
+    }
+
+    /// The same before many files that are joined (see [`crate::JoinedFile`]): a piece never holds bytes of two of them. `key` is the
+    /// digest of what they are together.
+    pub fn of_files(
+        origin: Arc<dyn ReadAt>,
+        key: Digest,
+        sums: Arc<dyn BlockSums>,
+        cache: Option<Arc<HostCache>>,
+        lengths: &[u64],
+    ) -> Result<Self, IoError> {
+        // Pieces are numbered otherwise than those of one file with the same bytes, so they are called otherwise.
+        let mut name = b"joined files ".to_vec();
+        name.extend_from_slice(key.as_bytes());
+        name.extend(lengths.iter().flat_map(|length| length.to_le_bytes()));
+        Self::of(origin, Digest::of(&name), sums, cache, Cut::of_files(lengths))
+    }
+
+    fn of(
+        origin: Arc<dyn ReadAt>,
+        key: Digest,
+        sums: Arc<dyn BlockSums>,
+        cache: Option<Arc<HostCache>>,
+        cut: Cut,
+    ) -> Result<Self, IoError> {
         let (expected, found) = (sums.file_bytes(), origin.len());
         if expected != found {
             return Err(IoError::SizeChanged { name: origin.name().to_owned(), expected, found });
         }
         let behind = cache.as_ref().map_or(0, |cache| Arc::as_ptr(cache) as usize);
-        let shelf = Shelf::of(key, found, found.div_ceil(PIECE_BYTES), behind);
+        let shelf = Shelf::of(key, found, cut.count(), behind);
         Ok(Self {
             far: Arc::new(Far {
                 origin,
                 sums,
                 key,
                 bytes: found,
+                cut: Arc::new(cut),
                 shelf,
                 cache,
                 touched_s: AtomicU32::new(seconds()),
@@ -137,10 +166,10 @@ impl ReadAt for PieceFile {
         for range in ranges {
             let end = range.end.min(far.bytes);
             if range.start < end {
-                let first = range.start / PIECE_BYTES;
+                let pieces = far.cut.pieces(&(range.start..end));
                 // Most ranges come in order, and many lie in the piece of the one before.
-                let known = wanted.last().is_some_and(|&last| last == first);
-                wanted.extend(first + u64::from(known)..=(end - 1) / PIECE_BYTES);
+                let known = wanted.last().is_some_and(|&last| last == pieces.start);
+                wanted.extend(pieces.start + u64::from(known)..pieces.end);
             }
         }
         if !wanted.is_sorted() {
@@ -158,7 +187,7 @@ impl ReadAt for PieceFile {
             // What memory cannot hold until it is read would be fetched twice.
             wanted.truncate(budget::MEMORY_BYTES_MAX / PIECE_BYTES as usize / 2);
         }
-        for run in runs(wanted.into_iter(), RUN_PIECES) {
+        for run in runs(wanted.into_iter(), RUN_PIECES, &far.cut) {
             if let Boarding::Ours(flight) = far.shelf.board(run, true) {
                 if !pool::submit(far, &flight) {
                     // Nobody has time for it: whoever reads it fetches it.
@@ -181,12 +210,18 @@ impl ReadAt for PieceFile {
 impl Far {
     /// Which bytes a piece is.
     fn range(&self, piece: u64) -> Range<u64> {
-        piece * PIECE_BYTES..((piece + 1) * PIECE_BYTES).min(self.bytes)
+        self.cut.range(piece)
     }
 
     /// Reads from the piece that byte `at` lies in, if it is here; how many bytes that were.
     fn read_here(&self, at: u64, into: &mut [u8]) -> Option<u64> {
-        let piece = at / PIECE_BYTES;
+        let piece = self.cut.piece_at(at);
+        let space_end = if piece < self.cut.count() { self.range(piece).start } else { self.bytes };
+        if at < space_end {
+            let count = (space_end - at).min(into.len() as u64);
+            into[..count as usize].fill(0);
+            return Some(count);
+        }
         let last = LAST.take().filter(|last| (last.shelf, last.piece) == (self.shelf.number, piece));
         let last = match last {
             Some(last) => last,
@@ -198,10 +233,12 @@ impl Far {
     }
 
     fn copy(&self, resident: &Arc<Resident>, at: u64, into: &mut [u8]) -> Option<u64> {
-        let piece = at / PIECE_BYTES;
-        let count = (self.range(piece).end - at).min(into.len() as u64);
-        let skip = (at % PIECE_BYTES) as usize;
-        match resident.copy(skip, &mut into[..count as usize], &*self.sums, piece * BLOCKS) {
+        let piece = self.cut.piece_at(at);
+        let range = self.range(piece);
+        let count = (range.end - at).min(into.len() as u64);
+        let skip = (at - range.start) as usize;
+        let first_block = range.start / BLOCK_BYTES;
+        match resident.copy(skip, &mut into[..count as usize], &*self.sums, first_block) {
             Ok(()) => Some(count),
             Err(_rotten) => {
                 self.shelf.forget(piece, resident);
@@ -215,11 +252,11 @@ impl Far {
 
     /// Reads from a piece that is not here, and from as many of its neighbours as can be had with it; how many bytes that were.
     fn read_absent(&self, at: u64, into: &mut [u8]) -> Result<u64, IoError> {
-        let piece = at / PIECE_BYTES;
         let end = at + into.len() as u64;
-        let last = (end - 1) / PIECE_BYTES;
+        let Range { start: piece, end: behind } = self.cut.pieces(&(at..end));
+        let most = behind.min(piece + RUN_PIECES);
+        let limit = (piece + 1..most).find(|&next| !self.cut.follows(next)).unwrap_or(most);
         for _ in 0..TURNS_MAX {
-            let limit = (last + 1).min(piece + RUN_PIECES);
             let outcome = match self.shelf.board(piece..limit, false) {
                 Boarding::Here(resident) => Ok(Some(resident)),
                 Boarding::Theirs(flight) if flight.begin() => self.fly(&flight, piece, &mut Vec::new()),
@@ -246,7 +283,7 @@ impl Far {
     /// Does a flight whose pieces the reader wants as they are, straight into his buffer; nothing if he does not want all of them.
     fn fly_into(&self, flight: &Arc<Flight>, at: u64, into: &mut [u8]) -> Option<Result<u64, IoError>> {
         let bytes = self.range(flight.pieces.end - 1).end - at;
-        if at % PIECE_BYTES != 0 || bytes > into.len() as u64 {
+        if at != self.range(flight.pieces.start).start || bytes > into.len() as u64 {
             return None;
         }
         let landing = Landing { far: self, flight };
@@ -288,12 +325,13 @@ impl Far {
 
     /// Fetches one piece without anybody, for when everything else went wrong.
     fn read_alone(&self, at: u64, into: &mut [u8]) -> Result<u64, IoError> {
-        let piece = at / PIECE_BYTES;
+        let piece = self.cut.piece_at(at);
         let range = self.range(piece);
         let mut buffer = vec![0; (range.end - range.start) as usize];
         let alone = Far {
             origin: Arc::clone(&self.origin),
             sums: Arc::clone(&self.sums),
+            cut: Arc::clone(&self.cut),
             shelf: Arc::clone(&self.shelf),
             cache: None,
             touched_s: AtomicU32::new(0),

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use penstock_io::{BLOCK_BYTES, BlockSums, Mapping, block_sum};
+use penstock_io::{BLOCK_BYTES, BlockSums, Mapping, padded_sum};
 
 /// See the module's description. A piece has at most 64 blocks.
 pub(crate) struct Resident {
@@ -91,11 +91,13 @@ impl Resident {
 
     fn check(&self, block: usize, sums: &dyn BlockSums, first_block: u64) -> Result<(), Rotten> {
         let range = block * BLOCK..((block + 1) * BLOCK).min(self.bytes);
+        let number = first_block + block as u64;
+        let sum = |data: &[u8]| padded_sum(data, number, sums.file_bytes());
         let found = match &self.held {
-            Held::Memory(data) => Some(block_sum(&data[range])),
-            Held::Mapped(mapping) => mapping.look(range, block_sum),
+            Held::Memory(data) => Some(sum(&data[range])),
+            Held::Mapped(mapping) => mapping.look(range, sum),
         };
-        if found.is_none() || found != sums.sum(first_block + block as u64) {
+        if found.is_none() || found != sums.sum(number) {
             return Err(Rotten);
         }
         self.good.fetch_or(1 << block, Ordering::Release);

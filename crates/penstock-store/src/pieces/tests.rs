@@ -375,3 +375,55 @@ fn memory_is_bounded_without_a_cache() {
     let here = (0..pieces).filter(|piece| file.far.shelf.has(*piece)).count();
     assert!(here > 60 && here <= budget::MEMORY_BYTES_MAX >> 20, "{here}");
 }
+
+/// Goal: of joined files one is read without the others, space is neither fetched nor kept, and rot costs a fetch. Method: files of
+/// all lengths around the borders; read one, then all, then all again with a bit of each kept piece flipped.
+#[test]
+fn files_that_are_joined_are_fetched_and_kept_one_by_one() {
+    let lengths = [40, BLOCK_BYTES, 3, (5 << 19) + 9, 0, PIECE_BYTES, 100_000];
+    let (mut content, mut starts) = (Vec::new(), Vec::new());
+    for (number, length) in lengths.into_iter().enumerate() {
+        starts.push(content.len());
+        content.extend((0..length).map(|at| (at.wrapping_mul(40_503) >> 3) as u8 ^ number as u8));
+        content.resize(content.len().next_multiple_of(BLOCK_BYTES as usize), 0);
+    }
+    let sums: Vec<u64> = content.chunks(BLOCK_BYTES as usize).map(block_sum).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let origin = Origin::new(content.clone());
+    let open = || {
+        let cache = HostCache::open(Options::new(folder.path(), 1 << 30)).unwrap();
+        let sums = Arc::new((content.len() as u64, sums.clone()));
+        let key = Digest::of(&content);
+        (PieceFile::of_files(origin.clone(), key, sums, Some(cache.clone()), &lengths).unwrap(), cache)
+    };
+    let all = |file: &PieceFile| {
+        let mut into = vec![7; content.len()];
+        file.read_at(0, &mut into).unwrap();
+        assert!(into == content);
+    };
+    let (file, cache) = open();
+    let mut one = [0; 3];
+    file.read_at(starts[2] as u64, &mut one).unwrap();
+    assert_eq!((one[..] == content[starts[2]..starts[2] + 3], origin.counted()), (true, (1, 3)));
+    all(&file);
+    let bytes: u64 = lengths.iter().sum();
+    assert_eq!(origin.counted().1, bytes);
+    file.will_need(&[0..content.len() as u64]);
+    all(&open().0);
+    assert_eq!(origin.counted().1, bytes, "another process fetches nothing");
+    assert!(cache.verify(&mut |_| true).rotten.is_empty());
+    let pieces = std::fs::read_dir(folder.path().join("pieces")).unwrap();
+    for folder in pieces {
+        for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            let mut kept = std::fs::read(&path).unwrap();
+            kept[2] ^= 1;
+            std::fs::write(&path, &kept).unwrap();
+        }
+    }
+    all(&open().0);
+    assert_eq!(origin.counted().1, 2 * bytes);
+    all(&open().0);
+    assert_eq!(origin.counted().1, 2 * bytes);
+    assert!(cache.verify(&mut |_| true).rotten.is_empty());
+}
