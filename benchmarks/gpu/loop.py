@@ -41,7 +41,7 @@ class Size:
     save_every: int
 
 
-SIZES = {"60 ms": Size(1024, 24, 8, 220, 40), "5 ms": Size(256, 4, 8, 600, 200)}
+SIZES = {"60 ms": Size(1024, 24, 8, 220, 40), "5 ms": Size(256, 1, 8, 600, 200)}
 
 
 class Training:
@@ -89,9 +89,7 @@ def within(
 ) -> dict[str, Any]:
     """The same steps in a run."""
     training = Training(size)
-    policy = Policy(
-        save_every=size.save_every if saves else None, stop_at=size.steps, keep=ps.Keep(last=1)
-    )
+    policy = Policy(save_every=size.save_every if saves else None, stop_at=size.steps, keep=ps.Keep(last=1))
     run = ps.Run(place, recipe=recipe, registry=registry, policy=policy, seed=1)
     done = 0.0
     for step, batch in run.steps(penstock.torch.state(training.model, training.optimizer), device="cuda"):

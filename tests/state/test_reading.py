@@ -79,7 +79,7 @@ def test_every_type_comes_back_with_its_bits(tmp_path: Path) -> None:
         assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
 
-@pytest.mark.parametrize("dtype", ["F8_E4M3", "F8_E5M2", "BF16"])
+@pytest.mark.parametrize("dtype", ["F8_E4M3", "F8_E5M2", "F8_E8M0", "BF16"])
 def test_small_floats_have_the_values_that_ml_dtypes_gives_them(dtype: str) -> None:
     """Goal: computing without ml_dtypes is right. Method: every bit pattern, by hand and by the library."""
     own = own_type(dtype)

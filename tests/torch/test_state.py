@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.optim.swa_utils import AveragedModel
+from torch.testing._internal.two_tensor import TwoTensor
 
 import penstock as ps
 from penstock import errors
@@ -153,7 +154,9 @@ def test_names_do_not_depend_on_wrappers() -> None:
         (torch.empty(2, device="meta"), "meta tensor"),
         (torch.eye(3).to_sparse(), "layout"),
         (torch.zeros(2, dtype=torch.complex128), "complex128"),
+        (torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "float4"),
         (torch.zeros(2, dtype=torch.complex64).conj(), "conjugate"),
+        (TwoTensor(torch.zeros(2), torch.ones(2)), "a TwoTensor is more than its elements"),
         (nn.UninitializedParameter(), "no shape"),
     ],
 )
@@ -222,3 +225,26 @@ def test_generators_are_left_alone_where_wished(tmp_path: Path) -> None:
         run.tree.load_entries({"torch.rng": {"torch": "AAAA"}})
     with pytest.raises(errors.UsageError, match="skip is the text"):
         state(run.model, skip="optimizer")
+
+
+def test_two_leaves_with_one_name_are_refused(tmp_path: Path) -> None:
+    """Goal: neither is lost silently. Method: 1 and "1" as keys, in plain trees, documents and optimizers."""
+    ones, zeros = torch.ones(1), torch.zeros(1)
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.state[model.weight]["parts"] = {1: ones, "1": zeros}
+    trees = [
+        {"a": {1: ones, "1": zeros}},
+        {"a": {1: 3, "1": 4}},
+        {"a": [5], "a/0": 6},
+        state(model, extra={"x": {1: ones, "1": zeros}}),
+        state(model, extra={"x": {1: ones}, "x/1": zeros}),
+        state(model, optimizer),
+    ]
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        # Slashes in keys are escaped, so these are two names.
+        checkpoints.save(0, trees.pop(2)).wait()
+        checkpoints.save(1, trees.pop(3)).wait()
+        for tree in trees:
+            with pytest.raises(errors.TreeInvalid, match="two leaves have this name"):
+                checkpoints.save(2, tree)

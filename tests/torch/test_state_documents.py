@@ -1,16 +1,20 @@
 """State that is not a tensor survives as JSON, and bytes of strided tensors are found in C order."""
 
 import json
-from collections import Counter
+import random
+from collections import Counter, deque
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+import penstock as ps
 from penstock import errors
 from penstock.torch import state
 from penstock.torch.documents import decode, encode, tensor_names
@@ -108,6 +112,91 @@ def test_objects_with_a_state_of_their_own_are_part_of_it(tmp_path: Path) -> Non
     assert torch.equal(other.weights[2], sampler.weights[2])
     assert torch.equal(other.weights[7], sampler.weights[7])
     assert (other.best, empty["note"], mask.tolist()) == (float("inf"), ("a", 1 << 60), [1.0, 1.0])
+
+
+def draw(extra: dict[str, Any]) -> list[float]:
+    numbers = torch.rand(2, generator=extra["torch"]).tolist()
+    return [*numbers, extra["numpy"].random(), extra["python"].random()]
+
+
+def test_what_the_program_holds_is_filled_in_place(tmp_path: Path) -> None:
+    """Goal: containers of ``extra`` are restored in the objects that the program knows, and later saves have what it puts there."""
+
+    def made() -> dict[str, Any]:
+        return {
+            "history": {"loss": [], "best": {"step": 0}, "when": ()},
+            "seen": {0},
+            "window": deque(maxlen=3),
+            "raw": bytearray(b"-"),
+            "array": np.zeros(3),
+            "nested": ([torch.zeros(2)], {"gone": 1}),
+            "count": Counter(),
+            "generators": 0,
+            "torch": torch.Generator(),
+            "numpy": np.random.default_rng(0),
+            "python": random.Random(0),
+            "small": np.float32(0),
+        }
+
+    extra = made()
+    extra["history"]["loss"] += [1.5, float("inf")]
+    extra["history"]["best"]["step"] = 7
+    extra["history"]["when"] = (1, [2])
+    extra["seen"].update({4, 2})
+    extra["window"].extend(range(5))
+    extra["raw"][:] = b"abc"
+    extra["array"] += 2
+    extra["nested"][0][0] += 3
+    extra["nested"][1].clear()
+    extra["count"].update("aab")
+    extra["small"] = np.float32(0.1)
+    draw(extra)
+    model = nn.Linear(1, 1)
+    tree = state(model, extra=extra)
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        first = checkpoints.save(1, tree).wait()
+        drawn = draw(extra)
+        fresh = made()
+        held = dict(fresh)
+        inner = fresh["history"]["loss"], fresh["history"]["best"], fresh["nested"][0][0]
+        other = state(model, extra=fresh)
+        checkpoints.load(first, other)
+        for key in ("history", "seen", "window", "raw", "array", "count"):
+            assert fresh[key] is held[key], key
+            assert np.all(held[key] == extra[key]), key
+        assert inner[0] == [1.5, float("inf")]
+        assert inner[1] == {"step": 7}
+        assert inner[2].tolist() == [3, 3]
+        assert fresh["window"].maxlen == 3
+        assert fresh["nested"][0][0] is inner[2]
+        assert type(fresh["small"]) is np.float32
+        assert fresh["small"] == np.float32(0.1)
+        assert draw(fresh) == drawn
+        # The program goes on with the objects that it held before.
+        inner[0].append(9.0)
+        fresh["later"] = [1]
+        fresh["generators"] = 5
+        second = checkpoints.save(2, other).wait()
+        last = {**made(), "later": []}
+        checkpoints.load(second, state(model, extra=last))
+    assert last["history"]["loss"] == [1.5, float("inf"), 9.0]
+    assert (last["later"], last["generators"]) == ([1], 5)
+
+
+def test_what_cannot_be_filled_in_place_is_refused() -> None:
+    model = nn.Linear(1, 1)
+    with pytest.raises(errors.TreeInvalid, match="mappingproxy cannot be filled in place"):
+        state(model, extra={"x": MappingProxyType({"a": 1})}).values()
+    with pytest.raises(errors.TreeInvalid, match="object cannot be stored"):
+        state(model, extra={"x": object()}).values()
+    with pytest.raises(errors.TreeInvalid, match="a set that has no order"):
+        state(model, extra={"x": {1, "a"}}).values()
+    with pytest.raises(errors.TreeInvalid, match="a tensor is a key"):
+        state(model, extra={"x": {torch.ones(1): 2}}).values()
+    with pytest.raises(errors.UsageError, match="extra is a list"):
+        state(model, extra=[1])
+    with pytest.raises(errors.UsageError, match="a scheduler is a dict"):
+        state(model, scheduler={"a": 1})
 
 
 def test_a_load_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:

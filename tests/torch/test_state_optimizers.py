@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+import penstock as ps
 from penstock import errors
 from penstock.torch import state
 from tests.torch.boxes import load, read, save, taken
@@ -194,6 +195,88 @@ def test_several_optimizers_share_a_model(tmp_path: Path) -> None:
     load(state(other, made(other)), tmp_path)
     names = contents(state(model, optimizers))
     assert {"optimizer/0.weight/momentum_buffer", "optimizer/2.weight/exp_avg"} <= names.keys()
+
+
+class Growing(Optimizer):
+    """An optimizer whose own ``state_dict`` has more than parameters and groups."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {"lr": 0.1})
+        self.calls, self.scale = 0, torch.ones(2, dtype=torch.float64)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        self.calls += 1
+        self.scale *= 1.25
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                moment = self.state[parameter].setdefault("m", torch.zeros(parameter.shape).double())
+                moment.mul_(0.9).add_(parameter.grad)
+                parameter -= group["lr"] * (moment * self.scale[0] / self.calls).to(parameter.dtype)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "calls": self.calls, "scale": self.scale}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        super().load_state_dict({key: saved[key] for key in ("state", "param_groups")})
+        self.calls, self.scale = saved["calls"], saved["scale"].clone()
+
+
+class Sharp(Optimizer):
+    """An optimizer around another, as SAM is: the moments are the inner one's, and in no ``state_dict`` of the outer one."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {"lr": 0.01})
+        self.inner = torch.optim.Adam(self.param_groups, lr=0.01)
+        self.param_groups = self.inner.param_groups
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self.state[parameter]["before"] = parameter.clone()
+                parameter += 0.05 * parameter.grad
+        self.inner.step()
+
+
+def phases(model: nn.Sequential) -> list[Optimizer]:
+    """Two optimizers that share a layer, with rates of their own."""
+    first = [*model[0].parameters(), model[2].weight]
+    return [torch.optim.Adam(first, lr=0.01), torch.optim.Adam(model.parameters(), lr=0.02, betas=(0.5, 0.9))]
+
+
+@pytest.mark.parametrize(
+    "make", [phases, lambda model: [Growing(model.parameters())], lambda model: [Sharp(model.parameters())]]
+)
+def test_everything_that_optimizers_know_comes_back(tmp_path: Path, make: Any) -> None:
+    """Goal: moments, rates and further state of every optimizer, also where several have one parameter. Method: train on in
+    both, by turns, and compare bits."""
+    model, other = net(1), net(2)
+    ours, theirs = make(model), make(other)
+    if make is phases:
+        ours[0].param_groups[0]["lr"] = 0.5
+    for optimizer in ours:
+        train(model, optimizer, 3)
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        found = checkpoints.save(1, state(model, ours)).wait()
+        checkpoints.load(found, state(other, theirs))
+    for old, new in zip(ours, theirs, strict=True):
+        train(model, old, 2)
+        train(other, new, 2)
+        assert [group["lr"] for group in old.param_groups] == [group["lr"] for group in new.param_groups]
+        for name, ((_, a), (_, b)) in enumerate(zip(old.state.items(), new.state.items(), strict=True)):
+            assert a.keys() == b.keys()
+            for key, value in a.items():
+                assert value.dtype == b[key].dtype
+                assert torch.equal(value, b[key]), (name, key)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    if make is phases:
+        names = found.manifest.tensors
+        assert {"optimizer.0/0.weight/exp_avg", "optimizer.1/0.weight/exp_avg"} <= names.keys()
+        # What only one optimizer has keeps the name that it always had.
+        assert "optimizer/2.bias/exp_avg" in names
+        with pytest.raises(errors.TreeMismatch):
+            checkpoints.load(found, state(other, theirs[1]))
 
 
 def test_state_of_nobodys_parameter_is_refused() -> None:

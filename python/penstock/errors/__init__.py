@@ -90,6 +90,7 @@
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
+        ├── SelectionEmpty           a selector or a rename that finds nothing, with the nearest names
         ├── CheckpointDamaged        bytes are not what was saved, with file, place and tensor
         ├── CheckpointUnknown        there is no checkpoint of that step
         ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
@@ -204,6 +205,7 @@ from penstock.errors.state import (
     RanksMissing,
     ResumeFailed,
     SaveFailed,
+    SelectionEmpty,
     StateError,
     TreeInvalid,
     TreeMismatch,
@@ -291,6 +293,7 @@ __all__ = [
     "SaveFailed",
     "ScanCancelled",
     "SchemaMixed",
+    "SelectionEmpty",
     "ServiceBusy",
     "ServiceDenied",
     "ServiceError",

@@ -1,7 +1,10 @@
 """The root of all errors, and what makes them travel."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
+
+#: What the note of a hint begins with.
+HINT = "hint: "
 
 
 class PenstockError(Exception):
@@ -11,6 +14,25 @@ class PenstockError(Exception):
     hint: str | None = None
     #: What the command line exits with: 2 for bad input, 1 when a check found the world wanting.
     exit_code: ClassVar[int] = 2
+
+    def __new__(cls, *args: Any, **fields: Any) -> Self:
+        """An error of a class that has a hint shows it from the beginning."""
+        problem = super().__new__(cls, *args)
+        problem._show_hint()
+        return problem
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A hint is also a note, which is what tracebacks show below the message."""
+        super().__setattr__(name, value)
+        if name == "hint":
+            self._show_hint()
+
+    def _show_hint(self) -> None:
+        """Note the hint, in the place of an earlier one."""
+        notes = self.__dict__.setdefault("__notes__", [])
+        notes[:] = [note for note in notes if not note.startswith(HINT)]
+        if self.hint:
+            notes.insert(0, HINT + self.hint)
 
     def __reduce__(self) -> "tuple[Callable[..., PenstockError], tuple[Any, ...]]":
         # Errors travel between processes with their fields; their constructors take keywords, which pickle does not know.

@@ -18,15 +18,26 @@ class TreeInvalid(StateError):
 class TreeMismatch(StateError):
     """A tree and a checkpoint do not fit together."""
 
-    def __init__(self, *, missing: list[str], unexpected: list[str], different: list[str]) -> None:
+    def __init__(
+        self, *, missing: list[str], unexpected: list[str], different: list[str], hint: str = ""
+    ) -> None:
         self.missing, self.unexpected, self.different = missing, unexpected, different
-        self.hint = "load with strict=False, with only=, or with a rename map"
+        self.hint = hint or "load with strict=False, with only=, or with a rename map"
         lines = [
             *(f"  missing in the checkpoint: {name}" for name in _some(missing)),
             *(f"  unexpected in the checkpoint: {name}" for name in _some(unexpected)),
             *(f"  different: {what}" for what in _some(different)),
         ]
         super().__init__("tree and checkpoint do not fit together\n" + "\n".join(lines))
+
+
+class SelectionEmpty(StateError):
+    """A selector or a rename finds nothing, so loading by it would load nothing."""
+
+    def __init__(self, *, selector: str, where: str, nearest: list[str]) -> None:
+        self.selector, self.where, self.nearest = selector, where, nearest
+        self.hint = f"the nearest names are {', '.join(nearest)}" if nearest else f"{where} has no names"
+        super().__init__(f"{selector} finds nothing in {where}")
 
 
 def _some(names: list[str], most: int = 12) -> list[str]:

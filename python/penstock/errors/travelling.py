@@ -19,7 +19,8 @@ def to_json(problem: BaseException) -> bytes:
     document = {
         "class": type(problem).__name__,
         "message": str(problem),
-        "fields": problem.__dict__,
+        # Notes are made again from the hint.
+        "fields": {key: value for key, value in problem.__dict__.items() if key != "__notes__"},
     }
     # A field that has no form in JSON is told as text.
     return msgspec.json.encode(document, enc_hook=str)
@@ -40,7 +41,8 @@ def from_json(document: bytes, server: str) -> PenstockError:
         return ServiceError(f"{server}: {message}")
     problem = kind.__new__(kind, message)
     problem.args = (message,)
-    problem.__dict__.update({str(key): _value(value) for key, value in fields.items()})
+    for key, value in fields.items():
+        setattr(problem, str(key), _value(value))
     problem.add_note(f"raised by the data service at {server}")
     return problem
 

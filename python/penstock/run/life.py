@@ -28,6 +28,7 @@ from penstock.events.points import reach
 from penstock.run import journal, telling
 from penstock.run.contract import Trainable
 from penstock.run.feed_source import feed_at
+from penstock.run.garbage import Frozen
 from penstock.run.judging import Answer, Judge, Report, Said, number
 from penstock.run.metrics import Metrics
 from penstock.run.notices import CLOSING_S, Leave, Notice, Notices
@@ -58,6 +59,8 @@ class Life:
         self.timer = state.timer()
         self.standing = Standing(state)
         self._is_deferred = state.deferred
+        self._is_prepared = False
+        self._garbage = Frozen()
         self._ended = False
         self._closed = False
         self._own_events = False
@@ -120,6 +123,8 @@ class Life:
         refuse_stopped(self.settings, self._skips, before)
         self._restore("start")
         self._weights = telling.Weights(self.settings, self.next_step)
+        if self._is_deferred:
+            self._garbage.freeze()
 
     def steps(self) -> Iterator[tuple[int, Any]]:
         """Steps and their batches, until the data or the policy ends."""
@@ -228,6 +233,10 @@ class Life:
         if due:
             self._save(_why(answer))
         self._saving.note()
+        if not self._is_prepared:
+            # The first step has made what the optimizer keeps; memory for saving all of it is ready before it is needed.
+            self._is_prepared = True
+            self._checkpoints.prepare(self.state)
         if answer.failing:
             self._raise_failed(answer.failing)
         if wish == Wish.STOP:
@@ -458,6 +467,7 @@ class Life:
             return
         self._closed = True
         self._notices.close()
+        self._garbage.thaw()
         if self._tap is not None:
             self._tap.close()
             place_rings(None)

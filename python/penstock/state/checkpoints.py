@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
@@ -30,10 +30,11 @@ from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.committing import quarantine
 from penstock.state.contract import Tree
 from penstock.state.finishing import Finisher
+from penstock.state.fit import LoadReport
 from penstock.state.history import Committed, History
 from penstock.state.incarnations import Member, fence
 from penstock.state.launcher import launch_of
-from penstock.state.loading import Rename, Wish, load, locate
+from penstock.state.loading import load, locate
 from penstock.state.log import Log
 from penstock.state.manifest import Manifest
 from penstock.state.pins import pin
@@ -54,6 +55,7 @@ from penstock.state.saving import (
     take,
     undisturbed,
 )
+from penstock.state.selection import GENERATORS, Rename, Wish
 from penstock.state.tiers import Behind, copy
 from penstock.state.tree import PlainTree, as_tree, from_json
 from penstock.state.writing import Known, Written
@@ -109,6 +111,8 @@ class Checkpoints:
         self._choice = 0
         #: Saves that failed and were not raised, because the policy is to go on.
         self.failures: list[PenstockError] = []
+        #: What the last load filled and what it did not.
+        self.report = LoadReport()
 
     def save(
         self,
@@ -299,17 +303,22 @@ class Checkpoints:
         strict: bool = True,
         only: "str | tuple[str, ...]" = (),
         rename: Rename = None,
+        cast: bool = False,
+        resize: Mapping[str, str] | None = None,
     ) -> Any:
         """Fill a tree in place from a checkpoint, whatever layout it was saved with; the tree.
 
-        ``only`` restricts it to beginnings of names in the tree (``"model"``), ``rename`` says what the checkpoint calls them. Without
-        ``strict``, what is missing on either side is left alone.
+        ``only`` restricts it to beginnings of names in the tree (``"model"``); generators are then left alone, unless ``"rng"`` is among them.
+        ``rename`` says what the checkpoint calls them. Without ``strict``, what is missing on either side is left alone, and ``report`` lists it.
+        ``cast`` converts floating-point types; ``resize`` fills tensors of another size, as in ``{"model/embed.weight": "pad"}``.
         """
         state = as_tree(into, self._rank, self._ranks)
-        wish = Wish(strict=strict, only=(only,) if isinstance(only, str) else tuple(only), rename=rename)
+        names = (only,) if isinstance(only, str) else tuple(only)
+        wish = Wish(strict, names, rename, cast, dict(resize or {}))
         self._seen = self.log.read().length
-        load(found.manifest, found.store, state, wish)
-        state.load_entries(self.entries(found, rank=state.rank))
+        self.report = load(found.manifest, found.store, state, wish)
+        if not wish.only or wish.chosen(GENERATORS):
+            state.load_entries(self.entries(found, rank=state.rank))
         if found.store.url == self.store.url and not self._options.read_only:
             self._loaded = found
         return state.root if isinstance(state, PlainTree) else into

@@ -31,8 +31,13 @@ _KNOWN = {
     "C64": "complex64",
 }
 #: What ``ml_dtypes`` calls the others.
-_OTHERS = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
-FLOATS = ("F8_E4M3", "F8_E5M2", "F16", "BF16", "F32", "F64")
+_OTHERS = {
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu",
+}
+FLOATS = ("F8_E4M3", "F8_E5M2", "F8_E8M0", "F16", "BF16", "F32", "F64")
 #: Types that tensors can be cast to. Eight bits are no target: they need scales that only a quantiser knows.
 TARGETS = ("F16", "BF16", "F32", "F64")
 
@@ -47,7 +52,7 @@ def numbers_of(memory: memoryview, dtype: str) -> Array:
     if dtype == "F8_E5M2":
         # The upper half of a float16.
         return (raw.astype(np.uint16) << 8).view(np.float16)
-    return _e4m3()[raw]
+    return (_e8m0() if dtype == "F8_E8M0" else _e4m3())[raw]
 
 
 def array_of(memory: memoryview, dtype: str, shape: tuple[int, ...]) -> Array:
@@ -92,6 +97,12 @@ def _bfloat16(numbers: Array) -> Array:
     nan = (bits & np.uint32(0x7FFF_FFFF)) > np.uint32(0x7F80_0000)
     kept: Array = np.where(nan, (bits >> np.uint32(16)) | np.uint32(0x40), rounded).astype(np.uint16)
     return kept
+
+
+@cache
+def _e8m0() -> Array:
+    """The value of every byte: powers of two, and one NaN."""
+    return np.append(np.ldexp(1.0, np.arange(255) - 127), np.nan).astype(np.float32)
 
 
 @cache

@@ -5,19 +5,25 @@ into while the other half is on its way.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from penstock import _rust, events
-from penstock.errors import CheckpointDamaged, ObjectMissing, StoreFailed, TreeMismatch
+from penstock.errors import CheckpointDamaged, ObjectMissing, StoreFailed
 from penstock.state.container import decode_header
-from penstock.state.contract import ITEM_BYTES, Copy, Copying, Held, Tree
+from penstock.state.contract import ITEM_BYTES, Box, Copy, Copying, Held, Tree
+from penstock.state.elements import cast
+from penstock.state.fit import LoadReport, fit, resized_kinds
 from penstock.state.host import HOST
-from penstock.state.manifest import DataFile, Manifest
+from penstock.state.manifest import DataFile, Manifest, Tensor
+from penstock.state.moments import is_of_optimizer
 from penstock.state.replicas import Share, parts_of
+from penstock.state.selection import Wish
 from penstock.state.spool import Spool
 from penstock.store import Store, open_store
 
@@ -25,58 +31,32 @@ THREADS = max(4, min(16, os.cpu_count() or 1))
 #: Each of the two halves of the host memory that device tensors come through: a twentieth of the state, within these.
 HALF_BYTES_MIN, HALF_BYTES_MAX = 64 << 20, 1 << 30
 
-Rename = Mapping[str, str] | Callable[[str], str] | None
 
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What to load: everything by default."""
-
-    #: Whether everything in the tree has to be in the checkpoint, and the other way round.
-    strict: bool = True
-    #: Beginnings of names in the tree; nothing else is touched.
-    only: tuple[str, ...] = ()
-    #: From names in the tree to names in the checkpoint: beginnings to beginnings, or a function.
-    rename: Rename = None
-
-    def chosen(self, name: str) -> bool:
-        """Whether a name in the tree is wanted."""
-        return not self.only or any(
-            name == each or name.startswith(each.rstrip("/") + "/") for each in self.only
-        )
-
-    def saved_as(self, name: str) -> str:
-        """What the checkpoint calls it."""
-        if callable(self.rename):
-            return self.rename(name)
-        for here, there in sorted((self.rename or {}).items(), key=lambda pair: -len(pair[0])):
-            if name == here or name.startswith(here.rstrip("/") + "/"):
-                return there.rstrip("/") + name[len(here.rstrip("/")) :]
-        return name
-
-    def known_as(self, saved: str) -> str:
-        """What the tree calls it, as far as that can be told: a function cannot be turned round."""
-        if not isinstance(self.rename, Mapping):
-            return saved
-        back = Wish(rename={there: here for here, there in self.rename.items()})
-        return back.saved_as(saved)
-
-
-def load(manifest: Manifest, store: Store, tree: Tree, wish: Wish) -> int:
-    """Fill a tree; the bytes that were read. Nothing is written to the tree before everything is known to fit."""
-    held = [each for each in _held(manifest, tree, wish) if wish.chosen(each.name)]
-    values = {name: wish.saved_as(name) for name in tree.values() if wish.chosen(name)}
-    fitting = _fit(manifest, held, values, wish)
-    with events.span("state.load", step=manifest.step, tensors=len(fitting)):
+def load(manifest: Manifest, store: Store, tree: Tree, wish: Wish) -> LoadReport:
+    """Fill a tree, and say what was filled. Nothing is written to the tree before everything is known to fit."""
+    values = tree.values()
+    saved_names = [*manifest.tensors, *manifest.values]
+    if wish.selects:
+        # Before room is made: of what a fresh optimizer will hold, only the checkpoint knows the names.
+        coming = filter(is_of_optimizer, saved_names)
+        wish.check([*(each.name for each in tree.held()), *values, *coming], saved_names)
+    held = _held(manifest, tree, wish)
+    wish.check([*(each.name for each in held), *values], saved_names)
+    held = [each for each in held if wish.chosen(each.name)]
+    chosen = {name: wish.saved_as(name) for name in values if wish.chosen(name)}
+    found = fit(manifest, held, chosen, wish)
+    with events.span("state.load", step=manifest.step, tensors=len(found.report.loaded)):
         with Spool(f"{store.url} {manifest.run} {manifest.step} {manifest.made!r}") as spool:
             reader = _Reader(manifest, store, wish, spool)
-            done = reader.direct([each for each in fitting if each.mover is HOST])
-            done += reader.staged([each for each in fitting if each.mover is not HOST])
+            reader.direct([each for each in found.same if each.mover is HOST])
+            reader.staged([each for each in found.same if each.mover is not HOST])
+            for each, saved in found.adapted:
+                reader.adapted(each, saved)
         tree.load_values(
-            {name: manifest.values[saved] for name, saved in values.items() if saved in manifest.values}
+            {name: manifest.values[saved] for name, saved in chosen.items() if saved in manifest.values}
         )
         tree.loaded()
-    return done
+    return found.report
 
 
 def _held(manifest: Manifest, tree: Tree, wish: Wish) -> list[Held]:
@@ -84,38 +64,13 @@ def _held(manifest: Manifest, tree: Tree, wish: Wish) -> list[Held]:
     make_room = getattr(tree, "room_for", None)
     if make_room is None:
         return tree.held()
-    tensors = {wish.known_as(name): (each.dtype, each.shape) for name, each in manifest.tensors.items()}
+    tensors = resized_kinds(manifest, tree.held() if wish.resize else (), wish)
     values = {wish.known_as(name): value for name, value in manifest.values.items()}
     held: list[Held] = make_room(
         {name: kind for name, kind in tensors.items() if wish.chosen(name)},
         {name: value for name, value in values.items() if wish.chosen(name)},
     )
     return held
-
-
-def _fit(manifest: Manifest, held: list[Held], values: dict[str, str], wish: Wish) -> list[Held]:
-    """Those that the checkpoint has; an error where it is not what the tree says, or strictness asks for more."""
-    different, missing, fitting = [], [], []
-    for each in held:
-        saved = manifest.tensors.get(wish.saved_as(each.name))
-        if saved is None:
-            missing.append(each.name)
-        elif (saved.dtype, saved.shape) != (each.dtype, tuple(each.shape)):
-            different.append(
-                f"{each.name} is {each.dtype} {list(each.shape)}, saved was {saved.dtype} {list(saved.shape)}"
-            )
-        else:
-            fitting.append(each)
-    missing += [name for name, saved in values.items() if saved not in manifest.values]
-    known = {wish.saved_as(each.name) for each in held} | set(values.values())
-    unexpected = [] if wish.only else [n for n in [*manifest.tensors, *manifest.values] if n not in known]
-    if different or (wish.strict and (missing or unexpected)):
-        raise TreeMismatch(
-            missing=sorted(set(missing)) if wish.strict else [],
-            unexpected=sorted(unexpected) if wish.strict else [],
-            different=different,
-        )
-    return fitting
 
 
 class _Reader:
@@ -173,6 +128,28 @@ class _Reader:
         finally:
             for mover in movers:
                 mover.release(memory)
+
+    def adapted(self, held: Held, saved: Tensor) -> None:
+        """Fill a tensor of another type or size, in whole rows at a time; what the checkpoint does not have keeps what it has."""
+        for part in parts_of(Share(held, held.box, 0), HALF_BYTES_MIN):
+            common = _common(part.box, saved.shape)
+            if not common.elements:
+                continue
+            host = memoryview(bytearray(part.bytes))
+            if common != part.box:
+                held.mover.take([Copy(held, part.start, host)]).wait()
+            stored = replace(held, dtype=saved.dtype, shape=saved.shape, box=common, mover=HOST, memory=None)
+            raw = memoryview(bytearray(stored.bytes))
+            self._read([(Share(stored, common, 0), raw)], direct=False)
+            item = ITEM_BYTES[held.dtype]
+            target = np.frombuffer(host, np.uint8).reshape(*part.box.shape, item)
+            where = tuple(
+                slice(first - begin, first - begin + length)
+                for first, begin, length in zip(common.offset, part.box.offset, common.shape, strict=True)
+            )
+            converted = raw if saved.dtype == held.dtype else cast(raw, saved.dtype, held.dtype)
+            target[where] = np.frombuffer(converted, np.uint8).reshape(*common.shape, item)
+            held.mover.put([Copy(held, part.start, host)]).wait()
 
     def _read(self, wanted: list[tuple[Share, memoryview]], *, direct: bool) -> int:
         """Read parts of tensors into memory."""
@@ -234,6 +211,14 @@ class _Reader:
         return CheckpointDamaged(
             file=problem.file, offset=problem.offset, reason=reason, tensor=tensor, piece=problem.piece
         )
+
+
+def _common(box: Box, shape: tuple[int, ...]) -> Box:
+    """What a box has in common with a tensor of a shape; they begin at the same corner."""
+    ends = [
+        min(first + length, whole) for first, length, whole in zip(box.offset, box.shape, shape, strict=True)
+    ]
+    return Box(box.offset, tuple(max(0, end - first) for first, end in zip(box.offset, ends, strict=True)))
 
 
 def _numbers_of(pieces: list[Any], files: dict[int, int]) -> list[int]:

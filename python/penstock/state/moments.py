@@ -8,7 +8,7 @@ steps and the like belong to no parameter in that sense.
 import re
 from collections.abc import Iterable
 
-_OPTIMIZER = re.compile(r"opt(im(izer)?)?(_?states?)?s?\d*", re.IGNORECASE)
+_OPTIMIZER = re.compile(r"opt(im(izer)?)?(_?states?)?s?[.]?\d*", re.IGNORECASE)
 #: Keys of an optimizer's state that are no moments.
 _COUNTS = {"step", "count", "lr", "learning_rate", "beta1_power", "beta2_power"}
 

@@ -46,6 +46,12 @@ class PlainTree:
         self._new: dict[str, Any] = {}
         self._leaves: dict[str, tuple[Any, list[Held]]] = {}
         for name, leaf in _leaves(root, (), 0):
+            if name in self._values or name in self._leaves:
+                raise TreeInvalid(
+                    name=name,
+                    reason="two leaves have this name",
+                    hint="rename a key: 1 and '1' give the same name",
+                )
             if (room := _room(leaf)) is None:
                 self._values[name] = to_json(name, leaf)
                 continue

@@ -6,8 +6,9 @@ what it was. A tensor becomes ``{"$tensor": its name}`` and is stored as every o
 
 import base64
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,29 @@ Sink = Callable[[str, torch.Tensor], None]
 Fetch = Callable[[str], torch.Tensor]
 
 
+#: Types of numpy that are numbers of Python as well, bit for bit.
+_PLAIN_NUMBERS = ("bool", "int64", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A part of the state that only its owner understands, and how to read and write it."""
+
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
+
+
+class Tensors(dict[str, torch.Tensor]):
+    """Tensors by name, each name once."""
+
+    def add(self, name: str, tensor: torch.Tensor) -> None:
+        """A further one; a ``Sink``."""
+        if name in self:
+            hint = "rename a key: 1 and '1' give the same name"
+            raise TreeInvalid(name=name, reason="two leaves have this name", hint=hint)
+        self[name] = tensor
+
+
 def escaped(key: str) -> str:
     """A key as a part of a name."""
     return key.replace("~", "~0").replace("/", "~1")
@@ -32,8 +56,10 @@ def encode(name: str, value: Any, sink: Sink, depth: int = 0) -> Any:
         raise TreeInvalid(name=name, reason=f"it is nested deeper than {DEPTH_MAX} levels")
     if value is None or isinstance(value, bool | str):
         return value
-    if isinstance(value, int | float | np.generic):
-        return _number(value.item() if isinstance(value, np.generic) else value)
+    if isinstance(value, np.generic):
+        return _scalar(name, value)
+    if isinstance(value, int | float):
+        return _number(value)
     if isinstance(value, torch.Tensor):
         sink(name, value)
         return {"$tensor": name}
@@ -55,16 +81,37 @@ def _collection(name: str, value: Any, sink: Sink, depth: int) -> Any:
         return [inside(at, item) for at, item in enumerate(value)]
     if type(value) in (tuple, torch.Size):
         return {"$tuple": [inside(at, item) for at, item in enumerate(value)]}
+    if isinstance(value, deque):
+        return {"$deque": [value.maxlen, [inside(at, item) for at, item in enumerate(value)]]}
     if isinstance(value, set | frozenset):
-        return {"$set": [inside(at, item) for at, item in enumerate(sorted(value))]}
+        return {"$set": [_key(name, item) for item in _ordered(name, value)]}
     if isinstance(value, Counter):
-        return {"$counter": [[inside("key", key), count] for key, count in value.items()]}
+        return {"$counter": [[_key(name, key), count] for key, count in value.items()]}
     if not isinstance(value, Mapping):
         hint = "store numbers, texts, lists, dicts and tensors; rebuild the rest from them"
         raise TreeInvalid(name=name, reason=f"{type(value).__name__} cannot be stored", hint=hint)
     if all(isinstance(key, str) and not key.startswith("$") for key in value):
         return {key: inside(key, item) for key, item in value.items()}
-    return {"$dict": [[inside("key", key), inside(key, item)] for key, item in value.items()]}
+    return {"$dict": [[_key(name, key), inside(key, item)] for key, item in value.items()]}
+
+
+def _key(name: str, key: Any) -> Any:
+    """A key of a dict, or a member of a set."""
+
+    def refuse(*_: Any) -> None:
+        raise TreeInvalid(name=name, reason="a tensor is a key", hint="use names or numbers as keys")
+
+    return encode(f"{name}/key", key, refuse)
+
+
+def _ordered(name: str, members: Any) -> list[Any]:
+    """The members of a set in an order that does not depend on the process."""
+    try:
+        return sorted(members)
+    except TypeError as reason:
+        raise TreeInvalid(
+            name=name, reason=f"a set that has no order: {reason}", hint="store a list"
+        ) from reason
 
 
 def decode(document: Any, fetch: Fetch) -> Any:
@@ -86,6 +133,8 @@ def decode(document: Any, fetch: Fetch) -> Any:
         "$device": lambda: torch.device(inner),
         "$tuple": lambda: tuple(decode(item, fetch) for item in inner),
         "$set": lambda: {decode(item, fetch) for item in inner},
+        "$numpy": lambda: np.dtype(inner[0]).type(decode(inner[1], fetch)),
+        "$deque": lambda: deque((decode(item, fetch) for item in inner[1]), maxlen=inner[0]),
         "$counter": lambda: Counter({decode(key, fetch): count for key, count in inner}),
         "$dict": lambda: {decode(key, fetch): decode(item, fetch) for key, item in inner},
     }
@@ -94,6 +143,38 @@ def decode(document: Any, fetch: Fetch) -> Any:
             name=kind, reason="nothing is known of that kind", hint="read it with a newer Penstock"
         )
     return made[kind]()
+
+
+def fill(live: Any, loaded: Any) -> Any:
+    """What was loaded, in the object that the program holds where that can be changed; else what was loaded itself."""
+    if isinstance(live, MutableMapping) and isinstance(loaded, Mapping):
+        items = {key: fill(live[key], item) if key in live else item for key, item in loaded.items()}
+        live.clear()
+        live.update(items)
+        return live
+    if isinstance(live, list | deque) and isinstance(loaded, list | deque):
+        members = [fill(old, new) for old, new in zip(live, loaded, strict=False)]
+        members += list(loaded)[len(members) :]
+        live.clear()
+        live.extend(members)
+        return live
+    if isinstance(live, set) and isinstance(loaded, set):
+        live.clear()
+        live.update(loaded)
+        return live
+    if isinstance(live, bytearray) and isinstance(loaded, bytes):
+        live[:] = loaded
+        return live
+    if isinstance(live, np.ndarray) and isinstance(loaded, np.ndarray):
+        # Filled through a tensor over the same memory, where it fitted.
+        return (
+            live
+            if (live.shape, live.dtype) == (loaded.shape, loaded.dtype) and np.shares_memory(live, loaded)
+            else loaded
+        )
+    if type(live) is tuple and type(loaded) is tuple and len(live) == len(loaded):
+        return tuple(fill(old, new) for old, new in zip(live, loaded, strict=True))
+    return frozenset(loaded) if isinstance(live, frozenset) and isinstance(loaded, set) else loaded
 
 
 def tensor_names(document: Any) -> Iterator[str]:
@@ -107,6 +188,17 @@ def tensor_names(document: Any) -> Iterator[str]:
                 yield item
             else:
                 yield from tensor_names(item)
+
+
+def _scalar(name: str, value: "np.generic[Any]") -> Any:
+    """A number of numpy, with its type where a number of Python would compute with other bits."""
+    if value.dtype.name in _PLAIN_NUMBERS:
+        return _number(value.item())
+    if value.dtype.kind not in "iuf" or value.dtype.itemsize > 8:
+        raise TreeInvalid(
+            name=name, reason=f"a number of {value.dtype} cannot be stored", hint="store an array"
+        )
+    return {"$numpy": [value.dtype.name, _number(value.item())]}
 
 
 def _number(value: Any) -> Any:

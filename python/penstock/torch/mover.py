@@ -31,6 +31,9 @@ SAFETENSORS_NAMES = {
     torch.float64: "F64",
     torch.complex64: "C64",
 }
+if hasattr(torch, "float8_e8m0fnu"):
+    # Since PyTorch 2.7.
+    SAFETENSORS_NAMES[torch.float8_e8m0fnu] = "F8_E8M0"
 TORCH_TYPES = {name: dtype for dtype, name in SAFETENSORS_NAMES.items()}
 #: What is copied beside the tensor at a time.
 STRIP_BYTES = 64 << 20

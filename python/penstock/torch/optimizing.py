@@ -1,27 +1,32 @@
 """The state of optimizers by the names of parameters, so that it fits any grouping and any layout.
 
-What an optimizer keeps of a parameter is ``optimizer/<parameter>/<key>``; groups are one value that lists their parameters by name. An
-optimizer that has not stepped yet has no state: when it is loaded, room is made from what the checkpoint has, in the form that an
+What an optimizer keeps of a parameter is ``optimizer/<parameter>/<key>``; where several optimizers have a parameter (GANs, phases of
+training, an optimizer around another), the second of them keeps ``optimizer.1/<parameter>/<key>``, and so the others. Groups are one value that lists
+their parameters by name. What an optimizer's own ``state_dict`` has beyond that is ``optimizer.<number>/state_dict``. An optimizer that has not stepped yet has no state: when it is loaded, room is made from what the checkpoint has, in the form that an
 optimizer would make (like its parameter), without running a step. So frozen parameters, parameters that never had a gradient, and
 optimizers that would do more than nothing for a gradient of zero all come back as they were.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
 
 from penstock.errors import TreeInvalid
-from penstock.torch.documents import decode, encode, escaped, tensor_names
+from penstock.torch.documents import Document, Tensors, decode, encode, escaped, tensor_names
 from penstock.torch.mover import SAFETENSORS_NAMES, TORCH_TYPES
 
 GROUPS = "optimizer/param_groups"
 #: Types that tensors have in the optimizer, where they are stored in another.
 DTYPES = "optimizer/dtypes"
+#: Which optimizer a group belongs to, where parameters belong to several.
+NUMBER = "optimizer_number"
 #: The types and shapes of tensors in a checkpoint, by name.
-Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
+Kinds = Mapping[str, tuple[str, tuple[int, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,12 @@ class Kept:
         found: dict[str, Any] = self.optimizer.state.get(self.parameter, {})
         return found
 
-    def name_of(self, key: str) -> str:
+    def name_of(self, key: Any) -> str:
         """The name of a part of the state."""
+        if not isinstance(key, str):
+            raise TreeInvalid(
+                name=self.prefix, reason=f"the key {key!r} is no text", hint="use texts as keys"
+            )
         return self.prefix + escaped(key)
 
 
@@ -61,13 +70,15 @@ class Optimizing:
 
     def kept(self) -> Iterator[Kept]:
         """What is kept, parameter by parameter."""
-        for optimizer in self._optimizers:
+        shared = self._shared
+        for number, optimizer in enumerate(self._optimizers):
             known = set()
             for at, group in enumerate(optimizer.param_groups):
                 for parameter in group["params"]:
                     known.add(id(parameter))
                     name = self._name(at, parameter)
-                    yield Kept(name, parameter, group, optimizer, f"optimizer/{escaped(name)}/")
+                    root = f"optimizer.{number}" if id(parameter) in shared else "optimizer"
+                    yield Kept(name, parameter, group, optimizer, f"{root}/{escaped(name)}/")
             for key in optimizer.state:
                 if id(key) not in known:
                     hint = (
@@ -77,15 +88,34 @@ class Optimizing:
                         name="optimizer", reason=f"state of {_said(key)}, no parameter", hint=hint
                     )
 
+    def documents(self) -> dict[str, Document]:
+        """What optimizers have in a ``state_dict`` of their own, beyond parameters and groups."""
+        found = {}
+        for number, optimizer in enumerate(self._optimizers):
+            if _has_own_state_dict(optimizer):
+                read, write = partial(_further_state, optimizer), partial(_load_further, optimizer)
+                found[f"optimizer.{number}/state_dict"] = Document(read, write)
+        return found
+
+    @cached_property
+    def _shared(self) -> set[int]:
+        """Parameters that several optimizers have."""
+        of = Counter(
+            member
+            for optimizer in self._optimizers
+            for member in {id(each) for group in optimizer.param_groups for each in group["params"]}
+        )
+        return {parameter for parameter, count in of.items() if count > 1}
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """Every tensor by name."""
-        found: dict[str, torch.Tensor] = {}
+        found = Tensors()
         for kept in self.kept():
             for key, value in kept.state.items():
                 if isinstance(value, torch.Tensor):
-                    found[kept.name_of(key)] = value
+                    found.add(kept.name_of(key), value)
                 else:
-                    encode(kept.name_of(key), value, found.__setitem__)
+                    encode(kept.name_of(key), value, found.add)
         return found
 
     def values(self) -> dict[str, Any]:
@@ -110,29 +140,34 @@ class Optimizing:
             return None
         return SAFETENSORS_NAMES[wanted]
 
-    def make_room(self, tensors: Tensors, values: Mapping[str, Any]) -> None:
+    def make_room(self, tensors: Kinds, values: Mapping[str, Any]) -> None:
         """Bring the state into the form of a checkpoint, whose contents are then filled in."""
         keys: dict[str, dict[str, None]] = {}
         for name in (*tensors, *values):
-            _, parameter, key = (*name.split("/", 3), "", "")[:3]
-            if name.startswith("optimizer/") and key:
-                keys.setdefault(parameter, {})[key] = None
-        known = {name for group in values.get(GROUPS, ()) for name in group["params"]}
+            root, parameter, key = (*name.split("/", 3), "", "")[:3]
+            if key:
+                keys.setdefault(f"{root}/{parameter}/", {})[key] = None
+        groups = values.get(GROUPS, ())
+        known = {(group.get(NUMBER), name) for group in groups for name in group["params"]}
         native = values.get(DTYPES, {})
         for kept in self.kept():
-            wanted = keys.get(escaped(kept.name), {})
+            wanted = keys.get(kept.prefix, {})
             for key in wanted:
                 self._make(kept, key, tensors, values, native)
-            if kept.name in known:
+            if (self._number_of(kept.optimizer), kept.name) in known:
                 _forget(kept, wanted)
 
     def load_groups(self, saved: Sequence[Mapping[str, Any]]) -> None:
         """Take hyperparameters back, group by group, by the parameters in them."""
-        of = {name: group for group in saved for name in group["params"]}
+        of = {(group.get(NUMBER), name): group for group in saved for name in group["params"]}
         for optimizer in self._optimizers:
+            number = self._number_of(optimizer)
             for at, group in enumerate(optimizer.param_groups):
-                theirs = [of[name] for name in map(self._named(at), group["params"]) if name in of]
-                for key in dict.fromkeys(key for each in theirs for key in each if key != "params"):
+                names = [(number, name) for name in map(self._named(at), group["params"])]
+                theirs = [of[name] for name in names if name in of]
+                for key in dict.fromkeys(
+                    key for each in theirs for key in each if key not in ("params", NUMBER)
+                ):
                     found = [each[key] for each in theirs if key in each]
                     if any(each != found[0] for each in found):
                         hint = f"group parameters as they were, or skip=({GROUPS!r},) to keep the values given now"
@@ -157,11 +192,19 @@ class Optimizing:
                     for key, value in group.items()
                     if key not in ("params", "param_names")
                 }
-                found.append({"params": list(map(self._named(at), group["params"])), **settings})
+                number = self._number_of(optimizer)
+                owner = {} if number is None else {NUMBER: number}
+                found.append({"params": list(map(self._named(at), group["params"])), **owner, **settings})
         return found
 
+    def _number_of(self, optimizer: Optimizer) -> int | None:
+        """Which optimizer it is, where that has to be said: parameters of several optimizers do not tell."""
+        if not self._shared:
+            return None
+        return next(number for number, each in enumerate(self._optimizers) if each is optimizer)
+
     def _make(
-        self, kept: Kept, key: str, tensors: Tensors, values: Mapping[str, Any], native: Mapping[str, str]
+        self, kept: Kept, key: str, tensors: Kinds, values: Mapping[str, Any], native: Mapping[str, str]
     ) -> None:
         """Room for one key of one parameter, unless it is there."""
         name = kept.prefix + key
@@ -194,6 +237,41 @@ class Optimizing:
             hint = "give state() the module that holds it; make the optimizer after wrapping the model"
             raise TreeInvalid(name="optimizer", reason=reason, hint=hint)
         return name
+
+
+def with_inner(optimizers: Sequence[Optimizer]) -> tuple[Optimizer, ...]:
+    """Optimizers, and those that they hold inside (SAM, Lookahead), whose moments no ``state_dict`` of the outer one has."""
+    found: dict[int, Optimizer] = {}
+    waiting = list(optimizers)
+    while waiting:
+        optimizer = waiting.pop(0)
+        # One that only hands its inner one's state on is that one under another name.
+        if id(optimizer.state) not in found:
+            found[id(optimizer.state)] = optimizer
+            inner = [each for each in vars(optimizer).values() if isinstance(each, Optimizer)]
+            waiting.extend(each for each in inner if each is not optimizer)
+    return tuple(found.values())
+
+
+def _has_own_state_dict(optimizer: Optimizer) -> bool:
+    hooks = getattr(optimizer, "_optimizer_state_dict_post_hooks", None)
+    return type(optimizer).state_dict is not Optimizer.state_dict or bool(hooks)
+
+
+def _further_state(optimizer: Optimizer) -> dict[str, Any]:
+    return {
+        key: value for key, value in optimizer.state_dict().items() if key not in ("state", "param_groups")
+    }
+
+
+def _load_further(optimizer: Optimizer, loaded: dict[str, Any]) -> None:
+    """Give an optimizer what only it understands; the rest it has already, with bits that ``load_state_dict`` would round to the parameter's type."""
+    if not loaded:
+        return
+    exact = {parameter: dict(state) for parameter, state in optimizer.state.items()}
+    optimizer.load_state_dict({**optimizer.state_dict(), **loaded})
+    for parameter, state in exact.items():
+        optimizer.state[parameter] = state
 
 
 def _like_parameter(kept: Kept, key: str, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """What a training run resumes from, as a tree that knows its own parts: model, optimizer, schedule, random generators."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,14 @@ from penstock.errors import TreeInvalid, UsageError
 from penstock.state.contract import Copying, Held
 from penstock.state.fingerprint import fingerprint
 from penstock.torch import determinism, gang, randomness
-from penstock.torch.documents import decode, encode, escaped, tensor_names
+from penstock.torch.documents import Document, Tensors, decode, encode, escaped, tensor_names
+from penstock.torch.extra import Extra
 from penstock.torch.guards import guard_before_change, settle
 from penstock.torch.lane import lane_of_model
 from penstock.torch.loader import Loader, loader
 from penstock.torch.mover import TORCH_TYPES
 from penstock.torch.naming import Names, names_of
-from penstock.torch.optimizing import GROUPS, Optimizing, Tensors
+from penstock.torch.optimizing import GROUPS, Kinds, Optimizing, with_inner
 from penstock.torch.readback import readback
 from penstock.torch.step_count import progress_of
 from penstock.torch.tensors import Holder
@@ -40,14 +41,6 @@ class Leaf:
     dtype: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A part of the state that only its owner understands, and how to read and write it."""
-
-    read: Callable[[], Any]
-    write: Callable[[Any], None]
-
-
 class State:
     """See ``state``. It satisfies ``penstock.state.contract.Tree``."""
 
@@ -55,16 +48,14 @@ class State:
         self,
         model: nn.Module,
         optimizers: Sequence[Optimizer],
-        documents: Mapping[str, Document],
-        tensors: Mapping[str, torch.Tensor],
+        extra: Extra,
         dtype: torch.dtype | Mapping[str, torch.dtype] | None,
         skip: Sequence[str],
         lane: Lane | None = None,
     ) -> None:
         self.model = model
-        self.optimizers = tuple(optimizers)
-        self._documents = dict(documents)
-        self._tensors = dict(tensors)
+        self.optimizers = with_inner(optimizers)
+        self._extra = extra
         self._dtype = dtype
         self._skip = tuple(skip)
         self._lane = lane
@@ -85,9 +76,9 @@ class State:
     def held(self) -> list[Held]:
         """Every tensor, as far as this rank holds it."""
         names = names_of(self.model)
-        inside: dict[str, torch.Tensor] = {}
+        inside = Tensors()
         for name, document in self._owned(names).items():
-            encode(name, document.read(), inside.__setitem__)
+            encode(name, document.read(), inside.add)
         return self._held(names, inside, {})
 
     def values(self) -> dict[str, Any]:
@@ -100,7 +91,7 @@ class State:
             found[name] = encode(name, document.read(), lambda *_: None)
         return {name: value for name, value in found.items() if self._wants(name)}
 
-    def room_for(self, tensors: Tensors, values: Mapping[str, Any]) -> list[Held]:
+    def room_for(self, tensors: Kinds, values: Mapping[str, Any]) -> list[Held]:
         """What a checkpoint with these tensors and values is loaded into; what is not there yet is made."""
         for owner in self._owners():
             settle(owner)
@@ -213,12 +204,13 @@ class State:
     ) -> list[Held]:
         """What is held: tensors of the model and the optimizers, and those inside of documents."""
         holder = Holder(self.rank, self.ranks)
-        return [
-            held
-            for leaf in (*self._leaves(names, dtypes), *_leaves_inside(inside))
-            if self._wants(leaf.name)
-            for held in holder.held(leaf.name, leaf.tensor, dtype=leaf.dtype, restless=leaf.restless)
-        ]
+        known = Tensors()
+        found: list[Held] = []
+        for leaf in (*self._leaves(names, dtypes), *_leaves_inside(inside)):
+            if self._wants(leaf.name):
+                known.add(leaf.name, leaf.tensor)
+                found += holder.held(leaf.name, leaf.tensor, dtype=leaf.dtype, restless=leaf.restless)
+        return found
 
     def _leaves(self, names: Names, dtypes: Mapping[str, str]) -> Iterator[Leaf]:
         for name, tensor in names.parameters.items():
@@ -230,7 +222,7 @@ class State:
             for name, tensor in optimizing.tensors().items():
                 stored = optimizing.stored_as(name, tensor)
                 yield Leaf(name, tensor, dtype=_loaded_as(dtypes[name], tensor) if name in dtypes else stored)
-        for name, tensor in self._tensors.items():
+        for name, tensor in self._extra.tensors().items():
             yield Leaf(name, tensor, restless=True)
 
     def _owners(self) -> tuple[nn.Module | Optimizer, ...]:
@@ -242,7 +234,9 @@ class State:
             f"model/{escaped(name)}": Document(module.get_extra_state, module.set_extra_state)
             for name, module in names.extras.items()
         }
-        return {name: each for name, each in {**modules, **self._documents}.items() if self._wants(name)}
+        optimizers = self._optimizing(names).documents() if self.optimizers else {}
+        found = {**modules, **self._extra.documents(), **optimizers}
+        return {name: each for name, each in found.items() if self._wants(name)}
 
     def _optimizing(self, names: Names) -> Optimizing:
         return Optimizing(self.optimizers, names.of, self._dtype)
@@ -268,34 +262,15 @@ def state(
 ) -> State:
     """Everything that a run resumes from, for ``ps.Checkpoints``: any layout (FSDP2, tensor parallel, DDP, one process) loads any other.
 
-    ``extra``: more by name: objects with ``state_dict`` and ``load_state_dict``, tensors (filled in place), or plain values (put back into
-    this dict). ``optimizer_dtype``: the type that the optimizer's floating-point tensors are stored as, or one by key, such as
+    ``optimizer``: one or several, always in the same order. ``extra``: more by name: objects with ``state_dict`` and ``load_state_dict``, tensors, dicts
+    and lists (filled in place), generators, or plain values (put back into this dict). ``optimizer_dtype``: the type that the optimizer's floating-point tensors are stored as, or one by key, such as
     ``{"exp_avg": torch.bfloat16}``. ``skip``: beginnings of names to leave out: ``"optimizer"``, ``"model/vision"``, ``"rng"``. Tensors that are not DTensors
     must be equal on all ranks. ``lane``: of a run's batches, where the names of the mesh do not say it.
     """
     if isinstance(skip, str):
         raise UsageError(f"skip is the text {skip!r}", hint=f"give a tuple: ({skip!r},)")
     optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer or ())
-    documents: dict[str, Document] = {}
-    tensors: dict[str, torch.Tensor] = {}
-    if scheduler is not None:
-        documents["scheduler"] = Document(scheduler.state_dict, scheduler.load_state_dict)
-    given = {} if extra is None else extra
-    for key, value in given.items():
-        name = f"extra/{escaped(key)}"
-        if isinstance(value, torch.Tensor):
-            tensors[name] = value
-        else:
-            documents[name] = _document(given, key, value)
-    return State(model, optimizers, documents, tensors, optimizer_dtype, skip, lane)
-
-
-def _document(extra: dict[str, Any], key: str, value: Any) -> Document:
-    if isinstance(value, nn.Module):
-        return Document(lambda: value.state_dict(keep_vars=True), value.load_state_dict)
-    if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
-        return Document(value.state_dict, value.load_state_dict)
-    return Document(lambda: extra[key], lambda loaded: extra.__setitem__(key, loaded))
+    return State(model, optimizers, Extra(extra, scheduler), optimizer_dtype, skip, lane)
 
 
 def _leaves_inside(tensors: Mapping[str, torch.Tensor]) -> Iterator[Leaf]:
@@ -304,10 +279,10 @@ def _leaves_inside(tensors: Mapping[str, torch.Tensor]) -> Iterator[Leaf]:
         yield Leaf(name, tensor, restless=not isinstance(tensor, nn.Parameter))
 
 
-def _rooms(name: str, document: Document, tensors: Tensors, saved: Any) -> dict[str, torch.Tensor]:
+def _rooms(name: str, document: Document, tensors: Kinds, saved: Any) -> dict[str, torch.Tensor]:
     """The tensors that a saved document is filled into: those that its owner has, where they fit, else new ones."""
-    live: dict[str, torch.Tensor] = {}
-    encode(name, document.read(), live.__setitem__)
+    live = Tensors()
+    encode(name, document.read(), live.add)
     found = {}
     for inside in tensor_names(saved):
         if inside not in tensors:

@@ -9,8 +9,17 @@ from penstock.errors import TreeInvalid
 from penstock.state.contract import Held
 from penstock.state.host import HOST
 from penstock.torch.cuda import OnDevice, cuda_mover
-from penstock.torch.layout import Layouts, Part, local_of
+from penstock.torch.layout import Layouts, Part, is_dtensor, local_of
 from penstock.torch.mover import SAFETENSORS_NAMES, STRIDED, as_bytes
+
+_PLAIN_KINDS = (torch.Tensor, torch.nn.Parameter)
+_PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
+#: How tensors of types that safetensors does not know are looked at as ones that it knows, over the same memory.
+_VIEWS = {
+    "complex128": "register torch.view_as_real(tensor), which is float64, and view it as complex where it is used",
+    "complex32": "register torch.view_as_real(tensor), which is float16, and view it as complex where it is used",
+    "float4_e2m1fn_x2": "register tensor.view(torch.uint8) and view it back where it is used",
+}
 
 
 def held_of(name: str, tensor: torch.Tensor, rank: int, ranks: int) -> list[Held]:
@@ -71,11 +80,15 @@ def check(name: str, tensor: torch.Tensor) -> None:
         )
     if tensor.is_meta:
         raise TreeInvalid(name=name, reason="a meta tensor has no contents", hint="module.to_empty(device=…)")
+    if kind := _foreign_kind(tensor):
+        hint = "save its parts: give the module get_extra_state and set_extra_state, or skip= its name"
+        raise TreeInvalid(name=name, reason=f"a {kind} is more than its elements", hint=hint)
     if tensor.layout is not torch.strided:
         raise TreeInvalid(name=name, reason=f"its layout is {tensor.layout}", hint="save it as dense tensors")
     if tensor.dtype not in SAFETENSORS_NAMES:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in SAFETENSORS_NAMES)
-        raise TreeInvalid(name=name, reason=f"{tensor.dtype} cannot be stored", hint=f"there are {known}")
+        hint = _VIEWS.get(str(tensor.dtype).removeprefix("torch."), f"there are {known}")
+        raise TreeInvalid(name=name, reason=f"{tensor.dtype} cannot be stored", hint=hint)
     if tensor.is_conj() or tensor.is_neg():
         raise TreeInvalid(
             name=name, reason="it is a conjugate view", hint="tensor.resolve_conj().resolve_neg()"
@@ -84,6 +97,20 @@ def check(name: str, tensor: torch.Tensor) -> None:
         raise TreeInvalid(
             name=name, reason=f"nothing moves bytes of {tensor.device}", hint="save a copy on the CPU"
         )
+
+
+def _foreign_kind(tensor: torch.Tensor) -> str:
+    """The class of a tensor that is made of other tensors (torchao's and the like); its own memory, if it has any, is not what it holds."""
+    for each in {id(each): each for each in (tensor, local_of(tensor))}.values():
+        if type(each) not in _PLAIN_KINDS and not is_dtensor(each) and _is_wrapper(type(each)):
+            return type(each).__name__
+    return ""
+
+
+def _is_wrapper(kind: type) -> bool:
+    """Whether a class of tensors decides itself what operations mean."""
+    own = getattr(kind, "__torch_dispatch__", _PLAIN_DISPATCH)
+    return hasattr(kind, "__tensor_flatten__") or own is not _PLAIN_DISPATCH
 
 
 def _window(local: torch.Tensor, part: Part) -> torch.Tensor:
