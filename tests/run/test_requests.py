@@ -1,5 +1,6 @@
 """What a program may ask of its run: save, stop, log, a phase, and to be left in the middle; and being told to leave."""
 
+import dataclasses
 import logging
 import os
 import signal
@@ -170,6 +171,24 @@ def test_a_verdict_that_cannot_be_executed_is_a_stop(stream: Stream, tmp_path: P
     assert not ps.SkipJournal(tmp_path / "skips.jsonl").read().steps
     _, executed = train(make(stream, tmp_path, policy(save_every=4)))
     assert executed == [9, 10, 11]
+
+
+def test_a_changed_recipe_is_told_with_the_supported_way(stream: Stream, tmp_path: Path) -> None:
+    """Goal: the refusal helps. Method: change the batch, do what the hint says, and change what cannot be changed."""
+    recipe = dataclasses.replace(stream.recipe(), batch=16)
+
+    def go(changed: ps.Recipe, stop: int) -> None:
+        train(ps.Run(tmp_path, recipe=changed, registry=stream.registry, policy=policy(stop_at=stop), seed=3))
+
+    go(recipe, 5)
+    for _ in range(2):
+        with pytest.raises(errors.CursorForeign, match="batch was 16, is 24") as caught:
+            go(dataclasses.replace(recipe, batch=24), 6)
+    assert "batch=[…, (5, rows)]" in str(caught.value.hint)
+    go(dataclasses.replace(recipe, batch=((0, 16), (5, 24))), 6)
+    with pytest.raises(errors.CursorForeign, match="seed was 17, is 18") as caught:
+        go(dataclasses.replace(recipe, seed=18), 7)
+    assert "another directory" in str(caught.value.hint)
 
 
 PROGRAM = """
