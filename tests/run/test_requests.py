@@ -182,7 +182,7 @@ def test_a_changed_recipe_is_told_with_the_supported_way(stream: Stream, tmp_pat
 
     go(recipe, 5)
     for _ in range(2):
-        with pytest.raises(errors.CursorForeign, match="batch was 16, is 24") as caught:
+        with pytest.raises(errors.CursorForeign, match=r"batch was \[\[0,16\]\], is \[\[0,24\]\]") as caught:
             go(dataclasses.replace(recipe, batch=24), 6)
     assert "batch=[…, (5, rows)]" in str(caught.value.hint)
     go(dataclasses.replace(recipe, batch=((0, 16), (5, 24))), 6)

@@ -1,5 +1,6 @@
 """What changed in a recipe since the checkpoint that a run goes on from, in words, and how such a change is made."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,11 +12,12 @@ from penstock.run import journal
 from penstock.run.directory import RunDirectory
 
 _SHOWN = 120
+_CHANGES_MAX = 5
 #: Fields that may change from a step on, as a schedule.
 _SCHEDULED = {
     "batch": "batch=[…, ({step}, rows)]",
     "weights": "weights=[…, ({step}, {{name: weight}})]",
-    "stages": "Pack([…, ({step}, length)])",
+    "length": "Pack([…, ({step}, length)])",
 }
 
 
@@ -24,22 +26,35 @@ def explained(problem: CursorForeign, directory: RunDirectory, recipe: Recipe, s
     before, now = _before(directory), written(recipe)
     if before is None or now is None:
         return problem
-    changed = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    changed = list(_changes("", before, now))
     if not changed:
         return problem
-    told = "; ".join(f"{name} was {_short(before.get(name))}, is {_short(now.get(name))}" for name in changed)
-    ways = [_SCHEDULED[name].format(step=step) for name in changed if name in _SCHEDULED]
-    later = (
-        f"what is executed already stays as it was: change it from step {step} on, {', '.join(ways)}; "
-        if ways
-        else ""
+    told = "; ".join(
+        f"{name} was {_short(old)}, is {_short(new)}" for name, old, new in changed[:_CHANGES_MAX]
     )
-    hint = (
-        f"{later}or begin another run, in another directory, and load the weights of this one into its state"
-    )
+    ways = [
+        way.format(step=step)
+        for field, way in _SCHEDULED.items()
+        if any(field in each[0] for each in changed)
+    ]
+    hint = "begin another run, in another directory, and load the weights of this one into its state"
+    if ways:
+        hint = f"what is executed already stays as it was: change it from step {step} on, {', '.join(ways)}; or {hint}"
     return CursorForeign(
         cursor=problem.cursor, recipe=problem.recipe, reason=f"{problem.reason}: {told}", hint=hint
     )
+
+
+def _changes(place: str, before: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    """What differs, as deep down as both have the same shape; schedules as wholes."""
+    if isinstance(before, dict) and isinstance(now, dict) and place.rpartition(".")[2] not in _SCHEDULED:
+        for name in sorted({*before, *now}):
+            yield from _changes(f"{place}.{name}".lstrip("."), before.get(name), now.get(name))
+    elif place.endswith(("stages", "sources")) and len(before or ()) == len(now or ()):
+        for number, pair in enumerate(zip(before, now, strict=True)):
+            yield from _changes(f"{place}[{number}]", *pair)
+    elif before != now:
+        yield place, before, now
 
 
 def _before(directory: RunDirectory) -> dict[str, Any] | None:
