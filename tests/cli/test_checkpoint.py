@@ -18,7 +18,9 @@ from safetensors.numpy import load_file
 from penstock.cli.checkpoint import COMMANDS
 from penstock.cli.checkpoint import app as checkpoint_app
 from penstock.cli.main import main
+from penstock.run.directory import About, RunDirectory
 from penstock.state import Checkpoints
+from penstock.store import to_url
 
 Capture = pytest.CaptureFixture[str]
 
@@ -82,9 +84,10 @@ def test_list_says_what_is_there_and_what_was_new(capsys: Capture) -> None:
     assert found[0]["new_bytes"] == found[0]["bytes"]
     assert found[1]["new_bytes"] == found[1]["bytes"] - 600 * 600 * 4 - 40 * 30 * 4
     assert [each["damage"] for each in found] == ["", "", ""]
-    assert run("list", "elsewhere") == 0
+    assert run("list", "elsewhere") == 1
     captured = capsys.readouterr()
-    assert "nothing is saved in elsewhere" in captured.err
+    assert "no checkpoint at all" in captured.err
+    assert "nothing is saved there" in captured.err
     assert not Path("elsewhere").exists()
 
 
@@ -229,8 +232,8 @@ def test_a_killed_import_leaves_nothing_and_can_be_made_again(point: str, capsys
     assert done.returncode == -signal.SIGKILL
     left = list(Path("new/data").rglob("*.safetensors"))
     assert left
-    assert run("list", "new") == 0
-    assert "nothing is saved in new" in capsys.readouterr().err
+    assert run("list", "new") == 1
+    assert "nothing is saved there" in capsys.readouterr().err
     assert run("import", "new", "hf", "--step", "5") == 0
     assert run("prune", "new", "--keep-last", "1") == 0
     assert not any(path.exists() for path in left)
@@ -257,8 +260,7 @@ def test_prune_keeps_what_is_asked_for(place: Path, capsys: Capture) -> None:
         (["show", "run", "77"], "no checkpoint of step 77", "known steps are 100, 200, 300"),
         (["show", "run", "newest"], "'newest' is no checkpoint", "latest"),
         (["show", "run", "--tensors", "x*"], "no tensor matches 'x*'", "model/frozen"),
-        (["verify", "nowhere"], "no checkpoint latest", "nothing is saved there"),
-        (["verify", "nowhere", "--all"], "no checkpoint at all", "nothing is saved there"),
+        (["list", "run:nowhere"], "nowhere", ""),
         (["verify", "run", "100", "--all"], "--all and step 100", ""),
         (["export", "run", "100", "x", "--max-shard", "many"], "'many' is no size", "5GB"),
         (["export", "run", "100", "x", "--prefix", "no/"], "no tensor is chosen", "model/frozen"),
@@ -278,6 +280,58 @@ def test_bad_input_gets_a_sentence_and_exit_code_2(
     assert captured.err.startswith("error: ")
     assert message in captured.err
     assert hint in captured.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["list", "--json"],
+        ["show"],
+        ["show", "100"],
+        ["verify"],
+        ["verify", "--all"],
+        ["diff", "1", "2"],
+        ["export", "1", "x"],
+        ["prune", "--keep-last", "1"],
+    ],
+)
+def test_an_empty_place_is_exit_code_1(words: list[str], capsys: Capture) -> None:
+    Path("empty").mkdir()
+    for place in ("empty", "nowhere"):
+        assert run(words[0], place, *words[1:]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert "nothing is saved there" in captured.err
+    assert not Path("nowhere").exists()
+
+
+def test_all_commands_take_the_directory_of_a_run_and_its_address(place: Path, capsys: Capture) -> None:
+    """Goal: nobody has to know where in a run its checkpoints lie. Method: a run's directory with its own place, one whose place is
+    elsewhere, and one that was moved."""
+    for name, recorded in (
+        ("own", "runs/own/checkpoints"),
+        ("far", "run"),
+        ("moved", "runs/gone/checkpoints"),
+    ):
+        RunDirectory(f"runs/{name}").describe(
+            About(1, 0.0, 1, True, {}, "b3:0", "registry", to_url(Path(recorded).resolve()))
+        )
+    for name in ("own", "moved"):
+        shutil.copytree(place, f"runs/{name}/checkpoints")
+    for name in ("own", "far", "moved"):
+        for address in (f"runs/{name}", f"run:runs/{name}", f"run:{name}"):
+            capsys.readouterr()
+            assert run("list", address, "--json") == 0
+            assert [each["step"] for each in documents(capsys)] == [100, 200, 300]
+    assert run("show", "runs/own", "200") == 0
+    assert run("verify", "run:own", "--all") == 0
+    assert run("diff", "runs/own", "100", "100", "--other", "run:far") == 0
+    assert run("export", "runs/own", "latest", "kept", "--self-contained") == 0
+    assert run("prune", "run:moved", "--keep-last", "1") == 0
+    capsys.readouterr()
+    assert run("list", "runs/moved", "--json") == 0
+    assert [each["step"] for each in documents(capsys)] == [300]
 
 
 def test_damage_on_the_way_is_exit_code_1(place: Path, capsys: Capture) -> None:

@@ -90,6 +90,11 @@ class Stepped:
         self.changes += 1
         return self._store.put_if_absent(name, data)
 
+    def replace(self, name: str, data: bytes) -> None:
+        self._gate()
+        self.changes += 1
+        self._store.replace(name, data)
+
     def describe(self, name: str) -> Entry:
         self._gate()
         return self._store.describe(name)

@@ -74,7 +74,7 @@ COMMANDS = (
     ),
     Command(
         "checkpoint",
-        "List, look into, verify, compare, export, import and prune checkpoints; no GPU and no model code needed.",
+        "List, look into, verify, compare, export, import, prune and repair checkpoints; no GPU and no model code needed.",
         "penstock.cli.checkpoint:app",
     ),
     Command(

@@ -90,9 +90,15 @@
     └── StateError               checkpoints
         ├── TreeInvalid              something in a tree that cannot be saved or loaded
         ├── TreeMismatch             a tree and a checkpoint that do not fit, with what is missing and unexpected
+        ├── TreeSpoiled              a tree that a failed load has filled in part
         ├── SelectionEmpty           a selector or a rename that finds nothing, with the nearest names
         ├── CheckpointDamaged        bytes are not what was saved, with file, place and tensor
+        │   └── RecordUnknown            a whole record of the log that only a newer release knows
         ├── CheckpointUnknown        there is no checkpoint of that step
+        │   └── NothingSaved             there is none at all
+        ├── CheckpointRetired        a checkpoint was retired while it was read
+        ├── NothingLoads             checkpoints exist and none of them can be loaded
+        ├── PlaceInUse               a repair was asked for beside an incarnation that is at work
         ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
         ├── SaveFailed               a save that could not be made durable, with what was tried
         ├── Fenced                   a newer incarnation of the run has taken over
@@ -197,18 +203,24 @@ from penstock.errors.service import (
 )
 from penstock.errors.state import (
     CheckpointDamaged,
+    CheckpointRetired,
     CheckpointUnknown,
     CommitsUnseen,
     Fenced,
     ForeignUnusable,
     IncarnationTaken,
+    NothingLoads,
+    NothingSaved,
+    PlaceInUse,
     RanksMissing,
+    RecordUnknown,
     ResumeFailed,
     SaveFailed,
     SelectionEmpty,
     StateError,
     TreeInvalid,
     TreeMismatch,
+    TreeSpoiled,
 )
 from penstock.errors.store import (
     BucketMissing,
@@ -232,6 +244,7 @@ __all__ = [
     "BucketMissing",
     "CacheUnusable",
     "CheckpointDamaged",
+    "CheckpointRetired",
     "CheckpointUnknown",
     "ColumnAmbiguous",
     "CommitsUnseen",
@@ -266,16 +279,20 @@ __all__ = [
     "NameUnwritable",
     "NotAnEventFile",
     "NotEqual",
+    "NothingLoads",
+    "NothingSaved",
     "NothingToRegister",
     "NumbersContended",
     "ObjectChanged",
     "ObjectMissing",
     "PenstockError",
+    "PlaceInUse",
     "PlaceUnknown",
     "ProcessError",
     "RankUnknown",
     "RanksMissing",
     "RecipeInvalid",
+    "RecordUnknown",
     "RegistryError",
     "RegistryReadOnly",
     "RepetitionFailed",
@@ -321,5 +338,6 @@ __all__ = [
     "TooManyUndecodable",
     "TreeInvalid",
     "TreeMismatch",
+    "TreeSpoiled",
     "UsageError",
 ]

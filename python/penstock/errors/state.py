@@ -59,6 +59,10 @@ class CheckpointDamaged(StateError):
         super().__init__(f"{file} is damaged at byte {offset}{of}: {reason}")
 
 
+class RecordUnknown(CheckpointDamaged):
+    """A record of the log is whole and of a kind, or with a field, that this release does not know."""
+
+
 class CheckpointUnknown(StateError):
     """There is no such checkpoint."""
 
@@ -68,6 +72,62 @@ class CheckpointUnknown(StateError):
             f"known steps are {', '.join(map(str, known[-8:]))}" if known else "nothing is saved there"
         )
         super().__init__(f"there is no checkpoint {wanted} in {place}")
+
+
+class NothingSaved(CheckpointUnknown):
+    """There is no checkpoint at all in a place."""
+
+    exit_code = 1
+
+    def __init__(self, *, place: str) -> None:
+        super().__init__(place=place, wanted="at all", known=[])
+
+
+class NothingLoads(StateError):
+    """Checkpoints were committed, and none of them can be loaded."""
+
+    exit_code = 1
+
+    def __init__(self, *, place: str, reasons: dict[str, str]) -> None:
+        self.place, self.reasons = place, reasons
+        self.hint = (
+            f"look with penstock checkpoint verify {place} --all, mend with penstock checkpoint repair {place}; "
+            "allow_empty=True begins from nothing all the same"
+        )
+        lines = _some([f"  {what}: {reason}" for what, reason in reasons.items()])
+        super().__init__(f"{place} has checkpoints, and none of them can be loaded\n" + "\n".join(lines))
+
+
+class CheckpointRetired(StateError):
+    """A checkpoint was retired while it was being read."""
+
+    exit_code = 1
+    hint = "look again: latest() gives the newest one that is there"
+
+    def __init__(self, *, place: str, step: int, number: int) -> None:
+        self.place, self.step, self.number = place, step, number
+        super().__init__(f"the checkpoint of step {step} (number {number}) in {place} was retired meanwhile")
+
+
+class TreeSpoiled(StateError):
+    """A tree was filled in part by a load that failed, so what it holds is no state of any step."""
+
+    hint = "load a checkpoint into it, or make the tree anew"
+
+    def __init__(self, *, step: int, reason: str) -> None:
+        self.step, self.reason = step, reason
+        super().__init__(f"the tree is filled in part with step {step}, whose load failed: {reason}")
+
+
+class PlaceInUse(StateError):
+    """A repair was asked for beside an incarnation that is at work."""
+
+    exit_code = 1
+    hint = "stop the run first, or wait until it has ended"
+
+    def __init__(self, *, place: str, incarnation: int) -> None:
+        self.place, self.incarnation = place, incarnation
+        super().__init__(f"incarnation {incarnation} is at work in {place}")
 
 
 class ForeignUnusable(StateError):
@@ -91,10 +151,16 @@ class SaveFailed(StateError):
 class Fenced(StateError):
     """A newer incarnation of the run has taken over; this one may not write any more."""
 
-    def __init__(self, *, incarnation: int, newer: int, place: str) -> None:
+    def __init__(self, *, incarnation: int, newer: int | None, place: str) -> None:
+        #: ``newer`` is None when a record that cannot be read may have begun one.
         self.incarnation, self.newer, self.place = incarnation, newer, place
-        self.hint = "end this process: its successor has resumed"
-        super().__init__(f"incarnation {incarnation} was replaced by {newer} in {place}")
+        self.hint = (
+            f"start the run anew, or mend the place: penstock checkpoint repair {place}"
+            if newer is None
+            else "end this process: its successor has resumed"
+        )
+        by = "one that cannot be known, because a record of the log is lost," if newer is None else newer
+        super().__init__(f"incarnation {incarnation} was replaced by {by} in {place}")
 
 
 class IncarnationTaken(StateError):

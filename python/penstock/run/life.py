@@ -274,7 +274,7 @@ class Life:
             self._notices.take(),
             self.is_first and self._saving.late(),
             self._requests.taken(),
-            self._saving.failed is not None,
+            self._saving.is_failing(),
         )
         answer = self.judge.exchange(report, said, early=early)
         if report is None:

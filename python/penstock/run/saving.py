@@ -53,6 +53,15 @@ class Saving:
         self._committed.add(step)
         self._clock = time.monotonic()
 
+    def is_failing(self) -> bool:
+        """Whether training must not go on unsaved: a save has failed, or another incarnation has taken over. Asks nobody."""
+        if self.failed is None:
+            try:
+                self.checkpoints.check()
+            except Exception as problem:
+                self.failed = problem
+        return self.failed is not None
+
     def is_committed(self, step: int) -> bool:
         """Whether the checkpoint before a step exists."""
         return step in self._committed
@@ -75,8 +84,6 @@ class Saving:
         return not self._under_way
 
     def _journalled(self, pending: Pending) -> None:
-        if pending.error is not None and not pending.noticed:
-            self.failed = self.failed or pending.error
         if pending.error is None:
             self._committed.add(pending.step)
         if self._state.rank != 0 and pending.error is None:

@@ -13,7 +13,7 @@ from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.committing import Gone, commit
 from penstock.state.incarnations import Member, fence
 from penstock.state.log import Log
-from penstock.state.manifest import manifest_name
+from penstock.state.manifest_copies import put_manifest
 from penstock.state.records import Commit
 from penstock.state.references import References
 from penstock.store import Store
@@ -30,7 +30,7 @@ def adopt(found: Checkpoint | None, store: Store) -> Checkpoint | None:
         for file in found.manifest.files
     ]
     data = replace(found.manifest, files=files).encode()
-    store.put_if_absent(manifest_name(digest(data)), data)
+    put_manifest(store, digest(data), data)
     made = Commit(
         incarnation=0,
         step=found.step,

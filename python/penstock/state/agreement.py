@@ -18,6 +18,7 @@ import msgspec
 
 from penstock.errors import (
     CheckpointDamaged,
+    CheckpointRetired,
     CheckpointUnknown,
     ObjectMissing,
     RanksMissing,
@@ -141,6 +142,8 @@ class _Table:
             return _Report(rank, good=False, reason="it was retired")
         try:
             load(checkpoint)
+        except CheckpointRetired as reason:
+            return _Report(rank, good=False, reason=str(reason))
         except CheckpointDamaged as damage:
             quarantine(self._log, chosen, str(damage), rank=rank, at=self._clock.now())
             return _Report(rank, good=False, reason=str(damage))

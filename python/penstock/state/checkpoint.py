@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from penstock.errors import CheckpointDamaged, ObjectMissing
 from penstock.state.history import Committed
-from penstock.state.manifest import Manifest, manifest_name, read_manifest
+from penstock.state.manifest import Manifest
+from penstock.state.manifest_copies import get_manifest
 from penstock.store import Store
 
 
@@ -31,12 +31,7 @@ class Checkpoint:
     @cached_property
     def manifest(self) -> Manifest:
         """What it consists of, checked against its digest."""
-        name = manifest_name(self.digest)
-        try:
-            data = self.store.get(name)
-        except ObjectMissing as reason:
-            raise CheckpointDamaged(file=name, reason="the manifest is missing") from reason
-        return read_manifest(name, data, self.digest)
+        return get_manifest(self.store, self.digest)
 
     def to_json(self) -> dict[str, Any]:
         """The checkpoint as plain values."""

@@ -19,23 +19,30 @@ from penstock import events
 from penstock.errors import (
     CheckpointDamaged,
     CheckpointUnknown,
-    ObjectMissing,
     PenstockError,
+    SelectionEmpty,
+    TreeMismatch,
     UsageError,
 )
 from penstock.events.points import reach
 from penstock.state.agreement import agree, await_choice
 from penstock.state.arenas import Arenas
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
-from penstock.state.committing import quarantine
 from penstock.state.contract import Tree
 from penstock.state.finishing import Finisher
 from penstock.state.fit import LoadReport
 from penstock.state.history import Committed, History
 from penstock.state.incarnations import Member, fence
 from penstock.state.launcher import launch_of
-from penstock.state.loading import load, locate
+from penstock.state.loading import load
 from penstock.state.log import Log
+from penstock.state.lookup import (
+    missing_parts,
+    newest_that,
+    newest_whole,
+    refuse_emptiness,
+    retired_or,
+)
 from penstock.state.manifest import Manifest
 from penstock.state.pins import pin
 from penstock.state.pruning import Pruned, prune
@@ -56,12 +63,12 @@ from penstock.state.saving import (
     undisturbed,
 )
 from penstock.state.selection import GENERATORS, Rename, Wish
+from penstock.state.spoilage import check_whole, heal, spoil
 from penstock.state.tiers import Behind, copy
 from penstock.state.tree import PlainTree, as_tree, from_json
+from penstock.state.watch import Watch
 from penstock.state.writing import Known, Written
 from penstock.store import open_store
-
-_LOOKERS = 16
 
 
 class Checkpoints:
@@ -101,6 +108,8 @@ class Checkpoints:
         #: This rank of the incarnation, once it has begun.
         self._member: Member | None = None
         self._finisher: Finisher | None = None
+        #: Looks for newer incarnations, once this one has begun.
+        self._watch: Watch | None = None
         #: The second place, on the rank that commits.
         self._behind: Behind | None = None
         #: Length of the log when a state was last loaded, and what was loaded.
@@ -133,8 +142,9 @@ class Checkpoints:
         if type(step) is not int or step < 0:
             raise UsageError(f"{step!r} is no step")
         measured = numbers_of(metrics or {})
-        self._raise_unnoticed()
+        self.check()
         state = as_tree(tree, self._rank, self._ranks)
+        check_whole(state.root if isinstance(state, PlainTree) else state)
         attempt = self._attempts[step]
         self._attempts[step] += 1
         with events.span("state.capture", step=step), undisturbed():
@@ -224,6 +234,10 @@ class Checkpoints:
                 self._behind = Behind(
                     self._options.behind, self._options.keep_behind or self.keep, self.log, self._member
                 )
+            if self._watch is None:
+                self._watch = Watch(
+                    self.log, self._member.incarnation, answers=rank == 0, period_s=self._options.watch_s
+                )
             self._finisher = Finisher(
                 store=self.store,
                 log=self.log,
@@ -258,6 +272,17 @@ class Checkpoints:
             # The checkpoint exists; what should have gone is still there and goes next time.
             events.record("state.prune_failed", reason=str(problem))
 
+    def check(self) -> None:
+        """Raise what went wrong behind training's back: a save that failed and nobody was told of, or ``Fenced`` once a newer
+        incarnation stands in the log, which a thread reads every ``watch_s`` seconds.
+
+        Reads flags and asks nobody, so a loop may call it after every step: then a save that failed raises after the step in which it
+        failed, and a job that was replaced stops within seconds instead of at its next save.
+        """
+        if self._watch is not None and self._watch.fenced is not None:
+            raise self._watch.fenced
+        self._raise_unnoticed()
+
     def _raise_unnoticed(self) -> None:
         for pending in self._pending:
             if pending.error is not None and not pending.noticed:
@@ -270,17 +295,15 @@ class Checkpoints:
         movers = list({id(share.held.mover): share.held.mover for wave in waves for share in wave}.values())
         self._arenas.prepare(max(map(room_for, waves)), movers)
 
-    def latest(self) -> Checkpoint | None:
-        """The newest good checkpoint: its manifest is whole and its files are there in full. Others are quarantined with the reason."""
-        for committed in reversed(self.log.read().good()):
-            found = checkpoint_of(committed, self.store)
-            reason = self._missing_parts(found)
-            if not reason:
-                return found
-            events.record("state.quarantine", step=found.step, reason=reason)
-            if not self._options.read_only:
-                quarantine(self.log, committed.number, reason, rank=self._rank, at=time.time())
-        return None
+    def latest(self, *, allow_empty: bool = False) -> Checkpoint | None:
+        """The newest good checkpoint: its manifest is whole and its files are there in full. Others are quarantined with the reason.
+
+        None if nothing was ever saved. If checkpoints exist and none of them is good, that is an error, unless ``allow_empty``.
+        """
+        found = newest_whole(self.log, rank=self._rank, marks=not self._options.read_only)
+        if found is None and not allow_empty:
+            refuse_emptiness(self.log, None if self._member is None else self._member.incarnation)
+        return found
 
     def list(self) -> Sequence[Checkpoint]:
         """Every checkpoint that exists, oldest first; ``damage`` says what is wrong with those that were quarantined."""
@@ -316,12 +339,31 @@ class Checkpoints:
         names = (only,) if isinstance(only, str) else tuple(only)
         wish = Wish(strict, names, rename, cast, dict(resize or {}))
         self._seen = self.log.read().length
-        self.report = load(found.manifest, found.store, state, wish)
-        if not wish.only or wish.chosen(GENERATORS):
-            state.load_entries(self.entries(found, rank=state.rank))
+        self._fill(found, state, wish)
         if found.store.url == self.store.url and not self._options.read_only:
             self._loaded = found
         return state.root if isinstance(state, PlainTree) else into
+
+    def _fill(self, found: Checkpoint, state: Tree, wish: Wish) -> None:
+        """Load; a tree that is left filled in part is never saved."""
+        tree = state.root if isinstance(state, PlainTree) else state
+        try:
+            manifest = found.manifest
+        except CheckpointDamaged as problem:
+            raise retired_or(problem, self.log, found) from problem
+        try:
+            self.report = load(manifest, found.store, state, wish)
+            if not wish.only or wish.chosen(GENERATORS):
+                state.load_entries(self.entries(found, rank=state.rank))
+        except (SelectionEmpty, TreeMismatch, UsageError):
+            # Said before anything is written.
+            raise
+        except BaseException as problem:
+            spoil(tree, found.step, wish.only, problem)
+            if isinstance(problem, CheckpointDamaged):
+                raise retired_or(problem, self.log, found) from problem
+            raise
+        heal(tree, wish.only)
 
     def entries(self, found: Checkpoint, *, rank: int | None = None) -> dict[str, Any]:
         """The documents that were saved with it: the shared ones, and those of a rank."""
@@ -347,12 +389,14 @@ class Checkpoints:
         *,
         deadline_s: float | None = None,
         fits: Callable[[Checkpoint], bool] | None = None,
+        allow_empty: bool = False,
         **wish: Any,
     ) -> Checkpoint | None:
-        """Begin this incarnation from the newest checkpoint that every rank can load; None if there is none.
+        """Begin this incarnation from the newest checkpoint that every rank can load; None if nothing was ever saved.
 
-        From here on no earlier incarnation can commit. Damage that one rank finds moves all of them to the next one. ``fits`` leaves
-        checkpoints out; it has to say the same on every rank. May be called again, to go back.
+        From here on no earlier incarnation can commit. Damage that one rank finds moves all of them to the next one; when none is left,
+        that is an error (``NothingLoads``), unless ``allow_empty``. ``fits`` leaves checkpoints out; it has to say the same on every rank.
+        May be called again, to go back.
         """
         state = as_tree(into, self._rank, self._ranks)
         finisher = self._begin(state.rank, state.ranks)
@@ -360,7 +404,7 @@ class Checkpoints:
 
         def load_it(committed: Committed) -> None:
             found = checkpoint_of(committed, self.store)
-            if reason := self._missing_parts(found):
+            if reason := missing_parts(found):
                 raise CheckpointDamaged(file=self.store.url, reason=reason)
             self.load(found, state, **wish)
 
@@ -369,13 +413,14 @@ class Checkpoints:
             self._bring_back(self._member, limit_s)
 
         def choose(history: History) -> Committed | None:
-            found = reversed(history.good())
-            return next((c for c in found if fits is None or fits(checkpoint_of(c, self.store))), None)
+            return newest_that(history, self.store, fits)
 
         agreed = agree(self.log, self._member, load_it, deadline_s=limit_s, choose=choose, first=self._choice)
         self._choice = agreed.choice + 1
         finisher.seen = agreed.seen
         if agreed.checkpoint is None:
+            if not allow_empty:
+                refuse_emptiness(self.log, self._member.incarnation)
             return None
         found = checkpoint_of(agreed.checkpoint, self.store)
         finisher.parent = (found.digest, found.manifest)
@@ -388,7 +433,7 @@ class Checkpoints:
             # Rank 0 does it; its choice of a checkpoint says that it is done.
             await_choice(self.log, member, self._choice, limit_s)
             return
-        here, there = self.latest(), self._behind.newest()
+        here, there = self.latest(allow_empty=True), self._behind.newest()
         if there is not None and (here is None or here.made < there.made):
             events.record("state.bring_back", step=there.step)
             copy(there, self.log, member, self._references)
@@ -399,26 +444,6 @@ class Checkpoints:
         if wanted is None:
             raise UsageError("nothing says what to keep", hint="give keep=Keep(last=3)")
         return prune(self.log, wanted, references=self._references, dry_run=dry_run)
-
-    def _missing_parts(self, found: Checkpoint) -> str:
-        """Why a checkpoint is not whole, as far as that is seen without reading tensors."""
-        try:
-            files = found.manifest.files
-        except CheckpointDamaged as problem:
-            return str(problem)
-
-        def look(file: Any) -> str:
-            owner, name = locate(found.store, file.name)
-            try:
-                bytes_ = owner.describe(name).bytes
-            except ObjectMissing:
-                return f"{file.name} is missing"
-            return "" if bytes_ == file.bytes else f"{file.name} has {bytes_} bytes, not {file.bytes}"
-
-        if len(files) == 1:
-            return look(files[0])
-        with ThreadPoolExecutor(min(_LOOKERS, max(1, len(files)))) as pool:
-            return next((reason for reason in pool.map(look, files) if reason), "")
 
     @property
     def behind_failures(self) -> Sequence[PenstockError]:
@@ -441,6 +466,8 @@ class Checkpoints:
     def close(self) -> None:
         """Finish what was begun and give the memory back."""
         self._saver.shutdown(wait=True)
+        if self._watch is not None:
+            self._watch.stop()
         if self._behind is not None:
             self._behind.close()
         self._arenas.close()

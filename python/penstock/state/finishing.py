@@ -22,7 +22,8 @@ from penstock.state.history import Committed
 from penstock.state.incarnations import check_newest
 from penstock.state.leaving import Event
 from penstock.state.log import Log
-from penstock.state.manifest import Manifest, manifest_name
+from penstock.state.manifest import Manifest
+from penstock.state.manifest_copies import put_manifest
 from penstock.state.parts import Part, assemble, read_part
 from penstock.state.records import Commit
 from penstock.state.references import References, is_ours
@@ -103,7 +104,7 @@ class Finisher:
         data = manifest.encode()
         name = digest(data)
         reach("state.assembled")
-        self.store.put_if_absent(manifest_name(name), data)
+        put_manifest(self.store, name, data)
         reach("state.described")
         self.references.remember(manifest)
         own = f"data/{self.incarnation}/{capture.step}-{attempt}/"

@@ -11,6 +11,7 @@ from penstock.state.history import History
 from penstock.state.log import Log
 from penstock.state.records import Fence
 from penstock.state.waiting import Clock, Wait
+from penstock.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,20 @@ def fence(log: Log, member: Member, *, deadline_s: float = 600.0, clock: Clock |
 
 
 def check_newest(history: History, incarnation: int, place: str) -> None:
-    """Raise ``Fenced`` when a newer incarnation stands in the log."""
+    """Raise ``Fenced`` when a newer incarnation stands in the log, or may have stood in a record that is lost."""
     if history.incarnation > incarnation:
         raise Fenced(incarnation=incarnation, newer=history.incarnation, place=place)
+    if history.lost_since_fence:
+        raise Fenced(incarnation=incarnation, newer=None, place=place)
+
+
+def next_incarnation(history: History, store: Store) -> int:
+    """The lowest number that no incarnation has had, even if the record of its fence is lost: it may have left files."""
+    number = history.next_incarnation()
+    if not history.lost_since_fence:
+        return number
+    names = (entry.name.split("/") for top in ("data", "parts", "resume") for entry in store.entries(top))
+    return max([number, *(int(parts[1]) + 1 for parts in names if len(parts) > 2 and parts[1].isdecimal())])
 
 
 def begin(log: Log, member: Member, clock: Clock, *, anew: bool = False) -> Fence:
@@ -62,7 +74,7 @@ def begin(log: Log, member: Member, clock: Clock, *, anew: bool = False) -> Fenc
         own = None if anew else _find(history, member, log.store.url)
         if own is not None:
             return None
-        number = history.next_incarnation() if member.incarnation is None else member.incarnation
+        number = next_incarnation(history, log.store) if member.incarnation is None else member.incarnation
         if number <= history.incarnation:
             raise Fenced(incarnation=number, newer=history.incarnation, place=log.store.url)
         return Fence(incarnation=number, ranks=member.ranks, token=member.token, at=clock.now())

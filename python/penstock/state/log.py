@@ -4,30 +4,39 @@ Whoever appends has read everything before: it reads up to the first number that
 there; if somebody was faster, it reads on and decides again. That is the only way anything changes in a place of
 checkpoints, and everything else in this room rests on it.
 
-Reading is incremental. Opening a long log would take a round trip per record, so full blocks of records are also kept as
-*pages*: copies of the same lines in one object. A page is a shortcut and nothing more: it is checked like the records
-it repeats, and where one is missing or damaged the records themselves are read.
+Every record is kept twice (``record_copies``); one that no copy has whole is ``Lost`` and costs itself alone (``history``). Reading is
+incremental. Opening a long log would take a round trip per record, so full blocks of records are compacted into *pages*: the
+same lines in one object, which are the second copies of these records from then on. A page is checked like the records it repeats, and where
+one is missing or damaged the records themselves are read.
 """
 
-import re
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.errors import CheckpointDamaged, NumbersContended, ObjectMissing, StoreError
+from penstock.events.points import reach
+from penstock.state import record_copies
 from penstock.state.history import History, record_name
-from penstock.state.records import Record, decode_line, encode_line
+from penstock.state.record_copies import copy_name, page_name, read_copies, read_taken
+from penstock.state.records import (
+    FOLLOWS_ANOTHER,
+    LOST,
+    REBUILT,
+    Lost,
+    ReadLine,
+    Record,
+    encode_line,
+    read_line,
+)
 from penstock.store import Store
 
-#: Records on a page; a page of a larger size begins where a page of each smaller one does.
-PAGE_SIZES = (4096, 64)
 #: How often a writer may find its number taken. Each time another one got its record in, so the log as a whole moves on.
 ATTEMPTS_MAX = 1000
 #: How many new records one reading takes up at most; a writer that knows too few loses its number and reads on.
 PROBES_MAX = 100_000
-
-_NAME = re.compile(r"log/(\d{8,})\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,65 +89,72 @@ class Log:
                 record = decide(history)
                 if record is None:
                     return None
+                self._tend()
                 number = history.length
                 line = encode_line(number, self._check, nonce, record)
                 # The answer to a put that was made can be lost and the put repeated, which then finds its own record.
-                if self.store.put_if_absent(record_name(number), line) or self._stands(number, line):
+                if not self.store.put_if_absent(record_name(number), line) and not self._stands(number, line):
+                    continue
+                reach("state.appended")
+                earlier = record_copies.earlier_line(self.store, number, line)
+                if earlier is None:
                     self._take([line])
-                    self._put_pages({(size, self._history.length // size - 1) for size in PAGE_SIZES})
+                    self._put_pages({(size, self._history.length // size - 1) for size in _sizes()})
+                    self._compact()
                     return Appended(number, record, self._history)
+                # The number was taken; its first copy had been lost. Nobody was told of ours.
+                self.store.replace(record_name(number), earlier)
+                self._forget()
         raise NumbersContended(name=f"{self.store.url}/log", attempts=ATTEMPTS_MAX)
+
+    def read_anew(self) -> History:
+        """Everything that is in the log now, without trusting what was read before."""
+        with self._lock:
+            self._forget()
+            return self.read()
 
     def _forget(self) -> None:
         self._history = History()
-        self._opened = False
-        #: Check of the last line that was taken in.
-        self._check = ""
-        #: Lines since the last full page of the largest size.
-        self._lines: list[bytes] = []
+        self._opened = self._tended = False
+        #: Check of the last line that was taken in, and whether the next one may follow another.
+        self._check, self._loose = "", False
+        #: Lines since the last full page of the largest size; None where a record is lost.
+        self._lines: list[bytes | None] = []
+        #: Pages that are known to be whole, by size and number.
+        self._pages: set[tuple[int, int]] = set()
+        #: What should stand on pages that are damaged.
+        self._broken_pages: dict[tuple[int, int], bytes] = {}
+        #: Numbers whose first copy a listing did not show.
+        self._unlisted: set[int] = set()
+        #: Numbers of others' records since opening: their writer may have died before it put the second copy.
+        self._fresh: set[int] = set()
 
     def _open(self) -> None:
-        count = self._listed()
+        listed = record_copies.first_numbers(self.store)
+        paged = record_copies.pages(self.store)
+        taken = [*listed, *record_copies.second_numbers(self.store)]
+        taken += [(page + 1) * size - 1 for size, page in paged if size in _sizes()]
+        count = max(taken, default=-1) + 1
+        self._unlisted = set(range(count)) - listed
         missing: set[tuple[int, int]] = set()
         while (number := self._history.length) < count:
-            pages = [
-                (size, number // size) for size in PAGE_SIZES if number % size == 0 and number + size <= count
-            ]
-            for size, page in pages:
-                if self._take_page(size, page):
-                    break
-                missing.add((size, page))
+            for size in _sizes():
+                if number % size == 0 and number + size <= count:
+                    page = (size, number // size)
+                    if page in paged and self._take_page(*page):
+                        break
+                    missing.add(page)
             else:
-                self._take([self._get(number)])
+                self._take([read_taken(self.store, number)])
             self._put_pages(missing)
-
-    def _listed(self) -> int:
-        """How many records there are at least. A number that is not there below one that is, is an error."""
-        names = (_NAME.fullmatch(entry.name) for entry in self.store.entries("log"))
-        numbers = {int(name[1]) for name in names if name}
-        count = max(numbers, default=-1) + 1
-        for number in range(count):
-            # A listing that runs while records are made may have passed a place before its record was there.
-            if number not in numbers:
-                self._get(number)
-        return count
-
-    def _get(self, number: int) -> bytes:
-        """A record that must be there."""
-        try:
-            return self.store.get(record_name(number))
-        except ObjectMissing as reason:
-            raise CheckpointDamaged(
-                file=record_name(number), reason="it is missing, but later records are there"
-            ) from reason
 
     def _probe(self) -> None:
         for _ in range(PROBES_MAX):
-            try:
-                line = self.store.get(record_name(self._history.length))
-            except ObjectMissing:
+            found = read_copies(self.store, self._history.length)
+            if found is None:
                 return
-            self._take([line])
+            self._take([found])
+            self._fresh.add(self._history.length - 1)
 
     def _stands(self, number: int, line: bytes) -> bool:
         try:
@@ -147,17 +163,31 @@ class Log:
             # Nobody removes records; a put that failed for another reason is tried again.
             return False
 
-    def _take(self, lines: list[bytes]) -> None:
-        records = []
-        first, check = self._history.length, self._check
-        for number, line in enumerate(lines, start=first):
-            record, check = decode_line(record_name(number), line, number, check)
-            records.append(record)
-        self._history = self._history.after(records)
-        self._check = check
-        if first % PAGE_SIZES[0] == 0:
+    def _take(self, found: Sequence[bytes | Lost]) -> None:
+        history, check, loose = self._history, self._check, self._loose
+        records: list[Record | Lost] = []
+        for number, each in enumerate(found, start=history.length):
+            if isinstance(each, Lost):
+                records.append(each)
+                check, loose = LOST, True
+                continue
+            line = read_line(record_name(number), each, number)
+            rebuilt = line.nonce == REBUILT
+            if not rebuilt and not loose and line.after != check:
+                _check_lost(line, number)
+                reason = "the record after it was written by somebody who could not read it"
+                if records:
+                    records[-1] = Lost(reason)
+                else:
+                    history = history.losing(number - 1, reason)
+            records.append(Lost("it was rebuilt", line.record) if rebuilt else line.record)
+            check, loose = line.check, rebuilt
+        first = history.length
+        self._history = history.after(records)
+        self._check, self._loose = check, loose
+        if first % _sizes()[0] == 0:
             self._lines = []
-        self._lines += lines
+        self._lines += [None if isinstance(each, Lost) else each for each in found]
 
     def _take_page(self, size: int, page: int) -> bool:
         try:
@@ -167,22 +197,78 @@ class Log:
             self._take(lines)
         except (ObjectMissing, CheckpointDamaged):
             return False
+        self._pages.add((size, page))
         return True
 
     def _put_pages(self, wanted: set[tuple[int, int]]) -> None:
         """Put those of the wanted pages whose last record was taken in just now."""
         length = self._history.length
-        for size in PAGE_SIZES:
-            if length % size == 0 and (size, length // size - 1) in wanted:
+        for size in _sizes():
+            page = (size, length // size - 1)
+            lines = [line for line in self._lines[-size:] if line is not None]
+            if length % size == 0 and page in wanted and len(lines) == size:
+                data = b"\n".join(lines)
                 try:
-                    self.store.put_if_absent(
-                        page_name(size, length // size - 1), b"\n".join(self._lines[-size:])
-                    )
+                    if self.store.put_if_absent(page_name(*page), data) or self._stands_page(page, data):
+                        self._pages.add(page)
+                    else:
+                        self._broken_pages[page] = data
                 except StoreError:
                     # A log without this page is read more slowly and no differently; who only reads may not write.
                     continue
 
+    def _stands_page(self, page: tuple[int, int], data: bytes) -> bool:
+        with suppress(ObjectMissing):
+            return self.store.get(page_name(*page)) == data
+        return False
 
-def page_name(size: int, page: int) -> str:
-    """Where the copies of a block of records are kept."""
-    return f"pages/{size}/{page:08d}.jsonl"
+    def _tend(self) -> None:
+        """Before a record is put: every one before it has two copies, even if its writer died, or was an earlier release."""
+        first = self._history.length - len(self._lines)
+        second = set() if self._tended else record_copies.second_numbers(self.store)
+        wanted = self._fresh if self._tended else set(range(first, self._history.length)) - second
+        for number in sorted(wanted | self._unlisted):
+            line = self._lines[number - first] if number >= first else None
+            if line is not None and number in self._unlisted:
+                self.store.put_if_absent(record_name(number), line)
+            if line is not None and not self._is_paged(number):
+                self.store.put_if_absent(copy_name(number), line)
+        for page, data in self._broken_pages.items():
+            # Pages decide nothing either.
+            self.store.replace(page_name(*page), data)
+        self._pages |= self._broken_pages.keys()
+        self._broken_pages = {}
+        if not self._tended:
+            self._compact(second)
+        self._fresh, self._unlisted, self._tended = set(), set(), True
+
+    def _is_paged(self, number: int) -> bool:
+        return any((size, number // size) in self._pages for size in _sizes())
+
+    def _compact(self, second: "set[int] | None" = None) -> None:
+        """Delete second copies, and small pages, that a whole page repeats. First copies stay: they are what takes their numbers."""
+        length = self._history.length
+        largest, smallest = _sizes()[0], _sizes()[-1]
+        if second is None:
+            second = set(range(length - smallest, length)) if length % smallest == 0 else set()
+        try:
+            for number in sorted(second):
+                if self._is_paged(number):
+                    self.store.delete(copy_name(number))
+            if length and length % largest == 0 and (largest, length // largest - 1) in self._pages:
+                for size in _sizes()[1:]:
+                    for page in range((length - largest) // size, length // size):
+                        self.store.delete(page_name(size, page))
+        except StoreError:
+            # They are there once more than they need to be, until somebody else may delete them.
+            return
+
+
+def _check_lost(line: ReadLine, number: int) -> None:
+    """Refuse a line that follows another one, unless its writer says that it could not read the one before."""
+    if line.after != LOST:
+        raise CheckpointDamaged(file=record_name(number), reason=FOLLOWS_ANOTHER)
+
+
+def _sizes() -> tuple[int, ...]:
+    return record_copies.PAGE_SIZES

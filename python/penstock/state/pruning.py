@@ -11,6 +11,7 @@ Why this takes nothing from anybody, however savers, pruners and new incarnation
    deleted file. The checkpoint that names it neither borrowed it since *m*, as this is the first, nor wrote it since *m*, as such
    files stay. So it was committed before *m*, existed at *m* and named the file, and by (2) the file was not deleted.
 4. A manifest is deleted only if its commit is retired or its incarnation is fenced; neither can be committed again.
+   While a record of the log is lost, which may have been a commit, neither is deleted because of a fence alone.
 5. A retire and a pin, or a retire and a quarantine of the newest good one, are records of one log: the later one has seen the
    earlier one.
 
@@ -34,6 +35,7 @@ from penstock.state.committing import quarantine
 from penstock.state.history import Committed, History
 from penstock.state.log import Log
 from penstock.state.manifest import manifest_name
+from penstock.state.manifest_copies import manifest_copy_name
 from penstock.state.records import Quarantine, Retire
 from penstock.state.references import References
 from penstock.state.retention import Keep, to_retire
@@ -78,6 +80,8 @@ class _View:
     #: Data files and manifests that existing checkpoints name.
     named: set[str]
     retired_manifests: set[str]
+    #: Whether a record is lost that may have been a commit: then only what retired checkpoints wrote is garbage.
+    lossy: bool
 
     def is_garbage(self, name: str) -> bool:
         """Whether a data file, part or record of a resume can go."""
@@ -89,7 +93,7 @@ class _View:
         save = (int(of[1]), int(of[2]), int(of[3]))
         if name in self.named or (save in self.kept_whole and name.startswith("data/")):
             return False
-        return save[0] < self.newest or save in self.committed
+        return save in self.committed or (save[0] < self.newest and not self.lossy)
 
 
 def prune(
@@ -168,12 +172,15 @@ def _problems(
 
 
 def _manifest_gone(store: Store, checkpoint: Committed) -> bool:
-    """Whether a manifest that was read before is there no longer."""
-    try:
-        store.describe(manifest_name(checkpoint.commit.manifest))
-    except ObjectMissing:
-        return True
-    return False
+    """Whether a manifest that was read before is there no longer, in either copy."""
+    manifest = checkpoint.commit.manifest
+    for name in (manifest_name(manifest), manifest_copy_name(manifest)):
+        try:
+            store.describe(name)
+        except ObjectMissing:
+            continue
+        return False
+    return True
 
 
 def _check_size(store: Store, name: str, bytes_: int) -> None:
@@ -227,16 +234,17 @@ def _view(history: History, references: References) -> _View:
         kept_whole=kept_whole,
         named=named,
         retired_manifests={manifest_name(each.manifest) for each in history.retired().values()},
+        lossy=bool(history.lost),
     )
 
 
 def _sweep(store: Store, view: _View, *, dry_run: bool) -> dict[str, int]:
     """Delete garbage; names and bytes of it."""
     swept: dict[str, int] = {}
-    for top in ("data", "parts", "resume", "manifests"):
+    for top in ("data", "parts", "resume", "manifests", "copies/manifests"):
         for entry in store.entries(top):
             garbage = (
-                _is_spent(store, entry.name, view) if top == "manifests" else view.is_garbage(entry.name)
+                _is_spent(store, entry.name, view) if "manifests" in top else view.is_garbage(entry.name)
             )
             if garbage:
                 swept[entry.name] = entry.bytes
@@ -249,10 +257,13 @@ def _sweep(store: Store, view: _View, *, dry_run: bool) -> dict[str, int]:
 
 def _is_spent(store: Store, name: str, view: _View) -> bool:
     """Whether no commit can name a manifest any more."""
-    if name in view.named:
+    first = name.removeprefix("copies/")
+    if first in view.named:
         return False
-    if name in view.retired_manifests:
+    if first in view.retired_manifests:
         return True
+    if view.lossy:
+        return False
     try:
         return msgspec.json.decode(store.get(name), type=_Incarnation).incarnation < view.newest
     except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):
@@ -267,6 +278,6 @@ def _remove_folders(store: Store, swept: dict[str, int], newest: int) -> None:
         if path is None:
             return
         # The folder of the newest incarnation is used by its next save.
-        if len(folder.parts) > 2 or int(folder.parts[1]) < newest:
+        if len(folder.parts) > 2 or (folder.parts[1].isdecimal() and int(folder.parts[1]) < newest):
             with suppress(OSError):
                 path.rmdir()

@@ -9,9 +9,13 @@ from typing import Any, TypeAlias
 import msgspec
 
 from penstock._rust import digest
-from penstock.errors import CheckpointDamaged, ManifestNewer
+from penstock.errors import CheckpointDamaged, ManifestNewer, RecordUnknown
 
 FORM = 1
+#: What a line names as the check of the line before, when that one could not be read by its writer.
+LOST = "lost"
+#: The nonce of a line that ``repair`` put in the place of one that could not be read.
+REBUILT = "rebuilt"
 
 
 class Fence(msgspec.Struct, frozen=True, tag_field="kind", tag="fence", forbid_unknown_fields=True):
@@ -85,6 +89,14 @@ class Unpin(msgspec.Struct, frozen=True, tag_field="kind", tag="unpin", forbid_u
 Record: TypeAlias = Fence | Commit | Quarantine | Retire | Pin | Unpin
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """A number of the log whose record cannot be read in any copy. It may have been of any kind."""
+
+    reason: str
+    #: What ``repair`` made of it: the record as far as it could be told, or one that says nothing.
+    instead: Record | None = None
+
+
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A record at its number, as stored."""
 
@@ -105,24 +117,52 @@ def encode_line(number: int, after: str, nonce: str, record: Record) -> bytes:
     return msgspec.json.encode(Line(FORM, number, after, nonce, msgspec.Raw(raw), check))
 
 
-def decode_line(name: str, data: bytes, number: int, after: str) -> tuple[Record, str]:
-    """The record of a line and the line's check. Anything that is not right is an error."""
+class ReadLine(msgspec.Struct, frozen=True):
+    """A line that is whole in itself."""
+
+    record: Record
+    after: str
+    nonce: str
+    check: str
+
+
+def read_line(name: str, data: bytes, number: int) -> ReadLine:
+    """The line of a number, whatever stands before it. ``CheckpointDamaged`` when these are not the bytes of that line;
+    ``ManifestNewer`` and ``RecordUnknown`` when they are, and a newer release wrote them.
+    """
+    form: Any = None
     try:
         form = msgspec.json.decode(data, type=dict[str, Any]).get("form")
-        if isinstance(form, int) and form > FORM:
-            raise ManifestNewer(name=name, found=form, known=FORM)
         line = msgspec.json.decode(data, type=Line)
-        if line.form != FORM or _check(line.number, line.after, line.nonce, bytes(line.record)) != line.check:
-            raise CheckpointDamaged(file=name, reason="its bytes do not agree with its check")
-        record: Record = msgspec.json.decode(line.record, type=Record)
     except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        if isinstance(form, int) and form > FORM:
+            raise ManifestNewer(name=name, found=form, known=FORM) from problem
         raise CheckpointDamaged(file=name, reason=str(problem)) from problem
+    # A flipped bit makes a newer form of an old one too; then everything else still agrees.
+    agrees = _check(line.number, line.after, line.nonce, bytes(line.record)) == line.check
+    if isinstance(form, int) and form > FORM and not agrees:
+        raise ManifestNewer(name=name, found=form, known=FORM)
+    if line.form != FORM or not agrees:
+        raise CheckpointDamaged(file=name, reason="its bytes do not agree with its check")
     if line.number != number:
         raise CheckpointDamaged(file=name, reason=f"it holds record {line.number}")
+    try:
+        record: Record = msgspec.json.decode(line.record, type=Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise RecordUnknown(file=name, reason=str(problem)) from problem
+    return ReadLine(record, line.after, line.nonce, line.check)
+
+
+def decode_line(name: str, data: bytes, number: int, after: str) -> tuple[Record, str]:
+    """The record of a line and the line's check. Anything that is not right is an error."""
+    line = read_line(name, data, number)
     if line.after != after:
-        reason = "it follows another record than the one before it; does the store honour conditional puts?"
-        raise CheckpointDamaged(file=name, reason=reason)
-    return record, line.check
+        raise CheckpointDamaged(file=name, reason=FOLLOWS_ANOTHER)
+    return line.record, line.check
+
+
+#: Two writers had the same number.
+FOLLOWS_ANOTHER = "it follows another record than the one before it; does the store honour conditional puts?"
 
 
 def _check(number: int, after: str, nonce: str, raw: bytes) -> str:

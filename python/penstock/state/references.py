@@ -1,8 +1,8 @@
 """Which files a checkpoint names. Manifests never change, so each is read once."""
 
 from penstock._rust import digest
-from penstock.errors import CheckpointDamaged, ObjectMissing
-from penstock.state.manifest import Manifest, manifest_name, read_manifest
+from penstock.state.manifest import Manifest
+from penstock.state.manifest_copies import get_manifest
 from penstock.state.records import Commit
 from penstock.store import Store
 
@@ -25,12 +25,7 @@ class References:
         found = self._known.get(commit.manifest)
         if found is not None:
             return found
-        name = manifest_name(commit.manifest)
-        try:
-            data = self._store.get(name)
-        except ObjectMissing as reason:
-            raise CheckpointDamaged(file=name, reason="the manifest is missing") from reason
-        return self._remember(commit.manifest, read_manifest(name, data, commit.manifest))
+        return self._remember(commit.manifest, get_manifest(self._store, commit.manifest))
 
     def remember(self, manifest: Manifest) -> None:
         """Take note of a manifest that is at hand, so that it need not be read."""

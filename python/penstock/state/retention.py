@@ -48,7 +48,8 @@ def to_retire(history: History, keep: Keep) -> tuple[int, ...]:
     """Numbers of the commits that nobody wishes to keep.
 
     Never the newest good one (S7), never a pinned one, and nothing at all while no checkpoint is good. Damaged ones stay
-    for looking at until as many good ones as are kept anyway have followed them.
+    for looking at until as many good ones as are kept anyway have followed them. What stands before a record that is lost stays
+    until that is repaired: it may have been a pin.
     """
     good = history.good()
     if not good:
@@ -60,7 +61,12 @@ def to_retire(history: History, keep: Keep) -> tuple[int, ...]:
     kept |= {each.number for each in _best(good, keep.best)}
     oldest = last[0].number if len(last) == keep.last else -1
     kept |= {each.number for each in history.quarantined() if each.number > oldest}
-    return tuple(each.number for each in history.checkpoints() if each.number not in kept and not each.pins)
+    after = max(history.lost, default=-1)
+    return tuple(
+        each.number
+        for each in history.checkpoints()
+        if each.number not in kept and not each.pins and each.number > after
+    )
 
 
 def _periodic(good: list[Committed], every: int | None) -> list[Committed]:

@@ -25,6 +25,7 @@ from penstock.state.parts import Part
 from penstock.state.replicas import Share, parts_of, share_of
 from penstock.state.retention import Keep
 from penstock.state.tree import to_json
+from penstock.state.watch import PERIOD_S
 from penstock.state.writing import Captured, Written, joined
 
 _ALIGNED = 64
@@ -69,14 +70,16 @@ class Options:
     #: A checkpoint of another run that this one builds on: tensors that stay as they are there are not written again, and it is
     #: pinned in the log of its run.
     base: Checkpoint | None = None
+    #: How often the log is looked into for a newer incarnation, in seconds.
+    watch_s: float = PERIOD_S
     #: The run's name in manifests and files; the last part of the place unless given.
     run: str = ""
 
     def __post_init__(self) -> None:
-        if self.captures < 1 or self.deadline_s <= 0 or (self.memory_bytes or 1) < 1:
+        if self.captures < 1 or self.deadline_s <= 0 or (self.memory_bytes or 1) < 1 or self.watch_s <= 0:
             raise UsageError(
-                f"{self.captures} captures and a deadline of {self.deadline_s} s make no sense",
-                hint="captures=1, deadline_s=600",
+                f"{self.captures} captures, a deadline of {self.deadline_s} s and a look every {self.watch_s} s make no sense",
+                hint="captures=1, deadline_s=600, watch_s=10",
             )
 
 

@@ -18,9 +18,9 @@ from penstock.errors import CheckpointDamaged, ObjectMissing, PenstockError
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.committing import Gone, commit
 from penstock.state.history import Committed
-from penstock.state.incarnations import Member, fence
+from penstock.state.incarnations import Member, fence, next_incarnation
 from penstock.state.log import Log
-from penstock.state.manifest import manifest_name
+from penstock.state.manifest_copies import put_manifest
 from penstock.state.pins import pin, unpin
 from penstock.state.pruning import prune
 from penstock.state.records import Commit
@@ -85,7 +85,7 @@ class Behind:
         assert own is not None, "the first place was fenced before"
         # Numbers of incarnations are counted per log; the token says whose they are.
         known = any(each.token == self._token for _, each in history.fences())
-        number = None if known else max(own, history.next_incarnation())
+        number = None if known else max(own, next_incarnation(history, self.store))
         return fence(self.log, Member(0, self._member.ranks, self._token, number))
 
     def newest(self) -> Checkpoint | None:
@@ -109,7 +109,7 @@ def copy(found: Checkpoint, log: Log, member: Member, references: References) ->
     for file in manifest.files:
         if "://" not in file.name:
             _copy_file(found.store, store, file.name, file.bytes)
-    store.put_if_absent(manifest_name(found.digest), manifest.encode())
+    put_manifest(store, found.digest, manifest.encode())
     references.remember(manifest)
     assert member.incarnation is not None, "fenced before"
     attempt = sum(made.step == found.step for _, made in log.read().commits())

@@ -40,6 +40,9 @@ class Store(Protocol):
         of the same writer left is replaced.
         """
 
+    def replace(self, name: str, data: bytes) -> None:
+        """Put other bytes in an object's place, durably and at once: its name is taken all the while. For repairs alone."""
+
     def describe(self, name: str) -> Entry:
         """Size and stamp of an object. Raises ``ObjectMissing``."""
 

@@ -66,6 +66,10 @@ class LayeredStore:
         """Make a large object of pieces of memory."""
         return self.write(lambda store: store.put_buffers(name, buffers))
 
+    def replace(self, name: str, data: bytes) -> None:
+        """Put other bytes in an object's place."""
+        self.write(lambda store: store.replace(name, data))
+
     def describe(self, name: str) -> Entry:
         """Size and stamp of an object."""
         return self._read(lambda store: store.describe(name))

@@ -65,6 +65,20 @@ class LocalStore:
         except OSError as reason:
             raise self._failure("write", name, reason) from reason
 
+    def replace(self, name: str, data: bytes) -> None:
+        """Put other bytes in an object's place; whoever looks finds one of the two."""
+        path = self._path(name)
+        try:
+            temporary = self._temporary(name)
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            _sync_directory(path.parent)
+        except OSError as reason:
+            raise self._failure("write", name, reason) from reason
+
     def put_file_if_absent(self, name: str, file: Path) -> bool:
         """Make an object from a file; a file of the same file system is linked, not copied."""
         try:

@@ -4,7 +4,7 @@ from penstock.cli.output import command_app
 
 app = command_app(
     "checkpoint",
-    "List, look into, verify, compare, export, import and prune checkpoints; no GPU and no model code needed.",
+    "List, look into, verify, compare, export, import, prune and repair checkpoints; no GPU and no model code needed.",
     examples=(
         "  penstock checkpoint list runs/7b\n"
         "  penstock checkpoint verify s3://bucket/runs/7b --all\n"
@@ -30,6 +30,10 @@ COMMANDS = {
     "prune": (
         "Retire checkpoints that nobody wishes to keep, and delete what nothing refers to.",
         "checking",
+    ),
+    "repair": (
+        "Give the log and the manifests of a place both of their copies again, and rebuild what is lost.",
+        "repair",
     ),
 }
 

@@ -5,14 +5,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.checkpoint.place import choose, open_checkpoints
+from penstock.cli.checkpoint.place import choose, open_checkpoints, refuse_empty
 from penstock.cli.checkpoint.shown import titled
 from penstock.cli.checkpoint.speed import bytes_progress, gigabytes
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
 from penstock.cli.output import size as as_size
-from penstock.errors import CheckpointUnknown, UsageError
+from penstock.errors import UsageError
 from penstock.state import Keep
 from penstock.state.committing import quarantine
+from penstock.state.lookup import is_retired
 from penstock.state.verifying import Verified, Verifier
 
 verify_app = command_app(
@@ -47,7 +48,7 @@ def verify_checkpoints(
     Parameters
     ----------
     place
-        Directory or URL of the checkpoints.
+        Directory or URL of the checkpoints, directory of a run, or run: and a run's name.
     step
         A step, latest (the default), or number=N of the list.
     """
@@ -56,12 +57,14 @@ def verify_checkpoints(
     verifier = Verifier()
     reports: list[Verified] = []
     with open_checkpoints(place, write=mark) as opened:
+        refuse_empty(opened)
         chosen = opened.list() if every else [choose(opened, step or "latest")]
-        if not chosen:
-            raise CheckpointUnknown(place=opened.store.url, wanted="at all", known=[])
         for found in chosen:
             with bytes_progress(f"verifying {titled(found)}", quiet=json) as tell:
                 report = verifier.verify(found, tell)
+            if not report.ok and is_retired(opened.log, found.number):
+                say(f"{titled(found)} was retired meanwhile")
+                continue
             reports.append(report)
             marked = (
                 mark
@@ -122,10 +125,11 @@ def prune_checkpoints(
     Parameters
     ----------
     place
-        Directory or URL of the checkpoints.
+        Directory or URL of the checkpoints, directory of a run, or run: and a run's name.
     """
     keep = Keep(last=keep_last, every=keep_every)
     with open_checkpoints(place, write=not dry_run) as opened:
+        refuse_empty(opened)
         done = opened.prune(keep, dry_run=dry_run)
         kept = [each.step for each in opened.list() if not (dry_run and each.step in done.retired)]
     document = {

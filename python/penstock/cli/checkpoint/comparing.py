@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.checkpoint.place import choose, open_checkpoints
+from penstock.cli.checkpoint.place import choose_readable, open_checkpoints
 from penstock.cli.checkpoint.shown import short, titled
 from penstock.cli.checkpoint.speed import bytes_progress
 from penstock.cli.output import Json, command_app, print_json, print_table, say
@@ -39,14 +39,14 @@ def print_difference(
     Parameters
     ----------
     place
-        Directory or URL of the checkpoints.
+        Directory or URL of the checkpoints, directory of a run, or run: and a run's name.
     before
         A step, latest, or number=N of the list.
     after
         Another one.
     """
     with open_checkpoints(place) as opened, open_checkpoints(other or place) as others:
-        first, second = choose(opened, before), choose(others, after)
+        first, second = choose_readable(opened, before), choose_readable(others, after)
     title = f"comparing {titled(first)} and {titled(second)}"
     with bytes_progress(title, quiet=json) as tell:
         found = difference(Reader(first.manifest, first.store), Reader(second.manifest, second.store), tell)

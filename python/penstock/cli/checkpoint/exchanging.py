@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from penstock.cli.checkpoint.place import choose, open_checkpoints
+from penstock.cli.checkpoint.place import choose_readable, open_checkpoints, place_of
 from penstock.cli.checkpoint.shown import titled
 from penstock.cli.checkpoint.speed import bytes_progress
 from penstock.cli.output import Json, command_app, print_json, say
@@ -97,7 +97,7 @@ def export_checkpoint(
     Parameters
     ----------
     place
-        Directory or URL of the checkpoints.
+        Directory or URL of the checkpoints, directory of a run, or run: and a run's name.
     step
         A step, latest, or number=N of the list.
     destination
@@ -105,7 +105,7 @@ def export_checkpoint(
     """
     wanted = chosen or Chosen()
     with open_checkpoints(place) as opened:
-        found = choose(opened, step)
+        found = choose_readable(opened, step)
     if wanted.self_contained and wanted.choice != Choice():
         raise UsageError(
             "a self-contained copy is a copy of everything", hint="leave prefix, only and dtype away"
@@ -182,7 +182,7 @@ def import_checkpoint(
     """
     source = open_source(origin, prefix)
     with bytes_progress(f"importing {origin}", quiet=json) as tell:
-        done = import_state(source, open_store(place), Name(step, run), force=force, tell=tell)
+        done = import_state(source, open_store(place_of(place)), Name(step, run), force=force, tell=tell)
     if json:
         print_json({**_document(done), "left_out": done.left_out})
         return 0

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from penstock.cli.checkpoint.place import choose, open_checkpoints
+from penstock.cli.checkpoint.place import choose_readable, open_checkpoints, refuse_empty
 from penstock.cli.checkpoint.shown import figure, list_document, short, tensor_document, when
 from penstock.cli.checkpoint.speed import bytes_progress
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
@@ -14,6 +14,7 @@ from penstock.cli.output import size as as_size
 from penstock.errors import UsageError
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.figures import Figures, figures_of
+from penstock.state.history import History
 from penstock.state.reading import Reader
 
 _TENSORS_SHOWN = 20
@@ -33,10 +34,15 @@ def list_checkpoints(place: str, *, json: Json = False) -> int:
     Parameters
     ----------
     place
-        Directory or URL of the checkpoints.
+        Directory or URL of the checkpoints, directory of a run, or run: and a run's name.
     """
     with open_checkpoints(place) as opened:
+        refuse_empty(opened)
         documents = [list_document(each, opened.store) for each in opened.log.read().checkpoints()]
+        history = opened.log.read()
+    # One that was retired while its manifest was read is not damaged, it is gone.
+    documents = [document for document in documents if document["number"] in history.living]
+    _say_lost(history)
     if json:
         for document in documents:
             print_json(document)
@@ -67,9 +73,15 @@ def list_checkpoints(place: str, *, json: Json = False) -> int:
         "damage and pins",
     ]
     print_table(heads, rows, right=["step", "number", "incarnation", "size", "files", "new"])
-    if not documents:
-        say(f"nothing is saved in {place}")
     return 0
+
+
+def _say_lost(history: History) -> None:
+    if history.lost:
+        numbers = ", ".join(map(str, history.lost[:8]))
+        say(
+            f"records of the log cannot be read: {numbers}; penstock checkpoint repair --dry-run shows what can be done"
+        )
 
 
 show_app = command_app(
@@ -99,12 +111,12 @@ def show_checkpoint(
     Parameters
     ----------
     place
-        Directory or URL of the checkpoints.
+        Directory or URL of the checkpoints, directory of a run, or run: and a run's name.
     step
         A step, latest, or number=N of the list.
     """
     with open_checkpoints(place) as opened:
-        found = choose(opened, step)
+        found = choose_readable(opened, step)
     manifest = found.manifest
     names = [name for name in manifest.tensors if tensors is None or fnmatchcase(name, tensors)]
     if tensors is not None and not names:

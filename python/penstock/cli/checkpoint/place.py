@@ -1,14 +1,52 @@
 """Which place and which checkpoint a command is about."""
 
-from penstock.errors import CheckpointUnknown, UsageError
+from pathlib import Path
+
+from penstock.errors import CheckpointDamaged, CheckpointUnknown, NothingSaved, RunUnknown, UsageError
+from penstock.run.directory import RunDirectory
 from penstock.state import Checkpoint, Checkpoints
 from penstock.state.checkpoint import checkpoint_of
 from penstock.state.history import Committed, History
+from penstock.state.lookup import is_retired, retired_or
+from penstock.view.address import RUN, RunAddress, parse
+
+#: How often the newest checkpoint may be retired just when it is looked at.
+_LOOKS_MAX = 100
+#: Where a run's name is looked for, beside the directory itself.
+_RUNS = Path("runs")
+
+
+def place_of(text: str) -> str:
+    """The place of checkpoints that a text means: a directory, a URL, the directory of a run, or ``run:`` and a run's name."""
+    if text.startswith(RUN):
+        address = parse(text)
+        assert isinstance(address, RunAddress), "it begins like one"
+        places = map(RunDirectory, (Path(address.run), _RUNS / address.run))
+        run = next((each for each in places if each.is_run()), None)
+        if run is None:
+            raise RunUnknown(directory=address.run)
+        return _place_of_run(run)
+    if "://" in text:
+        return text
+    run = RunDirectory(text)
+    return _place_of_run(run) if run.is_run() else text
+
+
+def _place_of_run(run: RunDirectory) -> str:
+    """What lies in the run's own directory is meant first: the directory may have been moved since it was written down."""
+    own = run.checkpoints
+    return str(own) if (own / "log").is_dir() else run.about().checkpoints
 
 
 def open_checkpoints(place: str, *, write: bool = False) -> Checkpoints:
-    """The checkpoints of a place; only for looking, unless said otherwise."""
-    return Checkpoints(place, read_only=not write)
+    """The checkpoints of a place, or of a run; only for looking, unless said otherwise."""
+    return Checkpoints(place_of(place), read_only=not write)
+
+
+def refuse_empty(opened: Checkpoints) -> None:
+    """Raise ``NothingSaved`` for a place without checkpoints."""
+    if not opened.log.read().checkpoints():
+        raise NothingSaved(place=opened.store.url)
 
 
 def choose(opened: Checkpoints, wanted: str) -> Checkpoint:
@@ -20,10 +58,26 @@ def choose(opened: Checkpoints, wanted: str) -> Checkpoint:
     history = opened.log.read()
     found = _find(history, wanted)
     if found is None:
+        refuse_empty(opened)
         known = [each.step for each in history.checkpoints()]
         words = wanted if wanted == "latest" else f"of step {wanted}"
         raise CheckpointUnknown(place=opened.store.url, wanted=words, known=known)
     return checkpoint_of(found, opened.store)
+
+
+def choose_readable(opened: Checkpoints, wanted: str) -> Checkpoint:
+    """The same with its manifest read. A newest one that was retired just now is looked for again."""
+    for _ in range(_LOOKS_MAX):
+        found = choose(opened, wanted)
+        try:
+            # Kept by the checkpoint from now on.
+            assert found.manifest
+        except CheckpointDamaged as problem:
+            if wanted != "latest" or not is_retired(opened.log, found.number):
+                raise retired_or(problem, opened.log, found) from problem
+        else:
+            break
+    return found
 
 
 def _find(history: History, wanted: str) -> Committed | None:

@@ -26,7 +26,8 @@ from penstock.state.exchange.contract import Incoming, Source, Wanted
 from penstock.state.figures import Tell
 from penstock.state.incarnations import Member, fence
 from penstock.state.log import Log
-from penstock.state.manifest import DataFile, Manifest, Piece, Tensor, chunk_bytes_for, manifest_name
+from penstock.state.manifest import DataFile, Manifest, Piece, Tensor, chunk_bytes_for
+from penstock.state.manifest_copies import put_manifest
 from penstock.state.parts import Part, assemble
 from penstock.state.records import Commit
 from penstock.state.references import References
@@ -117,7 +118,7 @@ def _describe(store: Store, manifest: Manifest, name: Name) -> Commit:
     """Put the manifest, and make the record that lets it exist."""
     data = manifest.encode()
     manifest_digest = _rust.digest(data)
-    store.put_if_absent(manifest_name(manifest_digest), data)
+    put_manifest(store, manifest_digest, data)
     reach("state.described")
     return Commit(
         incarnation=manifest.incarnation,
