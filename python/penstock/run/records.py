@@ -254,11 +254,17 @@ def _read_file(path: Path) -> LifeRecord | None:
             step, at, more = _unpacked_stands(raw)
             stands = {**stands, **more} if raw[0] == _STANDING else {}
             if file is not None and raw[0] in (_END, _PHASE):
-                kind = "end" if raw[0] == _END else ("phase" if any(more.values()) else "training")
-                file.moments.append(Moment(kind, step, at))
+                file.moments.append(Moment(_turn(raw[0], more), step, at))
             continue
         stands = {}
     return file
+
+
+def _turn(kind: int, stands: Mapping[str, int]) -> Literal["end", "phase", "training"]:
+    """What begins with a record that is no step."""
+    if kind == _END:
+        return "end"
+    return "phase" if any(stands.values()) else "training"
 
 
 def _step(raw: bytes, stands: dict[str, int], at: float) -> StepRecord:

@@ -58,7 +58,7 @@ class Saving:
         if self.failed is None:
             try:
                 self.checkpoints.check()
-            except Exception as problem:
+            except (PenstockError, OSError, RuntimeError) as problem:
                 self.failed = problem
         return self.failed is not None
 
