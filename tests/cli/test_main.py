@@ -1,6 +1,7 @@
 """The frame of the command line: every command has a purpose, examples and JSON, and bad input gets a sentence."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,20 @@ def test_every_command_has_purpose_examples_and_json(
     assert f"penstock {command}" in text.partition("examples:")[2]
     # A group of commands has none of its own; its commands do.
     assert "--json" in text or "COMMAND" in text
+
+
+@pytest.mark.parametrize("words", [["--version"], ["data", "list"], ["doctor", "--help"]])
+def test_output_that_cannot_be_written_is_said(words: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "penstock.cli.main", *words]
+    environment = {**os.environ, "PENSTOCK_HOME": str(tmp_path)}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, timeout=60
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import penstock as ps
+from penstock.data import worker_count
 from penstock.data.finishing import DEPTH_MAX
 from penstock.errors import CorruptShard, FeedClosed, RecipeInvalid, SampleUndecodable, TooManyUndecodable
 from tests.data.gallery import MOVES, NOTES, Gallery, note, png, read_lanes, write_archive
@@ -58,9 +59,22 @@ def test_a_map_that_raises_is_an_error_at_its_step_and_names_the_sample(
     assert "mask" in f"{problem.hint}"
 
 
-@pytest.mark.parametrize("threads", [0, 3])
-def test_a_step_that_failed_can_be_asked_for_again(gallery: Gallery, threads: int) -> None:
-    """Goal: an error costs nothing but itself. Method: every sample fails once, and the consumer asks until the step comes."""
+@pytest.mark.parametrize(("threads", "restless"), [(0, False), (3, False), (3, True)])
+def test_a_step_that_failed_can_be_asked_for_again(
+    gallery: Gallery, monkeypatch: pytest.MonkeyPatch, threads: int, restless: bool
+) -> None:
+    """Goal: an error costs nothing but itself. Method: every sample fails once, and the consumer asks until the step comes; also while
+    it changes at every step who finishes the next: all threads, one, or the consumer."""
+    if restless:
+        for name, value in (
+            ("WINDOW", 1),
+            ("_WAITING", 0.0),
+            ("_BESIDE", 99.0),
+            ("_IDLE", 1.1),
+            ("_BUSY", 1.1),
+        ):
+            monkeypatch.setattr(worker_count, name, value)
+        monkeypatch.setattr(worker_count, "_TRIALS", (2, 2))
     source = ps.Source("notes@1", epochs=2)
     expected = gallery.read(gallery.recipe(source, batch=5), threads=0)
     seen.clear()

@@ -1,5 +1,9 @@
 """Exports hold equal rows, name what they came from, and are read by the peers' own readers."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +29,31 @@ def test_exported_rows_are_equal(local: Registry, write_rows: WriteRows, tmp_pat
     assert made.about.derived_from == (version.digest,)
     assert local.lineage(made.address).parents[0].address == "web@1"
     assert made.verify().ok
+
+
+#: Opens what an index lists, with the peer's own readers, as its dataset does.
+_STREAM = """
+import json, sys
+from tests.formats.mosaic import bare_packages
+bare_packages("streaming", "streaming.base")
+from streaming.base.format import reader_from_json
+index = json.load(open(sys.argv[1] + "/index.json"))
+assert index["version"] == 2
+readers = [reader_from_json(sys.argv[1], None, shard) for shard in index["shards"]]
+print(json.dumps([reader[number] for reader in readers for number in range(reader.samples)]))
+"""
+
+
+def test_the_peer_opens_an_export_to_mds(
+    local: Registry, root: Path, write_rows: WriteRows, tmp_path: Path
+) -> None:
+    version = local.register("web", write_rows("a.jsonl", 0, 250, score=0.5, more={"k": 1}))
+    export_version(local, version, "mds", tmp_path / "out", rows_per_shard=100)
+    command = [sys.executable, "-W", "ignore", "-c", _STREAM, str(tmp_path / "out")]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == list(version)
 
 
 # The peer's reader leaves its files to the garbage collector.

@@ -172,18 +172,25 @@ def test_keys_that_no_request_can_name_are_left_out_and_said(s3_bucket: str, tmp
     top = uuid.uuid4().hex
     client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"])
     bucket = s3_bucket.removeprefix("s3://")
-    for key in ("data/a.jsonl", "data//b.jsonl", "data/en/", "data/c & d/e.jsonl"):
-        body = b"" if key.endswith("/") else b'{"id": 1}\n'
+    odd = ("data//b.jsonl", "data/./f.jsonl", "data/../g.jsonl", "data/t\tb.jsonl")
+    for key in ("data/a.jsonl", "data/en/", "data/c & d", "data/c & d/e.jsonl", *odd):
+        body = b"" if key.endswith(("/", "d")) else b'{"id": 1}\n'
         client.put_object(Bucket=bucket, Key=f"{top}/{key}", Body=body)
     registry = Registry(tmp_path / "registry")
     version = registry.register("web", f"{s3_bucket}/{top}/data")
     assert [shard.name for shard in version.manifest.shards] == ["a.jsonl", "c & d/e.jsonl"]
     assert version.account is not None
     assert [(each.name, each.reason) for each in version.account.left_out] == [
-        ("/b.jsonl", "its key has an empty part ('//'), which no request can name")
+        ("../g.jsonl", "its key has the part '..', which no request can name"),
+        ("./f.jsonl", "its key has the part '.', which no request can name"),
+        ("/b.jsonl", "its key has an empty part ('//'), which no request can name"),
+        ("t\\tb.jsonl", "its key has the part '\\t', which no request can name"),
     ]
-    with pytest.raises(errors.FileUnusable, match="empty part"):
-        registry.register("web", f"{s3_bucket}/{top}/data//b.jsonl")
+    for key in odd:
+        with pytest.raises(errors.FileUnusable, match="which no request can name"):
+            registry.register("web", f"{s3_bucket}/{top}/{key}")
+    # An empty object of that name does not hide the folder.
+    assert len(registry.register("web", f"{s3_bucket}/{top}/data/c & d")) == 1
 
 
 def test_a_bucket_that_is_not_there_is_said_in_words(s3_bucket: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import Policy, Registry, errors
+from penstock.formats import files
 from penstock.registry.version import Version
 from tests.registry import folders
 from tests.registry.folders import write_rows
@@ -52,6 +53,40 @@ def test_a_snapshot_of_the_hub_asks_which_split(local: Registry, tmp_path: Path)
     (repository / "snapshots/0a1b2c3").mkdir()
     with pytest.raises(errors.FileUnusable, match="2 revisions"):
         local.register("whole", repository)
+
+
+@pytest.mark.parametrize("ending", ["png", "md"])
+def test_folders_of_files_have_splits_as_tables_have(
+    local: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """Goal: no mixture by accident, and a field where all are asked for. Method: folders as ImageFolder has them, with attributes and a
+    file that is of no split; shards of two files, so that a split is several of them."""
+    monkeypatch.setattr(files, "MEMBERS_MAX", 2)
+    top = tmp_path / "pictures"
+    expected: dict[str, str | None] = {f"extra.{ending}": None}
+    for folder, split, count in (("train", "train", 5), ("test", "test", 1), ("val", "validation", 3)):
+        (top / folder).mkdir(parents=True)
+        names = [f"{number}.{ending}" for number in range(count)]
+        expected |= {f"{folder}/{name}": split for name in names}
+        (top / folder / "metadata.csv").write_text("file_name,n\n" + "".join(f"{name},7\n" for name in names))
+    for name in expected:
+        (top / name).write_bytes(b"\x89PNG\r\n\x1a\n" + name.encode() if ending == "png" else name.encode())
+    with pytest.raises(errors.SplitsMixed) as caught:
+        local.register("pictures", top)
+    assert set(caught.value.splits) == {"train", "test", "validation"}
+    both = local.register("both", top, policy=Policy(split="all"))
+    assert {row["path"]: row.get("split") for row in both} == expected
+    assert [row["path"] for row in both] == sorted(expected)
+    assert {field.name: field.optional for field in both.schema}["split"] is True
+    assert all(row["n"] == 7 for row in both if "/" in row["path"])
+    assert both.digest == Registry(tmp_path / "other").register("both", top, policy=Policy(split="all")).digest
+    train = local.register("train", top, policy=Policy(split="train"))
+    # One split is what its folder is alone: the same rows, the same version, no further field.
+    assert train.digest == local.register("folder", top / "train").digest
+    assert "split" not in train[0]
+    monkeypatch.setattr(files, "GROUPS_MAX", 3)
+    with pytest.raises(errors.FileUnusable, match="change between splits 3 times"):
+        local.register("both", top, policy=Policy(split="all"))
 
 
 def test_splits_saved_to_disk_are_not_mixed(local: Registry, tmp_path: Path) -> None:

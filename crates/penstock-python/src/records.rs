@@ -88,19 +88,18 @@ impl<'py> Walk<'_, 'py> {
     }
 
     fn mapping(&mut self, dict: &Bound<'py, PyDict>, depth: usize) -> PyResult<()> {
-        let mut fields = Vec::with_capacity(dict.len());
-        for (name, value) in dict {
+        let pairs: Vec<_> = dict.iter().collect();
+        let mut fields = Vec::with_capacity(pairs.len());
+        for (name, value) in &pairs {
             // Names of other types, and those that are no UTF-8, are put in order by Python.
-            if str_of(&name).is_none() {
-                return self.other(dict.as_any());
-            }
+            let Some(name) = str_of(name) else { return self.other(dict.as_any()) };
             fields.push((name, value));
         }
         // The bytes of UTF-8 sort as the characters do.
-        fields.sort_by(|(one, _), (other, _)| str_of(one).cmp(&str_of(other)));
+        fields.sort_unstable_by_key(|(name, _)| *name);
         self.digests.mapping(fields.len());
-        for (name, value) in &fields {
-            self.digests.text(str_of(name).unwrap_or("").as_bytes());
+        for (name, value) in fields {
+            self.digests.text(name.as_bytes());
             self.value(value, depth + 1)?;
         }
         Ok(())

@@ -20,7 +20,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = _take_debug(words)
     _let_streams_take_anything()
     try:
-        return _dispatch(words)
+        code = _dispatch(words)
+        if sys.stdout is not None:
+            # Now, while what goes wrong can still be said.
+            sys.stdout.flush()
+        return code
     except PenstockError as problem:
         if debug:
             raise
@@ -38,8 +42,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output left (`penstock events … | head`); that is no failure of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 128 + signal.SIGPIPE
+    except OSError as problem:
+        # Files that a command reads and writes have errors of ours; what is left is mostly the output (`… > /full/disk`).
+        if debug:
+            raise
+        print(f"error: {problem}", file=sys.stderr)
+        _drop_output()
+        return 1
+
+
+def _drop_output() -> None:
+    """What is still to be written goes nowhere, so that Python's own flush at the end does not fail again."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(words: list[str]) -> int:

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -183,7 +182,9 @@ def _steps(address: Address, shown: Shown) -> Iterator[Address]:
 
 
 def _home() -> Path:
-    return Path(os.environ.get("PENSTOCK_HOME", Path.home() / ".penstock"))
+    from penstock.store.home import penstock_home
+
+    return penstock_home()
 
 
 def _has_terminal(shown: Shown) -> bool:

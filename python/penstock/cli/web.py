@@ -64,7 +64,9 @@ class Shown:
 
 
 def _home() -> Path:
-    return Path(os.environ.get("PENSTOCK_HOME", Path.home() / ".penstock"))
+    from penstock.store.home import penstock_home
+
+    return penstock_home()
 
 
 @app.default

@@ -1,7 +1,7 @@
 """Chosen fields of records: read from a recipe, and held against what a version has."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.errors import RecipeInvalid
@@ -14,7 +14,7 @@ def read_fields(given: Any) -> tuple[str, ...] | None:
     """Fields as a recipe has them: names, each once, in an order that says nothing; None for all."""
     if given is None:
         return None
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise RecipeInvalid(field="fields", reason=f"{given!r:.100} is no list of names", hint=_HINT)
     names = list(given)
     if not names or not all(isinstance(name, str) and name for name in names):

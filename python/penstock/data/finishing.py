@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock import _rust
+from penstock.data.worker_count import WorkerCount
 from penstock.errors import CorruptShard, FeedClosed
 
 #: Steps that are taken and not handed out yet, at most.
@@ -61,14 +62,17 @@ class Finishing:
     ) -> None:
         #: Called for every batch that is handed out, in order; what it raises is raised instead.
         self._accept = accept
-        self._shared = _Shared(feed, finish, memory_bytes)
+        count = min(threads, DEPTH_MAX)
+        self._shared = _Shared(feed, finish, memory_bytes, WorkerCount(max(1, count)))
         self._waits: deque[float] = deque(maxlen=_WAITS_MAX)
         self._given = 0
+        #: When the last batch was handed out.
+        self._answered = time.perf_counter()
         workers = [
             threading.Thread(
-                target=_work, args=(self._shared,), name=f"penstock-finish-{number}", daemon=True
+                target=_work, args=(self._shared, number), name=f"penstock-finish-{number}", daemon=True
             )
-            for number in range(min(threads, DEPTH_MAX))
+            for number in range(count)
         ]
         # Daemons, so that a feed that nobody closed does not keep the process; the finalizer also runs before the end.
         self._finalizer = weakref.finalize(self, _stop, self._shared, workers, os.getpid())
@@ -92,7 +96,11 @@ class Finishing:
             raise
         self._shared.give()
         self._given += 1
-        self._waits.append(time.perf_counter() - begun)
+        now = time.perf_counter()
+        self._waits.append(now - begun)
+        if self._threaded:
+            self._shared.answered(begun - self._answered, now - begun)
+            self._answered = now
         return outcome
 
     def waits(self) -> tuple[int, int, bytes]:
@@ -128,10 +136,15 @@ class _Shared:
     """What the consumer and the threads share; it does not know the consumer, who can therefore be forgotten."""
 
     def __init__(
-        self, feed: _rust.Feed, finish: Callable[[_rust.FeedBatch], Finished], memory_bytes: int
+        self,
+        feed: _rust.Feed,
+        finish: Callable[[_rust.FeedBatch], Finished],
+        memory_bytes: int,
+        count: WorkerCount,
     ) -> None:
         self.feed = feed
         self.finisher = finish
+        self._count = count
         #: How long the last steps took to finish, and how many are being finished.
         self.took: deque[float] = deque(maxlen=_WAITS_MAX)
         self.busy = 0
@@ -139,7 +152,10 @@ class _Shared:
         #: Held while the next step is taken from Rust, so that steps are numbered in their order.
         self._taking = threading.Lock()
         #: Guards everything below; notified whenever any of it changes.
-        self._changed = threading.Condition()
+        guard = threading.RLock()
+        self._changed = threading.Condition(guard)
+        #: Threads that are not needed now wait here, where batches that come and go do not wake them.
+        self._needed = threading.Condition(guard)
         self._taken = 0
         self._given = 0
         self._outcomes: dict[int, _Outcome] = {}
@@ -164,15 +180,18 @@ class _Shared:
         with self._changed:
             return sum(not isinstance(each, BaseException | None) for each in self._outcomes.values())
 
-    def wait_task(self) -> bool:
-        """Waits until there may be something to do; False when there is nothing more."""
+    def wait_task(self, worker: int) -> bool:
+        """Waits until there may be something to do for a worker; False when there is nothing more."""
         with self._changed:
             while not self._closed:
-                if self._again or self._may_take():
-                    return True
-                if self._ended and not self._failed:
+                if self._ended and not self._failed and not self._again:
                     return False
-                self._changed.wait(_NAP_S)
+                if worker >= self._count.allowed:
+                    self._needed.wait(_NAP_S)
+                elif self._again or self._may_take():
+                    return True
+                else:
+                    self._changed.wait(_NAP_S)
             return False
 
     def take(self) -> _Task | None:
@@ -212,8 +231,9 @@ class _Shared:
 
     def finish(self, number: int, made: _rust.FeedBatch) -> None:
         """Finish a step and keep what comes of it until its turn."""
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.thread_time()
         self.busy += 1
+        self._count.begin()
         # Damage then names the steps that its shard was read for.
         _rust.read_for_step(made.step)
         try:
@@ -226,6 +246,8 @@ class _Shared:
             _rust.read_for_step(None)
             self.busy -= 1
             self.took.append(time.perf_counter() - begun)
+            if self._count.end(time.thread_time() - used):
+                self._call_workers()
 
     def fail(self, number: int, made: _rust.FeedBatch, problem: BaseException) -> None:
         """A step could not be finished; it is kept, in case that it can later."""
@@ -263,12 +285,27 @@ class _Shared:
             self._halted = False
             self._changed.notify_all()
 
+    def answered(self, away_s: float, waited_s: float) -> None:
+        """The consumer had a batch; it was away before it asked, and waited."""
+        if self._count.answered(away_s, waited_s):
+            self._call_workers()
+
+    def _call_workers(self) -> None:
+        with self._needed:
+            self._needed.notify_all()
+
     def wait_next(self) -> _Outcome:
-        """What comes next, once it is there."""
+        """What comes next, once it is there; finished by the caller's own thread where no other is needed."""
         with self._changed:
             while not self._closed and self._given not in self._outcomes:
+                if self._count.allowed == 0 and self._taken - self._given == len(self._outcomes) + len(
+                    self._again
+                ):
+                    break
                 self._changed.wait(_NAP_S)
-            return self._answer()
+            else:
+                return self._answer()
+        return self.finish_here()
 
     def finish_here(self) -> _Outcome:
         """What comes next, finished by the caller's own thread."""
@@ -311,14 +348,15 @@ class _Shared:
             self._failed.clear()
             self._again.clear()
             self._changed.notify_all()
+            self._needed.notify_all()
         self.feed.close()
         # Others that finish the same steps find another to ask.
         if (close := getattr(self.finisher, "close", None)) is not None:
             close()
 
 
-def _work(shared: _Shared) -> None:
-    while shared.wait_task():
+def _work(shared: _Shared, worker: int) -> None:
+    while shared.wait_task(worker):
         if (task := shared.take()) is None:
             continue
         try:

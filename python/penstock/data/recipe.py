@@ -18,6 +18,7 @@ import msgspec
 from penstock._rust import digest
 from penstock.data.fields import read_fields
 from penstock.data.schedule import cut, read_schedule
+from penstock.data.spelling import check_name, suggestion
 from penstock.data.stages import Chat, Pack, Pad, Stage, Tokenize, check_stages, stage_of, until
 from penstock.data.weights import (
     Ramp,
@@ -68,9 +69,12 @@ class Source:
             raise RecipeInvalid(
                 field="sources", reason=f"{self.name!r} is no name of a version", hint='name = "web@3"'
             )
+        check_name("alias", self.alias, may_be_empty=True)
         if not self.alias:
             object.__setattr__(self, "alias", self.name.partition("@")[0])
-        if not (isinstance(self.weight, int | float) and 0 <= self.weight < float("inf")):
+        if isinstance(self.weight, bool) or not (
+            isinstance(self.weight, int | float) and 0 <= self.weight < float("inf")
+        ):
             raise RecipeInvalid(
                 field="weight", reason=f"the weight of {self.alias} is {self.weight!r}, not a positive number"
             )
@@ -79,7 +83,9 @@ class Source:
             if isinstance(getattr(self, name), float):
                 object.__setattr__(self, name, float(getattr(self, name)))
         if self.split not in SPLITS:
-            raise RecipeInvalid(field="split", reason=f"there is no {self.split!r}", hint=", ".join(SPLITS))
+            raise RecipeInvalid(
+                field="split", reason=f"there is no {self.split!r}", hint=suggestion(self.split, SPLITS)
+            )
         if not (isinstance(self.held_share, float) and 0 < self.held_share < 1):
             raise RecipeInvalid(field="held_share", reason=f"a share of {self.held_share} cannot be held out")
         if self.epochs is not None and (type(self.epochs) is not int or self.epochs < 1):
@@ -133,15 +139,21 @@ class Recipe:
         check_weights(self.weights or ((0, self._own_weights),), set(self._own_weights))
         if self.shuffle not in SHUFFLES:
             raise RecipeInvalid(
-                field="shuffle", reason=f"there is no {self.shuffle!r}", hint=", ".join(SHUFFLES)
+                field="shuffle",
+                reason=f"there is no {self.shuffle!r}",
+                hint=suggestion(self.shuffle, SHUFFLES),
             )
         if self.exhaustion not in EXHAUSTIONS:
             raise RecipeInvalid(
-                field="exhaustion", reason=f"there is no {self.exhaustion!r}", hint=", ".join(EXHAUSTIONS)
+                field="exhaustion",
+                reason=f"there is no {self.exhaustion!r}",
+                hint=suggestion(self.exhaustion, EXHAUSTIONS),
             )
         if self.undecodable not in UNDECODABLES:
             raise RecipeInvalid(
-                field="undecodable", reason=f"there is no {self.undecodable!r}", hint=", ".join(UNDECODABLES)
+                field="undecodable",
+                reason=f"there is no {self.undecodable!r}",
+                hint=suggestion(self.undecodable, UNDECODABLES),
             )
         if type(self.undecodable_max) is not int or self.undecodable_max < 0:
             raise RecipeInvalid(field="undecodable_max", reason=f"{self.undecodable_max!r} is no number")
@@ -338,7 +350,9 @@ def _tables(field: str, given: Any) -> list[dict[str, Any]]:
 def _check_measure(recipe: Recipe) -> None:
     if recipe.measure not in MEASURES:
         raise RecipeInvalid(
-            field="measure", reason=f"there is no {recipe.measure!r}", hint=", ".join(MEASURES)
+            field="measure",
+            reason=f"there is no {recipe.measure!r}",
+            hint=suggestion(recipe.measure, MEASURES),
         )
     for source in recipe.sources:
         shapes = [stage for stage in recipe.stages_of(source) if isinstance(stage, Pack | Pad)]
@@ -364,6 +378,5 @@ def _stages_of(documents: Any, folder: Path) -> tuple[Stage, ...]:
 def _only(values: dict[str, Any], known: list[str], where: str) -> None:
     for name in values:
         if name not in known:
-            raise RecipeInvalid(
-                field=where, reason=f"there is no field {name!r}", hint=f"known are {', '.join(known)}"
-            )
+            reason = f"there is no field {name!r}"
+            raise RecipeInvalid(field=where, reason=reason, hint=suggestion(name, known))

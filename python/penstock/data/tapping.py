@@ -18,6 +18,7 @@ import msgspec
 
 from penstock.data.lane import Lane
 from penstock.data.written import written
+from penstock.store.home import penstock_home
 
 if TYPE_CHECKING:
     from penstock.data.planning import Plan
@@ -88,4 +89,4 @@ def born_ticks(pid: int) -> int:
 
 def home() -> Path:
     """Where taps of readers are that belong to no run."""
-    return Path(os.environ.get("PENSTOCK_HOME", Path.home() / ".penstock")) / "taps"
+    return penstock_home() / "taps"

@@ -6,11 +6,12 @@ the schedule breaks it off if it comes first.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from penstock import _rust
 from penstock.data.schedule import read_schedule
+from penstock.data.spelling import suggestion
 from penstock.errors import RecipeInvalid
 
 SHAPES = ("linear", "cosine", "steps")
@@ -99,6 +100,11 @@ def read_weights(given: Any) -> tuple[tuple[int, Weights | Ramp], ...]:
 
 def _entry(step: int, given: Any) -> Weights | Ramp:
     if isinstance(given, Mapping) and isinstance(given.get("to"), Mapping):
+        known = [each.name for each in fields(Ramp)]
+        for name in given:
+            if name not in known:
+                reason = f"a ramp has no field {name!r:.50}"
+                raise RecipeInvalid(field="weights", reason=reason, hint=suggestion(name, known))
         try:
             given = Ramp(**given)
         except TypeError as reason:
@@ -117,12 +123,11 @@ def check_weights(schedule: Sequence[tuple[int, Weights | Ramp]], known: set[str
         each = given.to if isinstance(given, Ramp) else given
         for alias, weight in each.items():
             if alias not in known:
-                raise RecipeInvalid(
-                    field="weights",
-                    reason=f"there is no source {alias!r}",
-                    hint=f"known are {', '.join(sorted(known))}",
-                )
-            if not (isinstance(weight, int | float) and 0 <= weight < float("inf")):
+                hint = suggestion(alias, sorted(known))
+                raise RecipeInvalid(field="weights", reason=f"there is no source {alias!r}", hint=hint)
+            if isinstance(weight, bool) or not (
+                isinstance(weight, int | float) and 0 <= weight < float("inf")
+            ):
                 raise RecipeInvalid(
                     field="weights", reason=f"the weight of {alias} at step {step} is {weight!r}"
                 )

@@ -36,6 +36,7 @@
     │   ├── FileChanging         a file that changed while it was registered
     │   ├── FilesLeftOut         something would be left out, and that was not allowed
     │   ├── FormatsMixed         files of several formats in one folder or pattern
+    │   ├── ConfigsMixed         a dataset of the Hub with configurations, and it was not said which to take
     │   ├── SplitsMixed          a folder with splits, and it was not said which to take
     │   ├── NothingToRegister    no file matches
     │   ├── SchemaMixed          files of one version disagree about a field
@@ -100,7 +101,9 @@
         ├── NothingLoads             checkpoints exist and none of them can be loaded
         ├── PlaceInUse               a repair was asked for beside an incarnation that is at work
         ├── ForeignUnusable          a file of another system that is no state, or one that cannot be imported
+        ├── LayoutChanged            what ranks kept to themselves, in another layout
         ├── SaveFailed               a save that could not be made durable, with what was tried
+        │   └── RanksDiffer          ranks hold different things under one name, where only one can be saved
         ├── Fenced                   a newer incarnation of the run has taken over
         ├── IncarnationTaken         other processes began the incarnation that this one was told to join
         ├── CommitsUnseen            others committed since this state was loaded
@@ -116,6 +119,7 @@ from penstock.errors.data import (
     BadRow,
     BatchDamaged,
     ColumnAmbiguous,
+    ConfigsMixed,
     CorruptShard,
     CursorForeign,
     DataError,
@@ -209,9 +213,11 @@ from penstock.errors.state import (
     Fenced,
     ForeignUnusable,
     IncarnationTaken,
+    LayoutChanged,
     NothingLoads,
     NothingSaved,
     PlaceInUse,
+    RanksDiffer,
     RanksMissing,
     RecordUnknown,
     ResumeFailed,
@@ -248,6 +254,7 @@ __all__ = [
     "CheckpointUnknown",
     "ColumnAmbiguous",
     "CommitsUnseen",
+    "ConfigsMixed",
     "CorruptShard",
     "CursorForeign",
     "DataError",
@@ -273,6 +280,7 @@ __all__ = [
     "JobInvalid",
     "JobSilent",
     "JobUnknown",
+    "LayoutChanged",
     "ManifestDamaged",
     "ManifestNewer",
     "MaskLengthWrong",
@@ -290,6 +298,7 @@ __all__ = [
     "PlaceUnknown",
     "ProcessError",
     "RankUnknown",
+    "RanksDiffer",
     "RanksMissing",
     "RecipeInvalid",
     "RecordUnknown",

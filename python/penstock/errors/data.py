@@ -99,6 +99,23 @@ class FormatsMixed(DataError):
         super().__init__(f"{place} has files of several formats: {found}")
 
 
+class ConfigsMixed(DataError):
+    """A dataset of the Hugging Face Hub has several configurations, and it was not said which to take."""
+
+    def __init__(self, *, place: str, configs: dict[str, list[str]]) -> None:
+        self.place = place
+        #: The patterns of each configuration, below the place.
+        self.configs = configs
+        first, patterns = next(iter(configs.items()))
+        files = " ".join(f"'{place}/{pattern}'" for pattern in patterns[:3])
+        self.hint = (
+            f"name the files of one, such as {files} for {first!r}; a pattern over all of them mixes them"
+        )
+        names = list(configs)
+        more = f" and {len(names) - 8:,} more" if len(names) > 8 else ""
+        super().__init__(f"{place} has several configurations: {', '.join(names[:8])}{more}")
+
+
 class SplitsMixed(DataError):
     """A folder has splits, and it was not said which to take."""
 

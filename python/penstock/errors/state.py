@@ -148,6 +148,27 @@ class SaveFailed(StateError):
         super().__init__(f"the checkpoint of step {step} was not saved: {reason}")
 
 
+class RanksDiffer(SaveFailed):
+    """Ranks hold different things under one name, where only one can be saved."""
+
+    def __init__(
+        self, *, step: int, name: str, ranks: list[int], reason: str, hint: str | None = None
+    ) -> None:
+        self.name, self.ranks = name, ranks
+        super().__init__(step=step, reason=f"{name!r} is not the same on all ranks: {reason}", hint=hint)
+
+
+class LayoutChanged(StateError):
+    """What ranks kept to themselves can only be loaded by as many ranks, in the layout that it was saved in."""
+
+    def __init__(self, *, names: list[str], saved_ranks: int, ranks: int) -> None:
+        self.names, self.saved_ranks, self.ranks = names, saved_ranks, ranks
+        self.hint = "load with the same ranks and layout, or open Checkpoints with replicas='first' to take those of the first rank"
+        now = f"{ranks} ranks load it" if ranks != saved_ranks else "the layout is another one now"
+        shown = ", ".join(_some(names))
+        super().__init__(f"each of {saved_ranks} ranks saved contents of its own, and {now}: {shown}")
+
+
 class Fenced(StateError):
     """A newer incarnation of the run has taken over; this one may not write any more."""
 

@@ -8,16 +8,14 @@ import bisect
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from penstock import _rust
 from penstock.errors import CorruptShard
-from penstock.formats.columnar import first_line, plain_batch, plain_schema
+from penstock.formats.columnar import PIECE_BYTES, first_line, plain_batch, plain_schema
 from penstock.formats.contract import OpenShard, Row, RowNumbers
 from penstock.formats.copying import read_long
 from penstock.formats.reading import CheckedIO, details_of, open_file
@@ -30,6 +28,9 @@ _CACHE_BYTES_MAX = 256 << 20
 _COPY_CACHE_BYTES_MAX = 32 << 20
 #: Single rows are cut out of a unit; more are gathered.
 _CUT_ROWS_MAX = 4
+
+_PIECE_ROWS_MAX = 4096
+_BUFFER_BYTES = 1 << 20
 
 Decode = Callable[[int], "pa.RecordBatch | pa.Table"]
 
@@ -51,8 +52,7 @@ class _Units:
                 self._units.move_to_end(key)
             return unit
 
-    def put(self, key: tuple[int, int], unit: "pa.RecordBatch | pa.Table") -> None:
-        size = unit.get_total_buffer_size()
+    def put(self, key: tuple[int, int], unit: "pa.RecordBatch | pa.Table", size: int) -> None:
         with self._lock:
             _, before = self._units.pop(key, (None, 0))
             self._bytes += size - before
@@ -80,6 +80,16 @@ class Container:
     plain: bool = False
     #: Where decoded units are kept.
     cache: _Units = _UNITS
+    #: Decodes a unit piece by piece, where that is possible: a whole one may take more memory than all the rest.
+    stream: Callable[[int], Iterator["pa.RecordBatch"]] | None = None
+    #: Bytes of each unit, where they are known before it is decoded.
+    unit_bytes: Sequence[int] | None = None
+
+    def batches(self, number: int) -> Iterator["pa.RecordBatch"]:
+        """The rows of a unit as they are delivered."""
+        decoded = self.stream(number) if self.stream is not None else [self.decode(number)]
+        for part in decoded:
+            yield from plain_table(part).to_batches()
 
 
 class UnitRows:
@@ -92,38 +102,34 @@ class UnitRows:
         self._decode = container.decode
         self._plain = container.plain
         self._fields = fields
-        self._ends = np.cumsum(np.asarray(container.unit_rows, dtype=np.int64))
+        self._ends = list(itertools.accumulate(container.unit_rows))
         # A row that was left out shifts those after it by one.
-        skipped = container.skipped
-        self._skipped = np.asarray(skipped, dtype=np.int64) - np.arange(len(skipped))
-        self._ends_list: list[int] = self._ends.tolist()
-        self._skipped_list: list[int] = self._skipped.tolist()
+        self._skipped = [row - before for before, row in enumerate(container.skipped)]
         self._serial = next(_SERIALS)
         self._cache = container.cache
+        self._unit_bytes = container.unit_bytes
         self._lock = nullcontext() if container.stateless else threading.Lock()
 
     def take(self, rows: RowNumbers) -> list[Row]:
         """Each unit that is touched is decoded once, whatever the order of the rows."""
-        if len(rows) == 1:
-            return self._rows(*self._place(int(rows[0])))
-        wanted = rows.astype(np.int64)
-        wanted = wanted + np.searchsorted(self._skipped, wanted, side="right")
-        units = np.searchsorted(self._ends, wanted, side="right")
-        found: list[Row] = [{}] * len(wanted)
-        for number in np.unique(units).tolist():
-            places = np.flatnonzero(units == number)
-            first = int(self._ends[number - 1]) if number else 0
-            for place, row in zip(
-                places.tolist(), self._rows(number, (wanted[places] - first).tolist()), strict=True
-            ):
-                found[place] = row
+        # Mostly a few rows of many units, for which numpy takes longer than all the rest.
+        wanted: dict[int, tuple[list[int], list[int]]] = {}
+        for at, row in enumerate(rows.tolist()):
+            number, inside = self._place(row)
+            places, insides = wanted.setdefault(number, ([], []))
+            places.append(at)
+            insides.append(inside)
+        found: list[Row] = [{}] * len(rows)
+        for number, (places, insides) in sorted(wanted.items()):
+            for at, decoded in zip(places, self._rows(number, insides), strict=True):
+                found[at] = decoded
         return found
 
-    def _place(self, row: int) -> tuple[int, list[int]]:
-        """The unit that holds a row, and the row's place in it; numpy takes longer than all the rest for one row."""
-        row += bisect.bisect_right(self._skipped_list, row)
-        number = bisect.bisect_right(self._ends_list, row)
-        return number, [row - (self._ends_list[number - 1] if number else 0)]
+    def _place(self, row: int) -> tuple[int, int]:
+        """The unit that holds a row, and the row's place in it."""
+        row += bisect.bisect_right(self._skipped, row)
+        number = bisect.bisect_right(self._ends, row)
+        return number, row - (self._ends[number - 1] if number else 0)
 
     def _rows(self, number: int, inside: Sequence[int]) -> list[Row]:
         import pyarrow as pa
@@ -152,7 +158,8 @@ class UnitRows:
                 if (unit := self._cache.get(key)) is not None:
                     return unit
                 unit = plain_unit(self._decode(number), self._fields, self._plain)
-                self._cache.put(key, unit)
+                sizes = self._unit_bytes
+                self._cache.put(key, unit, sizes[number] if sizes else unit.get_total_buffer_size())
                 return unit
         except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as reason:
             raise undecodable(self._label, f"unit {number}", reason) from reason
@@ -215,7 +222,15 @@ def _parquet(file: _rust.ShardFile, shard: OpenShard, details: dict[str, Any]) -
         reader = pq.ParquetFile(CheckedIO(file, size), metadata=metadata, pre_buffer=True)
         return reader.read_row_group(number, columns=columns, use_threads=False)
 
-    return Container(details["rows"], details["skipped"], decode)
+    def stream(number: int) -> Iterator["pa.RecordBatch"]:
+        group = metadata.row_group(number)
+        step = max(1, min(_PIECE_ROWS_MAX, group.num_rows * PIECE_BYTES // max(1, group.total_byte_size)))
+        # Far bytes come in few large requests; those of this machine need not be held.
+        ahead = {"pre_buffer": True} if shard.raw.path is None else {"buffer_size": _BUFFER_BYTES}
+        reader = pq.ParquetFile(CheckedIO(file, size), metadata=metadata, **{"pre_buffer": False, **ahead})
+        yield from reader.iter_batches(step, row_groups=[number], columns=columns, use_threads=False)
+
+    return Container(details["rows"], details["skipped"], decode, stream=stream)
 
 
 def _file(file: _rust.ShardFile, shard: OpenShard, details: dict[str, Any]) -> Container:
@@ -260,7 +275,7 @@ def _row_copy(file: _rust.ShardFile, shard: OpenShard, details: dict[str, Any]) 
         return pa.ipc.read_record_batch(pa.ipc.read_message(message), schema)
 
     rows, skipped = details["rows"], details["skipped"]
-    return Container(rows, skipped, decode, stateless=True, plain=True, cache=_COPY_UNITS)
+    return Container(rows, skipped, decode, stateless=True, plain=True, cache=_COPY_UNITS, unit_bytes=sizes)
 
 
 _CONTAINERS: dict[str, Callable[[_rust.ShardFile, OpenShard, dict[str, Any]], Container]] = {

@@ -130,7 +130,13 @@ def plain_batch(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch
     """A batch with the types of ``plain_schema``."""
     import pyarrow as pa
 
-    columns = [_plain(column, wanted.type) for column, wanted in zip(batch.columns, schema, strict=True)]
+    columns = []
+    for column, wanted in zip(batch.columns, schema, strict=True):
+        try:
+            columns.append(_plain(column, wanted.type))
+        except pa.ArrowException as reason:
+            said = f"column {wanted.name!r} cannot become {wanted.type}: {first_line(reason)}"
+            raise pa.ArrowNotImplementedError(said) from reason
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -140,7 +146,9 @@ def _plain(array: "pa.Array", wanted: "pa.DataType") -> "pa.Array":
 
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    if pa.types.is_run_end_encoded(array.type):
+    if pa.types.is_run_end_encoded(array.type) and not (
+        _is_view(array.type.value_type) or _has_uncast(array.type.value_type)
+    ):
         array = pyarrow.compute.run_end_decode(array)
     if array.type.equals(wanted):
         return array
@@ -152,8 +160,8 @@ def _plain(array: "pa.Array", wanted: "pa.DataType") -> "pa.Array":
             return values.take(array.indices)
         return pa.DictionaryArray.from_arrays(array.indices, values).cast(wanted)
     if _has_uncast(array.type):
-        # Rare, so that it may be slow: pyarrow casts no run ends and no dictionaries of views inside others, and
-        # breaks views of lists.
+        # Rare, so that it may be slow: inside others pyarrow casts no run ends and no dictionaries of views or of what has parts, it
+        # decodes no run ends of views, and it breaks views of lists.
         return pa.array(array.to_pylist(), type=wanted)
     return array.cast(wanted)
 
@@ -167,8 +175,14 @@ def _has_uncast(given: "pa.DataType") -> bool:
     if kinds.is_run_end_encoded(given) or kinds.is_list_view(given) or kinds.is_large_list_view(given):
         return True
     if kinds.is_dictionary(given):
-        return bool(kinds.is_string_view(given.value_type) or kinds.is_binary_view(given.value_type))
+        return _is_view(given.value_type) or bool(kinds.is_nested(given.value_type))
     return any(_has_uncast(given.field(at).type) for at in range(given.num_fields))
+
+
+def _is_view(given: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string_view(given) or pa.types.is_binary_view(given))
 
 
 def kind_of(given: "pa.DataType") -> str:

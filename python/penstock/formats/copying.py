@@ -18,6 +18,8 @@ def as_raw(path: Path) -> RawFile:
 
 def read_long(file: ReadsRanges, start: int, length: int) -> bytes:
     """A range of any length: one system call reads at most 2 GiB."""
+    if length <= _CHUNK_BYTES:
+        return file.read(start, length)
     ends = range(start, start + length, _CHUNK_BYTES)
     return b"".join(file.read(at, min(_CHUNK_BYTES, start + length - at)) for at in ends)
 

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 
 from penstock.errors import BadRow, FileEmpty, FileUnusable, FormatsMixed, TooManyBadRows, UsageError
 from penstock.formats.contract import Format, RawFile
+from penstock.formats.pointer import refuse_pointer
 
 _HEAD_BYTES = 64 << 10
 _SAMPLE_FILES = 16
 _EMPTY = "it is empty"
-_POINTER = b"version https://git-lfs.github.com/spec/"
-#: Pointers are shorter.
-POINTER_BYTES_MAX = 1024
 _PACKINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".snappy")
 #: What some writers put behind the ending: ``x.tfrecord-00000-of-00010``.
 _NUMBER = re.compile(r"-\d+-of-\d+$")
@@ -119,13 +117,6 @@ def _goes_with(raw: RawFile, found: str | None, chosen: str) -> bool:
     if chosen in _TEXTS and found in _TEXTS:
         return True
     return chosen == "files" or (chosen == "documents" and is_attributes(raw.name))
-
-
-def refuse_pointer(raw: RawFile, head: bytes) -> None:
-    """A clone without Git LFS has small texts where the files should be; as a text such a pointer would even have rows."""
-    if head.startswith(_POINTER):
-        reason = "it is a pointer of Git LFS, not the file"
-        raise FileUnusable(path=raw.url, reason=reason, hint="fetch the files with `git lfs pull`")
 
 
 def _by_ending(raws: list[RawFile]) -> dict[str, list[RawFile]]:

@@ -5,8 +5,9 @@ file, so that single files are read and checked without touching the others (see
 """
 
 import copy
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -30,6 +31,8 @@ from penstock.formats.reading import KnownRows, details_of, gather, members_sour
 from penstock.store import Store
 
 MEMBERS_MAX = 10_000
+#: Stretches of files with one label; more would make shards of a few files each.
+GROUPS_MAX = 1_000
 #: Beginnings that only media have.
 _MARKS = (
     b"\x89PNG\r\n\x1a\n",
@@ -160,6 +163,20 @@ class FileRows:
     def _attributes(self, number: int) -> Row:
         # Whoever gets a row may change it.
         return copy.deepcopy(self._values[number]) if self._values else {}
+
+
+def divide_shards(shards: list[RawFile], label_of: Callable[[RawFile], str | None]) -> list[RawFile]:
+    """The same files in the same order, in shards whose files all have the same label."""
+    members = [member for shard in shards for member in shard.members]
+    groups = [list(group) for _, group in itertools.groupby(members, key=label_of)]
+    if len(groups) > GROUPS_MAX:
+        raise FileUnusable(
+            path=shards[0].store.url,
+            reason=f"in the order of their names, files change between splits {len(groups) - 1:,} times",
+            hint="put each split into a folder, or take one with --split NAME",
+        )
+    runs = [group[at : at + MEMBERS_MAX] for group in groups for at in range(0, len(group), MEMBERS_MAX)]
+    return [_shard(number, runs, list(shards[0].attributes)) for number in range(len(runs))]
 
 
 def _check_one_each(about: list[RawFile]) -> None:

@@ -5,6 +5,7 @@ sidecar that repeats what the shards say; it is left out. Every sample is checke
 its bytes are summed, and those that are not certainly good by decoding them here.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ _CONFIG_BYTES_MAX = 1 << 20
 #: Compressions without a signature of their own, or whose beginning says too little; known by the name.
 _BY_NAME = {".mds.br": "brotli", ".mds.bz2": "bz2", ".mds.snappy": "snappy"}
 _VERSION = 2
+#: The index of a dataset without samples, which has nothing else in it.
+_NO_SHARDS = re.compile(rb'\s*\{\s*"shards":\s*\[\s*\],\s*"version":\s*\d+\s*\}\s*')
 
 
 class Mds:
@@ -46,7 +49,7 @@ class Mds:
     def recognise(self, raw: RawFile, head: bytes) -> bool:
         """The columns stand as JSON where the number of samples and the first offset say; or it is the sidecar."""
         if _is_sidecar(raw):
-            return b'"column_encodings"' in head
+            return b'"column_encodings"' in head or _NO_SHARDS.fullmatch(head) is not None
         packing = _packing(raw.name, head)
         if raw.name.endswith(tuple(_BY_NAME)):
             return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import _rust
 from penstock.errors import StoreFailed
-from penstock.formats.batches import open_container, plain_table, undecodable
+from penstock.formats.batches import open_container, undecodable
 from penstock.formats.columnar import first_line
 from penstock.formats.contract import OpenShard, Policy
 from penstock.formats.copying import as_raw
@@ -113,7 +113,7 @@ def _write(pieces: Iterator["pa.RecordBatch"], copy: Path, batch_bytes: int) -> 
 
 
 def _pieces(file: _rust.ShardFile, shard: OpenShard) -> Iterator["pa.RecordBatch"]:
-    """All rows as they are delivered, a unit at a time."""
+    """All rows as they are delivered, a unit at a time or in smaller pieces."""
     container = open_container(file, shard)
     for number in range(len(container.unit_rows)):
-        yield from plain_table(container.decode(number)).to_batches()
+        yield from container.batches(number)

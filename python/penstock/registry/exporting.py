@@ -13,6 +13,7 @@ from penstock import events
 from penstock.errors import UsageError
 from penstock.formats.contract import FieldKind, Policy
 from penstock.formats.writing import WRITERS, writer_named
+from penstock.formats.writing.mds import index_of
 from penstock.registry.record import About
 from penstock.registry.version import Access
 
@@ -55,6 +56,8 @@ def export_version(
             )
             if watch is not None:
                 watch(min(version.rows, first + rows_per_shard), version.rows)
+        if target == "mds":
+            _write_index(folder)
     about = About(note=f"export of {version.address} to {target}", derived_from=(version.digest,))
     writer = writer_named(target)
     # What the version holds, its export may hold.
@@ -98,6 +101,16 @@ def _write_shard(version: "Version", target: str, folder: Path, number: int, row
         writer.abandon()
         raise
     for staged, final in finished:
-        with staged.open("rb") as file:
-            os.fsync(file.fileno())
-        staged.rename(final)
+        _publish(staged, final)
+
+
+def _write_index(folder: Path) -> None:
+    staged = folder / ".index.json.part"
+    staged.write_bytes(index_of(folder))
+    _publish(staged, folder / "index.json")
+
+
+def _publish(staged: Path, final: Path) -> None:
+    with staged.open("rb") as file:
+        os.fsync(file.fileno())
+    staged.rename(final)

@@ -30,12 +30,13 @@ from penstock.registry.measuring import Limits, Measure, MeasureWatch, measure_v
 from penstock.registry.migrating import Migrated, migrate, upgrade
 from penstock.registry.record import FORM, About, Record, Root, Tag, check_name, check_tag, read
 from penstock.registry.scanning import Watch, object_name, scan_all
-from penstock.registry.scratch import Held, penstock_home, with_scratch, writing
+from penstock.registry.scratch import Held, with_scratch, writing
 from penstock.registry.selection.choice import choose, settle
 from penstock.registry.selection.partitions import add_columns
 from penstock.registry.version import Version
 from penstock.registry.work_folder import sweep
 from penstock.store import LayeredStore, Store, open_store, to_url
+from penstock.store.home import penstock_home
 from penstock.store.hostcache import read_object
 
 if TYPE_CHECKING:

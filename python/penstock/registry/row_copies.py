@@ -34,8 +34,9 @@ _LOOKED_INTO_MAX = 8
 #: A copy is hardly larger than its rows decoded.
 _OVERHEAD = 1.05
 _DISK_RESERVE = 0.02
-#: Each holds a decoded unit or two.
 _WORKERS_MAX = 4
+#: What they may hold together; each has a decoded unit or two.
+_WORKERS_BYTES_MAX = 256 << 20
 
 #: Told how many shards are copied, and of how many.
 CopyWatch = Callable[[int, int], None]
@@ -88,11 +89,13 @@ def make_copies(
         return found
     total = sum(shard.bytes for shard in _wanting(version))
     part = sum(shard.bytes for shard in missing) / max(1, total)
-    _demand_room(version, store, int(estimate_units(version).bytes * part * _OVERHEAD), bytes_max)
+    units = estimate_units(version)
+    _demand_room(version, store, int(units.bytes * part * _OVERHEAD), bytes_max)
     # Whoever begins at the same moment begins elsewhere. Never from a global generator: those are the training's.
     begin = random.SystemRandom().randrange(len(missing))
     missing = missing[begin:] + missing[:begin]
-    workers = min(_WORKERS_MAX, os.cpu_count() or 1)
+    bearable = max(1, _WORKERS_BYTES_MAX // max(1, 2 * units.unit_bytes))
+    workers = min(_WORKERS_MAX, os.cpu_count() or 1, bearable)
     with ThreadPoolExecutor(workers, thread_name_prefix="penstock-copy") as pool:
         jobs = [pool.submit(_copied, version, shard, store) for shard in missing]
         try:

@@ -33,7 +33,8 @@ from penstock.errors import (
 )
 from penstock.formats import format_named
 from penstock.formats.contract import Policy, RawFile, Scanned
-from penstock.formats.detecting import POINTER_BYTES_MAX, refuse_foreign, refuse_pointer
+from penstock.formats.detecting import refuse_foreign
+from penstock.formats.pointer import refuse_pointers
 from penstock.registry.change import refuse_changed
 from penstock.registry.manifest import Companion, Field, Shard, Skipped
 from penstock.registry.work_folder import work_folder
@@ -188,8 +189,7 @@ def scan_shard(
         work_folder(registry, "scan") as folder,
     ):
         try:
-            if raw.size_bytes <= POINTER_BYTES_MAX and not raw.members:
-                refuse_pointer(raw, raw.read(0, raw.size_bytes))
+            refuse_pointers(raw)
             scanned = format_named(format_name).scan(raw, policy, folder, progress)
         except FileEmpty as empty:
             refuse_changed(raw)

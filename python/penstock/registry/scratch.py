@@ -8,12 +8,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from penstock._rust import digest
 from penstock.errors import RegistryReadOnly, StoreDenied, UsageError
 from penstock.registry.record import Record
 from penstock.store import LayeredStore, Store, is_remote, open_store, to_url
+from penstock.store.home import penstock_home
 from penstock.store.local import LocalStore
 
 #: Schemes of places that nobody can write through us.
@@ -29,11 +29,6 @@ class Held:
     home: Store
 
 
-def penstock_home() -> Path:
-    """Where this user's registry, cache and scratches are."""
-    return Path(os.environ.get("PENSTOCK_HOME", Path.home() / ".penstock")).expanduser()
-
-
 def with_scratch(place: Store, scratch: str | os.PathLike[str] | None) -> Store:
     """A place with the scratch that was asked for, or that it needs."""
     if scratch is not None:
@@ -45,7 +40,8 @@ def with_scratch(place: Store, scratch: str | os.PathLike[str] | None) -> Store:
         return LayeredStore(place, open_store(url), sealed=True)
     if isinstance(place, LocalStore):
         # One that does not exist yet is made when it is first written to, or says then why it cannot be.
-        sealed = place.root.is_dir() and not place.is_writable()
+        # So does one that may not even be looked at.
+        sealed = os.path.isdir(place.root) and not place.is_writable()
         return LayeredStore(place, _default_scratch(place), sealed=True) if sealed else place
     if place.url.startswith("memory://"):
         return place

@@ -241,7 +241,7 @@ def named_token(which: str, given: Any, known: Mapping[str, int], tokenizer: Any
             hint = f"special tokens are {shown}" if known else "give its number"
             raise UsageError(f"{which}: the tokenizer has no token {given!r:.80}", hint=hint)
         return int(found)
-    if type(given) is not int or given < 0:
+    if type(given) is not int or not 0 <= given < 1 << 32:
         raise UsageError(
             f"{which} must be a token's number or name, got {given!r:.50}",
             hint='"<|endoftext|>", or 0, or "auto"',

@@ -64,12 +64,14 @@ def find_template(tokenizer: Path, given: str = "") -> Template:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text()
+        # Whatever the locale says: templates are UTF-8, and many spell their tokens with characters beyond ASCII.
+        return path.read_text(encoding="utf-8")
     except OSError as reason:
         hint = "a template is a path, or a text with {{ or {% in it"
         raise UsageError(f"cannot read template {path}: {reason.strerror}", hint=hint) from reason
-    except UnicodeDecodeError as reason:
-        raise UsageError(f"template {path} is no text: {reason}") from reason
+    except ValueError as reason:
+        # No UTF-8, or a path that has a zero byte in it.
+        raise UsageError(f"template {str(path)!r} is no text: {reason}") from reason
 
 
 def read_configuration(path: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from penstock import events
 from penstock.errors import (
     CheckpointDamaged,
     CheckpointUnknown,
+    LayoutChanged,
     PenstockError,
     SelectionEmpty,
     TreeMismatch,
@@ -33,7 +34,6 @@ from penstock.state.finishing import Finisher
 from penstock.state.fit import LoadReport
 from penstock.state.history import Committed, History
 from penstock.state.incarnations import Member, fence
-from penstock.state.launcher import launch_of
 from penstock.state.loading import load
 from penstock.state.log import Log
 from penstock.state.lookup import (
@@ -46,6 +46,7 @@ from penstock.state.lookup import (
 from penstock.state.manifest import Manifest
 from penstock.state.pins import pin
 from penstock.state.pruning import Pruned, prune
+from penstock.state.ranks import Ranks
 from penstock.state.references import References
 from penstock.state.retention import Keep
 from penstock.state.roll import call
@@ -55,9 +56,9 @@ from penstock.state.saving import (
     Pending,
     Taken,
     capture,
-    chunk_bytes_of,
     numbers_of,
-    room_for,
+    plan_of,
+    preparation,
     shares_of,
     take,
     undisturbed,
@@ -65,8 +66,9 @@ from penstock.state.saving import (
 from penstock.state.selection import GENERATORS, Rename, Wish
 from penstock.state.spoilage import check_whole, heal, spoil
 from penstock.state.tiers import Behind, copy
-from penstock.state.tree import PlainTree, as_tree, from_json
+from penstock.state.tree import PlainTree, from_json
 from penstock.state.watch import Watch
+from penstock.state.witnesses import witnesses_of
 from penstock.state.writing import Known, Written
 from penstock.store import open_store
 
@@ -83,8 +85,8 @@ class Checkpoints:
         place: str | os.PathLike[str],
         *,
         keep: Keep | None = None,
-        rank: int = 0,
-        ranks: int = 1,
+        rank: int | None = None,
+        ranks: int | None = None,
         token: str | None = None,
         incarnation: int | None = None,
         **more: Any,
@@ -95,13 +97,7 @@ class Checkpoints:
         self.log = Log(self.store)
         self._references = References(self.store)
         self._options = options
-        self._rank, self._ranks = rank, ranks
-        #: What the ranks of this start know each other by, and whether it was drawn for this start, so that no other one has it.
-        self._token, self._drawn = token or "", False
-        if not self._token:
-            self._token, self._drawn = _token_of_start(ranks)
-        #: Drawn by this process, for the roll.
-        self._process = uuid.uuid4().hex
+        self._ranks = Ranks(rank, ranks, token or "", options.replicas)
         self._incarnation = incarnation
         self._arenas = Arenas(options.captures)
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="penstock-save")
@@ -141,10 +137,15 @@ class Checkpoints:
             raise UsageError("these checkpoints were opened for reading", hint="open them without read_only")
         if type(step) is not int or step < 0:
             raise UsageError(f"{step!r} is no step")
-        measured = numbers_of(metrics or {})
-        self.check()
-        state = as_tree(tree, self._rank, self._ranks)
-        check_whole(state.root if isinstance(state, PlainTree) else state)
+        state = self._ranks.tree(tree)
+        try:
+            measured = numbers_of(metrics or {})
+            self.check()
+            check_whole(state.root if isinstance(state, PlainTree) else state)
+        except PenstockError:
+            self._ranks.decline(state, step)
+            raise
+        self._ranks.agree_on_token(state, self._incarnation)
         attempt = self._attempts[step]
         self._attempts[step] += 1
         with events.span("state.capture", step=step), undisturbed():
@@ -158,21 +159,28 @@ class Checkpoints:
     def _capture(self, step: int, attempt: int, state: Tree, entries: dict[str, Any]) -> Capture:
         """Copy a state, and write now what memory for captures does not hold."""
         deadline_s = self._options.deadline_s
-        held = state.held()
-        *first, last = shares_of(held, self._options.memory_bytes)
-        chunk_bytes = chunk_bytes_of(held)
+        held, division = self._ranks.divided(
+            state,
+            step,
+            attempt,
+            lambda: self._finisher or self._saver.submit(self._begin, state.rank, state.ranks).result(),
+        )
+        mine = held if division is None else [each for each in map(division.placed, held) if each is not None]
+        *first, last = shares_of(mine, self._options.memory_bytes)
+        witnesses = [] if division is None else witnesses_of(held, division)
+        plan = plan_of(step, held, division, witnesses)
         earlier: list[Written] = []
         for wave in first:
             taken = take(step, wave, self._arenas, deadline_s=deadline_s)
             try:
                 about = (step, attempt, state.rank)
-                writing = self._saver.submit(self._write_wave, taken, chunk_bytes, about, state.ranks)
+                writing = self._saver.submit(self._write_wave, taken, plan.chunk_bytes, about, state.ranks)
                 earlier.append(writing.result())
             finally:
                 self._arenas.give(taken.arena)
-        taken = take(step, last, self._arenas, deadline_s=deadline_s)
+        taken = take(step, last, self._arenas, deadline_s=deadline_s, witnesses=witnesses)
         try:
-            captured = capture(state, entries, (step, chunk_bytes, earlier), taken)
+            captured = capture(state, entries, plan, taken, earlier)
             state.on_save(taken.copies)
         except BaseException:
             self._arenas.give(taken.arena)
@@ -189,6 +197,7 @@ class Checkpoints:
         """What happens behind training's back."""
         try:
             finisher = self._begin(captured.rank, captured.ranks)
+            self._ranks.follow(captured.plan.division, finisher, f"{captured.step}-{attempt}")
             committed, written = finisher.finish(captured, attempt, metrics)
             pending.durable_s = time.perf_counter() - began
             pending.bytes_written = written.bytes_written
@@ -214,6 +223,8 @@ class Checkpoints:
             pending.fail(problem)
             raise
         finally:
+            if pending.error is not None:
+                self._ranks.doubt()
             self._arenas.give(captured.taken.arena)
         if self.keep is not None and captured.rank == 0 and pending.error is None:
             self._prune_quietly(self.keep)
@@ -223,12 +234,12 @@ class Checkpoints:
         if self._finisher is None:
             # Others know it by its number then.
             counted = uuid.uuid4().hex if rank == 0 and self._incarnation is not None else ""
-            wanted = Member(rank, ranks, self._token or counted, self._incarnation)
+            wanted = Member(rank, ranks, self._ranks.token or counted, self._incarnation)
             limit_s = self._options.deadline_s
-            if self._drawn:
+            if self._ranks.drawn:
                 self._member = fence(self.log, wanted, deadline_s=limit_s)
             else:
-                self._member = call(self.log, wanted, self._process, deadline_s=limit_s)
+                self._member = call(self.log, wanted, self._ranks.process, deadline_s=limit_s)
             assert self._member.incarnation is not None, "a fence has a number"
             if self._options.behind is not None and rank == 0:
                 self._behind = Behind(
@@ -290,17 +301,15 @@ class Checkpoints:
 
     def prepare(self, tree: Any) -> None:
         """Have memory ready for saving a tree like this; returns at once. The first save is then as quick as the others."""
-        state = as_tree(tree, self._rank, self._ranks)
-        waves = shares_of(state.held(), self._options.memory_bytes)
-        movers = list({id(share.held.mover): share.held.mover for wave in waves for share in wave}.values())
-        self._arenas.prepare(max(map(room_for, waves)), movers)
+        state = self._ranks.tree(tree)
+        self._arenas.prepare(*preparation(state.held(), self._options.memory_bytes))
 
     def latest(self, *, allow_empty: bool = False) -> Checkpoint | None:
         """The newest good checkpoint: its manifest is whole and its files are there in full. Others are quarantined with the reason.
 
         None if nothing was ever saved. If checkpoints exist and none of them is good, that is an error, unless ``allow_empty``.
         """
-        found = newest_whole(self.log, rank=self._rank, marks=not self._options.read_only)
+        found = newest_whole(self.log, rank=self._ranks.place[0], marks=not self._options.read_only)
         if found is None and not allow_empty:
             refuse_emptiness(self.log, None if self._member is None else self._member.incarnation)
         return found
@@ -335,9 +344,10 @@ class Checkpoints:
         ``rename`` says what the checkpoint calls them. Without ``strict``, what is missing on either side is left alone, and ``report`` lists it.
         ``cast`` converts floating-point types; ``resize`` fills tensors of another size, as in ``{"model/embed.weight": "pad"}``.
         """
-        state = as_tree(into, self._rank, self._ranks)
+        state = self._ranks.tree(into)
         names = (only,) if isinstance(only, str) else tuple(only)
-        wish = Wish(strict, names, rename, cast, dict(resize or {}))
+        first = self._options.replicas == "first"
+        wish = Wish(strict, names, rename, cast, dict(resize or {}), first=first)
         self._seen = self.log.read().length
         self._fill(found, state, wish)
         if found.store.url == self.store.url and not self._options.read_only:
@@ -355,7 +365,7 @@ class Checkpoints:
             self.report = load(manifest, found.store, state, wish)
             if not wish.only or wish.chosen(GENERATORS):
                 state.load_entries(self.entries(found, rank=state.rank))
-        except (SelectionEmpty, TreeMismatch, UsageError):
+        except (LayoutChanged, SelectionEmpty, TreeMismatch, UsageError):
             # Said before anything is written.
             raise
         except BaseException as problem:
@@ -367,7 +377,7 @@ class Checkpoints:
 
     def entries(self, found: Checkpoint, *, rank: int | None = None) -> dict[str, Any]:
         """The documents that were saved with it: the shared ones, and those of a rank."""
-        kept = found.manifest.entries.of(self._rank if rank is None else rank)
+        kept = found.manifest.entries.of(self._ranks.place[0] if rank is None else rank)
         return {name: from_json(value) for name, value in kept.items()}
 
     def begin(self, tree: Any, *, token: str = "") -> int:
@@ -376,8 +386,9 @@ class Checkpoints:
         ``token``: of ranks that can talk to each other. One of them has drawn it for this start, so it counts more than any name.
         """
         if token:
-            self._token, self._drawn = token, True
-        state = as_tree(tree, self._rank, self._ranks)
+            self._ranks.token, self._ranks.drawn = token, True
+        state = self._ranks.tree(tree)
+        self._ranks.agree_on_token(state, self._incarnation)
         self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"
         assert self._member.incarnation is not None, "a fence has a number"
@@ -398,7 +409,8 @@ class Checkpoints:
         that is an error (``NothingLoads``), unless ``allow_empty``. ``fits`` leaves checkpoints out; it has to say the same on every rank.
         May be called again, to go back.
         """
-        state = as_tree(into, self._rank, self._ranks)
+        state = self._ranks.tree(into)
+        self._ranks.agree_on_token(state, self._incarnation)
         finisher = self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"
 
@@ -481,11 +493,3 @@ class Checkpoints:
         self.close()
         if kind is None:
             self._raise_unnoticed()
-
-
-def _token_of_start(ranks: int) -> tuple[str, bool]:
-    """What the ranks of this start have in common, and whether no other start can have it."""
-    if ranks == 1:
-        return uuid.uuid4().hex, True
-    launch = launch_of()
-    return "" if launch is None else launch.name, False

@@ -65,6 +65,11 @@ class Held:
     replicas: int = 1
     #: Whether it may be written to before the next optimizer step (buffers): copied at once, not behind the scenes.
     restless: bool = False
+    #: The rank whose contents count, where replicas differ by design (buffers that DDP takes from its first rank); None: all are equal.
+    source: int | None = None
+    #: Every rank has contents of its own under this name: never divided, never compared, restored on the same rank of the same layout
+    #: and refused on another one. Whoever holds such tensors only sets this; see ``Manifest.own`` for how they are kept.
+    per_rank: bool = False
 
     @property
     def bytes(self) -> int:
@@ -80,6 +85,18 @@ class Copy:
     #: First byte of the box.
     start: int
     #: Host memory of exactly the bytes that are moved; writable when bytes are taken out of the tensor.
+    host: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some bytes of a held box at even distances: ``rows`` times ``width`` bytes, each ``pitch`` bytes after the one before."""
+
+    held: Held
+    rows: int
+    width: int
+    pitch: int
+    #: Host memory for ``rows * width`` bytes.
     host: memoryview
 
 
@@ -109,11 +126,19 @@ class Mover(Protocol):
         """Begin to copy from host memory into tensors."""
 
 
+class Sampler(Mover, Protocol):
+    """A mover that can also take samples, so that replicas are compared without copying all of each. Not every mover can."""
+
+    def sample(self, samples: list[Sample]) -> Copying:
+        """Begin to copy samples to host memory, under the same rules as ``take``."""
+
+
 class Tree(Protocol):
     """A state that knows its own parts, as ``penstock.torch.state`` makes it. Plain nested dicts and lists are trees too.
 
     A tree that has yet to make tensors before it can be loaded (the moments of a fresh optimizer) also has ``room_for(tensors, values)``, which
-    is given names with types and shapes of what was saved and returns what is held then.
+    is given names with types and shapes of what was saved and returns what is held then. A tree whose ranks can talk to each other also has
+    ``exchange(document)``, which every rank calls and which returns what each rank gave, in the order of ranks; others meet in the store.
     """
 
     #: Which of how many ranks holds this part of the state.
@@ -121,7 +146,7 @@ class Tree(Protocol):
     ranks: int
 
     def held(self) -> list[Held]:
-        """Every tensor, as far as this rank holds it. The same names on every rank."""
+        """Every tensor, as far as this rank holds it. Ranks may have names of their own."""
 
     def values(self) -> dict[str, Any]:
         """Everything that is not a tensor, by name: numbers, texts, None, lists and dicts of them."""

@@ -24,18 +24,28 @@ from penstock.state.leaving import Event
 from penstock.state.log import Log
 from penstock.state.manifest import Manifest
 from penstock.state.manifest_copies import put_manifest
-from penstock.state.parts import Part, assemble, read_part
+from penstock.state.meeting import Board
+from penstock.state.parts import Origin, Part, assemble, names_apart, read_part
 from penstock.state.records import Commit
 from penstock.state.references import References, is_ours
 from penstock.state.saving import Capture, Failure
 from penstock.state.waiting import Clock, Wait
-from penstock.state.writing import Captured, Destination, Known, Written, write
+from penstock.state.writing import Captured, Destination, Known, Written, joined, write
 from penstock.store import Store, open_store
 
 _PAUSE_S = 0.25
-#: A save writes everything at the latest in the second round, so a third would mean that its own files are pruned.
-_ROUNDS_MAX = 3
+#: One round finds replicas that differ, one finds files gone and writes everything, so a fourth would mean that its own files are pruned.
+_ROUNDS_MAX = 4
 _LOG = logging.getLogger("penstock.state")
+
+
+class Again(msgspec.Struct, frozen=True):
+    """Why all ranks write once more, and what."""
+
+    #: Files that the save referred to are gone: everything is written.
+    gone: bool = True
+    #: Names of replicas that differ: each rank writes its own.
+    apart: list[str] = []
 
 
 @dataclass(slots=True)
@@ -54,8 +64,17 @@ class Finisher:
     #: The last checkpoint that was saved or loaded; pieces that did not change refer to its files.
     parent: tuple[str, Manifest] | None = None
     clock: Clock = field(default_factory=Clock)
+    #: Small replicas that ranks are known to hold different contents of: each writes its own.
+    apart: frozenset[str] = frozenset()
+    #: Names that have been warned of.
+    told: frozenset[str] = frozenset()
     #: Other ranks are not waited for any more.
     given_up: Event = field(default_factory=Event)
+
+    @property
+    def board(self) -> Board:
+        """Where ranks that cannot talk to each other say what they hold."""
+        return Board(self.store, self.incarnation, self.deadline_s, self.clock)
 
     def finish(self, capture: Capture, attempt: int, metrics: dict[str, float]) -> tuple[Committed, Written]:
         """Make a capture a checkpoint."""
@@ -63,44 +82,61 @@ class Finisher:
         reach("state.captured")
         folder = f"{self.incarnation}/{capture.step}-{attempt}"
         try:
+            checks = capture.checks()
+            parent = None if self.parent is None else self.parent[1]
+            self.apart |= frozenset(() if parent is None else parent.kept_apart)
+            written = [self._write(capture, attempt, self.apart, parent)]
             for round_ in range(_ROUNDS_MAX):
-                parent = self.parent[1] if self.parent is not None and round_ == 0 else None
-                known = Known(parent, capture.chunk_bytes)
-                written = self.write(capture.taken.captured, known, self._about(capture, attempt))
                 reach("state.written")
                 name = f"parts/{folder}/{_part(capture.rank, round_)}"
-                part = capture.part(written)
-                if not self.store.put_if_absent(name, part.encode()):
+                if not self.store.put_if_absent(name, capture.part(written, checks).encode()):
                     raise SaveFailed(
                         step=capture.step,
                         reason=f"{name} exists already",
                         hint="give every start of the run a token of its own",
                     )
                 reach("state.parted")
-                committed = self._committed(capture, attempt, metrics, round_)
-                if committed is not None:
-                    return committed, written
+                outcome = self._committed(capture, attempt, metrics, round_)
+                if isinstance(outcome, Committed):
+                    return outcome, joined([each for each, _ in written])
+                fresh = frozenset(outcome.apart) - self.apart
+                self.apart |= fresh
+                if outcome.gone:
+                    written = [self._write(capture, attempt, self.apart, None)]
+                else:
+                    written.append(self._write_apart(capture, attempt, fresh))
         except PenstockError as problem:
-            self._tell(folder, capture.rank, problem)
+            self.tell(folder, capture.rank, problem)
             raise
         raise SaveFailed(step=capture.step, reason="files that it wrote were pruned before it was committed")
 
+    def _write(
+        self, capture: Capture, attempt: int, apart: frozenset[str], parent: Manifest | None
+    ) -> tuple[Written, frozenset[str]]:
+        """What this rank writes; replicas that ranks keep apart are among it."""
+        known = Known(parent, capture.plan.chunk_bytes, capture.rank)
+        return self.write(capture.shares(apart), known, self._about(capture, attempt)), apart
+
+    def _write_apart(
+        self, capture: Capture, attempt: int, names: frozenset[str]
+    ) -> tuple[Written, frozenset[str]]:
+        """Replicas that have turned out to differ, in a file of their own."""
+        known = Known(None, capture.plan.chunk_bytes, capture.rank)
+        return self.write(capture.replicas(names), known, self._about(capture, attempt)), names
+
     def _committed(
         self, capture: Capture, attempt: int, metrics: dict[str, float], round_: int
-    ) -> Committed | None:
-        """The commit, or nothing if another round is needed."""
+    ) -> Committed | Again:
+        """The commit, or what to write in another round."""
         folder = f"parts/{self.incarnation}/{capture.step}-{attempt}"
         if capture.rank != 0:
             return self._await_commit(capture, attempt, f"{folder}/again-{round_}.json")
         parts = self._await_parts(capture, folder, round_)
-        manifest = assemble(
-            parts,
-            run=self.run,
-            step=capture.step,
-            incarnation=self.incarnation,
-            parent=self.parent[0] if self.parent is not None else "",
-            chunk_bytes=capture.chunk_bytes,
-        )
+        if apart := names_apart(parts, capture.plan.division, capture.step):
+            return self._again(f"{folder}/again-{round_}.json", Again(gone=False, apart=apart))
+        parent = self.parent[0] if self.parent is not None else ""
+        origin = Origin(self.run, capture.step, self.incarnation, parent)
+        manifest = assemble(parts, origin, capture.plan.division, capture.plan.chunk_bytes)
         data = manifest.encode()
         name = digest(data)
         reach("state.assembled")
@@ -123,12 +159,17 @@ class Finisher:
         outcome = commit(self.log, made, borrowed=borrowed, references=self.references, seen=self.seen)
         if isinstance(outcome, Gone):
             events.record("state.again", step=capture.step, files=len(outcome.files))
-            self.store.put_if_absent(f"{folder}/again-{round_}.json", b"{}")
-            return None
+            return self._again(f"{folder}/again-{round_}.json", Again())
         reach("state.committed")
         self._alarm_if_unchanged(manifest)
+        self._warn_if_apart(manifest)
         self.parent = (name, manifest)
         return outcome
+
+    def _again(self, name: str, again: Again) -> Again:
+        """Let all ranks write once more."""
+        self.store.put_if_absent(name, msgspec.json.encode(again))
+        return again
 
     def _about(self, capture: Capture, attempt: int) -> tuple[int, int, int]:
         return capture.step, attempt, capture.rank
@@ -180,7 +221,7 @@ class Finisher:
                     waited_s=wait.waited_s,
                 )
 
-    def _await_commit(self, capture: Capture, attempt: int, again: str) -> Committed | None:
+    def _await_commit(self, capture: Capture, attempt: int, again: str) -> Committed | Again:
         wait = Wait(self.deadline_s, self.clock, self.given_up)
         mine = (self.incarnation, capture.step, attempt)
         while True:
@@ -193,8 +234,8 @@ class Finisher:
                 if made.incarnation < self.incarnation:
                     break
             check_newest(history, self.incarnation, self.store.url)
-            if self._get(again) is not None:
-                return None
+            if (data := self._get(again)) is not None:
+                return msgspec.json.decode(data, type=Again)
             self._check_others(again.rpartition("/")[0], capture.step)
             if not wait.again():
                 raise RanksMissing(
@@ -204,7 +245,7 @@ class Finisher:
                     waited_s=wait.waited_s,
                 )
 
-    def _tell(self, folder: str, rank: int, problem: PenstockError) -> None:
+    def tell(self, folder: str, rank: int, problem: PenstockError) -> None:
         """Let the other ranks know that this save will not come about."""
         document = {"rank": rank, "reason": str(problem)}
         try:
@@ -212,6 +253,19 @@ class Finisher:
         except StoreError:
             # Then they find out by the deadline.
             _LOG.warning("rank %d could not tell the others that it failed", rank)
+
+    def _warn_if_apart(self, manifest: Manifest) -> None:
+        """Say once of every name that ranks hold different contents under it."""
+        fresh = [name for name in manifest.kept_apart if name not in self.told]
+        if not fresh:
+            return
+        self.told |= frozenset(fresh)
+        shown = ", ".join(fresh[:8]) + (f" and {len(fresh) - 8} more" if len(fresh) > 8 else "")
+        events.record("state.apart", step=manifest.step, names=shown, count=len(fresh))
+        _LOG.warning(
+            "ranks hold different contents, so each keeps its own, and only as many ranks can resume from it: %s",
+            shown,
+        )
 
     def _check_others(self, folder: str, step: int) -> None:
         if (data := self._get(f"{folder}/failed.json")) is not None:

@@ -60,8 +60,17 @@ class Fit:
     report: LoadReport
 
 
-def fit(manifest: Manifest, held: list[Held], values: Mapping[str, str], wish: Wish) -> Fit:
-    """How they fit; an error where they do not, or where strictness asks for more. ``values`` are names here with names there."""
+def fit(
+    manifest: Manifest,
+    held: list[Held],
+    values: Mapping[str, str],
+    wish: Wish,
+    elsewhere: frozenset[str] = frozenset(),
+) -> Fit:
+    """How they fit; an error where they do not, or where strictness asks for more. ``values`` are names here with names there.
+
+    Names ``elsewhere`` may be in the trees of other ranks, so this one may lack them.
+    """
     report = LoadReport()
     different: list[tuple[Held, Tensor]] = []
     found = Fit([], [], report)
@@ -83,7 +92,7 @@ def fit(manifest: Manifest, held: list[Held], values: Mapping[str, str], wish: W
         else:
             different.append((each, saved))
     report.missing.extend(name for name, saved in values.items() if saved not in manifest.values)
-    known = {wish.saved_as(each.name) for each in held} | set(values.values())
+    known = {wish.saved_as(each.name) for each in held} | set(values.values()) | elsewhere
     if not wish.only:
         report.unexpected.extend(n for n in [*manifest.tensors, *manifest.values] if n not in known)
     for names in (report.loaded, report.cast, report.resized, report.missing, report.unexpected):

@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock import _rust
 from penstock.errors import TreeInvalid
-from penstock.state.contract import ITEM_BYTES, Box, Copy, Held
+from penstock.state.contract import ITEM_BYTES, Box, Copy, Held, Sample
 
 #: Copying is bound by memory, which a few cores saturate.
 THREADS = min(8, os.cpu_count() or 1)
@@ -65,6 +65,14 @@ class HostMover:
         _rust.copy_buffers([(copy.host, part_of(copy)) for copy in copies], THREADS)
         return DONE
 
+    def sample(self, samples: list[Sample]) -> Done:
+        """Copy samples out, now."""
+        for each in samples:
+            form = (each.rows, each.width)
+            places = np.ndarray(form, np.uint8, buffer=each.held.memory, strides=(each.pitch, 1))
+            np.frombuffer(each.host, np.uint8).reshape(form)[...] = places
+        return DONE
+
 
 class StridedMover:
     """Moves bytes of arrays that do not lie in memory in one piece; ``Held.memory`` is the array itself."""
@@ -88,6 +96,14 @@ class StridedMover:
             rows[...] = np.frombuffer(copy.host, rows.dtype).reshape(rows.shape)
         return DONE
 
+    def sample(self, samples: list[Sample]) -> Done:
+        """Copy samples out, now."""
+        for each in samples:
+            array: np.ndarray[Any, Any] = each.held.memory
+            index = np.unravel_index(elements_of(each, array.itemsize), array.shape)
+            each.host[:] = bytes_of(np.ascontiguousarray(array[index])).data
+        return DONE
+
 
 def _rows(copy: Copy) -> "np.ndarray[Any, Any]":
     """The rows of an array that a copy is about: bytes are moved in whole rows along the first dimension."""
@@ -97,6 +113,12 @@ def _rows(copy: Copy) -> "np.ndarray[Any, Any]":
         return array
     first = copy.start // row_bytes
     return array[first : first + len(copy.host) // row_bytes]
+
+
+def elements_of(sample: Sample, item: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
+    """Which elements of a box a sample has, counted in C order."""
+    first = np.arange(sample.rows, dtype=np.int64) * (sample.pitch // item)
+    return (first[:, None] + np.arange(sample.width // item)).reshape(-1)
 
 
 HOST = HostMover()

@@ -25,6 +25,7 @@ from penstock.state.moments import is_of_optimizer
 from penstock.state.replicas import Share, parts_of
 from penstock.state.selection import Wish
 from penstock.state.spool import Spool
+from penstock.state.view import View
 from penstock.store import Store, open_store
 
 THREADS = max(4, min(16, os.cpu_count() or 1))
@@ -32,8 +33,10 @@ THREADS = max(4, min(16, os.cpu_count() or 1))
 HALF_BYTES_MIN, HALF_BYTES_MAX = 64 << 20, 1 << 30
 
 
-def load(manifest: Manifest, store: Store, tree: Tree, wish: Wish) -> LoadReport:
+def load(described: Manifest, store: Store, tree: Tree, wish: Wish) -> LoadReport:
     """Fill a tree, and say what was filled. Nothing is written to the tree before everything is known to fit."""
+    view = View(described, tree.rank, tree.ranks, first=wish.first)
+    manifest = view.manifest
     values = tree.values()
     saved_names = [*manifest.tensors, *manifest.values]
     if wish.selects:
@@ -42,9 +45,10 @@ def load(manifest: Manifest, store: Store, tree: Tree, wish: Wish) -> LoadReport
         wish.check([*(each.name for each in tree.held()), *values, *coming], saved_names)
     held = _held(manifest, tree, wish)
     wish.check([*(each.name for each in held), *values], saved_names)
+    view.check(held, wish.saved_as, lambda name: wish.chosen(wish.known_as(name)))
     held = [each for each in held if wish.chosen(each.name)]
     chosen = {name: wish.saved_as(name) for name in values if wish.chosen(name)}
-    found = fit(manifest, held, chosen, wish)
+    found = fit(manifest, held, chosen, wish, view.elsewhere)
     with events.span("state.load", step=manifest.step, tensors=len(found.report.loaded)):
         with Spool(f"{store.url} {manifest.run} {manifest.step} {manifest.made!r}") as spool:
             reader = _Reader(manifest, store, wish, spool)

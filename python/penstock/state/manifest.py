@@ -13,6 +13,8 @@ from penstock.errors import CheckpointDamaged, ManifestNewer
 from penstock.state.contract import ITEM_BYTES, Box
 
 FORM = 1
+#: Of a manifest with tensors or values that ranks keep to themselves: an older Penstock would load those of the first rank everywhere.
+FORM_OWN = 2
 #: Chunks are small enough that a part of a piece costs little more than its bytes, and few enough to be listed.
 CHUNK_BYTES_MIN, CHUNK_BYTES_MAX = 256 << 10, 16 << 20
 _CHUNKS = 1 << 14
@@ -78,7 +80,27 @@ class Entries(msgspec.Struct, frozen=True):
         return {**self.shared, **(self.ranks[rank] if rank < len(self.ranks) else {})}
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class Own(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one rank keeps to itself, because it is not the same on all ranks.
+
+    Of replicas that differ, the first rank that has one keeps it in the manifest's ``tensors`` (or ``values``), as if all were equal, and each
+    other rank here. Tensors that a tree holds with ``Held.per_rank`` are here alone, on every rank, with the boxes that the rank has.
+    """
+
+    tensors: dict[str, Tensor] = {}
+    values: dict[str, Any] = {}
+    #: Some of the boxes that this rank held of tensors that are spread over ranks, by name: they tell one layout from another.
+    boxes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+
+
+class Partial(msgspec.Struct, frozen=True):
+    """Names of tensors and values that not all ranks have (stages of a pipeline), and who has them."""
+
+    ranks: tuple[int, ...]
+    names: list[str]
+
+
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     """See the module's description."""
 
     form: int
@@ -93,6 +115,9 @@ class Manifest(msgspec.Struct, frozen=True):
     tensors: dict[str, Tensor]
     values: dict[str, Any]
     entries: Entries
+    #: One for each rank, or none at all.
+    own: list[Own] = []
+    partial: list[Partial] = []
 
     def encode(self) -> bytes:
         """The document; equal manifests give equal bytes."""
@@ -101,7 +126,26 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def bytes(self) -> int:
         """Bytes of all tensors."""
-        return sum(tensor.bytes for tensor in self.tensors.values())
+        return sum(tensor.bytes for tensor in self.tensors.values()) + sum(
+            piece.box.elements * ITEM_BYTES[tensor.dtype]
+            for own in self.own
+            for tensor in own.tensors.values()
+            for piece in tensor.pieces
+        )
+
+    def everything(self) -> dict[str, Tensor]:
+        """Every tensor, those that ranks keep to themselves too, by names for people."""
+        own = {
+            f"{name} (rank {rank})": tensor
+            for rank, each in enumerate(self.own)
+            for name, tensor in each.tensors.items()
+        }
+        return {**self.tensors, **own}
+
+    @property
+    def kept_apart(self) -> list[str]:
+        """Names of tensors and values that are not the same on all ranks."""
+        return sorted({name for own in self.own for name in (*own.tensors, *own.values)})
 
 
 class _Form(msgspec.Struct):
@@ -119,8 +163,8 @@ def read_manifest(name: str, data: bytes, expected: str) -> Manifest:
         raise CheckpointDamaged(file=name, reason=f"its digest is not {expected}")
     try:
         form = msgspec.json.decode(data, type=_Form).form
-        if form != FORM:
-            raise ManifestNewer(name=name, found=form, known=FORM)
+        if form not in (FORM, FORM_OWN):
+            raise ManifestNewer(name=name, found=form, known=FORM_OWN)
         manifest = msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
         raise CheckpointDamaged(file=name, reason=str(reason)) from reason

@@ -6,26 +6,29 @@ and is never lost: it is raised by ``wait``, and by the next save if nobody wait
 """
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 from penstock.errors import SaveFailed, UsageError
 from penstock.state.arenas import Arena, Arenas
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.contract import ITEM_BYTES, Copy, Copying, Held, Mover, Tree
+from penstock.state.contract import ITEM_BYTES, Copy, Copying, Held, Mover, Sample, Sampler, Tree
+from penstock.state.division import SMALL_BYTES, SMALL_BYTES_TOTAL, Division
+from penstock.state.holdings import Spot, spot_of
 from penstock.state.manifest import chunk_bytes_for
 from penstock.state.parts import Part
 from penstock.state.replicas import Share, parts_of, share_of
 from penstock.state.retention import Keep
 from penstock.state.tree import to_json
 from penstock.state.watch import PERIOD_S
+from penstock.state.witnesses import SAMPLE_BYTES, Seen, Witness, hashes_of
 from penstock.state.writing import Captured, Written, joined
 
 _ALIGNED = 64
@@ -74,12 +77,21 @@ class Options:
     watch_s: float = PERIOD_S
     #: The run's name in manifests and files; the last part of the place unless given.
     run: str = ""
+    #: What to make of tensors that several ranks hold. ``sample``: they have to be equal, small ones are compared as a whole and others at
+    #: some thousand places. ``check``: all are compared as a whole, and training waits for that. ``first``: those of the first rank are saved
+    #: and loaded, whatever the others hold.
+    replicas: Literal["sample", "check", "first"] = "sample"
 
     def __post_init__(self) -> None:
         if self.captures < 1 or self.deadline_s <= 0 or (self.memory_bytes or 1) < 1 or self.watch_s <= 0:
             raise UsageError(
                 f"{self.captures} captures, a deadline of {self.deadline_s} s and a look every {self.watch_s} s make no sense",
                 hint="captures=1, deadline_s=600, watch_s=10",
+            )
+        if self.replicas not in ("sample", "check", "first"):
+            raise UsageError(
+                f"replicas must be 'sample', 'check' or 'first', got {self.replicas!r}",
+                hint="replicas='sample' compares some elements of every tensor that several ranks hold",
             )
 
 
@@ -107,31 +119,84 @@ class Taken:
     captured: list[Captured]
     copies: Copies
     arena: Arena
+    #: Small replicas, as a whole, whether or not this rank writes them.
+    witnesses: list[Captured]
+    #: Bytes of samples of larger ones.
+    samples: dict[Spot, memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a save is made."""
+
+    step: int
+    chunk_bytes: int
+    #: Who writes what; None where there is one rank.
+    division: Division | None
+    #: Of large replicas that were hashed while training waited.
+    hashes: dict[Spot, str]
+    #: Names of tensors that every rank keeps to itself (``Held.per_rank``).
+    per_rank: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
     """A state as it was at a step."""
 
-    step: int
+    plan: Plan
     rank: int
     ranks: int
     taken: Taken
     values: dict[str, Any]
     entries: dict[str, Any]
-    chunk_bytes: int
     #: What did not fit into memory together with the rest, and is written already.
     earlier: list[Written]
+
+    @property
+    def step(self) -> int:
+        """Of the state."""
+        return self.plan.step
 
     @property
     def bytes(self) -> int:
         """Bytes that this rank holds captured."""
         return sum(each.share.bytes for each in self.taken.captured)
 
-    def part(self, written: Written) -> Part:
-        """The document of what this rank wrote."""
-        whole = joined([*self.earlier, written])
-        return Part(self.rank, whole.files, whole.tensors, self.values, self.entries)
+    def checks(self) -> dict[str, str]:
+        """What this rank says of the contents of its replicas."""
+        if self.plan.division is None:
+            return {}
+        whole = {spot_of(each.share.held): each.memory for each in self.taken.witnesses}
+        return Seen({**whole, **self.taken.samples}, self.plan.hashes).checks(self.plan.division)
+
+    def shares(self, apart: frozenset[str]) -> list[Captured]:
+        """What this rank writes, with its own replicas of names that ranks keep apart."""
+        own = self.replicas(apart)
+        spots = {spot_of(each.share.held) for each in own}
+        return [*(each for each in self.taken.captured if spot_of(each.share.held) not in spots), *own]
+
+    def replicas(self, names: frozenset[str]) -> list[Captured]:
+        """What this rank itself holds of replicas of some names."""
+        return [each for each in self.taken.witnesses if each.share.held.name in names]
+
+    def part(self, written: "list[tuple[Written, frozenset[str]]]", checks: dict[str, str]) -> Part:
+        """The document of what this rank wrote; with each writing, names of replicas in it that ranks keep apart."""
+        lone, seen = self.plan.per_rank, {each.share.held.name for each in self.taken.witnesses}
+        rounds = [(each, lone) for each in self.earlier]
+        rounds += [(each, lone | (apart & seen)) for each, apart in written]
+        divided = joined([each.without(own) for each, own in rounds])
+        kept = joined([each.only(own) for each, own in rounds])
+        division = "" if self.plan.division is None else self.plan.division.id
+        return Part(
+            self.rank,
+            divided.files,
+            divided.tensors,
+            self.values,
+            self.entries,
+            kept.tensors,
+            division,
+            checks,
+        )
 
 
 def numbers_of(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -216,20 +281,37 @@ class Pending:
         return found
 
 
-def take(step: int, shares: list[Share], arenas: Arenas, *, deadline_s: float) -> Taken:
-    """Begin to copy shares into an arena, as soon as one is free."""
-    movers = list({id(share.held.mover): share.held.mover for share in shares}.values())
-    arena = arenas.take(room_for(shares), movers, step=step, deadline_s=deadline_s)
+def take(
+    step: int, shares: list[Share], arenas: Arenas, *, deadline_s: float, witnesses: Sequence[Witness] = ()
+) -> Taken:
+    """Begin to copy shares, and what is looked at of replicas, into an arena, as soon as one is free."""
+    movers = movers_of(shares, witnesses)
+    arena = arenas.take(room_for(shares, witnesses), movers, step=step, deadline_s=deadline_s)
     try:
         captured = list(_placed(shares, arena.memory))
-        return Taken(captured, Copies([mover.take(_copies(captured, mover)) for mover in movers]), arena)
+        whole, samples = _placed_witnesses(witnesses, captured, arena.memory)
+        everything = list({id(each): each for each in (*captured, *whole)}.values())
+        under_way: list[Copying] = []
+        for mover in movers:
+            # Samples are small and go first, so that nobody waits for the rest because of them.
+            if mine := [each for each in samples if each.held.mover is mover]:
+                under_way.append(cast(Sampler, mover).sample(mine))
+            under_way.append(mover.take(_copies(everything, mover)))
+        seen = {spot_of(each.held): each.host for each in samples}
+        return Taken(captured, Copies(under_way), arena, whole, seen)
     except BaseException:
         arenas.give(arena)
         raise
 
 
+def movers_of(shares: Sequence[Share], witnesses: Sequence[Witness] = ()) -> list[Mover]:
+    """Everybody who has to move something."""
+    held = (*(share.held for share in shares), *(witness.held for witness in witnesses))
+    return list({id(each.mover): each.mover for each in held}.values())
+
+
 def shares_of(held: list[Held], memory_bytes: int | None) -> list[list[Share]]:
-    """What this rank writes of what it holds, in as many waves as its memory for captures asks for."""
+    """What this rank writes of what it holds, as a replica among others, in as many waves as its memory for captures asks for."""
     shares = [share for each in held if (share := share_of(each)) is not None]
     if memory_bytes is None or room_for(shares) <= memory_bytes:
         return [shares]
@@ -241,27 +323,56 @@ def shares_of(held: list[Held], memory_bytes: int | None) -> list[list[Share]]:
     return waves
 
 
-def capture(
-    tree: Tree, entries: dict[str, Any], about: "tuple[int, int, list[Written]]", taken: Taken
-) -> Capture:
-    """Everything else of a state, beside the tensors that were taken; ``about`` is the step, the size of chunks, and what was written
-    before.
-    """
-    step, chunk_bytes, earlier = about
+def preparation(held: list[Held], memory_bytes: int | None) -> tuple[int, list[Mover]]:
+    """Bytes that a capture of these will need, and who moves them. Ranks have not met yet, so what each will write is what it believes."""
+    waves = shares_of(held, memory_bytes)
+    replicas = [each.bytes for each in held if each.replicas > 1]
+    small = min(sum(bytes_ for bytes_ in replicas if bytes_ <= SMALL_BYTES), SMALL_BYTES_TOTAL)
+    samples = sum(min(bytes_, SAMPLE_BYTES) for bytes_ in replicas)
+    movers = movers_of([share for wave in waves for share in wave])
+    return max(map(room_for, waves)) + small + samples, movers
+
+
+def capture(tree: Tree, entries: dict[str, Any], plan: Plan, taken: Taken, earlier: list[Written]) -> Capture:
+    """Everything else of a state, beside the tensors that were taken; ``earlier`` is what was written before."""
     values = msgspec.json.decode(msgspec.json.encode(tree.values()))
     document = {name: to_json(name, value) for name, value in {**tree.entries(), **entries}.items()}
-    return Capture(step, tree.rank, tree.ranks, taken, values, document, chunk_bytes, earlier)
+    return Capture(plan, tree.rank, tree.ranks, taken, values, document, earlier)
 
 
-def chunk_bytes_of(held: list[Held]) -> int:
-    """The size of chunks for a state: by the whole tensors, of which every rank has the same list."""
-    whole = {each.name: prod(each.shape) * ITEM_BYTES[each.dtype] for each in held}
-    return chunk_bytes_for(sum(whole.values()))
+def plan_of(step: int, held: list[Held], division: Division | None, witnesses: Sequence[Witness]) -> Plan:
+    """How a save is made. With ``replicas="check"`` large replicas are hashed here."""
+    per_rank = frozenset(each.name for each in held if each.per_rank)
+    if division is None:
+        whole = {each.name: prod(each.shape) * ITEM_BYTES[each.dtype] for each in held}
+        return Plan(step, chunk_bytes_for(sum(whole.values())), None, {}, per_rank)
+    large = [each for each in witnesses if not each.whole] if division.mode == "check" else []
+    return Plan(step, division.chunk_bytes, division, hashes_of(large), per_rank)
 
 
-def room_for(shares: list[Share]) -> int:
+def room_for(shares: Sequence[Share], witnesses: Sequence[Witness] = ()) -> int:
     """Bytes of an arena that holds all of these."""
-    return sum(share.bytes for share in shares)
+    return sum(share.bytes for share in shares) + sum(witness.bytes for witness in witnesses)
+
+
+def _placed_witnesses(
+    witnesses: Sequence[Witness], captured: list[Captured], memory: memoryview
+) -> tuple[list[Captured], list[Sample]]:
+    """Where the rest of the arena takes what is looked at: whole replicas, those that are captured anyway among them, and samples."""
+    at = sum(each.share.bytes for each in captured)
+    known = {spot_of(each.share.held): each for each in captured if each.share.box == each.share.held.box}
+    whole: list[Captured] = []
+    samples: list[Sample] = []
+    for each in witnesses:
+        if each.whole and (there := known.get(spot_of(each.held))) is not None:
+            whole.append(there)
+            continue
+        if each.whole:
+            whole.append(Captured(Share(each.held, each.held.box, 0), memory, at))
+        else:
+            samples.append(each.sample(memory[at : at + each.bytes]))
+        at += each.bytes
+    return whole, samples
 
 
 def _placed(shares: list[Share], memory: memoryview) -> Iterator[Captured]:

@@ -33,6 +33,8 @@ class Wish:
     cast: bool = False
     #: How tensors of another size are filled, by beginnings of names in the tree: see ``fit.RESIZES``.
     resize: Mapping[str, str] = field(default_factory=dict)
+    #: Whether contents that ranks kept to themselves are taken from the first rank, whoever asks.
+    first: bool = False
 
     @property
     def selects(self) -> bool:

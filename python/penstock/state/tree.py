@@ -6,6 +6,7 @@ name of the library that the leaf comes from, so that this room imports neither.
 
 import base64
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
@@ -28,6 +29,29 @@ def as_tree(state: Any, rank: int = 0, ranks: int = 1) -> Tree:
         known: Tree = state
         return known
     return PlainTree(state, rank, ranks)
+
+
+def group_of_program() -> Any:
+    """What talks to the other ranks of this program: the room of a library whose process group exists, or None.
+
+    It has ``rank_and_ranks()`` and ``exchange(document)``.
+    """
+    distributed: Any = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return import_module("penstock.torch.gang")
+
+
+def exchange_of(tree: Tree) -> Callable[[bytes], list[bytes]] | None:
+    """How the ranks of a tree talk to each other: its own way, or the program's, if its ranks are the same ones."""
+    own: Callable[[bytes], list[bytes]] | None = getattr(tree, "exchange", None)
+    if own is not None:
+        return own
+    group = group_of_program()
+    if group is None or group.rank_and_ranks() != (tree.rank, tree.ranks):
+        return None
+    exchange: Callable[[bytes], list[bytes]] = group.exchange
+    return exchange
 
 
 class PlainTree:

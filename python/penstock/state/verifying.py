@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from penstock.errors import CheckpointDamaged, ObjectMissing
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.container import decode_header
@@ -100,7 +102,8 @@ class Verifier:
         )
         report.damages += _of_manifest(manifest, checkpoint.digest)
         if not report.damages:
-            self._verify(Reader(manifest, checkpoint.store), report, tell)
+            whole = replace(manifest, tensors=manifest.everything(), own=[])
+            self._verify(Reader(whole, checkpoint.store), report, tell)
         report.seconds = time.perf_counter() - began
         return report
 
@@ -170,8 +173,9 @@ def _of_chunks(reader: Reader, part: Part) -> Iterator[Damage]:
 def _of_manifest(manifest: Manifest, digest: str) -> Iterator[Damage]:
     """What makes no sense in a manifest, though it is the one that was committed."""
     name = manifest_name(digest)
-    for tensor_name, tensor in manifest.tensors.items():
-        if reason := check_cover(tensor_name, tensor):
+    for tensor_name, tensor in manifest.everything().items():
+        # What a rank keeps to itself may be a part of a tensor.
+        if tensor_name in manifest.tensors and (reason := check_cover(tensor_name, tensor)):
             yield Damage(name, 0, tensor_name, reason)
             continue
         for piece in tensor.pieces:

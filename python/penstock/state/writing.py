@@ -6,7 +6,7 @@ file of which only a little is still needed is not worth keeping for that, so th
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -53,6 +53,15 @@ class Written:
     borrowed: frozenset[str]
     bytes_written: int
 
+    def only(self, names: Collection[str]) -> "Written":
+        """Of some tensors; the files are the same."""
+        chosen = {name: tensor for name, tensor in self.tensors.items() if name in names}
+        return Written(self.files, chosen, self.borrowed, self.bytes_written)
+
+    def without(self, names: Collection[str]) -> "Written":
+        """Of all other tensors."""
+        return self.only([name for name in self.tensors if name not in names])
+
 
 @dataclass(frozen=True, slots=True)
 class Destination:
@@ -68,12 +77,13 @@ class Destination:
 class Known:
     """Pieces of the parent, by tensor and box, with the files they are in."""
 
-    def __init__(self, parent: Manifest | None, chunk_bytes: int) -> None:
+    def __init__(self, parent: Manifest | None, chunk_bytes: int, rank: int = 0) -> None:
         self.chunk_bytes = chunk_bytes
         self._pieces: dict[tuple[str, str, Box], tuple[Piece, DataFile]] = {}
         if parent is None or parent.chunk_bytes != chunk_bytes:
             return
-        for name, tensor in parent.tensors.items():
+        own = parent.own[rank].tensors if rank < len(parent.own) else {}
+        for name, tensor in (*parent.tensors.items(), *own.items()):
             for piece in tensor.pieces:
                 self._pieces[name, tensor.dtype, piece.box] = (piece, parent.files[piece.file])
 

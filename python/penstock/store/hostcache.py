@@ -13,6 +13,7 @@ from pathlib import Path
 from penstock import _rust, events
 from penstock.errors import UsageError
 from penstock.store.contract import Store
+from penstock.store.home import penstock_home
 
 _LOG = logging.getLogger("penstock.store")
 #: Of the disk, where nobody says anything else.
@@ -61,8 +62,7 @@ def cache_place() -> CachePlace | None:
     named = os.environ.get("PENSTOCK_CACHE", "")
     if named.lower() in ("off", "none", "0"):
         return None
-    home = Path(os.environ.get("PENSTOCK_HOME", Path.home() / ".penstock"))
-    root = Path(named).expanduser().absolute() if named else home / "cache"
+    root = Path(named).expanduser().absolute() if named else penstock_home() / "cache"
     limit = os.environ.get("PENSTOCK_CACHE_BYTES", "") or _SHARE
     if _rust.parse_size(limit, root) is None:
         raise UsageError(f"PENSTOCK_CACHE_BYTES is {limit!r}", hint="give a size, as 50G, 800M or 10%")
@@ -80,7 +80,7 @@ def use_host_cache() -> "_rust.HostCache | None":
     words = tuple(map(os.environ.get, names))
     with _LOCK:
         if words != _Used.words:
-            place = cache_place()
+            place = _wished_place()
             _Used.cache = None if place is None else _open(place)
             _rust.use_cache(_Used.cache)
             _Used.words = words
@@ -94,6 +94,17 @@ def read_object(store: Store, name: str, digest: str) -> bytes:
         return store.get(name)
     use_host_cache()
     return _rust.read_object(client, name, digest)
+
+
+def _wished_place() -> CachePlace | None:
+    """A user without a home who names no cache reads without one."""
+    if not os.environ.get("PENSTOCK_CACHE"):
+        try:
+            penstock_home()
+        except UsageError as reason:
+            _LOG.warning("working without a cache: %s (%s)", reason, reason.hint)
+            return None
+    return cache_place()
 
 
 def _open(place: CachePlace) -> "_rust.HostCache | None":

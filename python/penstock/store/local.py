@@ -116,10 +116,19 @@ class LocalStore:
     def entries(self, prefix: str = "") -> Iterator[Entry]:
         """Every object below a prefix, sorted by name."""
         top = self._path(prefix) if prefix else self.root
-        if top.is_file():
-            yield _entry(prefix, top)
-            return
-        for folder, folders, files in os.walk(top):
+        try:
+            if top.is_file():
+                yield _entry(prefix, top)
+                return
+        except OSError as reason:
+            raise self._failure("list", prefix, reason) from reason
+
+        def refuse(reason: OSError) -> None:
+            # What cannot be listed is not empty: a run would begin anew beside its own checkpoints.
+            if not isinstance(reason, FileNotFoundError | NotADirectoryError):
+                raise self._failure("list", prefix, reason) from reason
+
+        for folder, folders, files in os.walk(top, onerror=refuse):
             folders.sort()
             for file in sorted(files):
                 if file.startswith(_TEMPORARY):

@@ -6,15 +6,15 @@ change earlier are cloned on the device first. Putting works the same way round.
 called on, because copies may be begun by other threads, whose current stream is another.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from penstock.state.contract import Copy, Copying
+from penstock.state.contract import Copy, Copying, Sample
 from penstock.torch.driver import driver
-from penstock.torch.mover import TORCH_TYPES, as_bytes, strips
-from penstock.torch.pinning import ARENAS
+from penstock.torch.mover import TORCH_TYPES, as_bytes, picked, strips
+from penstock.torch.pinning import ARENAS, address_of
 from penstock.torch.snapshot import Snapshot, Stretch
 
 
@@ -101,6 +101,18 @@ class CudaMover:
         event.record(side)
         return CudaCopying(self.device, event, list(copies), taken)
 
+    def sample(self, samples: list[Sample]) -> Copying:
+        """Launch copies of samples, under the same rules as ``take``."""
+        with torch.cuda.device(self.device), torch.no_grad():
+            # What may change before the copies are guarded is gathered now, in the order of its owner's work.
+            gathered = {id(each): _gathered(each) for each in samples if not _is_direct(each)}
+            side = self._after(samples)
+            with torch.cuda.stream(side):
+                for each in samples:
+                    self._out_rows(each, gathered.get(id(each)), side)
+            tensors = [each.held.memory.tensor for each in samples]
+            return self._copying(side, samples, [*tensors, *gathered.values()])
+
     def put(self, copies: list[Copy]) -> Copying:
         """Launch copies to the device; the host memory must stay until ``wait``, the tensors are ready after ``guard``."""
         with torch.cuda.device(self.device), torch.no_grad():
@@ -111,7 +123,7 @@ class CudaMover:
             targets = {id(copy.held): copy.held.memory.tensor for copy in copies}
             return self._copying(side, copies, list(targets.values()))
 
-    def _after(self, copies: list[Copy]) -> torch.cuda.Stream:
+    def _after(self, copies: Sequence[Copy | Sample]) -> torch.cuda.Stream:
         """The side stream, which goes on when the work that was launched before is done."""
         if self._stream is None:
             self._stream = torch.cuda.Stream(self.device)
@@ -120,7 +132,7 @@ class CudaMover:
         return self._stream
 
     def _copying(
-        self, side: torch.cuda.Stream, copies: list[Copy], tensors: list[torch.Tensor]
+        self, side: torch.cuda.Stream, copies: Sequence[Copy | Sample], tensors: list[torch.Tensor]
     ) -> CudaCopying:
         for tensor in tensors:
             # Should its owner let go of it, the allocator must not give its memory away before the copy is done.
@@ -142,6 +154,17 @@ class CudaMover:
         for first, part in _stored(copy, source):
             for begin, host in ARENAS.pieces(copy.host[first : first + part.numel()]):
                 host.copy_(part[begin : begin + host.numel()], non_blocking=True)
+
+    def _out_rows(self, sample: Sample, gathered: torch.Tensor | None, side: torch.cuda.Stream) -> None:
+        if gathered is None:
+            launch = driver()
+            assert launch is not None, "a sample goes directly only through the driver"
+            form = (sample.rows, sample.width, sample.pitch)
+            host = address_of(sample.host)
+            launch.rows_to_host(host, sample.held.memory.tensor.data_ptr(), form, side.cuda_stream)
+            return
+        for begin, room in ARENAS.pieces(sample.host):
+            room.copy_(gathered[begin : begin + room.numel()], non_blocking=True)
 
     def _in(self, copy: Copy) -> None:
         tensor = copy.held.memory.tensor
@@ -210,6 +233,21 @@ def _stored(copy: Copy, source: torch.Tensor) -> Iterator[tuple[int, torch.Tenso
         return
     for first, window in strips(copy, source):
         yield first, as_bytes(window.to(TORCH_TYPES[copy.held.dtype]))
+
+
+def _gathered(sample: Sample) -> torch.Tensor:
+    memory: OnDevice = sample.held.memory
+    with torch.cuda.stream(memory.stream):
+        return picked(sample, memory.tensor)
+
+
+def _is_direct(sample: Sample) -> bool:
+    """Whether the driver can copy it from where it is: nothing overtakes it, and it lies in one piece on both sides."""
+    tensor = sample.held.memory.tensor
+    if sample.held.restless or driver() is None or not tensor.is_contiguous():
+        return False
+    places = ARENAS.places(sample.host)
+    return tensor.dtype == TORCH_TYPES[sample.held.dtype] and places is not None and len(list(places)) == 1
 
 
 def _is_plain(copy: Copy, tensor: torch.Tensor) -> bool:

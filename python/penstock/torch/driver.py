@@ -10,6 +10,32 @@ from functools import cache
 import torch
 
 
+class _Rows(ctypes.Structure):
+    """``CUDA_MEMCPY2D`` of the driver: rows of bytes on both sides."""
+
+    _fields_ = (
+        ("source_x", ctypes.c_size_t),
+        ("source_y", ctypes.c_size_t),
+        ("source_kind", ctypes.c_uint),
+        ("source_host", ctypes.c_void_p),
+        ("source_device", ctypes.c_uint64),
+        ("source_array", ctypes.c_void_p),
+        ("source_pitch", ctypes.c_size_t),
+        ("target_x", ctypes.c_size_t),
+        ("target_y", ctypes.c_size_t),
+        ("target_kind", ctypes.c_uint),
+        ("target_host", ctypes.c_void_p),
+        ("target_device", ctypes.c_uint64),
+        ("target_array", ctypes.c_void_p),
+        ("target_pitch", ctypes.c_size_t),
+        ("width", ctypes.c_size_t),
+        ("rows", ctypes.c_size_t),
+    )
+
+
+_ON_HOST, _ON_DEVICE = 1, 2
+
+
 class Driver:
     """The functions of the driver that are needed."""
 
@@ -25,6 +51,26 @@ class Driver:
         self._free.argtypes = (ctypes.c_uint64,)
         for each in (self._to_host, self._within, self._allocate, self._free):
             each.restype = ctypes.c_int
+
+        self._rows = library.cuMemcpy2DAsync_v2
+        self._rows.argtypes = (ctypes.POINTER(_Rows), ctypes.c_void_p)
+        self._rows.restype = ctypes.c_int
+
+    def rows_to_host(self, host: int, device: int, form: tuple[int, int, int], stream: int) -> None:
+        """Launch a copy of rows from the device, one after another into pinned memory; ``form``: rows, their width, and from one to the next."""
+        rows, width, pitch = form
+        about = _Rows(
+            source_kind=_ON_DEVICE,
+            source_device=device,
+            source_pitch=pitch,
+            target_kind=_ON_HOST,
+            target_host=host,
+            target_pitch=width,
+            width=width,
+            rows=rows,
+        )
+        if code := self._rows(ctypes.byref(about), stream):
+            raise RuntimeError(f"the CUDA driver refused to copy {rows} rows to the host: error {code}")
 
     def to_host(self, host: int, device: int, length: int, stream: int) -> None:
         """Launch a copy from the device to pinned memory."""

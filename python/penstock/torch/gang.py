@@ -15,6 +15,8 @@ from penstock.state.launcher import place_of
 TIMEOUT_S = 600.0
 #: Of what rank 0 shares: decisions, lists of skips.
 _SHARED_BYTES_MAX = 1 << 30
+#: Of an exchange: the length of what is given, and its beginning.
+_HEAD_BYTES, _LENGTH_BYTES = 192, 8
 
 
 def join(backend: str | None = None, *, timeout_s: float = TIMEOUT_S) -> torch.device:
@@ -67,6 +69,36 @@ def share(document: bytes) -> bytes:
     if int(length):
         distributed.broadcast(content, 0, group=_host_group())
     return content.numpy().tobytes()
+
+
+def exchange(document: bytes) -> list[bytes]:
+    """What each rank has given, in the order of ranks. A short document takes one exchange, a longer one two."""
+    if not _is_group():
+        return [document]
+    room = _HEAD_BYTES - _LENGTH_BYTES
+    head = len(document).to_bytes(_LENGTH_BYTES, "big") + document[:room].ljust(room, b"\0")
+    heads = _gathered(head)
+    lengths = [int.from_bytes(each[:_LENGTH_BYTES], "big") for each in heads]
+    longest = max(lengths)
+    if longest > _SHARED_BYTES_MAX:
+        raise UsageError(f"{longest} bytes are too much to exchange between ranks")
+    if longest <= room:
+        return [each[_LENGTH_BYTES:][:length] for each, length in zip(heads, lengths, strict=True)]
+    found = _gathered(document.ljust(longest, b"\0"))
+    return [each[:length] for each, length in zip(found, lengths, strict=True)]
+
+
+def rank_and_ranks() -> tuple[int, int]:
+    """Of this process in the default group."""
+    return (distributed.get_rank(), distributed.get_world_size()) if _is_group() else (0, 1)
+
+
+def _gathered(content: bytes) -> list[bytes]:
+    """What each rank has given, of the same length everywhere."""
+    own = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    found = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(found, own, group=_host_group())
+    return [each.numpy().tobytes() for each in found]
 
 
 def _host_group() -> "distributed.ProcessGroup | None":

@@ -5,11 +5,12 @@ larger than a strip is ever copied beside the tensor.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 import torch
 
-from penstock.state.contract import Copy, Copying
+from penstock.state.contract import Copy, Copying, Sample
 from penstock.state.host import DONE
 
 #: How safetensors writes the types of torch.
@@ -68,6 +69,12 @@ class StridedMover:
                 window.copy_(stored)
         return DONE
 
+    def sample(self, samples: list[Sample]) -> Copying:
+        """Copy samples at once."""
+        for each in samples:
+            np.frombuffer(each.host, np.uint8)[:] = picked(each, each.held.memory).numpy()
+        return DONE
+
 
 STRIDED = StridedMover()
 
@@ -77,6 +84,27 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     whole = tensor.contiguous()
     # Not reshape(-1): the stride of a single element is arbitrary, and would be kept.
     return whole.as_strided((whole.numel(),), (1,)).view(torch.uint8)
+
+
+def picked(sample: Sample, tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a sample, where the tensor is."""
+    dtype = TORCH_TYPES[sample.held.dtype]
+    # Types of one byte are not all known to indexing, so they are taken as the bytes that they are.
+    source = tensor.view(torch.uint8) if tensor.dtype.itemsize == 1 and tensor.dtype == dtype else tensor
+    chosen = source[
+        _index(sample.rows, sample.width, sample.pitch, dtype.itemsize, tuple(tensor.shape), tensor.device)
+    ]
+    return as_bytes(chosen if source is not tensor else chosen.to(dtype))
+
+
+@lru_cache(maxsize=1024)
+def _index(
+    rows: int, width: int, pitch: int, item: int, shape: tuple[int, ...], device: torch.device
+) -> tuple[torch.Tensor, ...]:
+    """Where the elements of a sample are, by dimension. A model has many tensors and few shapes."""
+    first = torch.arange(rows) * (pitch // item)
+    flat = (first[:, None] + torch.arange(width // item)).reshape(-1)
+    return tuple(each.to(device) for each in torch.unravel_index(flat, shape))
 
 
 def strips(copy: Copy, tensor: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn.parameter import is_lazy
 
 from penstock.torch.layout import local_of
@@ -30,6 +30,8 @@ class Names:
     buffers: dict[str, torch.Tensor] = field(default_factory=dict)
     #: Modules with a state of their own making (``get_extra_state``).
     extras: dict[str, nn.Module] = field(default_factory=dict)
+    #: Buffers that DistributedDataParallel takes from one rank before every step, with that rank.
+    sources: dict[str, int] = field(default_factory=dict)
     #: Further names of a tensor, with its first one.
     tied: dict[str, str] = field(default_factory=dict)
     #: Names by the identity of the object: that is how an optimizer knows its parameters.
@@ -40,7 +42,7 @@ def names_of(model: nn.Module) -> Names:
     """Every parameter, persistent buffer and extra state of a model."""
     names = Names()
     first: dict[object, str] = {}
-    for name, module in _modules("", model):
+    for name, module, source in _modules("", model, None):
         prefix = f"{name}." if name else ""
         for key, parameter in module._parameters.items():
             if parameter is not None:
@@ -48,23 +50,33 @@ def names_of(model: nn.Module) -> Names:
         for key, buffer in module._buffers.items():
             if buffer is not None and key not in module._non_persistent_buffers_set:
                 _add(names, names.buffers, first, prefix + key, buffer)
+                if source is not None:
+                    names.sources[prefix + key] = source
         if type(module).get_extra_state is not nn.Module.get_extra_state:
             names.extras[f"{prefix}_extra_state"] = module
     return names
 
 
-def _modules(name: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+def _modules(name: str, module: nn.Module, source: int | None) -> Iterator[tuple[str, nn.Module, int | None]]:
+    """Every module with its name and, inside of a wrapper that takes buffers from one rank, that rank."""
     kinds = {kind.__name__ for kind in type(module).__mro__ if kind.__module__.startswith("torch.")}
     for wrapper in kinds & WRAPPERS.keys():
-        yield from _modules(name, getattr(module, WRAPPERS[wrapper]))
+        yield from _modules(name, getattr(module, WRAPPERS[wrapper]), _source_of(module, wrapper, source))
         return
     if "FSDPModule" in kinds:
         # After an evaluation its parameters may still be whole; the optimizer knows the sharded ones.
         module.reshard()  # type: ignore[operator]
-    yield name, module
+    yield name, module, source
     for key, child in module._modules.items():
         if child is not None:
-            yield from _modules(f"{name}.{key}" if name else key, child)
+            yield from _modules(f"{name}.{key}" if name else key, child, source)
+
+
+def _source_of(module: nn.Module, wrapper: str, source: int | None) -> int | None:
+    """The rank whose buffers all ranks of a DistributedDataParallel get before their next step."""
+    if wrapper != "DistributedDataParallel" or not getattr(module, "broadcast_buffers", False):
+        return source
+    return distributed.get_global_rank(module.process_group, 0)  # type: ignore[arg-type]
 
 
 def _add(

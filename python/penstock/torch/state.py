@@ -1,7 +1,6 @@
 """What a training run resumes from, as a tree that knows its own parts: model, optimizer, schedule, random generators."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,22 +22,10 @@ from penstock.torch.naming import Names, names_of
 from penstock.torch.optimizing import GROUPS, Kinds, Optimizing, with_inner
 from penstock.torch.readback import readback
 from penstock.torch.step_count import progress_of
-from penstock.torch.tensors import Holder
+from penstock.torch.tensors import Holder, Leaf
 from penstock.torch.timing import DeviceTimer
 
 TIED = "tied"
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A tensor of the tree."""
-
-    name: str
-    tensor: torch.Tensor
-    #: Whether it may change before the next optimizer step.
-    restless: bool = False
-    #: The type it is stored as, if not its own.
-    dtype: str | None = None
 
 
 class State:
@@ -179,6 +166,10 @@ class State:
         """How many steps the optimizers have taken since the first question, and a sign for each gradient."""
         return progress_of(self.optimizers) if self.optimizers else None
 
+    def exchange(self, document: bytes) -> list[bytes]:
+        """What every rank has given, in the order of ranks."""
+        return gang.exchange(document)
+
     def seed(self, number: int) -> None:
         """Set PyTorch's global generators."""
         determinism.seed(number)
@@ -209,14 +200,14 @@ class State:
         for leaf in (*self._leaves(names, dtypes), *_leaves_inside(inside)):
             if self._wants(leaf.name):
                 known.add(leaf.name, leaf.tensor)
-                found += holder.held(leaf.name, leaf.tensor, dtype=leaf.dtype, restless=leaf.restless)
+                found += holder.held(leaf)
         return found
 
     def _leaves(self, names: Names, dtypes: Mapping[str, str]) -> Iterator[Leaf]:
         for name, tensor in names.parameters.items():
             yield Leaf(f"model/{escaped(name)}", tensor)
         for name, tensor in names.buffers.items():
-            yield Leaf(f"model/{escaped(name)}", tensor, restless=True)
+            yield Leaf(f"model/{escaped(name)}", tensor, restless=True, source=names.sources.get(name))
         if self.optimizers:
             optimizing = self._optimizing(names)
             for name, tensor in optimizing.tensors().items():

@@ -1,5 +1,6 @@
 """Tensors as the state room sees them: which boxes this rank holds, of which type, and how their bytes are moved."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,9 +23,25 @@ _VIEWS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A tensor of the tree."""
+
+    name: str
+    tensor: torch.Tensor
+    #: Whether it may change before the next optimizer step.
+    restless: bool = False
+    #: The type it is stored as, if not its own.
+    dtype: str | None = None
+    #: The rank whose contents count, where ranks differ by design.
+    source: int | None = None
+    #: Whether every rank keeps its own: see ``Held.per_rank``.
+    per_rank: bool = False
+
+
 def held_of(name: str, tensor: torch.Tensor, rank: int, ranks: int) -> list[Held]:
     """What this rank holds of a tensor; more than one box only for strided shards."""
-    return Holder(rank, ranks).held(name, tensor)
+    return Holder(rank, ranks).held(Leaf(name, tensor))
 
 
 class Holder:
@@ -34,20 +51,18 @@ class Holder:
         self._layouts = Layouts(rank, ranks)
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
-    def held(
-        self, name: str, tensor: torch.Tensor, *, dtype: str | None = None, restless: bool = False
-    ) -> list[Held]:
-        """The boxes of a tensor, stored as ``dtype`` if that is not its own."""
-        check(name, tensor)
-        layout = self._layouts.of(name, tensor)
-        local = local_of(tensor)
-        stored = dtype or SAFETENSORS_NAMES[local.dtype]
+    def held(self, leaf: Leaf) -> list[Held]:
+        """The boxes of a tensor."""
+        check(leaf.name, leaf.tensor)
+        layout = self._layouts.of(leaf.name, leaf.tensor)
+        local = local_of(leaf.tensor)
+        stored = leaf.dtype or SAFETENSORS_NAMES[local.dtype]
         found = []
         for part in layout.parts:
             mover, memory = self._memory(stored, _window(local, part))
             found.append(
                 Held(
-                    name,
+                    leaf.name,
                     stored,
                     layout.shape,
                     part.box,
@@ -55,7 +70,9 @@ class Holder:
                     memory,
                     layout.replica,
                     layout.replicas,
-                    restless,
+                    leaf.restless,
+                    leaf.source,
+                    leaf.per_rank,
                 )
             )
         return found

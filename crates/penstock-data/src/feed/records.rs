@@ -106,6 +106,9 @@ impl RowDigests {
     }
 
     fn headed(&mut self, kind: u8, length: usize) {
+        if length < 10 {
+            return self.short(&[kind, b'0' + length as u8, b':']);
+        }
         let mut digits = itoa::Buffer::new();
         self.short(&[kind]);
         self.short(digits.format(length).as_bytes());

@@ -5,6 +5,7 @@ decoded) are zeros in an array and None in a list; rows that hold something deci
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ def stack_rows(
 
     Fields that were ``chosen`` are there even if no row has them.
     """
+    if (columns := _alike(rows, chosen)) is not None:
+        return {name: _stack(values, values) for name, values in columns.items()}
     names: dict[str, None] = dict.fromkeys(chosen)
     for row in rows:
         if row is not None and row.keys() != names.keys():
@@ -33,15 +36,31 @@ def stack_rows(
         return {name: _stack([None] * len(rows), [value]) for name, value in known.items()}
     # A field that one of the rows lacks is None there, so it becomes a list.
     held = [row for row in rows if row is not None]
-    if len(held) == len(rows):
-        columns = {name: [row.get(name) for row in held] for name in names}
-        return {name: _stack(values, values) for name, values in columns.items()}
     return {
         name: _stack(
             [None if row is None else row.get(name) for row in rows], [row.get(name) for row in held]
         )
         for name in names
     }
+
+
+def _alike(rows: Sequence[Mapping[str, Any] | None], chosen: Iterable[str]) -> "dict[str, list[Any]] | None":
+    """The fields of rows that all have the same ones, as nearly all have; None if any has not."""
+    first = rows[0] if rows else None
+    if not first:
+        return None
+    names = list(dict.fromkeys(chosen) | dict.fromkeys(first))
+    held = [row for row in rows if row is not None]
+    # As many fields as there are names, and each of the names among them.
+    if len(held) != len(rows) or set(map(len, held)) != {len(names)}:
+        return None
+    try:
+        found = list(map(itemgetter(*names), held))
+    except KeyError:
+        return None
+    if len(names) == 1:
+        return {names[0]: found}
+    return dict(zip(names, map(list, zip(*found, strict=True)), strict=True))
 
 
 def _stack(column: list[Any], values: list[Any]) -> Any:

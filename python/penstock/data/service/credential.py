@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from penstock.errors import ServiceUnusable
+from penstock.store.home import penstock_home
 
 
 class KeptToken:
@@ -56,8 +57,7 @@ class KeptToken:
 
 def kept_path(port: int) -> Path:
     """Where the token of this user's server on a port of this host is kept; the home may be shared by hosts."""
-    home = Path(os.environ.get("PENSTOCK_HOME", Path.home() / ".penstock"))
-    return home / "services" / socket.gethostname() / str(port)
+    return penstock_home() / "services" / socket.gethostname() / str(port)
 
 
 def is_loopback(host: str) -> bool:

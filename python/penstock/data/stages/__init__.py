@@ -4,9 +4,11 @@ Whatever decides order (a filter's verdict, a length in tokens) is measured once
 what is measured and with which parameters. A stage's document is part of the recipe's digest.
 """
 
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from penstock.data.spelling import suggestion
 from penstock.data.stages.chat import Chat
 from penstock.data.stages.filter import Filter
 from penstock.data.stages.grammar import check_stages
@@ -48,10 +50,17 @@ def stage_of(document: dict[str, Any], *, folder: Path) -> Stage:
     """A stage from its table in a recipe file; paths in it are relative to the file."""
     fields = dict(document)
     kind = fields.pop("kind", None)
-    if kind not in KINDS:
-        raise RecipeInvalid(
-            field="stages", reason=f"there is no stage {kind!r}", hint=f"known are {', '.join(KINDS)}"
-        )
+    if kind is None:
+        reason = f"a stage has no kind, only {', '.join(fields) or 'nothing'}"
+        raise RecipeInvalid(field="stages", reason=reason, hint=f"known are {', '.join(KINDS)}")
+    if not isinstance(kind, str) or kind not in KINDS:
+        reason = f"there is no stage {kind!r:.100}"
+        raise RecipeInvalid(field="stages", reason=reason, hint=suggestion(kind, KINDS))
+    known = signature(KINDS[kind]).parameters
+    for name in fields:
+        if name not in known:
+            reason = f"there is no field {name!r}"
+            raise RecipeInvalid(field=f"stage {kind}", reason=reason, hint=suggestion(name, known))
     for name in ("tokenizer", "template"):
         given = fields.get(name)
         if isinstance(given, str) and given and not is_template(given):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from penstock._rust import digest
+from penstock.data.spelling import check_name
 from penstock.data.stages.tokenize import check_special_in_text, check_tokenizer
 from penstock.errors import RecipeInvalid, UsageError
 from penstock.registry.special_tokens import InText, SpecialUse, TokenizerFile
@@ -39,12 +40,19 @@ class Chat:
     def __post_init__(self) -> None:
         check_tokenizer(self.tokenizer)
         check_special_in_text(self.special_in_text)
-        if isinstance(self.train_on, str) or not all(isinstance(role, str) for role in self.train_on):
+        check_name("field", self.field)
+        check_name("tools", self.tools, may_be_empty=True)
+        if not isinstance(self.variables, Mapping):
+            reason, hint = f"{self.variables!r:.100} is no table", "variables = { enable_thinking = false }"
+            raise RecipeInvalid(field="variables", reason=reason, hint=hint)
+        if isinstance(self.train_on, str | Mapping) or not all(
+            isinstance(role, str) for role in self.train_on
+        ):
             hint = 'train_on = ["assistant"]'
             raise RecipeInvalid(field="train_on", reason=f"{self.train_on!r:.100} are no roles", hint=hint)
         object.__setattr__(self, "train_on", tuple(sorted(set(self.train_on))))
         object.__setattr__(self, "variables", dict(self.variables))
-        if self.date:
+        if self.date not in ("", None):
             try:
                 date.fromisoformat(self.date)
             except (TypeError, ValueError) as reason:

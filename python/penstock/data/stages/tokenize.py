@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from penstock._rust import digest
+from penstock.data.spelling import check_name
 from penstock.errors import RecipeInvalid, UsageError
 from penstock.registry.column import SPECIAL_IN_TEXT
 from penstock.registry.document_ends import ranked_token_of, token_of
@@ -40,6 +41,7 @@ class Tokenize:
 
     def __post_init__(self, special: bool | None) -> None:
         check_tokenizer(self.tokenizer)
+        check_name("field", self.field)
         object.__setattr__(self, "special_tokens", _pairs(self.special_tokens))
         if special and self.has_ranks:
             object.__setattr__(self, "special_in_text", "token")

@@ -102,6 +102,20 @@ class MdsWriter:
         return [(self._staged, self._final)]
 
 
+def index_of(folder: Path) -> bytes:
+    """The ``index.json`` of all shards in a folder: without it the peer's own dataset opens nothing."""
+    shards = []
+    for path in sorted(folder.glob("*.mds")):
+        with path.open("rb") as file:
+            samples = int(np.frombuffer(file.read(4), dtype="<u4")[0])
+            first = int(np.frombuffer(file.read(4), dtype="<u4")[0])
+            file.seek(4 + 4 * (samples + 1))
+            config = msgspec.json.decode(file.read(first - file.tell()))
+        raw = {"basename": path.name, "bytes": path.stat().st_size, "hashes": {}}
+        shards.append({**config, "raw_data": raw, "samples": samples, "zip_data": None})
+    return msgspec.json.encode({"shards": shards, "version": 2})
+
+
 def _flaw(value: Any, encoding: str) -> str | None:
     """Why a value has no place in a column, if it has none."""
     if encoding == "json":

@@ -5,17 +5,28 @@ named itself is taken or refused; what a folder or pattern leads to may also be 
 """
 
 import os
+import re
 from dataclasses import dataclass, field
 
 from penstock.errors import FileUnusable, NothingToRegister, ObjectMissing, StoreFailed
 from penstock.registry.selection.glob_pattern import GlobPattern, is_pattern
-from penstock.registry.selection.local_tree import HIDDEN, LocalFile, LocalTree, named_file, once_each
+from penstock.registry.selection.local_tree import (
+    HIDDEN,
+    LocalFile,
+    LocalTree,
+    hub_revision,
+    is_hub_cache,
+    named_file,
+    once_each,
+)
 from penstock.store import join, to_path, to_url
 from penstock.store.local import stamp_of
 from penstock.store.location import is_remote, split
 from penstock.store.remote import RemoteStore
 
 _FILES_MAX = 10_000_000
+#: Empty parts of keys, parts that mean another place, and characters that no header may have.
+_UNNAMEABLE = re.compile(r"(?P<empty>//|^/)|(?<![^/])\.{1,2}(?![^/])|[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +88,7 @@ def find(places: list[str]) -> Candidates:
 
 def _find_local(path: str, found: Candidates) -> list[tuple[LocalFile, Candidate]]:
     if os.path.isdir(path):
-        top = _hub_snapshot(path)
+        top = _hub_revision(path)
         tree = LocalTree(top).walk()
         in_folder = True
     elif os.path.lexists(path):
@@ -109,28 +120,23 @@ def _candidate(file: LocalFile, base: str, *, named: bool = False, in_folder: bo
     )
 
 
-def _hub_snapshot(folder: str) -> str:
-    """In the cache of the Hugging Face Hub, the one revision there is: its other folders hold the same bytes without names."""
-    blobs, snapshots = os.path.join(folder, "blobs"), os.path.join(folder, "snapshots")
-    if not (os.path.isdir(blobs) and os.path.isdir(snapshots)):
-        return folder
-    revisions = sorted(name for name in os.listdir(snapshots) if not name.startswith("."))
-    if len(revisions) == 1:
-        return os.path.join(snapshots, revisions[0])
-    raise FileUnusable(
-        path=folder,
-        reason=f"it is a cache of the Hugging Face Hub with {len(revisions)} revisions",
-        hint=f"name one of {', '.join(os.path.join('snapshots', revision) for revision in revisions[:4])}",
-    )
+def _hub_revision(folder: str) -> str:
+    """In the cache of the Hugging Face Hub, the one revision there is; of its folder of revisions, the same."""
+    above = os.path.dirname(os.path.abspath(folder))
+    if os.path.basename(os.path.abspath(folder)) == "snapshots" and is_hub_cache(above):
+        return hub_revision(above)
+    return hub_revision(folder) if is_hub_cache(folder) else folder
 
 
 def _find_remote(url: str, found: Candidates) -> None:
     scheme, _, key = url.partition("://")
     _, slash, name = key.partition("/")
-    if "//" in name or name.startswith("/"):
-        reason = "its key has an empty part ('//'), which no request can name"
-        raise FileUnusable(path=url, reason=reason, hint="copy the object to a key without it")
+    if _UNNAMEABLE.search(name):
+        raise FileUnusable(path=url, reason=_why_unnameable(name), hint="copy the object to another key")
     if slash and (named := _named_object(url)) is not None:
+        # An empty object that has others below it is what some tools leave so that there seems to be a folder.
+        if named.bytes == 0 and _list(url, "", None, found):
+            return
         found.files.append(named)
         found.tops.append(named.base)
         return
@@ -141,6 +147,12 @@ def _find_remote(url: str, found: Candidates) -> None:
     root = "/".join([f"{scheme}://{key.partition('/')[0]}", *parts[:first]])
     beginning = parts[first][: next(at for at, mark in enumerate(parts[first]) if is_pattern(mark))]
     _list(root, beginning, GlobPattern(parts[first:]), found)
+
+
+def _why_unnameable(name: str) -> str:
+    what = _UNNAMEABLE.search(name)
+    part = "an empty part ('//')" if what is None or what["empty"] is not None else f"the part {what[0]!r}"
+    return f"its key has {part}, which no request can name"
 
 
 def _named_object(url: str) -> Candidate | None:
@@ -175,7 +187,6 @@ def _list(root: str, beginning: str, pattern: GlobPattern | None, found: Candida
             found.files.append(Candidate(url, entry.bytes, entry.stamp, root, in_folder=pattern is None))
     for name in unreadable:
         if pattern is None or pattern.matches(name):
-            reason = "its key has an empty part ('//'), which no request can name"
-            found.left_out.append((join(root, name), reason))
+            found.left_out.append((join(root, name), _why_unnameable(name)))
     found.tops.append(root)
     return len(found.files) + len(found.left_out) > before

@@ -5,12 +5,24 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from penstock.errors import FileEmpty, FilesLeftOut, FileUnusable, SplitsMixed, StoreError, UsageError
+from penstock.errors import (
+    ConfigsMixed,
+    FileEmpty,
+    FilesLeftOut,
+    NothingToRegister,
+    SplitsMixed,
+    StoreError,
+    UsageError,
+)
 from penstock.formats.contract import Policy, RawFile
 from penstock.formats.detecting import detect, ending_of, shards_of
+from penstock.formats.files import divide_shards
 from penstock.registry.scanning import ShardScan
 from penstock.registry.selection.account import Account, LeftOut, grouped
 from penstock.registry.selection.candidates import Candidate, Candidates, find
+from penstock.registry.selection.hub_card import CARD_BYTES_MAX, README, file_patterns
+from penstock.registry.selection.inventory import missing_parts, missing_shards
+from penstock.registry.selection.managed_table import refuse_tables
 from penstock.registry.selection.partitions import depth_of, partition_of
 from penstock.registry.selection.sidecars import is_readme_among, why_beside
 from penstock.registry.selection.splits import ALL, FIELD, split_of
@@ -74,6 +86,7 @@ class Choice:
 def choose(places: list[str], wanted: str | None, policy: Policy) -> Choice:
     """Find what the places lead to, and decide what of it is data."""
     found = find(places)
+    refuse_tables(found)
     split_values = _take_split(found, policy.split)
     _leave_sidecars(found)
     by_url = {candidate.url: candidate for candidate in found.files}
@@ -82,17 +95,21 @@ def choose(places: list[str], wanted: str | None, policy: Policy) -> Choice:
     detected = detect(raws, wanted, named={raw.url for raw in raws if raw.place in named})
     found.left_out += [(raw.url, reason) for raw, reason in detected.left_out]
     taken = [by_url[raw.place] for raw in detected.files]
+    # Whoever names files or writes a pattern may mean some of a set.
+    found.left_out += missing_parts([_label(each) for each in taken if each.in_folder])
+    if detected.format == "mds":
+        found.left_out += missing_shards(detected.files)
     shards = shards_of(detected.format, _below(taken, _root(taken)))
+    if split_values and shards[0].members:
+        shards = divide_shards(shards, lambda member: split_values.get(member.place))
     partitions = {}
-    if not any(shard.members for shard in shards):
-        for shard in shards:
-            values = partition_of(shard.name)
-            if (split := split_values.get(shard.place)) is not None:
-                values[FIELD] = split
-            partitions[shard.name] = values
-    notes = []
-    if split_values and not partitions:
-        notes.append("rows have no field 'split': what split a file is of stands in its path")
+    for shard in shards:
+        # A shard of many files has a name that is made up.
+        values = {} if shard.members else partition_of(shard.name)
+        first = shard.members[0] if shard.members else shard
+        if (split := split_values.get(first.place)) is not None:
+            values[FIELD] = split
+        partitions[shard.name] = values
     return Choice(
         format=detected.format,
         shards=shards,
@@ -100,7 +117,6 @@ def choose(places: list[str], wanted: str | None, policy: Policy) -> Choice:
         named=named,
         tops=found.tops,
         left_out=found.left_out,
-        notes=notes,
     )
 
 
@@ -163,19 +179,31 @@ def _leave_sidecars(found: Candidates) -> None:
     for each in found.files:
         if is_readme_among(_name(each), kept_suffixes):
             beside.pop(each.url, None)
-    if len(beside) < len(found.files):
+    if len(beside) == len(found.files):
+        # A folder of nothing but READMEs is a corpus of them; one of nothing but descriptions has lost its data.
+        beside = {
+            each.url: beside[each.url] for each in found.files if each.in_folder and not _is_prose(each)
+        }
+    if len(beside) == len(found.files):
+        left_out = [(_label(each), beside[each.url]) for each in found.files]
+        raise NothingToRegister(patterns=found.tops, left_out=dict(found.left_out + left_out))
+    if beside:
         found.left_out += [(_label(each), beside[each.url]) for each in found.files if each.url in beside]
         found.files = [each for each in found.files if each.url not in beside]
 
 
+def _is_prose(each: Candidate) -> bool:
+    return ending_of(_name(each)) in ("", ".md", ".rst", ".txt")
+
+
 def _take_split(found: Candidates, wanted: str | None) -> Mapping[str, str]:
     """Leave files of other splits out, or refuse to mix; the split of each file, where all are taken."""
-    _refuse_tables(found)
     declared = _declared(found)
+    on_card = _splits_on_cards(found)
     split_by_url = {}
     for each in found.files:
         if (each.in_folder or wanted is not None) and why_beside(_name(each)) is None:
-            split = split_of(_name(each), declared.get(each.base, {}))
+            split = on_card.get(each.url) or split_of(_name(each), declared.get(each.base, {}))
             if split is not None:
                 split_by_url[each.url] = split
     by_split: dict[str, list[str]] = {}
@@ -201,17 +229,6 @@ def _take_split(found: Candidates, wanted: str | None) -> Mapping[str, str]:
     return {}
 
 
-def _refuse_tables(found: Candidates) -> None:
-    """A table of Delta Lake has files of earlier versions beside those that count."""
-    for each in found.files:
-        if each.in_folder and "_delta_log/" in _name(each):
-            raise FileUnusable(
-                path=found.tops[0],
-                reason="it is a table of Delta Lake, whose folder also has files of earlier versions",
-                hint="write the table out as plain parquet, or name the files that count",
-            )
-
-
 def _declared(found: Candidates) -> dict[str, dict[str, list[str]]]:
     """Base -> folder below it -> the splits that ``dataset_dict.json`` there names."""
     declared: dict[str, dict[str, list[str]]] = {}
@@ -226,6 +243,39 @@ def _declared(found: Candidates) -> dict[str, dict[str, list[str]]]:
             continue
         declared.setdefault(each.base, {})[name.removesuffix(_DECLARED)] = splits
     return declared
+
+
+def _splits_on_cards(found: Candidates) -> dict[str, str]:
+    """What READMEs of the Hub say of which split files are, by URL; refuses to mix configurations."""
+    splits: dict[str, str] = {}
+    for card in found.files:
+        name = _name(card)
+        if not card.in_folder or name.rpartition("/")[2] != README or card.bytes > CARD_BYTES_MAX:
+            continue
+        (raw,) = _below([card], card.url.rpartition("/")[0])
+        patterns = file_patterns(raw.read(0, raw.size_bytes).decode(errors="replace"))
+        if not patterns:
+            continue
+        folder = name.removesuffix(README)
+        names = {
+            each.url: _name(each).removeprefix(folder)
+            for each in found.files
+            if each.base == card.base and _name(each).startswith(folder) and why_beside(_name(each)) is None
+        }
+        by_config: dict[str, dict[str, str]] = {}
+        for pattern in patterns:
+            matched = by_config.setdefault(pattern.config, {})
+            for url in (url for url, below in names.items() if pattern.matches(below)):
+                matched.setdefault(url, pattern.split)
+        everything = {url for matched in by_config.values() for url in matched}
+        whole = next((matched for matched in by_config.values() if matched.keys() == everything), None)
+        if whole is None:
+            shown = {
+                config: [each.pattern for each in patterns if each.config == config] for config in by_config
+            }
+            raise ConfigsMixed(place=_label(card).removesuffix("/" + README), configs=shown)
+        splits.update({url: split for url, split in whole.items() if split})
+    return splits
 
 
 class _DatasetDict(msgspec.Struct):

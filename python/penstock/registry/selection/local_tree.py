@@ -6,6 +6,7 @@ names (hard or symbolic links) keeps the first of its real ones.
 """
 
 import os
+import re
 import stat
 from collections import deque
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ _KINDS = {
 }
 #: A folder that has all of these is a registry, whose own documents are no data.
 _REGISTRY = {"datasets", "objects", "scans", "work"}
+#: Where git-annex and DVC keep files under the hashes of what is in them.
+_CONTENTS = re.compile(r"/\.git/annex/objects/|/\.dvc/cache/")
 HIDDEN = "hidden: its name begins with a dot"
 
 
@@ -34,9 +37,34 @@ class LocalFile:
     linked: bool
 
     @property
-    def identity(self) -> tuple[int, int]:
-        """The same for all names of a file."""
+    def identity(self) -> tuple[int, int] | str:
+        """The same for all names of a file.
+
+        Links into a store of contents are files of their own: two of them lead to one blob because their bytes are equal.
+        """
+        if self.linked and os.path.islink(self.path):
+            target = os.path.realpath(self.path)
+            if _CONTENTS.search(target) or is_hub_cache(os.path.dirname(os.path.dirname(target))):
+                return self.path
         return self.status.st_dev, self.status.st_ino
+
+
+def is_hub_cache(folder: str) -> bool:
+    """Whether a folder is what the Hugging Face Hub's client keeps of one repository: blobs, and revisions of links to them."""
+    return all(os.path.isdir(os.path.join(folder, name)) for name in ("blobs", "snapshots"))
+
+
+def hub_revision(folder: str) -> str:
+    """The one revision in the cache of a repository: its other folders hold the same bytes without names."""
+    snapshots = os.path.join(folder, "snapshots")
+    revisions = sorted(name for name in os.listdir(snapshots) if not name.startswith("."))
+    if len(revisions) == 1:
+        return os.path.join(snapshots, revisions[0])
+    raise FileUnusable(
+        path=folder,
+        reason=f"it is a cache of the Hugging Face Hub with {len(revisions)} revisions",
+        hint=f"name one of {', '.join(os.path.join('snapshots', revision) for revision in revisions[:4])}",
+    )
 
 
 def oddity(path: str, status: os.stat_result) -> str | None:
@@ -96,6 +124,9 @@ class LocalTree:
             if {name for name, _ in entries} >= _REGISTRY:
                 self.left_out.append((here, "a registry of Penstock"))
                 continue
+            if is_hub_cache(here):
+                folders.append(hub_revision(here))
+                entries = []
             for name, is_link in entries:
                 path = os.path.join(here, name)
                 if name.startswith("."):
@@ -169,7 +200,7 @@ class _Place:
 
 def once_each(files: list[LocalFile]) -> tuple[list[LocalFile], list[tuple[LocalFile, LocalFile]]]:
     """Files without their further names, and those names each with the file that it is."""
-    kept: dict[tuple[int, int], LocalFile] = {}
+    kept: dict[tuple[int, int] | str, LocalFile] = {}
     twice = []
     for file in sorted(files, key=lambda file: (file.linked, file.path)):
         first = kept.setdefault(file.identity, file)

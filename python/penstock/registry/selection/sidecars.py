@@ -15,6 +15,7 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("checksums", ("*.crc", "*.md5", "*.sha1", "*.sha256", "*.sha512", "SHA256SUMS", "MD5SUMS")),
     ("an unfinished download", ("*.incomplete", "*.crdownload", "*.partial", "*.part", "*.aria2", "*.!qB")),
     ("a lock", ("*.lock",)),
+    ("a pointer of DVC to data that `dvc pull` fetches", ("*.dvc", "dvc.yaml")),
     ("a cache of Hugging Face datasets", ("cache-????????????????.arrow", "cache-????????????????_*.arrow")),
     ("left by the operating system", ("Thumbs.db", "desktop.ini")),
     (

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from penstock.errors import UsageError
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.exchange.contract import Incoming, Wanted
 from penstock.state.exchange.importing import Imported, Name, import_state
@@ -14,6 +15,11 @@ class CheckpointSource:
     """The pieces of a checkpoint, each chunk checked when it is read."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
+        if apart := checkpoint.manifest.kept_apart:
+            raise UsageError(
+                f"each of {checkpoint.manifest.ranks} ranks has contents of its own in this checkpoint: {', '.join(apart[:8])}",
+                hint="copy the whole place, file by file",
+            )
         self._reader = Reader(checkpoint.manifest, checkpoint.store)
         self.values = checkpoint.manifest.values
         self.entries = checkpoint.manifest.entries

@@ -28,7 +28,7 @@ from penstock.state.incarnations import Member, fence
 from penstock.state.log import Log
 from penstock.state.manifest import DataFile, Manifest, Piece, Tensor, chunk_bytes_for
 from penstock.state.manifest_copies import put_manifest
-from penstock.state.parts import Part, assemble
+from penstock.state.parts import Origin, Part, assemble
 from penstock.state.records import Commit
 from penstock.state.references import References
 from penstock.store import Store
@@ -205,14 +205,8 @@ class _Writer:
     def manifest(self, source: Source) -> Manifest:
         """What was written."""
         part = Part(0, self._files, self._tensors, source.values, {})
-        made = assemble(
-            [part],
-            run=self._run,
-            step=self._step,
-            incarnation=self._incarnation,
-            parent="",
-            chunk_bytes=self._chunk_bytes,
-        )
+        origin = Origin(self._run, self._step, self._incarnation, parent="")
+        made = assemble([part], origin, None, self._chunk_bytes)
         ranks = max(1, len(source.entries.ranks))
         return msgspec.structs.replace(made, entries=source.entries, ranks=ranks)
 
