@@ -89,7 +89,12 @@ def within(
 ) -> dict[str, Any]:
     """The same steps in a run."""
     training = Training(size)
-    policy = Policy(save_every=size.save_every if saves else None, stop_at=size.steps, keep=ps.Keep(last=1))
+    policy = Policy(
+        save_every=size.save_every if saves else None,
+        when_busy="postpone",
+        stop_at=size.steps,
+        keep=ps.Keep(last=1),
+    )
     run = ps.Run(place, recipe=recipe, registry=registry, policy=policy, seed=1)
     done = 0.0
     for step, batch in run.steps(penstock.torch.state(training.model, training.optimizer), device="cuda"):
@@ -144,10 +149,10 @@ def _recipe(folder: Path, size: Size) -> tuple[ps.Recipe, ps.Registry]:
 
 
 def contenders(
-    size: Size, recipe: ps.Recipe, registry: ps.Registry, folder: Path
+    size: Size, recipe: ps.Recipe, registry: ps.Registry, folder: Path, rounds: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """All, one after another, several times."""
-    for turn in range(ROUNDS):
+    for turn in range(rounds):
         yield "plain", plain(size, recipe, registry)
         for how, saves in (("report", False), ("accept", False), ("report", True)):
             name = f"run, {how}{', saves' if saves else ''}"
@@ -156,18 +161,19 @@ def contenders(
             yield name, found
 
 
-def measure(folder: Path) -> dict[str, Any]:
+def measure(folder: Path, sizes: list[str], rounds: int) -> dict[str, Any]:
     """Every size, every contender; ratios to the plain loop of the same turn."""
     found: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "cores": os.cpu_count(),
     }
-    for name, size in SIZES.items():
+    for name in sizes:
+        size = SIZES[name]
         with tempfile.TemporaryDirectory(dir=folder) as place:
             recipe, registry = _recipe(Path(place), size)
             rows: dict[str, list[dict[str, Any]]] = {}
-            for contender, row in contenders(size, recipe, registry, Path(place)):
+            for contender, row in contenders(size, recipe, registry, Path(place), rounds):
                 turn = len(rows.get(contender, []))
                 if contender != "plain":
                     row["over plain"] = round(row["mean ms"] / rows["plain"][turn]["mean ms"] - 1, 4)
@@ -182,8 +188,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--size", choices=SIZES, action="append", help="only this one")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     given = parser.parse_args()
-    given.out.write_text(json.dumps(measure(given.place), indent=2) + "\n")
+    found = measure(given.place, given.size or list(SIZES), given.rounds)
+    given.out.write_text(json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

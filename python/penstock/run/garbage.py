@@ -8,21 +8,19 @@ import gc
 
 
 class Frozen:
-    """From ``freeze`` to ``thaw``. What somebody else has frozen before stays frozen."""
+    """From ``freeze`` to ``thaw``."""
 
     def __init__(self) -> None:
-        self._is_ours = False
+        self._is_on = False
 
     def freeze(self) -> None:
         """Collect once, and leave what is alive out from now on."""
-        if self._is_ours or gc.get_freeze_count():
-            return
         gc.collect()
         gc.freeze()
-        self._is_ours = True
+        self._is_on = True
 
     def thaw(self) -> None:
         """As it was."""
-        if self._is_ours:
+        if self._is_on:
             gc.unfreeze()
-            self._is_ours = False
+            self._is_on = False

@@ -60,6 +60,8 @@ class Answer:
     #: What each rank's program asks for, and the ranks whose saves failed.
     wishes: tuple[Wish, ...]
     failing: tuple[int, ...]
+    #: Whether any rank is still writing an earlier capture.
+    busy: bool
     #: Ranks whose replay gave other bits.
     differing: tuple[int, ...] = ()
     #: Whether a replay has come to its step, with the same bits.
@@ -74,8 +76,9 @@ class Said:
     #: Whether it is time to save, by the clock of rank 0.
     save: bool = False
     wish: Wish = Wish.NOTHING
-    #: Whether a save of this rank has failed.
+    #: Whether a save of this rank has failed, and whether one is under way.
     failing: bool = False
+    busy: bool = False
 
 
 class Judge:
@@ -113,6 +116,7 @@ class Judge:
             float(differs),
             float(said.wish),
             float(said.failing),
+            float(said.busy),
         ]
         rows = self._state.agree(mine)
         asked = (
@@ -120,6 +124,7 @@ class Judge:
             bool(rows[0][2]),
             tuple(Wish(int(row[9])) for row in rows),
             tuple(rank for rank, row in enumerate(rows) if row[10]),
+            any(row[11] for row in rows),
         )
         if report is None:
             return Answer(None, math.nan, None, *asked)

@@ -12,7 +12,6 @@ import uuid
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -39,7 +38,7 @@ from penstock.run.randomness import derive, seed_globals
 from penstock.run.records import Records, StepRecord, bits, last_step
 from penstock.run.refusals import refuse_seed, refuse_short_memory, refuse_stopped
 from penstock.run.requests import Requests, Wish, reason_of
-from penstock.run.saving import Saving
+from penstock.run.saving import CalledOff, Late, Saving
 from penstock.run.settings import Settings
 from penstock.run.shared import shared_decisions, shared_skips
 from penstock.run.standing import Standing
@@ -137,7 +136,7 @@ class Life:
                 with events.span("run.data", step=self.next_step):
                     batch = next(batches, None)
             if batch is None or (stop is not None and batch.step >= stop):
-                if not self._judge_rest():
+                if not self._undo(self._judge_rest()):
                     break
                 batches = iter(self._batches)
                 continue
@@ -225,13 +224,12 @@ class Life:
         # Values of this step may still be on their way; those of the step before are here anyway.
         self._metrics.look(step if self._is_deferred else None)
         wish = max(answer.wishes)
-        due = bool(answer.save or answer.notice or wish or self._saving.due(self.next_step))
-        if self._undo(answer.verdict) or (due and self._judge_rest()):
+        scheduled = self._saving.wanted(self.next_step, late=answer.save, busy=answer.busy)
+        due = bool(scheduled or answer.notice or wish)
+        if self._undo(answer.verdict) or (due and self._undo(self._save(_why(answer)))):
             self._notices.hear(answer.notice)
             self._requests.wish = max(self._requests.wish, wish)
             return True
-        if due:
-            self._save(_why(answer))
         self._saving.note()
         if not self._is_prepared:
             # The first step has made what the optimizer keeps; memory for saving all of it is ready before it is needed.
@@ -258,15 +256,18 @@ class Life:
             hint="the journal of that rank says why",
         )
 
-    def _judge_rest(self) -> bool:
-        """Look at every value that was reported; whether training went back because of one."""
+    def _judge_rest(self) -> Verdict | None:
+        """Look at every value that was reported; the first verdict that wants to go back, if there is one."""
         while self._unjudged:
             report = self._unjudged.popleft()
             answer = self._exchange(report, early=False)
             self._record(report, answer)
-            if self._undo(answer.verdict):
-                return True
-        return False
+            # Heeded after the next step.
+            self._notices.hear(answer.notice)
+            self._requests.wish = max(self._requests.wish, *answer.wishes)
+            if answer.verdict is not None and answer.verdict.goes_back:
+                return answer.verdict
+        return None
 
     def _exchange(self, report: Report | None, *, early: bool) -> Answer:
         """One exchange with the other ranks, and what has to be written before anything follows from it."""
@@ -275,6 +276,7 @@ class Life:
             self.is_first and self._saving.late(),
             self._requests.taken(),
             self._saving.is_failing(),
+            self._saving.is_busy(),
         )
         answer = self.judge.exchange(report, said, early=early)
         if report is None:
@@ -289,29 +291,15 @@ class Life:
             self._decide("replayed", step, equal=True)
         verdict = answer.verdict
         if verdict is not None and verdict.action != "go" and not verdict.repeated:
-            verdict = self._feasible(verdict)
+            if verdict.goes_back:
+                self._saving.settle()
+                verdict = self._past.feasible(verdict, self._skips)
             if verdict.action == "stop":
                 self._stop(RunStopped(step=step, reason=verdict.reason), step, verdict.reason)
             loss = math.nan if seen is None or seen.loss is None else seen.loss
             facts = {"leave_out": verdict.leave_out, "early": early, "loss_bits": bits(loss)}
             self._decide("verdict", step, action=verdict.action, reason=verdict.reason, **facts)
         return answer
-
-    def _feasible(self, verdict: Verdict) -> Verdict:
-        """The verdict, or a stop where there is nothing to go back to: what is written down must be possible."""
-        if verdict.action not in ("rollback", "replay"):
-            return verdict
-        self._saving.settle()
-        first = verdict.step if verdict.leave_out is None else verdict.leave_out[0]
-        mine = b""
-        if self.is_first:
-            mine = msgspec.json.encode(self._past.reaches(first, self._skips))
-        kept: list[int] | None = msgspec.json.decode(self.state.share(mine))
-        if kept is None:
-            return verdict
-        steps = ", ".join(map(str, kept)) or "none"
-        lacking = f"no checkpoint from before step {first} is left to go back to (there are: {steps})"
-        return replace(verdict, action="stop", reason=f"{verdict.reason}; {lacking}")
 
     def _decide(self, kind: str, step: int, **facts: Any) -> None:
         reach(f"run.{kind}")
@@ -341,7 +329,7 @@ class Life:
 
     def _undo(self, verdict: Verdict | None) -> bool:
         """Go back, if that is the verdict."""
-        if verdict is None or verdict.action not in ("rollback", "replay"):
+        if verdict is None or not verdict.goes_back:
             return False
         self._unjudged.clear()
         self._saving.settle()
@@ -393,18 +381,28 @@ class Life:
         # What is being trained on, not what the feed has read ahead.
         self._tap = Tap(folder / f"{self.state.rank:04d}.tap", feed.plan, self.lane, rank=self.state.rank)
 
-    def _save(self, why: str) -> None:
+    def _save(self, why: str) -> Verdict | None:
+        """Save the state before the next step. What was not judged yet is judged while the device copies, so that it is never idle: a verdict
+        to go back calls the save off, and is returned.
+        """
         if self._saving.saved == self.next_step:
-            return
+            return self._judge_rest()
         assert self._batches is not None
-        entries = {
-            CURSOR: cursor_at(self._batches.plan, self.next_step).to_json(),
-            WINDOW: [each.hex() for each in self.judge.window],
-        }
-        metrics = {"loss": self._last_loss} if math.isfinite(self._last_loss) else {}
-        metrics |= self._metrics.take()
-        with self._notices.phase("checkpoint"):
-            self._saving.save(self.next_step, entries, metrics, why)
+        cursor = cursor_at(self._batches.plan, self.next_step).to_json()
+
+        def late() -> Late:
+            if (verdict := self._judge_rest()) is not None:
+                raise CalledOff(verdict)
+            metrics = {"loss": self._last_loss} if math.isfinite(self._last_loss) else {}
+            window = [each.hex() for each in self.judge.window]
+            return Late({CURSOR: cursor, WINDOW: window}, metrics | self._metrics.take())
+
+        try:
+            with self._notices.phase("checkpoint"):
+                self._saving.save(self.next_step, late, why)
+        except CalledOff as called_off:
+            return called_off.verdict
+        return None
 
     def _heed(self, notice: Notice) -> None:
         """The state is saved; leave, if that was asked for."""
@@ -430,8 +428,7 @@ class Life:
         elif standing == "not begun":
             self.next_step = step
         if standing != "unknown":
-            self._judge_rest()
-            self._save("break")
+            self._undo(self._save("break"))
             return
         saved = "nothing is saved" if self._saving.saved is None else f"step {self._saving.saved} is saved"
         _log.warning(

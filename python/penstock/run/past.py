@@ -5,11 +5,14 @@ that was undone: it is passed over, and nobody's newest any more.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from penstock.data import Cursor, Skips
 from penstock.errors import CheckpointDamaged, RollbackImpossible, UsageError
 from penstock.run.contract import Trainable
+from penstock.run.policies import Verdict
 from penstock.state import Checkpoint, Checkpoints
 from penstock.state.committing import quarantine
 
@@ -46,6 +49,17 @@ class Past:
             self._leave_behind(found, skips)
         window = [float.fromhex(each) for each in entries.get(WINDOW, [])]
         return Restored(found, Cursor.from_json(entries[CURSOR]), window)
+
+    def feasible(self, verdict: Verdict, skips: Skips) -> Verdict:
+        """A verdict to go back, or a stop where there is nothing to go back to: what is written down must be possible. All ranks call it."""
+        first = verdict.step if verdict.leave_out is None else verdict.leave_out[0]
+        mine = b"" if self._state.rank else msgspec.json.encode(self.reaches(first, skips))
+        kept: list[int] | None = msgspec.json.decode(self._state.share(mine))
+        if kept is None:
+            return verdict
+        steps = ", ".join(map(str, kept)) or "none"
+        lacking = f"no checkpoint from before step {first} is left to go back to (there are: {steps})"
+        return replace(verdict, action="stop", reason=f"{verdict.reason}; {lacking}")
 
     def reaches(self, step: int, skips: Skips) -> list[int] | None:
         """None if a checkpoint from before a step is there to go back to; otherwise the steps of those that are there."""

@@ -57,6 +57,8 @@ class Policy:
     save_every_s: float | None = None
     #: Before these steps as well.
     save_at: tuple[int, ...] = ()
+    #: When it is time to save and the one before is still being written: training waits, or the save does, until a later step.
+    when_busy: Literal["wait", "postpone"] = "wait"
     #: Of the checkpoints that the run opens itself.
     keep: Keep | None = None
     #: From SIGTERM or Ctrl-C until whoever sent it loses patience: the process has left by then, saved or not.
@@ -78,6 +80,8 @@ class Policy:
                 f"{self} makes no sense",
                 hint="save_every, save_every_s and digest_every are above 0, or None; grace_s is above 0",
             )
+        if self.when_busy not in ("wait", "postpone"):
+            raise UsageError(f"when_busy is {self.when_busy!r}", hint="wait, or postpone")
         if self.non_finite not in (None, *_ACTIONS):
             raise UsageError(f"there is no action {self.non_finite!r}", hint=", ".join(_ACTIONS))
 
@@ -122,6 +126,11 @@ class Verdict:
     leave_out: tuple[int, int] | None = None
     #: Whether it was decided in an earlier execution of the step.
     repeated: bool = False
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether training goes on from an earlier step."""
+        return self.action in ("rollback", "replay")
 
 
 @dataclass(frozen=True, slots=True)

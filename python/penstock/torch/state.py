@@ -22,7 +22,7 @@ from penstock.torch.naming import Names, names_of
 from penstock.torch.optimizing import GROUPS, Kinds, Optimizing, with_inner
 from penstock.torch.readback import readback
 from penstock.torch.step_count import progress_of
-from penstock.torch.tensors import Holder, Leaf
+from penstock.torch.tensors import Holder, Leaf, Looked
 from penstock.torch.timing import DeviceTimer
 
 TIED = "tied"
@@ -49,6 +49,9 @@ class State:
         #: While loading: the documents, and the tensors inside of them.
         self._incoming: dict[str, Any] = {}
         self._rooms: dict[str, torch.Tensor] = {}
+        #: What earlier saves found out about plain tensors, as which of how many ranks.
+        self._looked: dict[str, Looked] = {}
+        self._looked_as = (0, 1)
 
     @property
     def rank(self) -> int:
@@ -194,7 +197,9 @@ class State:
         self, names: Names, inside: Mapping[str, torch.Tensor], dtypes: Mapping[str, str]
     ) -> list[Held]:
         """What is held: tensors of the model and the optimizers, and those inside of documents."""
-        holder = Holder(self.rank, self.ranks)
+        if self._looked_as != (place := (self.rank, self.ranks)):
+            self._looked, self._looked_as = {}, place
+        holder = Holder(*place, self._looked)
         known = Tensors()
         found: list[Held] = []
         for leaf in (*self._leaves(names, dtypes), *_leaves_inside(inside)):
