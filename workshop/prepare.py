@@ -34,7 +34,15 @@ TOOLS = {
 # Peers whose pins contradict everybody else's; what the tests use of them works with the versions that we have.
 WITHOUT_DEPENDENCIES = ["megatron-core==0.16.1", "mosaicml-streaming==0.13.0"]
 # Command that a test needs -> Debian package that brings it.
-SYSTEM_PACKAGES = {"chromium": "chromium", "faketime": "faketime", "nginx": "nginx"}
+SYSTEM_PACKAGES = {
+    "chromium": "chromium",
+    "faketime": "faketime",
+    "mpirun": "openmpi-bin",
+    "nginx": "nginx",
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "srun": "slurm-client",
+}
 
 
 class Unready(Exception):

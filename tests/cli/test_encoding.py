@@ -76,3 +76,27 @@ def test_no_command_ends_in_a_traceback_and_json_stays_json(home: Path, place: s
     rows, view = (json.loads(line) for line in done.stdout.splitlines()[:2])
     assert rows["text"] == view["about"]["note"] == TEXT
     assert TEXT in (home / "page.html").read_text(encoding="utf-8")
+
+
+def test_data_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    """Goal: a row, a field's name or a file's name never reaches a terminal as commands. Method: escapes in all of them."""
+    steering = "\x1b]0;title\x07\x1b[2J\x9b1m\u202e\r"
+    name = "odd\x1b[31m.jsonl"
+    (tmp_path / name).write_text(json.dumps({f"a{steering}": steering, "text": "x"}) + "\n")
+    (tmp_path / f"empty{name}").touch()
+    here = ["--registry", str(tmp_path / "registry")]
+    lines = [
+        ["data", "register", "web", str(tmp_path), *here],
+        *(["data", verb, "web", *here] for verb in ("rows", "show", "list", "files")),
+        ["view", "web@1/row/0", *here],
+        ["view", "web@1", *here],
+        ["data", "register", "web", str(tmp_path / f"none{name}"), *here],
+        ["data", "rows", f"web{steering}", *here],
+    ]
+    command = [sys.executable, "-c", PROBE.format(lines=lines)]
+    done = subprocess.run(command, capture_output=True, timeout=120, cwd=tmp_path)
+    said = done.stdout + done.stderr
+    for mark in ("\x1b", "\x07", "\x9b", "\u202e", "\r"):
+        assert mark.encode() not in said, said
+    assert b"Traceback" not in said
+    assert said.count(b"code 0") >= 5, said

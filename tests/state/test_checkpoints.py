@@ -23,7 +23,6 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.state import loading
-from penstock.state.arenas import Arenas
 from penstock.state.tree import from_json, to_json
 from penstock.store import Store
 from tests.state.layouts import Divided, equal, gang
@@ -474,18 +473,3 @@ def test_ranks_of_a_job_know_each_other_and_a_new_job_is_a_new_incarnation(
     for number, job in enumerate(("night", "day")):
         monkeypatch.setenv("PENSTOCK_JOB", job)
         assert gang(2, save) == [number, number]
-
-
-def test_arenas_are_prepared_and_never_more_than_allowed() -> None:
-    arenas = Arenas(2)
-    arenas.prepare(5000, [])
-    first = arenas.take(5000, [], step=0, deadline_s=30)
-    second = arenas.take(9000, [], step=0, deadline_s=30)
-    assert len(first.memory) >= 5000
-    assert len(second.memory) >= 9000
-    arenas.prepare(20_000, [])
-    with pytest.raises(SaveFailed, match="memory is limited"):
-        arenas.take(10, [], step=1, deadline_s=0.05)
-    arenas.give(first)
-    assert arenas.take(20_000, [], step=2, deadline_s=30).busy
-    arenas.close()

@@ -12,6 +12,7 @@ mod error;
 mod hash;
 mod parallel;
 mod read;
+mod residence;
 mod write;
 
 pub use arena::Arena;

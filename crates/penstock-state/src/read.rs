@@ -17,6 +17,7 @@ use super::boxes::{Extent, Overlap};
 use super::error::StateError;
 use super::hash::chunk_hash;
 use super::parallel;
+use super::residence::Residence;
 
 /// How much is read in one go, unless a chunk is larger.
 const READ_BYTES: u64 = 8 << 20;
@@ -66,9 +67,11 @@ impl Target {
     }
 }
 
-/// A file open for reading past the page cache, where that works.
+/// A file open for reading past the page cache, where that works; what the cache has already is read there.
 pub struct DirectFile {
     file: File,
+    /// The same file through the page cache, where `file` goes past it.
+    cached: Option<Residence>,
     name: String,
     bytes: u64,
 }
@@ -81,26 +84,27 @@ impl DirectFile {
             |error: std::io::Error| StateError::from(penstock_io::IoError::from_system(&name, None, &error));
         let mut options = OpenOptions::new();
         options.read(true);
-        let opened = if direct {
-            match options.clone().custom_flags(libc::O_DIRECT).open(path) {
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => options.open(path),
-                other => other,
+        let through = options.open(path).map_err(failed)?;
+        let bytes = through.metadata().map_err(failed)?.len();
+        if direct {
+            match options.custom_flags(libc::O_DIRECT).open(path) {
+                Ok(file) => return Ok(Self { file, cached: Residence::new(through, bytes), name, bytes }),
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+                Err(error) => return Err(failed(error)),
             }
-        } else {
-            options.open(path)
-        };
-        let file = opened.map_err(failed)?;
-        let bytes = file.metadata().map_err(failed)?.len();
-        Ok(Self { file, name, bytes })
+        }
+        Ok(Self { file: through, cached: None, name, bytes })
     }
 
     /// Fills whole pages from a page boundary on; what lies behind the end of the file stays as it is.
     fn read_pages(&self, offset: u64, into: &mut [u8]) -> Result<(), StateError> {
         let wanted = into.len().min(self.bytes.saturating_sub(offset) as usize);
+        let cached = self.cached.as_ref().and_then(|cached| cached.file_with(offset, wanted));
+        let file = cached.unwrap_or(&self.file);
         let mut done = 0;
         while done < wanted {
             // A short read ends at a page boundary or at the end of the file, so that going on stays aligned.
-            match self.file.read_at(&mut into[done..], offset + done as u64) {
+            match file.read_at(&mut into[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from penstock.cli.commands import COMMANDS, overview
+from penstock.cli.escape import harmless
 from penstock.errors import NameUnwritable, PenstockError, UsageError
 
 EXIT_INTERRUPTED = 130
@@ -114,9 +115,9 @@ def _let_streams_take_anything() -> None:
 
 
 def _say(problem: PenstockError) -> None:
-    print(f"error: {problem}", file=sys.stderr)
+    print(harmless(f"error: {problem}"), file=sys.stderr)
     if problem.hint:
-        print(f"\nhint: {problem.hint}", file=sys.stderr)
+        print(harmless(f"\nhint: {problem.hint}"), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from penstock.cli.escape import harmless
+
 #: The option that every command has.
 Json = Annotated[bool, Parameter(name="--json", negative=(), help="Machine-readable output on stdout.")]
 
@@ -31,7 +33,7 @@ def print_json(document: Any) -> None:
 
 def say(words: str) -> None:
     """Something for the person, not for the pipe."""
-    print(words, file=sys.stderr)
+    print(harmless(words), file=sys.stderr)
 
 
 def print_table(
@@ -45,9 +47,9 @@ def print_table(
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        table.add_column(harmless(column), justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(harmless(str(cell))) for cell in row))
     # Folding in a pipe would cut lines that programs read; a very wide console never folds.
     width = None if sys.stdout.isatty() else 4096
     Console(width=width).print(table)
@@ -58,7 +60,7 @@ def print_facts(facts: dict[str, object]) -> None:
     shown = {name: str(value) for name, value in facts.items() if value != ""}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
-        print(f"{name:<{width}}  {value}")
+        print(f"{name:<{width}}  {harmless(value)}")
 
 
 def duration(nanoseconds: float) -> str:

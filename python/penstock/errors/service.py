@@ -28,7 +28,7 @@ class ServiceDenied(ServiceError):
     """A server wants a token, and this is not the one."""
 
     hint = (
-        "give the server's token with token= or $PENSTOCK_SERVICE_TOKEN; a server of your own on this machine is found "
+        "give the server's token with penstock.Service(…, token=…) or $PENSTOCK_SERVICE_TOKEN; a server of your own on this machine is found "
         "by itself when both have the same $PENSTOCK_HOME"
     )
     exit_code = 2

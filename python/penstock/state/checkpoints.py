@@ -433,6 +433,8 @@ class Checkpoints:
         agreed = agree(self.log, self._member, load_it, deadline_s=limit_s, choose=choose, first=self._choice)
         self._choice = agreed.choice + 1
         finisher.seen = agreed.seen
+        # Whoever resumes will save; memory that the system has not given out before takes far longer than copying to it.
+        self.prepare(state)
         if agreed.checkpoint is None:
             if not allow_empty:
                 refuse_emptiness(self.log, self._member.incarnation)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from penstock.cli.data.place import Place, open_registry
+from penstock.cli.escape import harmless
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.errors import UsageError
 from penstock.view.address import Address, RecipeAddress, RunAddress, at, parse
@@ -97,10 +98,10 @@ def lint(
         print_json(report.to_json())
     else:
         for finding in report.findings:
-            print(f"{finding.severity}: {finding.kind}: {finding.sentence}")
+            print(harmless(f"{finding.severity}: {finding.kind}: {finding.sentence}"))
             print(f"  costs {finding.cost:.1%} of {finding.unit}; penstock view {finding.address}")
             if finding.hint:
-                print(f"  hint: {finding.hint}")
+                print(harmless(f"  hint: {finding.hint}"))
         for note in report.notes:
             say(f"note: {note}")
         found = f"{len(report.findings)} findings" if report.findings else "nothing to complain of"

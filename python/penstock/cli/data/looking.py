@@ -7,6 +7,7 @@ from cyclopts import Parameter
 
 from penstock.cli.data.place import Place, open_registry
 from penstock.cli.data.shown import plain_row, short, version_document
+from penstock.cli.escape import harmless
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
 from penstock.cli.output import size as as_size
 from penstock.errors import UsageError
@@ -173,9 +174,9 @@ def print_rows(
             print_json({"row": number, **plain_row(row)})
         else:
             shard, place = version.shard_of(number)
-            print(f"row {number}  ({shard.name}, its row {place})")
+            print(harmless(f"row {number}  ({shard.name}, its row {place})"))
             for field, value in row.items():
-                print(f"  {field}: {short(value)}")
+                print(f"  {short(field)}: {short(value)}")
     return 0
 
 

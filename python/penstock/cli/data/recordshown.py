@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.cli.escape import harmless
 from penstock.cli.output import size
 from penstock.data.records import RecordBatch
 
@@ -36,16 +37,16 @@ def print_records(batch: RecordBatch, rows: range) -> None:
         f"step {batch.step}: {batch.rows} records, {batch.padding} padding, {size(batch.size_bytes)}, digest {batch.digest}"
     )
     for name in batch:
-        print(f"  {name}: {_kind(batch[name])}")
+        print(harmless(f"  {name}: {_kind(batch[name])}"))
     reasons = {fault.row: fault.reason for fault in batch.faults}
     for row in rows[:_ROWS_SHOWN]:
         origins = batch.origin(row)
-        print(f"  row {row}: {_place(origins[0]) if origins else 'padding'}")
+        print(harmless(f"  row {row}: {_place(origins[0]) if origins else 'padding'}"))
         if row in reasons:
-            print(f"    cannot be decoded: {reasons[row]}")
+            print(harmless(f"    cannot be decoded: {reasons[row]}"))
         elif origins:
             for name in batch:
-                print(f"    {name} = {_preview(batch[name][row])}")
+                print(harmless(f"    {name} = {_preview(batch[name][row])}"))
     if batch.rows > len(rows[:_ROWS_SHOWN]):
         print(f"  and {batch.rows - len(rows[:_ROWS_SHOWN])} rows more")
 

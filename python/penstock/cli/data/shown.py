@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from penstock.cli.escape import harmless
 from penstock.registry import Version
 
 _TEXT_MAX = 120
@@ -47,5 +48,5 @@ def short(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"<{value.dtype} array {'x'.join(map(str, value.shape))}> {' '.join(map(str, value.ravel()[:12]))}"
     text = value if isinstance(value, str) else repr(value)
-    text = text.replace("\n", "⏎").replace("\t", "⇥")
-    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}… ({len(text):,} characters)"
+    beginning = harmless(text[:_TEXT_MAX].replace("\n", "⏎").replace("\t", "⇥"))
+    return beginning if len(text) <= _TEXT_MAX else f"{beginning}… ({len(text):,} characters)"

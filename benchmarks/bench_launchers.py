@@ -1,0 +1,45 @@
+"""What a second start goes on from: every launcher, after a crash and after an orderly end, with a run and with two loops by hand.
+
+Each cell is a real launcher that starts the program of the tests twice in the same words: with Slurm and Open MPI as Debian has them. A row is
+1 where all ranks resumed from the newest commit or all were refused, 0 where they did not; the note says which.
+"""
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.launchers.matrix import LAUNCHERS, OF_SLURM, Cell, How, Outcome, outcomes
+from tests.launchers.slurm import slurm
+from tests.torch.stream import make_stream
+
+from benchmarks.table import Table
+
+_HOW: tuple[How, ...] = ("crash", "end")
+
+
+def run() -> Table:
+    """Every cell once."""
+    table = Table("a second start resumes the newest commit or is refused", "of 1", smaller_is_better=False)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        place = Path(folder)
+        (place / "stream").mkdir()
+        stream = make_stream(place / "stream").folder
+        variables = stack.enter_context(slurm(place / "slurm"))
+        for number, (launcher, how) in enumerate((each, how) for each in LAUNCHERS for how in _HOW):
+            own = place / str(number)
+            own.mkdir()
+            cell = Cell(
+                launcher,
+                how,
+                own / "out",
+                stream,
+                variables=variables if launcher in OF_SLURM else None,
+            )
+            try:
+                found = outcomes(cell)
+            except AssertionError as problem:
+                found = [Outcome("all", f"not started: {problem}", good=False)]
+            for each in found:
+                print(f"{launcher}, {how}, {each.loop}: {each.text}", flush=True)
+                table.add(f"{launcher}, {how}, {each.loop}", float(each.good), each.text)
+    return table
