@@ -79,7 +79,9 @@ def test_folders_of_files_have_splits_as_tables_have(
     assert [row["path"] for row in both] == sorted(expected)
     assert {field.name: field.optional for field in both.schema}["split"] is True
     assert all(row["n"] == 7 for row in both if "/" in row["path"])
-    assert both.digest == Registry(tmp_path / "other").register("both", top, policy=Policy(split="all")).digest
+    assert (
+        both.digest == Registry(tmp_path / "other").register("both", top, policy=Policy(split="all")).digest
+    )
     train = local.register("train", top, policy=Policy(split="train"))
     # One split is what its folder is alone: the same rows, the same version, no further field.
     assert train.digest == local.register("folder", top / "train").digest
