@@ -2,6 +2,9 @@
 
 Token files lie behind a real nginx and a proxy that breaks answers (the one of the tests); every reading is a process of its own without a
 cache. The reference is the first batch when nothing is wrong. Faults that kill somebody are timed from the signal.
+
+The last two rows are places of checkpoints: 500 random damages over all kinds of files and 300 random kills, with the mean time of one
+trial. A wrong load, a whole checkpoint that does not load or that ``repair`` does not bring back ends the benchmark with an error.
 """
 
 import os
@@ -15,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
+from tests.faults.campaign import Tally, damages, kills
 from tests.faulty.faults import Fault, Flip, Reset, Stall, Status, Truncate
 from tests.faulty.nginx import nginx
 from tests.faulty.proxy import Proxy
@@ -24,6 +28,7 @@ import penstock as ps
 from benchmarks.table import Table
 
 _ROWS, _LENGTH = 4096, 1024
+_MEMORY = Path("/dev/shm")
 _FAULTS: dict[str, tuple[Fault, int]] = {
     "one answer 503": (Status(503), 1),
     "three answers 503": (Status(503), 3),
@@ -46,7 +51,24 @@ def run() -> Table:
             table.add(what, _first(registry, address, proxy, (fault, times)))
         table.add("kill -9 of the reader of this host", _reader_killed(registry, address))
         table.add("kill -9 of the server that is asked", _server_killed(place, registry, address))
+    for what, tally in places().items():
+        table.add(what, tally.seconds / tally.trials, tally.text())
     return table
+
+
+def places(damage_count: int = 500, kill_count: int = 300, seed: int = 16) -> dict[str, Tally]:
+    """Damage and kill places of checkpoints; in memory where there is such a folder, since every trial syncs many small files."""
+    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
+        found = {
+            "a damaged place of checkpoints, resumed and repaired": damages(
+                damage_count, seed, Path(folder) / "damages"
+            ),
+            "a killed run, looked at": kills(kill_count, seed, Path(folder) / "kills"),
+        }
+    failures = [failure for tally in found.values() for failure in tally.failures]
+    if failures:
+        raise RuntimeError("\n".join(failures))
+    return found
 
 
 @contextmanager

@@ -341,6 +341,10 @@ def test_damage_on_the_way_is_exit_code_1(place: Path, capsys: Capture) -> None:
     manifest = next((place / "manifests").iterdir())
     manifest.write_bytes(b"{}")
     assert run("list", "run", "--json") == 0
+    # The second copy is whole.
+    assert [each["damage"] for each in documents(capsys)] == ["", "", ""]
+    (place / "copies" / "manifests" / manifest.name).write_bytes(b"{}")
+    assert run("list", "run", "--json") == 0
     assert sum("its digest is not" in each["damage"] for each in documents(capsys)) == 1
 
 

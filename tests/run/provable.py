@@ -45,7 +45,7 @@ def make(stream: Stream, out: Path) -> Run:
         out if not planted("elsewhere") else out / "elsewhere",
         recipe=other_weights(stream.recipe()) if planted("weights") else stream.recipe(),
         registry=stream.registry,
-        policy=Policy(save_every=4, stop_at=STEPS, digest_every=1),
+        policy=Policy(save_every=4, stop_at=STEPS, digest_every=1, keep=ps.Keep(every=1)),
         seed=4 if planted("seed") else 3,
         deterministic="LOOSE" not in os.environ,
     )

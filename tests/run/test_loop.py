@@ -21,7 +21,8 @@ STEPS = 16
 
 
 def policy(**more: object) -> Policy:
-    return Policy(save_every=4, stop_at=STEPS, digest_every=1, **more)  # type: ignore[arg-type]
+    given = {"keep": ps.Keep(every=1), **more}
+    return Policy(save_every=4, stop_at=STEPS, digest_every=1, **given)  # type: ignore[arg-type]
 
 
 def verdicts(directory: Path) -> list[tuple[int | None, str]]:
@@ -135,6 +136,35 @@ def test_steps_that_a_person_leaves_out_later_are_undone(stream: Stream, tmp_pat
     ps.SkipJournal(tmp_path / "b/skips.jsonl").append("it was spam", steps=[(5, 6)])
     known, _ = train(make(stream, tmp_path / "b", policy()))
     assert np.array_equal(state["weights"], known["weights"])
+
+
+def test_a_new_run_keeps_the_last_few_and_an_old_one_everything(
+    stream: Stream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: disks do not fill up, and nothing that is counted on disappears. Method: a new run, one with a rollback that reaches far, and
+    one that was begun by a release that kept everything."""
+
+    def steps(directory: Path) -> list[int]:
+        return [each.step for each in ps.Checkpoints(directory / "checkpoints", read_only=True).list()]
+
+    short = Policy(save_every=2, stop_at=STEPS)
+    train(make(stream, tmp_path / "new", short))
+    assert steps(tmp_path / "new") == [12, 14, 16]
+    far = Policy(save_every=2, stop_at=STEPS, spike=Spike(k=1e9, then="rollback", back=7))
+    train(make(stream, tmp_path / "far", far))
+    assert steps(tmp_path / "far") == [6, 8, 10, 12, 14, 16]
+    train(make(stream, tmp_path / "old", Policy(save_every=2, stop_at=6, keep=ps.Keep(every=1))))
+    about = tmp_path / "old" / "run.json"
+    about.write_text(about.read_text().replace('"keeps_few": true', '"keeps_few": false'))
+    assert "keeps_few" in about.read_text()
+    caplog.clear()
+    for stop in (10, STEPS):
+        train(make(stream, tmp_path / "old", Policy(save_every=2, stop_at=stop)))
+    assert steps(tmp_path / "old") == list(range(0, STEPS + 1, 2))
+    assert kinds(tmp_path / "old").count("retention") == 1
+    assert [each.message for each in caplog.records if "all checkpoints were kept" in each.message] != []
+    train(make(stream, tmp_path / "old", Policy(save_every=2, stop_at=18, keep=ps.Keep(last=1))))
+    assert steps(tmp_path / "old") == [18]
 
 
 def test_nothing_to_go_back_to_is_an_error(stream: Stream, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import penstock as ps
 from penstock import errors
 from penstock.run import Policy, Spike, records, repetition
 from penstock.run.directory import RunDirectory
@@ -29,6 +30,7 @@ def test_steps_are_executed_again_beside_the_run(
     """Goal: the seam of proofs and replays. Method: a run with a skip and a rollback; any steps of it again, bit by bit."""
     policy = Policy(
         save_every=4,
+        keep=ps.Keep(every=1),
         stop_at=14,
         digest_every=1,
         non_finite="skip",

@@ -28,7 +28,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def policy(**more: Any) -> Policy:
-    return Policy(**{"save_every": None, "stop_at": STEPS, "digest_every": 1, **more})
+    kept = {"save_every": None, "stop_at": STEPS, "digest_every": 1, "keep": ps.Keep(every=1)}
+    return Policy(**{**kept, **more})
 
 
 def saved(directory: Path) -> list[int]:

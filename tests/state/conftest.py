@@ -1,6 +1,8 @@
 """Places for checkpoints: a directory, memory, and a real S3 server."""
 
+import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,3 +30,11 @@ def memory() -> Store:
 def local(tmp_path: Path) -> Store:
     """A place in a directory, which other processes can reach."""
     return open_store(tmp_path / "checkpoints")
+
+
+@pytest.fixture
+def quick_path() -> Iterator[Path]:
+    """A folder in memory where there is one, for tests that sync many small files."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
+        yield Path(name)

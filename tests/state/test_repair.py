@@ -89,7 +89,7 @@ def test_a_whole_place_needs_no_repair(original: Path, tmp_path: Path, small_pag
 
 
 def test_every_single_loss_and_flip_of_a_file_is_repaired(
-    original: Path, tmp_path: Path, small_pages: None
+    original: Path, quick_path: Path, small_pages: None
 ) -> None:
     """Goal: no single file of the log or of the manifests matters. Method: each file that is not data, lost and flipped; the place reads the
     same before a repair, and has all its copies after it."""
@@ -98,7 +98,7 @@ def test_every_single_loss_and_flip_of_a_file_is_repaired(
     names = [name for name in names if name.parts[0] in ("log", "copies", "pages", "manifests")]
     assert len(names) > 20
     for at, (name, damage) in enumerate(itertools.product(names, DAMAGES)):
-        place = shutil.copytree(original, tmp_path / f"{at}")
+        place = shutil.copytree(original, quick_path / f"{at}")
         damage(place / name)
         store = open_store(place)
         shown = repair(store, dry_run=True)
@@ -118,10 +118,10 @@ def test_every_single_loss_and_flip_of_a_file_is_repaired(
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_every_record_lost_in_both_copies_is_rebuilt_as_well_as_can_be(
-    tmp_path: Path, damage: Callable[[Path], None]
+    quick_path: Path, damage: Callable[[Path], None]
 ) -> None:
     """Goal: repair brings back every checkpoint whose data is whole, in its order. Method: each record in turn, in all copies."""
-    original = tmp_path / "original"
+    original = quick_path / "original"
     make(original)
     records = list(Log(open_store(original)).read().records())
     expected = [each.step for each in ps.Checkpoints(original, read_only=True).list()]
@@ -130,7 +130,7 @@ def test_every_record_lost_in_both_copies_is_rebuilt_as_well_as_can_be(
         if damage is lose and number == len(records) - 1:
             # Nothing shows that it was there.
             continue
-        place = shutil.copytree(original, tmp_path / f"{number}")
+        place = shutil.copytree(original, quick_path / f"{number}")
         for name in (record_name(number), copy_name(number)):
             damage(place / name)
         store = open_store(place)

@@ -45,6 +45,8 @@ class About(msgspec.Struct, frozen=True):
     #: Its place, or the address of the service that made the batches.
     registry: str
     checkpoints: str
+    #: Whether it keeps the last few checkpoints when its policy says nothing; runs that were begun earlier keep all of them.
+    keeps_few: bool = False
 
 
 class RunDirectory:

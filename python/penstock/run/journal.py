@@ -33,6 +33,7 @@ KINDS = {
     "topology": "the number of ranks is another one than in the life before",
     "phase": "something that was no part of training, such as an evaluation, and how long it took",
     "stop": "the program asked to end here",
+    "retention": "everything is kept, because the run was begun when that was the rule",
     "note": "something that the user's program said",
     "end": "a life ends in order, or with an error",
 }

@@ -43,6 +43,7 @@ from penstock.run.settings import Settings
 from penstock.run.shared import shared_decisions, shared_skips
 from penstock.run.standing import Standing
 from penstock.run.step_progress import StepProgress
+from penstock.run.upkeep import keep_of
 from penstock.state import Checkpoints
 
 _log = logging.getLogger("penstock.run")
@@ -76,7 +77,7 @@ class Life:
         # The same on all ranks, and in no other life: no launcher names a start so that no other one has its name.
         token = state.share(uuid.uuid4().hex.encode()).decode()
         self._checkpoints = settings.checkpoints or Checkpoints(
-            settings.directory.checkpoints, keep=settings.policy.keep, rank=state.rank, ranks=state.ranks
+            settings.directory.checkpoints, keep=keep_of(settings), rank=state.rank, ranks=state.ranks
         )
         self.incarnation = self._checkpoints.begin(state, token=token)
         self._journal = journal.Journal(settings.directory.path, self.incarnation, state.rank)

@@ -59,7 +59,7 @@ class Policy:
     save_at: tuple[int, ...] = ()
     #: When it is time to save and the one before is still being written: training waits, or the save does, until a later step.
     when_busy: Literal["wait", "postpone"] = "wait"
-    #: Of the checkpoints that the run opens itself.
+    #: Of the checkpoints that the run opens itself. None: the last three, or as many as a rollback needs; ``Keep(every=1)`` keeps all.
     keep: Keep | None = None
     #: From SIGTERM or Ctrl-C until whoever sent it loses patience: the process has left by then, saved or not.
     grace_s: float = 30.0

@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.errors import RepetitionFailed, UsageError
 from penstock.run.policies import Policy
+from penstock.state import Keep
 
 VARIABLE = "PENSTOCK_REPEAT"
 
@@ -41,7 +42,12 @@ class Repeat(msgspec.Struct, frozen=True):
     def policy_of(self, policy: Policy) -> Policy:
         """The program's rules, with other times for saving and stopping."""
         return replace(
-            policy, save_every=None, save_every_s=None, save_at=self.saves, keep=None, stop_at=self.stop
+            policy,
+            save_every=None,
+            save_every_s=None,
+            save_at=self.saves,
+            keep=Keep(every=1),
+            stop_at=self.stop,
         )
 
 

@@ -16,6 +16,7 @@ from penstock.run.decisions import Decisions
 from penstock.run.directory import About
 from penstock.run.journal import Journal
 from penstock.run.settings import Settings
+from penstock.run.upkeep import say_once
 from penstock.state import Checkpoints
 
 
@@ -30,6 +31,7 @@ def about(settings: Settings, checkpoints: Checkpoints) -> About:
         recipe_digest=settings.recipe.digest,
         registry=settings.origin,
         checkpoints=checkpoints.store.url,
+        keeps_few=True,
     )
 
 
@@ -57,6 +59,7 @@ def begin(journal: Journal, settings: Settings, state: Trainable, lane: Lane, be
         "unpinned": list(settings.pins.unpinned),
     }
     journal.write("start", sync=True, **facts)
+    say_once(journal, settings)
     earlier = before.start
     if not earlier:
         return

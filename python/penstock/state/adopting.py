@@ -26,7 +26,7 @@ def adopt(found: Checkpoint | None, store: Store) -> Checkpoint | None:
     if found is None:
         return None
     files = [
-        file if "://" in file.name else replace(file, name=f"{found.store.url}/{file.name}")
+        file if "://" in file.name else replace(file, name=f"{found.store.url}/{file.name}", duplicates=())
         for file in found.manifest.files
     ]
     data = replace(found.manifest, files=files).encode()

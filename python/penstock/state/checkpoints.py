@@ -19,10 +19,7 @@ from penstock import events
 from penstock.errors import (
     CheckpointDamaged,
     CheckpointUnknown,
-    LayoutChanged,
     PenstockError,
-    SelectionEmpty,
-    TreeMismatch,
     UsageError,
 )
 from penstock.events.points import reach
@@ -30,20 +27,20 @@ from penstock.state.agreement import agree, await_choice
 from penstock.state.arenas import Arenas
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.contract import Tree
+from penstock.state.fallback import entries_of, fill
 from penstock.state.finishing import Finisher
 from penstock.state.fit import LoadReport
 from penstock.state.history import Committed, History
 from penstock.state.incarnations import Member, fence
-from penstock.state.loading import load
 from penstock.state.log import Log
 from penstock.state.lookup import (
     missing_parts,
     newest_that,
     newest_whole,
     refuse_emptiness,
-    retired_or,
 )
 from penstock.state.manifest import Manifest
+from penstock.state.patrol import Patrol
 from penstock.state.pins import pin
 from penstock.state.pruning import Pruned, prune
 from penstock.state.ranks import Ranks
@@ -63,10 +60,10 @@ from penstock.state.saving import (
     take,
     undisturbed,
 )
-from penstock.state.selection import GENERATORS, Rename, Wish
-from penstock.state.spoilage import check_whole, heal, spoil
+from penstock.state.selection import Rename, Wish
+from penstock.state.spoilage import check_whole
 from penstock.state.tiers import Behind, copy
-from penstock.state.tree import PlainTree, from_json
+from penstock.state.tree import PlainTree
 from penstock.state.watch import Watch
 from penstock.state.witnesses import witnesses_of
 from penstock.state.writing import Known, Written
@@ -106,6 +103,8 @@ class Checkpoints:
         self._finisher: Finisher | None = None
         #: Looks for newer incarnations, once this one has begun.
         self._watch: Watch | None = None
+        #: Reads again what saves refer to.
+        self._patrol: Patrol | None = None
         #: The second place, on the rank that commits.
         self._behind: Behind | None = None
         #: Length of the log when a state was last loaded, and what was loaded.
@@ -200,6 +199,7 @@ class Checkpoints:
         """What happens behind training's back."""
         try:
             finisher = self._begin(captured.rank, captured.ranks)
+            finisher.distrusted = frozenset() if self._patrol is None else self._patrol.damaged
             self._ranks.follow(captured.plan.division, finisher, f"{captured.step}-{attempt}")
             committed, written = finisher.finish(captured, attempt, metrics)
             pending.durable_s = time.perf_counter() - began
@@ -216,6 +216,8 @@ class Checkpoints:
             if self._behind is not None:
                 self._behind.promote(found)
             pending.settle(found)
+            if self._patrol is not None and finisher.parent is not None:
+                self._patrol.look(finisher.parent[1], written.borrowed)
         except PenstockError as problem:
             events.record("state.save_failed", step=captured.step, reason=str(problem))
             if self._options.failure.then == "continue":
@@ -262,7 +264,9 @@ class Checkpoints:
                 deadline_s=self._options.deadline_s,
                 seen=self._seen,
                 parent=self._parent(),
+                copies=1 if self.keep is None else self.keep.copies,
             )
+            self._patrol = Patrol(self.log, rank)
         return self._finisher
 
     def _parent(self) -> "tuple[str, Manifest] | None":
@@ -274,7 +278,7 @@ class Checkpoints:
             return None
         pin(Log(base.store), base.number, self.store.url, at=time.time())
         files = [
-            file if "://" in file.name else replace(file, name=f"{base.store.url}/{file.name}")
+            file if "://" in file.name else replace(file, name=f"{base.store.url}/{file.name}", duplicates=())
             for file in base.manifest.files
         ]
         return base.digest, replace(base.manifest, files=files)
@@ -352,36 +356,14 @@ class Checkpoints:
         first = self._options.replicas == "first"
         wish = Wish(strict, names, rename, cast, dict(resize or {}), first=first)
         self._seen = self.log.read().length
-        self._fill(found, state, wish)
+        self.report = fill(found, state, wish, self.log)
         if found.store.url == self.store.url and not self._options.read_only:
             self._loaded = found
         return state.root if isinstance(state, PlainTree) else into
 
-    def _fill(self, found: Checkpoint, state: Tree, wish: Wish) -> None:
-        """Load; a tree that is left filled in part is never saved."""
-        tree = state.root if isinstance(state, PlainTree) else state
-        try:
-            manifest = found.manifest
-        except CheckpointDamaged as problem:
-            raise retired_or(problem, self.log, found) from problem
-        try:
-            self.report = load(manifest, found.store, state, wish)
-            if not wish.only or wish.chosen(GENERATORS):
-                state.load_entries(self.entries(found, rank=state.rank))
-        except (LayoutChanged, SelectionEmpty, TreeMismatch, UsageError):
-            # Said before anything is written.
-            raise
-        except BaseException as problem:
-            spoil(tree, found.step, wish.only, problem)
-            if isinstance(problem, CheckpointDamaged):
-                raise retired_or(problem, self.log, found) from problem
-            raise
-        heal(tree, wish.only)
-
     def entries(self, found: Checkpoint, *, rank: int | None = None) -> dict[str, Any]:
         """The documents that were saved with it: the shared ones, and those of a rank."""
-        kept = found.manifest.entries.of(self._ranks.place[0] if rank is None else rank)
-        return {name: from_json(value) for name, value in kept.items()}
+        return entries_of(found, self._ranks.place[0] if rank is None else rank)
 
     def begin(self, tree: Any, *, token: str = "") -> int:
         """Begin this incarnation without loading anything: from here on no earlier one can commit. Its number.
@@ -485,6 +467,8 @@ class Checkpoints:
         self._saver.shutdown(wait=True)
         if self._watch is not None:
             self._watch.stop()
+        if self._patrol is not None:
+            self._patrol.close()
         if self._behind is not None:
             self._behind.close()
         self._arenas.close()

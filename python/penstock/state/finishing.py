@@ -22,7 +22,7 @@ from penstock.state.history import Committed
 from penstock.state.incarnations import check_newest
 from penstock.state.leaving import Event
 from penstock.state.log import Log
-from penstock.state.manifest import Manifest
+from penstock.state.manifest import Manifest, Tensor
 from penstock.state.manifest_copies import put_manifest
 from penstock.state.meeting import Board
 from penstock.state.parts import Origin, Part, assemble, names_apart, read_part
@@ -64,6 +64,10 @@ class Finisher:
     #: The last checkpoint that was saved or loaded; pieces that did not change refer to its files.
     parent: tuple[str, Manifest] | None = None
     clock: Clock = field(default_factory=Clock)
+    #: How often pieces are written that several checkpoints share.
+    copies: int = 1
+    #: Files in which damage was found: nothing refers to them any more.
+    distrusted: frozenset[str] = frozenset()
     #: Small replicas that ranks are known to hold different contents of: each writes its own.
     apart: frozenset[str] = frozenset()
     #: Names that have been warned of.
@@ -83,7 +87,7 @@ class Finisher:
         folder = f"{self.incarnation}/{capture.step}-{attempt}"
         try:
             checks = capture.checks()
-            parent = None if self.parent is None else self.parent[1]
+            parent = self._trusted_parent()
             self.apart |= frozenset(() if parent is None else parent.kept_apart)
             written = [self._write(capture, attempt, self.apart, parent)]
             for round_ in range(_ROUNDS_MAX):
@@ -110,11 +114,30 @@ class Finisher:
             raise
         raise SaveFailed(step=capture.step, reason="files that it wrote were pruned before it was committed")
 
+    def _trusted_parent(self) -> Manifest | None:
+        """The parent without pieces in files that are known to be damaged: those are written again."""
+        if self.parent is None or not self.distrusted:
+            return None if self.parent is None else self.parent[1]
+        manifest = self.parent[1]
+        bad = {number for number, file in enumerate(manifest.files) if file.name in self.distrusted}
+
+        def trusted(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+            return {
+                name: Tensor(
+                    each.dtype, each.shape, [piece for piece in each.pieces if piece.file not in bad]
+                )
+                for name, each in tensors.items()
+            }
+
+        own = [msgspec.structs.replace(each, tensors=trusted(each.tensors)) for each in manifest.own]
+        return msgspec.structs.replace(manifest, tensors=trusted(manifest.tensors), own=own)
+
     def _write(
         self, capture: Capture, attempt: int, apart: frozenset[str], parent: Manifest | None
     ) -> tuple[Written, frozenset[str]]:
         """What this rank writes; replicas that ranks keep apart are among it."""
         known = Known(parent, capture.plan.chunk_bytes, capture.rank)
+        known.copies = self.copies
         return self.write(capture.shares(apart), known, self._about(capture, attempt)), apart
 
     def _write_apart(

@@ -14,6 +14,7 @@ from penstock.errors import (
 )
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.committing import quarantine
+from penstock.state.duplicates import duplicate_files, is_covered
 from penstock.state.history import Committed, History
 from penstock.state.loading import locate
 from penstock.state.log import Log
@@ -64,9 +65,10 @@ def retired_or(problem: CheckpointDamaged, log: Log, found: Checkpoint) -> Excep
 def missing_parts(found: Checkpoint) -> str:
     """Why a checkpoint is not whole, as far as that is seen without reading tensors."""
     try:
-        files = found.manifest.files
+        manifest = found.manifest
     except CheckpointDamaged as problem:
         return str(problem)
+    files = manifest.files
 
     def look(file: DataFile) -> str:
         owner, name = locate(found.store, file.name)
@@ -79,7 +81,11 @@ def missing_parts(found: Checkpoint) -> str:
     if len(files) == 1:
         return look(files[0])
     with ThreadPoolExecutor(min(_LOOKERS, max(1, len(files)))) as pool:
-        return next((reason for reason in pool.map(look, files) if reason), "")
+        reasons = list(pool.map(look, files))
+    bad = [number for number, reason in enumerate(reasons) if reason]
+    duplicates = duplicate_files(manifest) if bad else {}
+    whole = {name for name, bytes_ in duplicates.items() if not look(DataFile(name, bytes_))}
+    return next((reasons[number] for number in bad if not is_covered(manifest, number, whole)), "")
 
 
 def newest_that(

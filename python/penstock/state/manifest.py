@@ -22,12 +22,26 @@ _CHUNKS = 1 << 14
 HASH_DIGITS = 32
 
 
-class DataFile(msgspec.Struct, frozen=True):
+class Duplicate(msgspec.Struct, frozen=True):
+    """A range of a data file that another one holds too; see ``duplicates``."""
+
+    #: First byte in the file, and how many.
+    start: int
+    bytes: int
+    #: The other file, its length, and the first byte there.
+    name: str
+    file_bytes: int
+    at: int
+
+
+class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file that pieces are in."""
 
     #: Below the place of the checkpoints, or a whole URL when it belongs to another run.
     name: str
     bytes: int
+    #: What of it is elsewhere too.
+    duplicates: tuple[Duplicate, ...] = ()
 
 
 class Piece(msgspec.Struct, frozen=True):

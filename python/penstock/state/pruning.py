@@ -31,9 +31,11 @@ from pathlib import PurePosixPath
 import msgspec
 
 from penstock.errors import CheckpointDamaged, NumbersContended, ObjectMissing
+from penstock.state.checkpoint import checkpoint_of
 from penstock.state.committing import quarantine
 from penstock.state.history import Committed, History
 from penstock.state.log import Log
+from penstock.state.lookup import missing_parts
 from penstock.state.manifest import manifest_name
 from penstock.state.manifest_copies import manifest_copy_name
 from penstock.state.records import Quarantine, Retire
@@ -164,11 +166,16 @@ def _problems(
                 raise CheckpointDamaged(
                     file=manifest_name(checkpoint.commit.manifest), reason="it is missing"
                 )
-            for name, bytes_ in named.items():
-                if sizes.get(name) != bytes_:
-                    _check_size(store, name, bytes_)
-        except CheckpointDamaged as reason:
-            yield checkpoint, str(reason)
+            if any(
+                sizes.get(name) != bytes_ and _size_problem(store, name, bytes_)
+                for name, bytes_ in named.items()
+            ):
+                # It may be a second copy alone, or one that a second copy stands in for.
+                reason = missing_parts(checkpoint_of(checkpoint, store))
+                if reason:
+                    yield checkpoint, reason
+        except CheckpointDamaged as problem:
+            yield checkpoint, str(problem)
 
 
 def _manifest_gone(store: Store, checkpoint: Committed) -> bool:
@@ -183,14 +190,12 @@ def _manifest_gone(store: Store, checkpoint: Committed) -> bool:
     return True
 
 
-def _check_size(store: Store, name: str, bytes_: int) -> None:
+def _size_problem(store: Store, name: str, bytes_: int) -> bool:
     """Ask for the file itself: listings may lag behind on shared file systems."""
     try:
-        found = store.describe(name).bytes
-    except ObjectMissing as reason:
-        raise CheckpointDamaged(file=name, reason="it is missing") from reason
-    if found != bytes_:
-        raise CheckpointDamaged(file=name, reason=f"it has {found} bytes instead of {bytes_}")
+        return store.describe(name).bytes != bytes_
+    except ObjectMissing:
+        return True
 
 
 def _view_of(

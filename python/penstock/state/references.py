@@ -1,6 +1,7 @@
 """Which files a checkpoint names. Manifests never change, so each is read once."""
 
 from penstock._rust import digest
+from penstock.state.duplicates import duplicate_files
 from penstock.state.manifest import Manifest
 from penstock.state.manifest_copies import get_manifest
 from penstock.state.records import Commit
@@ -32,7 +33,8 @@ class References:
         self._remember(digest(manifest.encode()), manifest)
 
     def _remember(self, manifest_digest: str, manifest: Manifest) -> dict[str, int]:
-        names = {file.name: file.bytes for file in manifest.files if is_ours(file.name)}
+        named = {file.name: file.bytes for file in manifest.files} | duplicate_files(manifest)
+        names = {name: bytes_ for name, bytes_ in named.items() if is_ours(name)}
         self._known[manifest_digest] = names
         while len(self._known) > REMEMBERED_MAX:
             del self._known[next(iter(self._known))]

@@ -130,6 +130,10 @@ def repair(
         done.incarnation = fence(log, Member(0, 1, uuid.uuid4().hex), clock=clock).incarnation
     for each in done.rebuilt:
         _rebuild(store, each)
+    if done.rebuilt:
+        # Pages can be put together again now.
+        known = {mend.name for mend in done.mends}
+        done.mends += [mend for mend in _of_records(store, log.read_anew()) if mend.name not in known]
     for mend in done.mends:
         store.replace(mend.name, mend.data)
     log.read_anew()

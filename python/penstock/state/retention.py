@@ -33,8 +33,12 @@ class Keep:
     #: These steps, for good.
     at: tuple[int, ...] = ()
     best: Best | None = None
+    #: How often pieces are written that several checkpoints share: with 2, once more in a file of its own, which loads fall back to.
+    copies: int = 1
 
     def __post_init__(self) -> None:
+        if self.copies not in (1, 2):
+            raise UsageError(f"copies must be 1 or 2, got {self.copies}")
         if self.last < 1:
             raise UsageError(f"at least the last checkpoint is kept, not {self.last}")
         if self.every is not None and self.every < 1:

@@ -17,6 +17,7 @@ from penstock import events
 from penstock.errors import CheckpointDamaged, ObjectMissing, PenstockError
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.committing import Gone, commit
+from penstock.state.duplicates import duplicate_files
 from penstock.state.history import Committed
 from penstock.state.incarnations import Member, fence, next_incarnation
 from penstock.state.log import Log
@@ -109,6 +110,8 @@ def copy(found: Checkpoint, log: Log, member: Member, references: References) ->
     for file in manifest.files:
         if "://" not in file.name:
             _copy_file(found.store, store, file.name, file.bytes)
+    for name, bytes_ in duplicate_files(manifest).items():
+        _copy_file(found.store, store, name, bytes_)
     put_manifest(store, found.digest, manifest.encode())
     references.remember(manifest)
     assert member.incarnation is not None, "fenced before"

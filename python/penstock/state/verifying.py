@@ -16,6 +16,7 @@ from penstock.errors import CheckpointDamaged, ObjectMissing
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.container import decode_header
 from penstock.state.contract import ITEM_BYTES
+from penstock.state.duplicates import around
 from penstock.state.figures import Tell
 from penstock.state.loading import locate
 from penstock.state.manifest import (
@@ -26,7 +27,9 @@ from penstock.state.manifest import (
     check_cover,
     chunk_count,
     manifest_name,
+    read_manifest,
 )
+from penstock.state.manifest_copies import manifest_copy_name
 from penstock.state.reading import Part, Reader
 from penstock.store import Store
 
@@ -58,6 +61,8 @@ class Verified:
     bytes: int = 0
     bytes_read: int = 0
     seconds: float = 0.0
+    #: Whether it can be loaded all the same, from second copies.
+    loads: bool = False
 
     @property
     def ok(self) -> bool:
@@ -102,10 +107,27 @@ class Verifier:
         )
         report.damages += _of_manifest(manifest, checkpoint.digest)
         if not report.damages:
+            copies = list(_of_manifest_copies(checkpoint))
             whole = replace(manifest, tensors=manifest.everything(), own=[])
             self._verify(Reader(whole, checkpoint.store), report, tell)
+            report.loads = report.ok
+            self._verify_duplicates(whole, checkpoint.store, report)
+            report.damages += copies
         report.seconds = time.perf_counter() - began
         return report
+
+    def _verify_duplicates(self, manifest: Manifest, store: Store, report: Verified) -> None:
+        """Read second copies too: what is damaged in one of the two alone still loads."""
+        other = manifest
+        for file in manifest.files:
+            other = around(other, file.name) or other
+        if other is manifest:
+            return
+        second = Verified(report.step, report.number, bytes=report.bytes)
+        self._verify(Reader(other, store), second, lambda done, total: None)
+        report.loads = report.loads or second.ok
+        report.bytes_read += second.bytes_read
+        report.damages += [each for each in second.damages if each not in report.damages]
 
     def _verify(self, reader: Reader, report: Verified, tell: Tell) -> None:
         manifest = reader.manifest
@@ -168,6 +190,19 @@ def _of_chunks(reader: Reader, part: Part) -> Iterator[Damage]:
             reader.fill([single], [memory[:length]])
         except CheckpointDamaged as problem:
             yield Damage(problem.file, problem.offset, part.name, problem.reason)
+
+
+def _of_manifest_copies(checkpoint: Checkpoint) -> Iterator[Damage]:
+    """What is wrong with one copy of a manifest while the other one is whole. Earlier releases made no second one."""
+    first, second = manifest_name(checkpoint.digest), manifest_copy_name(checkpoint.digest)
+    for name in (first, second):
+        try:
+            read_manifest(name, checkpoint.store.get(name), checkpoint.digest)
+        except ObjectMissing:
+            if name == first:
+                yield Damage(name, 0, "", "the manifest is missing, and a second copy is there")
+        except CheckpointDamaged as problem:
+            yield Damage(name, problem.offset, "", problem.reason)
 
 
 def _of_manifest(manifest: Manifest, digest: str) -> Iterator[Damage]:

@@ -8,6 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -16,7 +17,9 @@ from penstock.errors import StoreError
 from penstock.events.points import reach
 from penstock.state.container import encode_header, piece_key
 from penstock.state.contract import Box
-from penstock.state.manifest import DataFile, Manifest, Piece, Tensor
+from penstock.state.duplicates import duplicate_of, with_duplicates
+from penstock.state.manifest import DataFile, Duplicate, Manifest, Piece, Tensor
+from penstock.state.references import is_ours
 from penstock.state.replicas import Share
 from penstock.store import Store
 
@@ -79,6 +82,8 @@ class Known:
 
     def __init__(self, parent: Manifest | None, chunk_bytes: int, rank: int = 0) -> None:
         self.chunk_bytes = chunk_bytes
+        #: How often pieces are to be there that the parent has already.
+        self.copies = 1
         self._pieces: dict[tuple[str, str, Box], tuple[Piece, DataFile]] = {}
         if parent is None or parent.chunk_bytes != chunk_bytes:
             return
@@ -102,6 +107,12 @@ def write(
     reach("state.hashed")
     old = _borrowed(captured, hashes, known)
     fresh = [at for at in range(len(captured)) if at not in old]
+    if known.copies > 1:
+        # Later destinations come after pauses, so only the first is asked for.
+        rest = iter(destinations)
+        first = next(rest)
+        destinations = chain([first], rest)
+        old = _duplicated(captured, old, first, stamp)
     if not fresh:
         return _written(captured, hashes, old, None, 0)
     header = encode_header(
@@ -124,6 +135,44 @@ def write(
             events.record("state.write_failed", file=destination.called, reason=str(reason))
     assert problem is not None, "there is at least one destination"
     raise problem
+
+
+def _duplicated(
+    captured: list[Captured],
+    old: dict[int, tuple[Piece, DataFile]],
+    place: Destination,
+    stamp: dict[str, str],
+) -> dict[int, tuple[Piece, DataFile]]:
+    """Pieces of earlier files, with second copies of those that had none: they are written now, to a file of their own."""
+    bare = [
+        at
+        for at, (piece, file) in old.items()
+        if is_ours(file.name) and duplicate_of(file, piece.start, captured[at].share.bytes) is None
+    ]
+    if not bare:
+        return old
+    header = encode_header(
+        [
+            (piece_key(held.name, held.shape, share.box), held.dtype, share.box.shape, share.bytes)
+            for share, held in ((captured[at].share, captured[at].share.held) for at in bare)
+        ],
+        stamp,
+    )
+    name = place.name.removesuffix(".safetensors") + "-copy.safetensors"
+    try:
+        length = place.store.put_buffers(name, [memoryview(header), *_joined([captured[at] for at in bare])])
+    except StoreError as reason:
+        # The checkpoint is whole without it; the next save tries again.
+        events.record("state.write_failed", file=name, reason=str(reason))
+        return old
+    more: dict[str, list[Duplicate]] = defaultdict(list)
+    at_byte = len(header)
+    for at in bare:
+        piece, file = old[at]
+        more[file.name].append(Duplicate(piece.start, captured[at].share.bytes, name, length, at_byte))
+        at_byte += captured[at].share.bytes
+    files = {file.name: with_duplicates(file, more[file.name]) for _, file in old.values()}
+    return {at: (piece, files[file.name]) for at, (piece, file) in old.items()}
 
 
 def _joined(captured: list[Captured]) -> list[memoryview]:

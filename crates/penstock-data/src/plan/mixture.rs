@@ -196,7 +196,12 @@ impl Segment {
         if (self.end - self.start) % self.period == 0 {
             return self.counts((self.end - self.start) / self.period);
         }
-        self.period_at(key, self.end - 1).counts_before(self.end)
+        let period = (self.end - 1 - self.start) / self.period;
+        let places = (self.end - self.start - period * self.period) as usize;
+        let mut counts = self.counts(period);
+        // Not by a table: its ranks cost as much as the turns, and a long list of changes asks this of every one.
+        self.turns(key, period)[..places].iter().for_each(|source| counts[usize::from(*source)] += 1);
+        counts
     }
 }
 

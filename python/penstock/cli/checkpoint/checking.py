@@ -68,7 +68,7 @@ def verify_checkpoints(
             reports.append(report)
             marked = (
                 mark
-                and not report.ok
+                and not report.loads
                 and quarantine(opened.log, found.number, report.reason, rank=-1, at=time.time())
             )
             if json:
@@ -85,7 +85,7 @@ def _say(report: Verified, title: str, marked: bool) -> None:
     if report.ok:
         say(f"{title} is as it was saved: {report.tensors:,} tensors, {report.files} files, {speed}")
     else:
-        done = ", quarantined" if marked else ""
+        done = ", quarantined" if marked else ", and loads from second copies" if report.loads else ""
         say(f"{title} is damaged in {len(report.damages)} places{done}; {speed}")
 
 

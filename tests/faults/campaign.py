@@ -1,0 +1,287 @@
+"""Random damage and random kills, by seed: what a place of checkpoints goes through, and what has to be true after it.
+
+After any damage: nothing wrong is ever loaded, the newest checkpoint that is whole is what loads, and ``repair`` brings back every
+checkpoint whose data is whole. After any kill: the same, and the run ends with the bits of an uninterrupted one. CI has a small sample
+(``test_campaign``), ``python -m benchmarks faults`` the whole.
+"""
+
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import penstock as ps
+from penstock.errors import NothingLoads, PenstockError
+from penstock.state import record_copies
+from penstock.state.contract import ITEM_BYTES
+from penstock.state.duplicates import duplicate_of
+from penstock.state.history import record_name
+from penstock.state.log import Log
+from penstock.state.manifest_copies import manifest_copy_name, manifest_name
+from penstock.state.record_copies import copy_name, page_name
+from penstock.state.repair import repair
+from penstock.store import open_store
+from tests.faults.gangs import STEPS, uninterrupted
+from tests.faults.trainer import begin, content, main, train
+
+_FROZEN = np.arange(4000.0)
+#: What can happen to a file: its old bytes, the bytes of another file of its kind, and chance give the new ones; None deletes it.
+_DAMAGES: dict[str, Callable[[bytes, bytes, random.Random], bytes | None]] = {
+    "flip": lambda data, other, draw: _flipped(data, draw),
+    "lose": lambda data, other, draw: None,
+    "empty": lambda data, other, draw: b"",
+    "cut": lambda data, other, draw: data[: draw.randrange(len(data) + 1)],
+    "zero a page": lambda data, other, draw: _zeroed(data, draw),
+    "swap": lambda data, other, draw: other,
+    "grow": lambda data, other, draw: data + draw.randbytes(draw.randrange(1, 50)),
+}
+
+
+@dataclass
+class Tally:
+    """What came of a campaign."""
+
+    trials: int = 0
+    seconds: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    #: What must never be; with the seed of the trial.
+    failures: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        """In one line."""
+        counts = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
+        return f"{self.trials} trials, {len(self.failures)} failures; {counts}"
+
+
+def _flipped(data: bytes, draw: random.Random) -> bytes:
+    if not data:
+        return b"\x01"
+    at = draw.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]
+
+
+def _zeroed(data: bytes, draw: random.Random) -> bytes:
+    at = draw.randrange(max(1, len(data))) // 4096 * 4096
+    return data[:at] + bytes(min(4096, len(data) - at)) + data[at + 4096 :]
+
+
+def _tree(step: int) -> dict[str, Any]:
+    return {"frozen": _FROZEN.copy(), "w": np.random.default_rng(step).random(3000), "step": step}
+
+
+def _make(place: Path, copies: int) -> None:
+    """A place with a past: two incarnations, retired checkpoints, tensors that are shared, pages."""
+    for steps in (range(1, 5), range(5, 10)):
+        with ps.Checkpoints(place, keep=ps.Keep(last=4, copies=copies)) as ck:
+            ck.resume(_tree(0))
+            for step in steps:
+                ck.save(step, _tree(step), {"cursor": step}).wait()
+
+
+def damages(count: int, seed: int, folder: Path) -> Tally:
+    """Damage copies of a place, one to three files at a time, whatever they are."""
+    pages, record_copies.PAGE_SIZES = record_copies.PAGE_SIZES, (16, 4)
+    tally = Tally()
+    began = time.perf_counter()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        originals = []
+        for copies in (1, 2):
+            _make(folder / f"copies-{copies}", copies)
+            originals.append(_Original(folder / f"copies-{copies}"))
+        for trial in range(count):
+            draw = random.Random(f"{seed} {trial}")
+            try:
+                _damage_once(draw.choice(originals), folder / "trial", draw, tally)
+            except (PenstockError, AssertionError) as problem:
+                tally.failures.append(f"damage {seed} {trial}: {type(problem).__name__}: {problem}")
+            tally.trials += 1
+            shutil.rmtree(folder / "trial", ignore_errors=True)
+    finally:
+        record_copies.PAGE_SIZES = pages
+    tally.seconds = time.perf_counter() - began
+    return tally
+
+
+class _Original:
+    """A whole place, and what its checkpoints consist of."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.files = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
+        self.kinds: dict[str, list[str]] = {}
+        for name in self.files:
+            self.kinds.setdefault(name.rpartition("/")[0].split("/")[0], []).append(name)
+        self.history = Log(open_store(place)).read()
+        self.checkpoints = ps.Checkpoints(place, read_only=True).list()
+
+    def is_whole(self, found: ps.Checkpoint, place: Path) -> bool:
+        """Whether manifest and data of a checkpoint are, by comparing bytes with the original."""
+        names = (manifest_name(found.digest), manifest_copy_name(found.digest))
+        return any(self._same(name, place) for name in names) and all(self._pieces(found, place))
+
+    def is_recorded(self, number: int, place: Path) -> bool:
+        """Whether a copy of a record is."""
+        names = [record_name(number), copy_name(number)]
+        names += [page_name(size, number // size) for size in record_copies.PAGE_SIZES]
+        return any(self._same(name, place) for name in names)
+
+    def leaves_a_trace(self, number: int, place: Path) -> bool:
+        """Whether a record that is lost can be known to have been there."""
+        copies = (record_name(number), copy_name(number))
+        return number + 1 < self.history.length or any((place / name).exists() for name in copies)
+
+    def _same(self, name: str, place: Path) -> bool:
+        before, now = self.place / name, place / name
+        return before.is_file() and now.is_file() and before.read_bytes() == now.read_bytes()
+
+    def _pieces(self, found: ps.Checkpoint, place: Path) -> Iterator[bool]:
+        manifest = found.manifest
+        for tensor in manifest.tensors.values():
+            for piece in tensor.pieces:
+                file = manifest.files[piece.file]
+                bytes_ = piece.box.elements * ITEM_BYTES[tensor.dtype]
+                duplicate = duplicate_of(file, piece.start, bytes_)
+                yield self._range(file.name, piece.start, bytes_, place) or (
+                    duplicate is not None
+                    and self._range(
+                        duplicate.name, duplicate.at + piece.start - duplicate.start, bytes_, place
+                    )
+                )
+
+    def _range(self, name: str, start: int, bytes_: int, place: Path) -> bool:
+        """Whether a file has its length and, in a range, its bytes."""
+        if not (place / name).is_file():
+            return False
+        before, now = (self.place / name).read_bytes(), (place / name).read_bytes()
+        return len(before) == len(now) and before[start : start + bytes_] == now[start : start + bytes_]
+
+
+def _damage_once(original: _Original, place: Path, draw: random.Random, tally: Tally) -> None:
+    shutil.copytree(original.place, place)
+    for _ in range(draw.choice([1, 1, 1, 2, 3])):
+        kind = draw.choice(sorted(original.kinds))
+        name, other = draw.choice(original.kinds[kind]), draw.choice(original.kinds[kind])
+        how = draw.choice(sorted(_DAMAGES))
+        new = _DAMAGES[how]((original.place / name).read_bytes(), (original.place / other).read_bytes(), draw)
+        with suppress(FileNotFoundError):
+            (place / name).unlink()
+        if new is not None:
+            (place / name).write_bytes(new)
+        tally.counts[f"in {kind}"] += 1
+    whole = [each for each in original.checkpoints if original.is_whole(each, place)]
+    loadable = [each for each in whole if original.is_recorded(each.number, place)]
+    traced = [each.step for each in whole if original.leaves_a_trace(each.number, place)]
+    into = _tree(0)
+    with ps.Checkpoints(place) as ck:
+        try:
+            found = ck.resume(into)
+        except NothingLoads:
+            assert not loadable, f"step {loadable[-1].step} is whole, and nothing loads"
+            tally.counts["nothing left"] += 1
+        else:
+            assert found is not None, "checkpoints were there, and resume says nothing"
+            expected = _tree(found.step)
+            for name, array in expected.items():
+                assert np.array_equal(into[name], array), f"step {found.step}: {name} was loaded wrong"
+            assert found.step == loadable[-1].step, (
+                f"step {loadable[-1].step} is whole, {found.step} was loaded"
+            )
+            fell = found.step != original.checkpoints[-1].step
+            tally.counts["fell back" if fell else "loaded the newest"] += 1
+    done = repair(open_store(place), patience_s=0)
+    tally.counts["repaired"] += not done.nothing
+    history = Log(open_store(place)).read()
+    steps = {each.step for each in history.checkpoints()}
+    assert not history.lost, "records are lost after a repair"
+    assert set(traced) <= steps, f"steps {sorted(set(traced) - steps)} are whole and were not brought back"
+    assert repair(open_store(place), dry_run=True).nothing, "a repaired place wants another repair"
+
+
+def _contents(steps: int) -> list[str]:
+    """What rank 0 of 1 holds before every step."""
+    state = begin(0, 1)
+    found = [content(state)]
+    for step in range(steps):
+        train(state, step)
+        found.append(content(state))
+    return found
+
+
+def kills(count: int, seed: int, folder: Path) -> Tally:
+    """Kill training processes with SIGKILL at random moments: while they resume, train, save, prune and end."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.faults.trainer"])
+    tally = Tally()
+    contents, expected = _contents(STEPS), uninterrupted(1)[0]
+    began = time.perf_counter()
+    # The first one starts the server that forks the others.
+    _life(context.Process, folder / "first")
+    longest_s = 1.2 * _life(context.Process, folder / "second")
+    place, lives = folder / "0", 0
+    for trial in range(count):
+        draw = random.Random(f"{seed} {trial}")
+        child = context.Process(target=main, args=(str(place), 0, 1, uuid.uuid4().hex, STEPS))
+        child.start()
+        child.join(draw.uniform(0.0, longest_s))
+        if child.pid is not None and child.is_alive():
+            os.kill(child.pid, signal.SIGKILL)
+        child.join(60)
+        ended = child.exitcode == 0
+        if child.exitcode not in (0, -signal.SIGKILL):
+            tally.failures.append(f"kill {seed} {trial}: the process ended with {child.exitcode}")
+        tally.counts["ended before the kill" if ended else "killed"] += 1
+        tally.trials += 1
+        lives += 1
+        try:
+            found = _check_killed(place, contents, draw)
+            tally.counts["with a checkpoint" if found else "before the first checkpoint"] += 1
+            if ended or lives == 12:
+                answer = main(str(place), 0, 1, uuid.uuid4().hex, STEPS)
+                assert answer["content"] == expected, "the run ended with other bits"
+                place, lives = folder / str(trial + 1), 0
+                tally.counts["runs that ended with the same bits"] += 1
+        except (PenstockError, AssertionError) as problem:
+            tally.failures.append(f"kill {seed} {trial}: {type(problem).__name__}: {problem}")
+            place, lives = folder / str(trial + 1), 0
+    tally.seconds = time.perf_counter() - began
+    return tally
+
+
+def _life(start: Callable[..., Any], place: Path) -> float:
+    """Seconds that a process lives which nobody kills."""
+    began = time.perf_counter()
+    child = start(target=main, args=(str(place), 0, 1, uuid.uuid4().hex, STEPS))
+    child.start()
+    child.join(120)
+    assert child.exitcode == 0
+    return time.perf_counter() - began
+
+
+def _check_killed(place: Path, contents: list[str], draw: random.Random) -> bool:
+    """Look at what a kill left; whether there is a checkpoint."""
+    looking = ps.Checkpoints(place, read_only=True)
+    found = looking.latest()
+    if found is not None:
+        state = begin(0, 1)
+        looking.load(found, state)
+        assert content(state) == contents[found.step], f"step {found.step} was loaded wrong"
+    newest = looking.log.read().newest_good()
+    assert (None if newest is None else newest.step) == (None if found is None else found.step), (
+        "a committed checkpoint does not load"
+    )
+    done = repair(open_store(place), dry_run=draw.random() < 0.8, patience_s=0)
+    assert not done.rebuilt, f"a kill lost records {[each.number for each in done.rebuilt]}"
+    assert not done.appended, "a kill lost the log"
+    return found is not None
