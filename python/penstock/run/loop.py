@@ -75,6 +75,7 @@ class Run:
             repeat,
         )
         self._life: Life | None = None
+        self._state: Any = None
         #: Of the last life, for whoever asks after it.
         self._number = -1
         seed_globals(seed, step=0, lane=0)
@@ -88,7 +89,7 @@ class Run:
         """
         if self._life is not None:
             raise UsageError("this run is under way already", hint="one loop at a time")
-        trainable = as_trainable(state, self.settings.gang.ranks)
+        trainable = self._state = as_trainable(state, self.settings.gang.ranks)
         gang.check(self.settings.gang, trainable.ranks)
         # Again, for frameworks that were loaded and threads that were set since.
         pins = pinning.pin(deterministic=self.settings.deterministic, threads=self._threads)
@@ -172,8 +173,9 @@ class Run:
 
     @property
     def unpinned(self) -> tuple[str, ...]:
-        """What may make bits differ between two executions, in words."""
-        return self.settings.pins.unpinned
+        """What may make bits differ between two executions, in words; what training changes and the state does not hold is among it."""
+        of_state = getattr(self._state, "unpinned", tuple)
+        return (*self.settings.pins.unpinned, *of_state())
 
     @property
     def is_repeating(self) -> bool:

@@ -280,7 +280,7 @@ class Finisher:
     def _warn_if_apart(self, manifest: Manifest) -> None:
         """Say once of every name that ranks hold different contents under it."""
         fresh = [name for name in manifest.kept_apart if name not in self.told]
-        if not fresh:
+        if not fresh or manifest.ranks == 1:
             return
         self.told |= frozenset(fresh)
         shown = ", ".join(fresh[:8]) + (f" and {len(fresh) - 8} more" if len(fresh) > 8 else "")

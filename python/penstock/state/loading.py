@@ -37,13 +37,13 @@ def load(described: Manifest, store: Store, tree: Tree, wish: Wish) -> LoadRepor
     """Fill a tree, and say what was filled. Nothing is written to the tree before everything is known to fit."""
     view = View(described, tree.rank, tree.ranks, first=wish.first)
     manifest = view.manifest
-    values = tree.values()
     saved_names = [*manifest.tensors, *manifest.values]
     if wish.selects:
         # Before room is made: of what a fresh optimizer will hold, only the checkpoint knows the names.
         coming = filter(is_of_optimizer, saved_names)
-        wish.check([*(each.name for each in tree.held()), *values, *coming], saved_names)
+        wish.check([*(each.name for each in tree.held()), *tree.values(), *coming], saved_names)
     held = _held(manifest, tree, wish)
+    values = tree.values()
     wish.check([*(each.name for each in held), *values], saved_names)
     view.check(held, wish.saved_as, lambda name: wish.chosen(wish.known_as(name)))
     held = [each for each in held if wish.chosen(each.name)]

@@ -1,5 +1,6 @@
 """What a training run resumes from, as a tree that knows its own parts: model, optimizer, schedule, random generators."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from penstock.data import Feed, Lane
 from penstock.errors import TreeInvalid, UsageError
 from penstock.state.contract import Copying, Held
 from penstock.state.fingerprint import fingerprint
-from penstock.torch import determinism, gang, randomness
+from penstock.torch import determinism, gang, gradients, randomness
 from penstock.torch.documents import Document, Tensors, decode, encode, escaped, tensor_names
 from penstock.torch.extra import Extra
 from penstock.torch.guards import guard_before_change, settle
@@ -24,6 +25,7 @@ from penstock.torch.readback import readback
 from penstock.torch.step_count import progress_of
 from penstock.torch.tensors import Holder, Leaf, Looked
 from penstock.torch.timing import DeviceTimer
+from penstock.torch.unheld import Unheld
 
 TIED = "tied"
 
@@ -46,12 +48,17 @@ class State:
         self._dtype = dtype
         self._skip = tuple(skip)
         self._lane = lane
-        #: While loading: the documents, and the tensors inside of them.
+        #: While loading: the documents, the tensors inside of them, and gradients, if the checkpoint decides about them.
         self._incoming: dict[str, Any] = {}
         self._rooms: dict[str, torch.Tensor] = {}
         #: What earlier saves found out about plain tensors, as which of how many ranks.
         self._looked: dict[str, Looked] = {}
         self._looked_as = (0, 1)
+        self._gradients: dict[str, torch.Tensor] | None = None
+        #: Gradients that were zero when what is held was last asked for.
+        self._zeros: list[str] = []
+        self._unheld = Unheld(model, self.optimizers)
+        self._told: set[str] = set()
 
     @property
     def rank(self) -> int:
@@ -69,7 +76,7 @@ class State:
         inside = Tensors()
         for name, document in self._owned(names).items():
             encode(name, document.read(), inside.add)
-        return self._held(names, inside, {})
+        return self._held(names, inside, {}, self._pending(names))
 
     def values(self) -> dict[str, Any]:
         """Groups of parameters, state that is no tensor, and documents."""
@@ -94,7 +101,11 @@ class State:
         for name, document in self._owned(names).items():
             if name in values:
                 self._rooms |= _rooms(name, document, tensors, values[name])
-        return self._held(names, self._rooms, {name: dtype for name, (dtype, _) in tensors.items()})
+        self._gradients = None
+        if GROUPS in values and self._wants(gradients.ROOT):
+            self._gradients = gradients.Gradients(self.optimizers, names.of).rooms(tensors)
+        dtypes = {name: dtype for name, (dtype, _) in tensors.items()}
+        return self._held(names, self._rooms, dtypes, self._gradients or {})
 
     def load_values(self, values: dict[str, Any]) -> None:
         """Take values back; documents are given to their owners when their tensors are there."""
@@ -113,17 +124,24 @@ class State:
 
     def loaded(self) -> None:
         """Give documents to their owners."""
-        owned = self._owned(names_of(self.model))
+        names = names_of(self.model)
+        owned = self._owned(names)
         for name, document in self._incoming.items():
             owned[name].write(decode(document, self._room))
-        self._incoming, self._rooms = {}, {}
+        if self._gradients is not None:
+            gradients.Gradients(self.optimizers, names.of).put(self._gradients)
+        self._incoming, self._rooms, self._gradients = {}, {}, None
 
     def entries(self) -> dict[str, Any]:
-        """The random generators of this rank."""
-        return {randomness.ENTRY: randomness.capture()} if self._wants("rng") else {}
+        """The random generators of this rank, and which of its gradients are zero."""
+        found: dict[str, Any] = {randomness.ENTRY: randomness.capture()} if self._wants("rng") else {}
+        return {**found, gradients.ENTRY: {"zeros": self._zeros}} if self._zeros else found
 
     def load_entries(self, entries: dict[str, Any]) -> None:
-        """Put the random generators back."""
+        """Put the random generators back, and gradients that were zero."""
+        if gradients.ENTRY in entries and self._wants(gradients.ROOT):
+            zeros = entries[gradients.ENTRY]["zeros"]
+            gradients.Gradients(self.optimizers, names_of(self.model).of).put_zeros(zeros)
         if randomness.ENTRY in entries and self._wants("rng"):
             randomness.restore(entries[randomness.ENTRY])
 
@@ -133,6 +151,14 @@ class State:
             copying.guard()
         for owner in self._owners():
             guard_before_change(owner, copying)
+        for text in self.unpinned():
+            if text not in self._told:
+                self._told.add(text)
+                warnings.warn(text, stacklevel=4)
+
+    def unpinned(self) -> tuple[str, ...]:
+        """What has changed since the state was made and is not part of it, in words: a resume does not bring it back."""
+        return self._unheld.changed()
 
     @property
     def device(self) -> torch.device:
@@ -186,23 +212,38 @@ class State:
         return determinism.standing(self.device)
 
     def digest(self) -> bytes:
-        """16 bytes that follow from every tensor that this rank holds."""
-        return fingerprint(self.held())
+        """16 bytes that follow from every tensor that this rank holds, pending gradients aside."""
+        return fingerprint([held for held in self.held() if not held.name.startswith(f"{gradients.ROOT}/")])
 
     def timer(self) -> DeviceTimer | None:
         """CUDA events; nothing on the CPU, where the host does the work."""
         return DeviceTimer(self.device) if self.device.type == "cuda" else None
 
+    def _pending(self, names: Names) -> dict[str, torch.Tensor]:
+        """Gradients that are state now; those that are zero are only named."""
+        self._zeros = []
+        if not self.optimizers or not self._wants(gradients.ROOT):
+            return {}
+        gradients.refuse_outside(self.model)
+        found = gradients.Gradients(self.optimizers, names.of).pending()
+        self._zeros = gradients.zeros_among(found)
+        return {name: tensor for name, tensor in found.items() if name not in self._zeros}
+
     def _held(
-        self, names: Names, inside: Mapping[str, torch.Tensor], dtypes: Mapping[str, str]
+        self,
+        names: Names,
+        inside: Mapping[str, torch.Tensor],
+        dtypes: Mapping[str, str],
+        pending: Mapping[str, torch.Tensor],
     ) -> list[Held]:
-        """What is held: tensors of the model and the optimizers, and those inside of documents."""
+        """What is held: tensors of the model and the optimizers, those inside of documents, and pending gradients."""
         if self._looked_as != (place := (self.rank, self.ranks)):
             self._looked, self._looked_as = {}, place
         holder = Holder(*place, self._looked)
         known = Tensors()
         found: list[Held] = []
-        for leaf in (*self._leaves(names, dtypes), *_leaves_inside(inside)):
+        own = [Leaf(name, tensor, restless=True, per_rank=True) for name, tensor in pending.items()]
+        for leaf in (*self._leaves(names, dtypes), *_leaves_inside(inside), *own):
             if self._wants(leaf.name):
                 known.add(leaf.name, leaf.tensor)
                 found += holder.held(leaf)

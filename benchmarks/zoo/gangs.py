@@ -1,0 +1,110 @@
+"""Programs of several ranks: DDP, FSDP2, HSDP and tensor parallel, over gloo."""
+
+import contextlib
+from collections.abc import Callable
+
+import torch
+from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
+
+from benchmarks.zoo.case import Case, Program, perceptron, rows
+
+_Wrap = Callable[[nn.Module], nn.Module]
+
+
+def _net(*, norm: bool = False) -> nn.Sequential:
+    inner = nn.BatchNorm1d(8) if norm else nn.LayerNorm(8)
+    return nn.Sequential(nn.Linear(6, 8), inner, nn.Tanh(), nn.Linear(8, 4))
+
+
+def _training(model: nn.Module, *, every: int = 1, synchronised: bool = True) -> Program:
+    """A loop over this rank's rows; without synchronisation only the last of ``every`` steps reduces."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    rank = distributed.get_rank()
+
+    def train(step: int) -> None:
+        is_last = step % every == every - 1
+        quiet = contextlib.nullcontext()
+        if not synchronised and isinstance(model, DistributedDataParallel) and not is_last:
+            quiet = model.no_sync()
+        if not synchronised and hasattr(model, "set_requires_gradient_sync"):
+            model.set_requires_gradient_sync(is_last)
+        with quiet:
+            (model(rows(step * 7 + rank, 5, 6)).square().mean() / every).backward()
+        if is_last:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return Program(model, [optimizer], train)
+
+
+def _sharded(model: nn.Module, *shape: int) -> nn.Module:
+    names = ("replicate", "shard")[-len(shape) :]
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
+    fully_shard(model[0], mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+_PLAN = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+
+
+def _columns() -> nn.Module:
+    mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
+    return parallelize_module(perceptron(), mesh, _PLAN)
+
+
+def _both() -> nn.Module:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    return fully_shard(parallelize_module(perceptron(), mesh["tp"], _PLAN), mesh=mesh["dp"])
+
+
+def _with_average() -> Program:
+    program = _training(DistributedDataParallel(_net(norm=True)))
+    average = AveragedModel(program.model.module)
+    plain = program.train
+
+    def train(step: int) -> None:
+        plain(step)
+        average.update_parameters(program.model.module)
+
+    return Program(program.model, program.optimizers, train, None, {"average": average})
+
+
+def _bucketed(model: nn.Module) -> nn.Module:
+    return DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+
+CASES = [
+    Case("DDP", lambda: _training(DistributedDataParallel(_net())), ranks=2),
+    Case("DDP with BatchNorm", lambda: _training(DistributedDataParallel(_net(norm=True))), ranks=2),
+    Case("DDP, gradients in buckets", lambda: _training(_bucketed(_net())), ranks=2),
+    Case(
+        "DDP that accumulates without reducing",
+        lambda: _training(DistributedDataParallel(_net()), every=4, synchronised=False),
+        ranks=2,
+        steps=(6, 4),
+    ),
+    Case(
+        "DDP that accumulates in buckets",
+        lambda: _training(_bucketed(_net()), every=4, synchronised=False),
+        ranks=2,
+        steps=(6, 4),
+    ),
+    Case("DDP with an average", _with_average, ranks=2),
+    Case("FSDP2", lambda: _training(_sharded(_net(), 2)), ranks=2),
+    Case("FSDP2 that accumulates", lambda: _training(_sharded(_net(), 2), every=4), ranks=2, steps=(6, 4)),
+    Case(
+        "FSDP2 that accumulates without reducing",
+        lambda: _training(_sharded(_net(), 2), every=4, synchronised=False),
+        "refused",
+        ranks=2,
+        steps=(6, 4),
+    ),
+    Case("HSDP", lambda: _training(_sharded(_net(), 2, 2)), ranks=4),
+    Case("tensor parallel", lambda: _training(_columns()), ranks=2),
+    Case("FSDP2 over tensor parallel", lambda: _training(_both()), ranks=4),
+]

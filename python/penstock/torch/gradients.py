@@ -1,0 +1,131 @@
+"""Pending gradients: those that were written since an optimizer that has the parameter last stepped.
+
+A loop that accumulates over several steps may be saved between them; what lies in ``.grad`` then is state like the parameters. After an ordinary
+step it is not: ``zero_grad(); backward(); step()`` leaves gradients behind that nobody reads again, and they are as large as the model. Which is
+which is told by a mark: after a step every gradient that the optimizer saw carries its version. A gradient that is written to afterwards has
+another version, and one that is made anew has no mark.
+
+Ranks have gradients of their own (under ``no_sync`` they differ), so they are kept per rank.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from penstock.errors import TreeInvalid
+from penstock.torch.documents import escaped
+from penstock.torch.layout import local_of
+from penstock.torch.mover import TORCH_TYPES
+
+ROOT = "gradient"
+#: The entry of a rank that names gradients which are zero.
+ENTRY = "torch.gradients"
+_MARK = "_penstock_spent"
+
+
+def _after_step(optimizer: Optimizer, *_: Any) -> None:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if (gradient := parameter.grad) is not None:
+                setattr(gradient, _MARK, _version(gradient))
+
+
+# For all optimizers, from now on: a state may be made when training is over, and has to know then what was used up.
+register_optimizer_step_post_hook(_after_step)
+
+
+def _version(gradient: torch.Tensor) -> int:
+    # Reduced gradients are added to the local part of a DTensor, behind its back.
+    return int(getattr(gradient, "_local_tensor", gradient)._version)
+
+
+def is_pending(gradient: torch.Tensor | None) -> bool:
+    """Whether a gradient was written to since an optimizer used it."""
+    return gradient is not None and getattr(gradient, _MARK, -1) != _version(gradient)
+
+
+class Gradients:
+    """The gradients of the parameters that some optimizers have."""
+
+    def __init__(self, optimizers: Sequence[Optimizer], names: Mapping[int, str]) -> None:
+        self._parameters = {
+            f"{ROOT}/{escaped(names[id(parameter)])}": parameter
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if id(parameter) in names
+        }
+
+    def pending(self) -> dict[str, torch.Tensor]:
+        """Gradients that are state, by name."""
+        return {
+            name: parameter.grad
+            for name, parameter in self._parameters.items()
+            if parameter.grad is not None and is_pending(parameter.grad)
+        }
+
+    def rooms(self, kinds: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, torch.Tensor]:
+        """Room for the gradients that a checkpoint has; they become those of their parameters when they are filled."""
+        found = {}
+        for name, parameter in self._parameters.items():
+            if name in kinds:
+                found[name] = torch.zeros_like(parameter.detach(), dtype=TORCH_TYPES[kinds[name][0]])
+        return found
+
+    def put(self, filled: Mapping[str, torch.Tensor]) -> None:
+        """Make these the gradients, and no others: what was pending here belongs to steps that a load has undone."""
+        for name, parameter in self._parameters.items():
+            if name in filled:
+                parameter.grad = filled[name]
+            elif is_pending(parameter.grad):
+                parameter.grad = None
+
+    def put_zeros(self, names: Iterable[str]) -> None:
+        """Gradients that were zero when they were saved."""
+        for name in names:
+            if (parameter := self._parameters.get(name)) is not None:
+                parameter.grad = torch.zeros_like(parameter.detach())
+
+
+def zeros_among(pending: Mapping[str, torch.Tensor]) -> list[str]:
+    """Those that ``zero_grad(set_to_none=False)`` has left: one change since the step, and nothing in them. Their names are enough."""
+    touched_once = {
+        name: gradient
+        for name, gradient in pending.items()
+        if getattr(gradient, _MARK, -2) + 1 == _version(gradient) and gradient.layout is torch.strided
+    }
+    if not touched_once:
+        return []
+    # One answer of the device for all of them.
+    full = torch.stack([local_of(gradient).any().reshape(()) for gradient in touched_once.values()])
+    return [name for name, some in zip(touched_once, full.tolist(), strict=True) if not some]
+
+
+def refuse_outside(model: nn.Module) -> None:
+    """Gradients that FSDP2 accumulates unreduced are whole, on every rank, and in no ``.grad``: they cannot be saved."""
+    for name, accumulated in _outside(model):
+        if accumulated is not None:
+            reason = "FSDP2 holds a gradient that it has not reduced yet (set_requires_gradient_sync(False))"
+            hint = (
+                "save after an optimizer step: make save_every a multiple of the accumulation; "
+                "or reduce in every backward"
+            )
+            raise TreeInvalid(name=f"{ROOT}/{name}", reason=reason, hint=hint)
+
+
+def _outside(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    for module in model.modules():
+        if not hasattr(module, "_get_fsdp_state"):
+            continue
+        state = module._get_fsdp_state()  # type: ignore[operator]
+        groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+        for group in groups:
+            if group is None:
+                continue
+            yield type(module).__name__, getattr(group, "_partial_reduce_output", None)
+            for parameter in group.fsdp_params:
+                yield str(parameter._param_fqn), getattr(parameter, "unsharded_accumulated_grad", None)

@@ -1,0 +1,167 @@
+"""Gradients that no optimizer has used yet are state; those that are used up are not."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import penstock as ps
+from penstock.torch import state
+from penstock.torch.gradients import is_pending
+
+Loop = Callable[[nn.Module, torch.optim.Optimizer, int], None]
+
+
+def made(seed: int, **options: Any) -> tuple[nn.Module, torch.optim.Optimizer, Any]:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, **options)
+    return model, optimizer, state(model, optimizer)
+
+
+def backward(model: nn.Module, step: int) -> None:
+    rows = torch.arange(12.0).reshape(2, 6) / (step + 1)
+    model(rows).square().sum().backward()
+
+
+def accumulating(model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+    """An optimizer step every four steps."""
+    backward(model, step)
+    if step % 4 == 3:
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def to_zero(model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+    backward(model, step)
+    if step % 3 == 2:
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+
+
+def before(model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+    """The ordinary loop, which leaves gradients behind."""
+    optimizer.zero_grad()
+    backward(model, step)
+    optimizer.step()
+
+
+def after(model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+    backward(model, step)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def bits(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[bytes]:
+    moments = [optimizer.state.get(parameter, {}) for parameter in model.parameters()]
+    tensors = [*model.parameters(), *(each[key] for each in moments for key in sorted(each))]
+    return [tensor.detach().numpy().tobytes() for tensor in tensors]
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}, {"fused": True}], ids=str)
+@pytest.mark.parametrize("loop", [accumulating, to_zero, before, after])
+def test_a_loop_that_is_saved_anywhere_goes_on_bit_for_bit(
+    tmp_path: Path, loop: Loop, options: dict[str, bool]
+) -> None:
+    """Goal: bit-equal also between the steps of an optimizer. Method: save after every step, resume in fresh objects, train to the end."""
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        model, optimizer, tree = made(1, **options)
+        for step in range(9):
+            loop(model, optimizer, step)
+            checkpoints.save(step, tree).wait()
+        for step in range(9):
+            other, fresh, empty = made(2, **options)
+            checkpoints.load(checkpoints.at(step), empty)
+            for later in range(step + 1, 9):
+                loop(other, fresh, later)
+            assert bits(other, fresh) == bits(model, optimizer), step
+
+
+@pytest.mark.parametrize("loop", [to_zero, before, after])
+def test_spent_gradients_are_not_saved(tmp_path: Path, loop: Loop) -> None:
+    """Goal: the ordinary loops save as many bytes as the parameters and moments have."""
+    model, optimizer, tree = made(1)
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        for step in range(6):
+            loop(model, optimizer, step)
+        found = checkpoints.save(1, tree).wait()
+        # A state that is made only now knows it too.
+        assert checkpoints.save(2, state(model, optimizer)).wait().bytes == found.bytes
+    tensors = [*model.parameters(), *(v for each in optimizer.state.values() for v in each.values())]
+    assert found.bytes == sum(tensor.nbytes for tensor in tensors)
+    assert not any(name.startswith("gradient/") for name in found.manifest.tensors)
+
+
+def test_going_back_drops_what_was_accumulated_since(tmp_path: Path) -> None:
+    model, optimizer, tree = made(1)
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        found = checkpoints.save(0, tree).wait()
+        backward(model, 0)
+        checkpoints.load(found, tree, only="model")
+        assert all(is_pending(parameter.grad) for parameter in model.parameters())
+        checkpoints.load(found, tree)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    # What a step has used stays where it is.
+    before(model, optimizer, 1)
+    assert not any(is_pending(parameter.grad) for parameter in model.parameters())
+    backward(model, 2)
+    assert all(is_pending(parameter.grad) for parameter in model.parameters())
+
+
+def test_gradients_are_left_out_where_wished(tmp_path: Path) -> None:
+    model, optimizer, _ = made(1)
+    backward(model, 0)
+    tree = state(model, optimizer, skip=("gradient",))
+    assert not any(held.name.startswith("gradient/") for held in tree.held())
+    # One that nobody steps has no gradients to keep.
+    assert not any(held.name.startswith("gradient/") for held in state(model).held())
+    assert state(model, optimizer).digest() == tree.digest()
+
+
+def test_ranks_get_their_own_gradients_back_and_other_layouts_are_refused(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.torch.accumulating", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+class Counting(nn.Module):
+    """Counts its calls in a plain attribute and in a buffer that is not persistent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 3)
+        self.calls = 0
+        self.width = 6
+        self.register_buffer("scale", torch.ones(()), persistent=False)
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.scale.add_(1)
+        return self.inner(given)
+
+
+def test_what_the_state_does_not_hold_is_named_once(tmp_path: Path) -> None:
+    model = Counting()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    tree = state(model, optimizer)
+    assert tree.unpinned() == ()
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(0, tree).wait()
+        before(model, optimizer, 0)
+        with pytest.warns(UserWarning, match="no state dict has it") as told:
+            checkpoints.save(1, tree).wait()
+        assert sorted(str(each.message).split()[0] for each in told) == ["model/calls", "model/scale"]
+        before(model, optimizer, 1)
+        # Said already: warnings are errors in this suite.
+        checkpoints.save(2, tree).wait()
+    assert len(tree.unpinned()) == 2
