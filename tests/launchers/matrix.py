@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -170,8 +170,10 @@ def _in_restarts(cell: Cell) -> None:
     """torchrun starts its ranks again by itself; after an orderly end it is started again."""
     restarts = "1" if cell.how == "crash" else "0"
     words = [*_TORCHRUN, "--standalone", "--max-restarts", restarts, "--nproc-per-node", "2", *cell.words]
+    # As it is, ranks of a new life find the addresses of the dead one in the store that torchrun keeps, and never meet.
+    own_store = {**(cell.variables or {}), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     for _ in range(1 if cell.how == "crash" else 2):
-        _start([words], cell)
+        _start([words], replace(cell, variables=own_store))
 
 
 def _srun_twice(cell: Cell) -> None:

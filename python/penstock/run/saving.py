@@ -144,6 +144,7 @@ class Saving:
                 written=pending.bytes_written,
                 blocked_s=round(pending.blocked_s, 6),
                 durable_s=round(pending.durable_s, 6),
+                **({"kept_apart": pending.kept_apart} if pending.kept_apart else {}),
             )
         else:
             hint = problem.hint if isinstance(problem, PenstockError) else None

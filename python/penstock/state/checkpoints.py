@@ -53,19 +53,18 @@ from penstock.state.saving import (
     Pending,
     Taken,
     capture,
+    movers_of,
     numbers_of,
     plan_of,
-    preparation,
-    shares_of,
     take,
     undisturbed,
 )
 from penstock.state.selection import Rename, Wish
 from penstock.state.spoilage import check_whole
+from penstock.state.stowage import room_to_prepare
 from penstock.state.tiers import Behind, copy
 from penstock.state.tree import PlainTree
 from penstock.state.watch import Watch
-from penstock.state.witnesses import witnesses_of
 from penstock.state.writing import Known, Written
 from penstock.store import open_store
 
@@ -160,26 +159,24 @@ class Checkpoints:
     def _capture(self, step: int, attempt: int, state: Tree, entries: Any) -> Capture:
         """Copy a state, and write now what memory for captures does not hold."""
         deadline_s = self._options.deadline_s
-        held, division = self._ranks.divided(
+        held, division, waves = self._ranks.divided(
             state,
-            step,
-            attempt,
+            (step, attempt),
             lambda: self._finisher or self._saver.submit(self._begin, state.rank, state.ranks).result(),
+            self._options.memory_bytes,
         )
-        mine = held if division is None else [each for each in map(division.placed, held) if each is not None]
-        *first, last = shares_of(mine, self._options.memory_bytes)
-        witnesses = [] if division is None else witnesses_of(held, division)
-        plan = plan_of(step, held, division, witnesses)
+        *first, last = waves
+        plan = plan_of(step, held, division, last)
         earlier: list[Written] = []
         for wave in first:
-            taken = take(step, wave, self._arenas, deadline_s=deadline_s)
+            taken = take(step, held, wave, self._arenas, deadline_s=deadline_s)
             try:
                 about = (step, attempt, state.rank)
                 writing = self._saver.submit(self._write_wave, taken, plan.chunk_bytes, about, state.ranks)
                 earlier.append(writing.result())
             finally:
                 self._arenas.give(taken.arena)
-        taken = take(step, last, self._arenas, deadline_s=deadline_s, witnesses=witnesses)
+        taken = take(step, held, last, self._arenas, deadline_s=deadline_s)
         try:
             captured = capture(state, entries() if callable(entries) else entries, plan, taken, earlier)
             state.on_save(taken.copies)
@@ -204,6 +201,8 @@ class Checkpoints:
             committed, written = finisher.finish(captured, attempt, metrics)
             pending.durable_s = time.perf_counter() - began
             pending.bytes_written = written.bytes_written
+            if captured.rank == 0 and finisher.parent is not None:
+                pending.kept_apart = finisher.parent[1].kept_apart
             events.record(
                 "state.saved",
                 step=captured.step,
@@ -309,7 +308,8 @@ class Checkpoints:
     def prepare(self, tree: Any) -> None:
         """Have memory ready for saving a tree like this; returns at once. The first save is then as quick as the others."""
         state = self._ranks.tree(tree)
-        self._arenas.prepare(*preparation(state.held(), self._options.memory_bytes))
+        held = state.held()
+        self._arenas.prepare(room_to_prepare(held, self._options.memory_bytes), movers_of(held))
 
     def latest(self, *, allow_empty: bool = False) -> Checkpoint | None:
         """The newest good checkpoint: its manifest is whole and its files are there in full. Others are quarantined with the reason.

@@ -302,7 +302,7 @@ def state(
     ``optimizer``: one or several, always in the same order. ``extra``: more by name: objects with ``state_dict`` and ``load_state_dict``, tensors, dicts
     and lists (filled in place), generators, or plain values (put back into this dict). ``optimizer_dtype``: the type that the optimizer's floating-point tensors are stored as, or one by key, such as
     ``{"exp_avg": torch.bfloat16}``. ``skip``: beginnings of names to leave out: ``"optimizer"``, ``"model/vision"``, ``"rng"``. Tensors that are not DTensors
-    must be equal on all ranks. ``lane``: of a run's batches, where the names of the mesh do not say it.
+    are equal on all ranks that have them; small ones that differ are kept per rank. ``lane``: of a run's batches, where the names of the mesh do not say it.
     """
     if isinstance(skip, str):
         raise UsageError(f"skip is the text {skip!r}", hint=f"give a tuple: ({skip!r},)")
