@@ -54,6 +54,7 @@ from penstock.state.saving import (
     Taken,
     capture,
     movers_of,
+    numbers_of,
     plan_of,
     take,
     undisturbed,
@@ -120,14 +121,15 @@ class Checkpoints:
         self,
         step: int,
         tree: Any,
-        entries: dict[str, Any] | None = None,
+        entries: dict[str, Any] | Callable[[], dict[str, Any]] | None = None,
         *,
-        metrics: dict[str, float] | None = None,
+        metrics: dict[str, float] | Callable[[], dict[str, float]] | None = None,
     ) -> Pending:
         """Capture a state and return; the checkpoint exists when ``wait`` of what is returned does.
 
         ``tree`` is what ``penstock.torch.state`` makes, or nested dicts and lists of tensors and plain values. ``entries`` are
-        documents beside it, such as a cursor. ``metrics`` are numbers that retention can go by.
+        documents beside it, such as a cursor. ``metrics`` are numbers that retention can go by. Functions of them are called when the copies
+        are under way, and may still call the save off by raising.
         """
         began = time.perf_counter()
         if self._options.read_only:
@@ -136,6 +138,7 @@ class Checkpoints:
             raise UsageError(f"{step!r} is no step")
         state = self._ranks.tree(tree)
         try:
+            measured = {} if callable(metrics) else numbers_of(metrics or {})
             self.check()
             check_whole(state.root if isinstance(state, PlainTree) else state)
         except PenstockError:
@@ -147,12 +150,13 @@ class Checkpoints:
         with events.span("state.capture", step=step), undisturbed():
             reach("state.capture")
             captured = self._capture(step, attempt, state, entries or {})
+        measured = numbers_of(metrics()) if callable(metrics) else measured
         pending = Pending(step, captured.taken.copies, time.perf_counter() - began)
         self._pending = [each for each in self._pending if not (each.done() and each.noticed)] + [pending]
-        self._saver.submit(self._finish, captured, attempt, metrics or {}, pending, began)
+        self._saver.submit(self._finish, captured, attempt, measured, pending, began)
         return pending
 
-    def _capture(self, step: int, attempt: int, state: Tree, entries: dict[str, Any]) -> Capture:
+    def _capture(self, step: int, attempt: int, state: Tree, entries: Any) -> Capture:
         """Copy a state, and write now what memory for captures does not hold."""
         deadline_s = self._options.deadline_s
         held, division, waves = self._ranks.divided(
@@ -174,9 +178,10 @@ class Checkpoints:
                 self._arenas.give(taken.arena)
         taken = take(step, held, last, self._arenas, deadline_s=deadline_s)
         try:
-            captured = capture(state, entries, plan, taken, earlier)
+            captured = capture(state, entries() if callable(entries) else entries, plan, taken, earlier)
             state.on_save(taken.copies)
         except BaseException:
+            taken.copies.wait()
             self._arenas.give(taken.arena)
             raise
         return captured

@@ -6,7 +6,7 @@ and is never lost: it is raised by ``wait``, and by the next save if nobody wait
 """
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -199,6 +199,20 @@ class Capture:
         )
 
 
+def numbers_of(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Metrics as plain numbers, looked at now: what is no number is told to the caller and not to a thread behind its back."""
+    found = {}
+    for name, value in metrics.items():
+        try:
+            found[str(name)] = float(value.item() if hasattr(value, "item") else value)
+        except (TypeError, ValueError, RuntimeError) as reason:
+            raise UsageError(
+                f"the metric {name!r} is {type(value).__name__}, not a number: {reason}",
+                hint="give numbers, or tensors with one element",
+            ) from reason
+    return found
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Without the garbage collector, which looks at every object of the process and may take longer than the capture."""
@@ -283,10 +297,13 @@ def take(step: int, held: Sequence[Held], wave: Stowage, arenas: Arenas, *, dead
                 each = held[slot.index]
                 copies[id(each.mover)].append(Copy(each, slot.start, memory[slot.at : slot.at + slot.bytes]))
         samples = [sample_of(held[s.index], memory[s.at : s.at + s.bytes]) for s in wave.samples]
-        under_way = [mover.take(copies[id(mover)]) for mover in movers if copies[id(mover)]]
+        under_way: list[Copying] = []
         for mover in movers:
+            # Samples are small and go first, so that nobody waits for the rest because of them.
             if mine := [each for each in samples if each.held.mover is mover]:
                 under_way.append(cast(Sampler, mover).sample(mine))
+            if copies[id(mover)]:
+                under_way.append(mover.take(copies[id(mover)]))
         whole = [*others, *(captured[at] for at in wave.written)]
         return Taken(captured, Copies(under_way), arena, whole, samples)
     except BaseException:
