@@ -57,3 +57,18 @@ def test_the_story_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_what_is_no_run_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "show", str(folder)]) == 2
     assert "there is no run in" in capsys.readouterr().err
+
+
+def test_what_was_logged_is_shown(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stream = make_stream(tmp_path)
+    run = make(stream, tmp_path / "run", Policy(save_every=None, stop_at=5))
+    train(run, at=lambda step: run.log(val_loss=step / 4, lr=0.5) if step % 2 == 0 else None)
+    assert main(["runs", "show", str(tmp_path / "run"), "--metrics", "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["step"], each["values"]) for each in found] == [
+        (step, {"val_loss": step / 4, "lr": 0.5}) for step in (0, 2, 4)
+    ]
+    assert main(["runs", "show", str(tmp_path / "run"), "--metrics"]) == 0
+    assert "val_loss" in capsys.readouterr().out
+    assert main(["runs", "show", str(folder / "bad"), "--metrics"]) == 0
+    assert "nothing was logged" in capsys.readouterr().err

@@ -6,7 +6,6 @@ import random
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tests.data.corpus import Corpus
 from tests.data.gallery import Gallery
 from tests.data.sharers import Sharer, recipe_of, told_of
 from tests.data.test_trust import in_child
+from tests.process.jobs import wait_until
 
 LANE = ps.Lane(0, of=2)
 #: Batches that a reader keeps for others, at most.
@@ -45,10 +45,8 @@ def nothing_is_left() -> Iterator[None]:
     for left in mp.active_children():
         left.kill()
         left.join()
-    deadline = time.monotonic() + 60
-    while "penstock-lane" in Path("/proc/net/unix").read_text():
-        assert time.monotonic() < deadline, "somebody still listens"
-        threading.Event().wait(0.05)
+    unix = Path("/proc/net/unix")
+    wait_until(lambda: "penstock-lane" not in unix.read_text(), "nobody listens any more", timeout_s=60)
     assert not [name for name in os.listdir("/dev/shm") if "penstock" in name]
 
 

@@ -54,14 +54,20 @@ def loss_of(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong on which rank: a loss that is no number, or a request to leave, at a step."""
+    """What happens on which rank at a step: a loss that is no number, a signal to leave, and what the program itself asks for."""
 
     nan: tuple[int, int] | None = None
     term: tuple[int, int] | None = None
+    save: tuple[int, int] | None = None
+    stop: tuple[int, int] | None = None
 
     def act(self, run: ps.Run, step: int, loss: torch.Tensor) -> torch.Tensor:
         if self.term == (run.rank, step):
             os.kill(os.getpid(), signal.SIGTERM)
+        if self.save == (run.rank, step):
+            run.save()
+        if self.stop == (run.rank, step):
+            run.stop(f"rank {run.rank} has had enough")
         return loss * math.nan if self.nan == (run.rank, step) else loss
 
 
@@ -185,6 +191,8 @@ def together(stream: Stream, out: Path) -> None:
     go("late", 0, 0, faults=Faults(nan=(2, 7)), early=False)
     go("left", 0, EXIT_LEFT, faults=Faults(term=(1, 6)))
     go("left", 1, 0)
+    go("asked", 0, 0, faults=Faults(save=(1, 3), stop=(2, 7)))
+    go("asked", 1, 0)
 
 
 def lanes(stream: Stream, out: Path) -> None:

@@ -33,6 +33,13 @@ def test_what_one_rank_meets_with_is_decided_by_all(stream: Stream, tmp_path: Pa
     ]
     assert story == [("restore", 0), ("notice", 7), ("end", 7), ("restore", 7), ("end", 14)]
 
+    asked = journal.read(tmp_path / "asked")
+    commits = [e.step for e in asked if e.kind == "commit"]
+    assert commits == [0, 4, 5, 8, 10, 14]
+    (stop,) = (e for e in asked if e.kind == "stop")
+    assert (stop.step, stop.facts) == (8, {"reason": "rank 2 has had enough"})
+    assert list(records.read(tmp_path / "asked")) == list(range(14))
+
 
 def test_another_number_of_ranks_goes_on_with_the_same_batches(stream: Stream, tmp_path: Path) -> None:
     """Goal: L1 across layouts, L2 on the same ones. Method: FSDP2 on four ranks, then on two; once with a kill on the two."""

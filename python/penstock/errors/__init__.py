@@ -80,6 +80,7 @@
     ├── RunError                 training runs
     │   ├── RunUnknown           no run is in that directory
     │   ├── RunDamaged           a journal or records that cannot be read
+    │   ├── RunUnwritable        a journal or records that cannot be written, such as on a full disk
     │   ├── RunStopped           a policy decided to stop
     │   ├── SilentCorruption     a step that was executed again gave other bits
     │   ├── RollbackImpossible   no checkpoint is left from before the steps to leave out
@@ -191,6 +192,7 @@ from penstock.errors.run import (
     RunStopped,
     RunUnknown,
     RunUnpinned,
+    RunUnwritable,
     SilentCorruption,
 )
 from penstock.errors.service import (
@@ -312,6 +314,7 @@ __all__ = [
     "RunStopped",
     "RunUnknown",
     "RunUnpinned",
+    "RunUnwritable",
     "SampleUndecodable",
     "SaveFailed",
     "ScanCancelled",

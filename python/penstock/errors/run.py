@@ -28,6 +28,16 @@ class RunDamaged(RunError):
         super().__init__(f"{file} cannot be read from {place} on: {reason}")
 
 
+class RunUnwritable(RunError):
+    """Something that must be written before the run may go on cannot be written: a full disk, a lost permission."""
+
+    hint = "make room or mend the place, and start again: the run goes on from its newest checkpoint"
+
+    def __init__(self, *, file: str, reason: str) -> None:
+        self.file, self.reason = file, reason
+        super().__init__(f"{file} cannot be written: {reason}")
+
+
 class RunStopped(RunError):
     """A policy decided to stop, and the decision is in force."""
 

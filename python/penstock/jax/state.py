@@ -97,6 +97,12 @@ class State:
         """The values of every process, in their order."""
         return gang.agree(values)
 
+    def to_host(self, value: Any) -> Any:
+        """A value on its way to the host."""
+        if isinstance(value, jax.Array) and value.is_fully_addressable:
+            value.copy_to_host_async()
+        return value
+
     def share(self, document: bytes) -> bytes:
         """What process 0 has given."""
         return gang.share(document)

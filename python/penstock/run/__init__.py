@@ -2,12 +2,13 @@
 
 from penstock.run.journal import Entry, Journal
 from penstock.run.loop import Run, Steps
-from penstock.run.notices import EXIT_LEFT, Leave, Notice
+from penstock.run.notices import EXIT_LEFT, EXIT_UNSAVED, Leave, Notice
 from penstock.run.policies import Policy, Spike
 from penstock.run.records import StepRecord, Whole
 
 __all__ = [
     "EXIT_LEFT",
+    "EXIT_UNSAVED",
     "Entry",
     "Journal",
     "Leave",

@@ -18,6 +18,7 @@ ACCOUNTS = {
     "start": "from the birth of the process until it joined the run: imports, the group of ranks, the model",
     "restore": "from there until training went on, and going back to an earlier step",
     "train": "steps that count",
+    "phase": "evaluations and whatever else `run.phase` was around",
     "lost": "steps that were executed again later, because they were not saved or were undone",
     "finish": "the last checkpoint, and the end",
     "down": "from the last step of a life until the next one was born",
@@ -106,14 +107,22 @@ def _of_life(life: LifeRecord, born: float, later: list[Moment]) -> LifeAccount:
     """What lies between the moments of a life."""
     found = LifeAccount(life.incarnation, life.rank, born, born)
 
+    aside, since = 0.0, 0.0
+
     def spend(name: str, until: float) -> None:
-        found.seconds[name] += until - found.last
-        found.last = until
+        nonlocal aside
+        found.seconds[name] += until - found.last - aside
+        found.seconds["phase"] += aside
+        found.last, aside = until, 0.0
 
     spend("start", life.began or born)
     moments = life.moments
     for number, moment in enumerate(moments):
-        if moment.kind == "mark":
+        if moment.kind == "phase":
+            since = moment.at
+        elif moment.kind == "training":
+            aside, since = aside + (moment.at - since if since else 0.0), 0.0
+        elif moment.kind == "mark":
             spend("restore", moment.at)
         elif moment.kind == "end":
             spend("finish", moment.at)

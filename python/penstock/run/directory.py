@@ -24,8 +24,8 @@ import msgspec
 from penstock.data import Recipe
 from penstock.data.written import written
 from penstock.errors import RunDamaged, RunUnknown
+from penstock.run.append_file import sync_folder
 from penstock.run.journal import FOLDER as JOURNAL
-from penstock.run.journal import sync_folder
 
 FORM = 1
 _DEPTH_MAX = 4

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from penstock.errors import RunDamaged
+from penstock.run.append_file import AppendFile
 
 FOLDER = "journal"
 #: What entries there are, and what each of them tells.
@@ -30,10 +31,14 @@ KINDS = {
     "weights": "from this step on the mixture has other weights",
     "recipe": "the recipe is another one than in the life before",
     "topology": "the number of ranks is another one than in the life before",
+    "phase": "something that was no part of training, such as an evaluation, and how long it took",
+    "stop": "the program asked to end here",
     "retention": "everything is kept, because the run was begun when that was the rule",
     "note": "something that the user's program said",
     "end": "a life ends in order, or with an error",
 }
+#: Those that something follows from.
+DECISIONS = frozenset({"start", "verdict", "replayed"})
 _NAME = re.compile(r"(\d{6})-(\d{4,})\.jsonl")
 
 
@@ -53,31 +58,23 @@ class Journal:
     """Writes the file of one rank of one life; it is made with the first line."""
 
     def __init__(self, directory: Path, incarnation: int, rank: int) -> None:
-        self.path = directory / FOLDER / f"{incarnation:06d}-{rank:04d}.jsonl"
         self._incarnation, self._rank = incarnation, rank
-        self._file: int | None = None
+        self.path = directory / FOLDER / f"{incarnation:06d}-{rank:04d}.jsonl"
+        self._file = AppendFile(self.path)
 
     def write(self, kind: str, step: int | None = None, *, sync: bool = False, **facts: Any) -> Entry:
-        """Append a line; with ``sync`` it is on the disk when this returns."""
+        """Append a line; with ``sync`` it is on the disk when this returns. A decision that cannot be is ``RunUnwritable``; while
+        the disk is full, other lines wait in memory.
+        """
         assert kind in KINDS, f"{kind} is no kind of entry"
         entry = Entry(time.time(), kind, self._incarnation, self._rank, step, facts)
-        line = msgspec.json.encode(entry) + b"\n"
-        if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            sync_folder(self.path.parent)
         # One call per line: a kill tears the last one at most.
-        os.write(self._file, line)
-        if sync:
-            os.fsync(self._file)
+        self._file.write(msgspec.json.encode(entry) + b"\n", sync=sync, must=kind in DECISIONS)
         return entry
 
     def close(self) -> None:
         """Everything is on the disk."""
-        if self._file is not None:
-            os.fsync(self._file)
-            os.close(self._file)
-            self._file = None
+        self._file.close()
 
     def __enter__(self) -> "Journal":
         return self
@@ -118,12 +115,3 @@ def _read_file(path: Path) -> list[Entry]:
         entries.append(entry)
         place = end + 1
     return entries
-
-
-def sync_folder(folder: Path) -> None:
-    """A new file's name is on the disk too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -13,6 +13,7 @@ from penstock.run.decisions import Decisions
 from penstock.run.notices import Notice
 from penstock.run.policies import Case, Observed, Policy, Verdict, joined, judge, push
 from penstock.run.records import bits
+from penstock.run.requests import Wish
 
 #: So many steps before a replay can be compared; earlier ones are executed again without.
 LOSSES_MAX = 10_000
@@ -34,6 +35,11 @@ class Report:
     #: Digest of the parameters after the step, if it was asked for.
     parameters: str = ""
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the program has said anything."""
+        return any(each is not None for each in (self.loss, self.grad_norm, self.tokens))
+
     def numbers(self) -> tuple[float | None, float | None, float]:
         """The values, once they are looked at."""
         loss, norm, tokens = map(number, (self.loss, self.grad_norm, self.tokens))
@@ -51,10 +57,28 @@ class Answer:
     verdict: Verdict | None
     notice: Notice | None
     save: bool
+    #: What each rank's program asks for, and the ranks whose saves failed.
+    wishes: tuple[Wish, ...]
+    failing: tuple[int, ...]
+    #: Whether any rank is still writing an earlier capture.
+    busy: bool
     #: Ranks whose replay gave other bits.
     differing: tuple[int, ...] = ()
     #: Whether a replay has come to its step, with the same bits.
     replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What else this rank has to tell the others after a step."""
+
+    notice: Notice | None = None
+    #: Whether it is time to save, by the clock of rank 0.
+    save: bool = False
+    wish: Wish = Wish.NOTHING
+    #: Whether a save of this rank has failed, and whether one is under way.
+    failing: bool = False
+    busy: bool = False
 
 
 class Judge:
@@ -74,26 +98,36 @@ class Judge:
         rules = (policy.non_finite, policy.spike and policy.spike.then)
         self._may_replay = "replay" in rules
 
-    def exchange(self, report: Report | None, *, early: bool, notice: Notice | None, save: bool) -> Answer:
+    def exchange(self, report: Report | None, said: Said, *, early: bool) -> Answer:
         """Tell the others and hear them. All ranks call it, for the same step."""
         own = (None, None, 0.0) if report is None else report.numbers()
         loss = math.nan if own[0] is None else own[0]
         differs = report is not None and self._differs(report.step, loss)
+        notice = said.notice
         mine = [
             0.0 if notice is None else (2.0 if notice.leave else 1.0),
             0.0 if notice is None else notice.leave_by,
-            float(save),
+            float(said.save),
             float(own[0] is not None),
             loss,
             float(own[1] is not None),
             math.nan if own[1] is None else own[1],
             own[2],
             float(differs),
+            float(said.wish),
+            float(said.failing),
+            float(said.busy),
         ]
         rows = self._state.agree(mine)
-        agreed = _notice(rows, notice)
+        asked = (
+            _notice(rows, notice),
+            bool(rows[0][2]),
+            tuple(Wish(int(row[9])) for row in rows),
+            tuple(rank for rank, row in enumerate(rows) if row[10]),
+            any(row[11] for row in rows),
+        )
         if report is None:
-            return Answer(None, math.nan, None, agreed, bool(rows[0][2]))
+            return Answer(None, math.nan, None, *asked)
         seen = joined(
             report.step, [(row[4] if row[3] else None, row[6] if row[5] else None, row[7]) for row in rows]
         )
@@ -110,7 +144,7 @@ class Judge:
             self._losses[report.step] = bits(loss)
             while len(self._losses) > LOSSES_MAX:
                 del self._losses[next(iter(self._losses))]
-        return Answer(seen, loss, verdict, agreed, bool(rows[0][2]), differing, replayed)
+        return Answer(seen, loss, verdict, *asked, differing, replayed)
 
     def _judge(self, seen: Observed, early: bool) -> Verdict:
         case = Case(self.window, self.forced, self.replayed, self.interventions, early)
@@ -141,11 +175,9 @@ class Judge:
 
 
 def number(value: Any) -> float | None:
-    """A number of Python from whatever a framework calls one; a tensor that is spread over ranks is put together."""
+    """A number of Python from whatever a framework calls one."""
     if value is None:
         return None
-    if hasattr(value, "full_tensor"):
-        value = value.full_tensor()
     return float(value.item() if hasattr(value, "item") else value)
 
 

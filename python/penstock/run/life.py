@@ -5,48 +5,48 @@ fits the skips, the feed at its cursor. Order after a step: one exchange between
 the journal before anything follows from it.
 """
 
+import logging
 import math
 import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
 
 from penstock import events
-from penstock.data import Cursor, Feed, SkipJournal, Skips
-from penstock.data import open as open_feed
+from penstock.data import Cursor, SkipJournal
 from penstock.data.ahead import Ahead
 from penstock.data.feed import cursor_at
 from penstock.data.showing import place_rings
 from penstock.data.tapping import Tap
-from penstock.errors import (
-    CheckpointDamaged,
-    RollbackImpossible,
-    RunStopped,
-    ServiceMismatch,
-    SilentCorruption,
-    UsageError,
-)
+from penstock.errors import RunStopped, SaveFailed, SilentCorruption, UsageError
 from penstock.events.points import reach
 from penstock.run import journal, telling
 from penstock.run.contract import Trainable
-from penstock.run.decisions import Decisions, decisions_of
-from penstock.run.judging import Answer, Judge, Report, number
-from penstock.run.notices import Leave, Notice, Notices
+from penstock.run.feed_source import feed_at
+from penstock.run.garbage import Frozen
+from penstock.run.judging import Answer, Judge, Report, Said, number
+from penstock.run.metrics import Metrics
+from penstock.run.notices import CLOSING_S, Leave, Notice, Notices
+from penstock.run.past import CURSOR, WINDOW, Past
+from penstock.run.phases import Phases
 from penstock.run.policies import Verdict
 from penstock.run.randomness import derive, seed_globals
 from penstock.run.records import Records, StepRecord, bits, last_step
-from penstock.run.saving import Saving
+from penstock.run.refusals import refuse_seed, refuse_short_memory, refuse_stopped
+from penstock.run.requests import Requests, Wish, reason_of
+from penstock.run.saving import CalledOff, Late, Saving
 from penstock.run.settings import Settings
+from penstock.run.shared import shared_decisions, shared_skips
 from penstock.run.standing import Standing
+from penstock.run.step_progress import StepProgress
 from penstock.run.upkeep import keep_of
-from penstock.state import Checkpoint, Checkpoints
-from penstock.state.committing import quarantine
+from penstock.state import Checkpoints
 
-#: What a checkpoint of a run has beside its tensors.
-CURSOR, WINDOW = "cursor", "run.window"
+_log = logging.getLogger("penstock.run")
 
 
 class Life:
@@ -58,10 +58,13 @@ class Life:
         self.lane = state.lane_of(**feeding)
         self.timer = state.timer()
         self.standing = Standing(state)
+        self._is_deferred = state.deferred
+        self._is_prepared = False
+        self._garbage = Frozen()
         self._ended = False
         self._closed = False
         self._own_events = False
-        self._notices = Notices()
+        self._notices = Notices(settings.policy.grace_s)
         self._batches: Ahead[Any] | None = None
         self._tap: Tap | None = None
         #: The first step that was not executed yet.
@@ -85,6 +88,14 @@ class Life:
             (self.lane.number, self.lane.of),
         )
         self._saving = Saving(self._checkpoints, state, settings.policy, self._journal)
+        self._past = Past(self._checkpoints, state)
+        self._metrics = Metrics(settings.directory.path, self.incarnation, state.rank)
+        self._requests = Requests()
+        #: Why the program wants to end after this step, if it does.
+        self._stopping: str | None = None
+        self._to_host = getattr(state, "to_host", _same)
+        self._phases = Phases(state, self.lane, settings.seed)
+        self._progress = StepProgress(state)
 
     @property
     def is_first(self) -> bool:
@@ -98,19 +109,22 @@ class Life:
         if events.statistics() is None:
             events.start(directory.events(self.incarnation, self.state.rank))
             self._own_events = True
-        before = self._shared_decisions()
+        before = shared_decisions(self.state, directory)
         self.judge = Judge(self.state, self.settings.policy, before)
-        self._skips = self._shared_skips()
+        self._skips = shared_skips(self.state, directory)
         if self.settings.repeat is None:
             # A repetition is compared, and names it.
-            self._refuse_seed(before)
+            refuse_seed(self.settings, before)
+            refuse_short_memory(self.settings.policy, self._checkpoints.keep)
         if self.is_first:
             directory.describe(telling.about(self.settings, self._checkpoints))
             directory.keep_recipe(self.settings.recipe)
             telling.begin(self._journal, self.settings, self.state, self.lane, before)
-        self._refuse_stopped(before)
+        refuse_stopped(self.settings, self._skips, before)
         self._restore("start")
         self._weights = telling.Weights(self.settings, self.next_step)
+        if self._is_deferred:
+            self._garbage.freeze()
 
     def steps(self) -> Iterator[tuple[int, Any]]:
         """Steps and their batches, until the data or the policy ends."""
@@ -123,7 +137,7 @@ class Life:
                 with events.span("run.data", step=self.next_step):
                     batch = next(batches, None)
             if batch is None or (stop is not None and batch.step >= stop):
-                if not self._judge_rest():
+                if not self._undo(self._judge_rest()):
                     break
                 batches = iter(self._batches)
                 continue
@@ -132,6 +146,8 @@ class Life:
                 yield batch.step, batch
             if self._end_step(batch.step):
                 batches = iter(self._batches)
+            if self._stopping is not None:
+                break
         self._save("end")
         with self._notices.phase("checkpoint"):
             self._saving.settle()
@@ -151,7 +167,23 @@ class Life:
         """What the step gave."""
         for name, value in (("loss", loss), ("grad_norm", grad_norm), ("tokens", tokens)):
             if value is not None:
-                setattr(self._report, name, value)
+                setattr(self._report, name, self._to_host(value))
+
+    def log(self, values: dict[str, Any]) -> None:
+        """Named numbers of this rank."""
+        self._metrics.log(self._report.step, {name: self._to_host(value) for name, value in values.items()})
+
+    def save(self) -> None:
+        """Save after this step, on all ranks."""
+        self._requests.save()
+
+    def stop(self, reason: str) -> None:
+        """End after this step, on all ranks."""
+        self._requests.stop(reason)
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Something that is no part of training."""
+        return self._phases.phase(name, self._report.step, self._notices, self._records, self._journal)
 
     def note(self, text: str, facts: dict[str, Any]) -> None:
         """Something that the program wants in the story."""
@@ -167,6 +199,7 @@ class Life:
             self._weights.tell(self._journal, step)
         self._report, self._answer = Report(step, batch.digest), None
         self.standing.begin()
+        self._progress.begin()
         self.next_step = step + 1
         self.seed(step)
 
@@ -186,34 +219,67 @@ class Life:
             self._report.parameters = self.state.digest().hex()
         if answer is None:
             self._unjudged.append(self._report)
-            report = self._unjudged.popleft() if len(self._unjudged) > self.state.deferred else None
+            report = self._unjudged.popleft() if len(self._unjudged) > self._is_deferred else None
             answer = self._exchange(report, early=False)
         self._record(report, answer)
-        due = answer.save or answer.notice is not None or self._saving.due(self.next_step)
-        if self._undo(answer.verdict) or (due and self._judge_rest()):
+        # Values of this step may still be on their way; those of the step before are here anyway.
+        self._metrics.look(step if self._is_deferred else None)
+        wish = max(answer.wishes)
+        scheduled = self._saving.wanted(self.next_step, late=answer.save, busy=answer.busy)
+        due = bool(scheduled or answer.notice or wish)
+        if self._undo(answer.verdict) or (due and self._undo(self._save(_why(answer)))):
             self._notices.hear(answer.notice)
+            self._requests.wish = max(self._requests.wish, wish)
             return True
-        if due:
-            self._save("schedule" if answer.notice is None else answer.notice.reason)
         self._saving.note()
+        if not self._is_prepared:
+            # The first step has made what the optimizer keeps; memory for saving all of it is ready before it is needed.
+            self._is_prepared = True
+            self._checkpoints.prepare(self.state)
+        if answer.failing:
+            self._raise_failed(answer.failing)
+        if wish == Wish.STOP:
+            self._stopping = reason_of(self.state, answer.wishes, self._requests.reason)
+            if self.is_first:
+                self._journal.write("stop", self.next_step, sync=True, reason=self._stopping)
         if answer.notice is not None:
             self._heed(answer.notice)
         return False
 
-    def _judge_rest(self) -> bool:
-        """Look at every value that was reported; whether training went back because of one."""
+    def _raise_failed(self, ranks: tuple[int, ...]) -> None:
+        """A save failed, here or elsewhere: all ranks know after the same step, and nobody trains on without being saved."""
+        problem = self._saving.failed
+        if problem is not None:
+            raise problem
+        raise SaveFailed(
+            step=self.next_step,
+            reason=f"rank {', '.join(map(str, ranks))} could not save",
+            hint="the journal of that rank says why",
+        )
+
+    def _judge_rest(self) -> Verdict | None:
+        """Look at every value that was reported; the first verdict that wants to go back, if there is one."""
         while self._unjudged:
             report = self._unjudged.popleft()
             answer = self._exchange(report, early=False)
             self._record(report, answer)
-            if self._undo(answer.verdict):
-                return True
-        return False
+            # Heeded after the next step.
+            self._notices.hear(answer.notice)
+            self._requests.wish = max(self._requests.wish, *answer.wishes)
+            if answer.verdict is not None and answer.verdict.goes_back:
+                return answer.verdict
+        return None
 
     def _exchange(self, report: Report | None, *, early: bool) -> Answer:
         """One exchange with the other ranks, and what has to be written before anything follows from it."""
-        save = self.is_first and self._saving.late()
-        answer = self.judge.exchange(report, early=early, notice=self._notices.take(), save=save)
+        said = Said(
+            self._notices.take(),
+            self.is_first and self._saving.late(),
+            self._requests.taken(),
+            self._saving.is_failing(),
+            self._saving.is_busy(),
+        )
+        answer = self.judge.exchange(report, said, early=early)
         if report is None:
             return answer
         step, seen = report.step, answer.seen
@@ -226,6 +292,9 @@ class Life:
             self._decide("replayed", step, equal=True)
         verdict = answer.verdict
         if verdict is not None and verdict.action != "go" and not verdict.repeated:
+            if verdict.goes_back:
+                self._saving.settle()
+                verdict = self._past.feasible(verdict, self._skips)
             if verdict.action == "stop":
                 self._stop(RunStopped(step=step, reason=verdict.reason), step, verdict.reason)
             loss = math.nan if seen is None or seen.loss is None else seen.loss
@@ -244,21 +313,6 @@ class Life:
         self.end(problem)
         raise problem
 
-    def _refuse_seed(self, before: Decisions) -> None:
-        """Another seed would be another run from here on, and nobody would notice."""
-        seed = before.start.get("seed", self.settings.seed)
-        if seed != self.settings.seed:
-            hint = f"give seed={seed}, or begin another run in another directory"
-            raise UsageError(f"this run was begun with seed {seed}, not {self.settings.seed}", hint=hint)
-
-    def _refuse_stopped(self, before: Decisions) -> None:
-        stop = before.stop
-        if stop is not None and (stop.get("rules"), stop.get("skips")) == (
-            self.settings.policy.identity,
-            self._skips.digest(1 << 62),
-        ):
-            raise RunStopped(step=stop["step"], reason=f"{stop['reason']} (decided in an earlier life)")
-
     def _record(self, report: Report | None, answer: Answer) -> None:
         if report is None or answer.seen is None:
             return
@@ -276,14 +330,14 @@ class Life:
 
     def _undo(self, verdict: Verdict | None) -> bool:
         """Go back, if that is the verdict."""
-        if verdict is None or verdict.action not in ("rollback", "replay"):
+        if verdict is None or not verdict.goes_back:
             return False
         self._unjudged.clear()
         self._saving.settle()
         if verdict.leave_out is not None:
             if self.is_first:
                 SkipJournal(self.settings.directory.skips).append(verdict.reason, steps=[verdict.leave_out])
-            self._skips = self._shared_skips()
+            self._skips = shared_skips(self.state, self.settings.directory)
         if self._batches is not None:
             self._batches.close()
         self._restore(verdict.action)
@@ -291,33 +345,20 @@ class Life:
 
     def _restore(self, why: str) -> None:
         """Go on from the newest checkpoint that fits."""
-        refused: list[Checkpoint] = []
         with self._notices.phase("restore"), events.span("run.restore"):
             reach("run.restore")
-            found = self._checkpoints.resume(self.state, fits=lambda each: self._fits(each, refused))
-        if found is None and (refused or why != "start"):
-            known = [each.step for each in refused]
-            place = self._checkpoints.store.url
-            raise RollbackImpossible(
-                step=min((s[0] for s in self._skips.steps), default=0), place=place, known=known
-            )
-        cursor: Cursor | None = None
-        window: list[float] = []
-        if found is not None:
-            entries = self._checkpoints.entries(found, rank=self.state.rank)
-            cursor = Cursor.from_json(entries[CURSOR])
-            window = [float.fromhex(each) for each in entries.get(WINDOW, [])]
-            self._leave_behind(found)
-        self.next_step = 0 if cursor is None else cursor.step
-        self.judge.restored(window, self.next_step)
-        self._open(cursor)
+            found = self._past.restore(self._skips, starting=why == "start")
+        self.next_step = 0 if found is None else found.cursor.step
+        self.judge.restored([] if found is None else found.window, self.next_step)
+        self._open(None if found is None else found.cursor)
         # Counted before the mark makes an end of them.
         executed = 1 + last_step(self.settings.directory.path) if self.is_first else 0
         self._records.mark(self.next_step)
+        self._metrics.restored(self.next_step)
         if self.is_first:
-            facts: dict[str, Any] = (
-                {} if found is None else {"checkpoint": found.digest, "saved_in": found.incarnation}
-            )
+            facts: dict[str, Any] = {}
+            if found is not None:
+                facts = {"checkpoint": found.checkpoint.digest, "saved_in": found.checkpoint.incarnation}
             again = max(0, executed - self.next_step)
             self._journal.write("restore", self.next_step, why=why, again=again, **facts)
         if found is None:
@@ -328,7 +369,7 @@ class Life:
 
     def _open(self, cursor: Cursor | None) -> None:
         settings = self.settings
-        feed = self._feed_at(cursor)
+        feed = feed_at(settings, self.lane, cursor, self._skips)
         try:
             self._batches = self.state.batches(feed, **self._feeding)
         except BaseException:
@@ -341,60 +382,28 @@ class Life:
         # What is being trained on, not what the feed has read ahead.
         self._tap = Tap(folder / f"{self.state.rank:04d}.tap", feed.plan, self.lane, rank=self.state.rank)
 
-    def _feed_at(self, cursor: Cursor | None) -> Feed:
-        """The recipe's batches from a cursor on, from the registry or from a service."""
-        settings = self.settings
-        if settings.service is None:
-            return open_feed(
-                settings.recipe, lane=self.lane, registry=settings.registry, cursor=cursor, skips=self._skips
-            )
-        feed = open_feed(settings.service, lane=self.lane, cursor=cursor, skips=self._skips)
-        served = feed.plan.recipe.digest
-        if served != settings.recipe.digest:
-            feed.close()
-            raise ServiceMismatch(wanted=f"of recipe {settings.recipe.digest}", served=f"of recipe {served}")
-        return feed
-
-    def _fits(self, found: Checkpoint, refused: list[Checkpoint]) -> bool:
-        """Whether a checkpoint was made with the same steps left out before it. Others belong to a past that was undone."""
-        try:
-            entries = self._checkpoints.entries(found, rank=0)
-        except CheckpointDamaged:
-            # Loading finds the same and quarantines it.
-            return True
-        if CURSOR not in entries:
-            hint = "load it yourself into the state, and give the run another place for its checkpoints"
-            raise UsageError(f"the checkpoint of step {found.step} has no cursor", hint=hint)
-        cursor = Cursor.from_json(entries[CURSOR])
-        if cursor.skips == self._skips.digest(cursor.step):
-            return True
-        refused.append(found)
-        return False
-
-    def _leave_behind(self, found: Checkpoint) -> None:
-        """Checkpoints of an undone past are nobody's newest any more."""
-        if not self.is_first:
-            return
-        log = self._checkpoints.log
-        for each in log.read().good():
-            if each.number > found.number and not self._fits_committed(each.number):
-                quarantine(log, each.number, "it was gone back behind", rank=0, at=time.time())
-
-    def _fits_committed(self, number: int) -> bool:
-        known = [each for each in self._checkpoints.list() if each.number == number]
-        return all(self._fits(each, []) for each in known)
-
-    def _save(self, why: str) -> None:
+    def _save(self, why: str) -> Verdict | None:
+        """Save the state before the next step. What was not judged yet is judged while the device copies, so that it is never idle: a verdict
+        to go back calls the save off, and is returned.
+        """
         if self._saving.saved == self.next_step:
-            return
+            return self._judge_rest()
         assert self._batches is not None
-        entries = {
-            CURSOR: cursor_at(self._batches.plan, self.next_step).to_json(),
-            WINDOW: [each.hex() for each in self.judge.window],
-        }
-        metrics = {"loss": self._last_loss} if math.isfinite(self._last_loss) else {}
-        with self._notices.phase("checkpoint"):
-            self._saving.save(self.next_step, entries, metrics, why)
+        cursor = cursor_at(self._batches.plan, self.next_step).to_json()
+
+        def late() -> Late:
+            if (verdict := self._judge_rest()) is not None:
+                raise CalledOff(verdict)
+            metrics = {"loss": self._last_loss} if math.isfinite(self._last_loss) else {}
+            window = [each.hex() for each in self.judge.window]
+            return Late({CURSOR: cursor, WINDOW: window}, metrics | self._metrics.take())
+
+        try:
+            with self._notices.phase("checkpoint"):
+                self._saving.save(self.next_step, late, why)
+        except CalledOff as called_off:
+            return called_off.verdict
+        return None
 
     def _heed(self, notice: Notice) -> None:
         """The state is saved; leave, if that was asked for."""
@@ -402,23 +411,32 @@ class Life:
             self._journal.write("notice", self.next_step, sync=True, **msgspec.to_builtins(notice))
         if not notice.leave:
             return
-        limit_s = max(1.0, notice.leave_by - time.time()) if notice.leave_by else None
-        committed = self._saving.settle(limit_s)
+        limit_s = max(0.0, notice.leave_by - time.time() - CLOSING_S) if notice.leave_by else None
+        self._saving.settle(limit_s)
+        committed = self._saving.is_committed(self.next_step)
         leave = Leave(notice, self.next_step, committed=committed)
         self.end(leave, committed=committed)
         raise leave
 
-    def _shared_decisions(self) -> Decisions:
-        mine = b""
-        if self.is_first:
-            mine = msgspec.json.encode(decisions_of(journal.read(self.settings.directory.path)))
-        return msgspec.json.decode(self.state.share(mine), type=Decisions)
-
-    def _shared_skips(self) -> Skips:
-        mine = b""
-        if self.is_first:
-            mine = msgspec.json.encode(SkipJournal(self.settings.directory.skips).read().to_json())
-        return Skips(**msgspec.json.decode(self.state.share(mine)))
+    def break_off(self) -> None:
+        """The program has left the loop by itself: save what is known to be whole, under its number."""
+        if self._batches is None or self._ended or self.next_step == 0:
+            return
+        step, reported = self._report.step, self._answer is not None or self._report.is_given
+        standing = self._progress.standing(reported=reported) if self.state.ranks == 1 else "unknown"
+        if standing == "whole":
+            self._end_step(step)
+        elif standing == "not begun":
+            self.next_step = step
+        if standing != "unknown":
+            self._undo(self._save("break"))
+            return
+        saved = "nothing is saved" if self._saving.saved is None else f"step {self._saving.saved} is saved"
+        _log.warning(
+            "the loop was left in the middle of step %d, of which nothing is kept: %s; run.stop() ends a run after a whole step",
+            step,
+            saved,
+        )
 
     def end(self, problem: BaseException | None = None, **facts: Any) -> None:
         """Say how this life ended, once. Ranks other than the first only speak of trouble."""
@@ -447,6 +465,7 @@ class Life:
             return
         self._closed = True
         self._notices.close()
+        self._garbage.thaw()
         if self._tap is not None:
             self._tap.close()
             place_rings(None)
@@ -459,8 +478,20 @@ class Life:
         else:
             self._checkpoints.give_up()
         self._records.close()
+        self._metrics.close()
         if self._ended:
             self._journal.close()
         if self._own_events:
             events.stop()
             self._own_events = False
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _why(answer: Answer) -> str:
+    """What a checkpoint is made for, in a word."""
+    if answer.notice is not None:
+        return answer.notice.reason
+    return "asked" if max(answer.wishes) else "schedule"

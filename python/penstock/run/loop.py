@@ -8,7 +8,7 @@ import atexit
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -106,6 +106,27 @@ class Run:
     def report(self, *, loss: Any = None, grad_norm: Any = None, tokens: Any = None) -> None:
         """What the step gave; of this rank. Without ``accept`` a policy judges it after the optimizer's step, and undoes that by going back."""
         self._now().report(loss, grad_norm, tokens)
+
+    def log(self, **values: Any) -> None:
+        """Named numbers, or tensors with one element: a line in the run's metrics. Nothing waits for a device.
+
+        What rank 0 logged since the last checkpoint is committed with the next one, for ``Keep(best=Best("val_loss"))``.
+        """
+        self._now().log(values)
+
+    def save(self) -> None:
+        """Save after this step. One rank's call is enough; all save after the same step: this one, or the next if ``accept`` was called before."""
+        self._now().save()
+
+    def stop(self, reason: str = "the program asked for it") -> None:
+        """End the loop after this step, saved, as if the data had ended; the next start goes on from there. One rank's call is enough."""
+        self._now().stop(reason)
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """``with run.phase("eval"):`` around what is no training: it is no hang, its time is counted apart, and it changes no bit of training,
+        because it draws from generators of its own.
+        """
+        return self._now().phase(name)
 
     def note(self, text: str, **facts: Any) -> None:
         """Put something into the journal."""
@@ -225,15 +246,26 @@ class Steps:
             raise
 
     def close(self) -> None:
-        """Leave the loop. What was not saved is executed again by the next life."""
+        """Leave the loop, as ``break`` does. What is not known to be whole is not saved, and is executed again by the next life."""
         self._finish(GeneratorExit())
 
     def _finish(self, problem: BaseException | None) -> None:
         if self._closed:
             return
         self._closed = True
-        self._run._enter(None)
         atexit.unregister(self._at_exit)
+        try:
+            if isinstance(problem, GeneratorExit):
+                self._life.break_off()
+        except BaseException as trouble:
+            problem = trouble
+            raise
+        finally:
+            self._ended(problem)
+
+    def _ended(self, problem: BaseException | None) -> None:
+        """Say how it ended, and give everything back."""
+        self._run._enter(None)
         self._life.end(problem)
         in_time = isinstance(problem, Leave) and problem.committed
         self._life.close(orderly=problem is None or in_time or isinstance(problem, GeneratorExit))
@@ -248,8 +280,12 @@ class Steps:
 
     def __del__(self) -> None:
         # Left by `break` or by an error: only the end of the process shows which. Alone, nobody has to be waited for.
-        if not getattr(self, "_closed", True) and not sys.is_finalizing():
-            self._closed = True
+        if getattr(self, "_closed", True) or sys.is_finalizing():
+            return
+        self._closed = True
+        try:
+            self._life.break_off()
+        finally:
             self._run._enter(None)
             self._life.close(orderly=self._life.state.ranks == 1)
 

@@ -1,7 +1,7 @@
 """Notices: "save now", "save and leave by …", wherever they come from.
 
 Under ``penstock run`` they come through the pulse (``penstock.process.pulse``), which also tells the agent how far this rank is.
-Elsewhere, and where that is not there, they are signals: SIGTERM asks to save and leave (Slurm, Kubernetes, a person), SIGUSR1 to save and go
+Elsewhere, and where that is not there, they are signals: SIGTERM asks to save and leave (Slurm, Kubernetes, a person), as does Ctrl-C the first time, SIGUSR1 to save and go
 on. A signal only sets a flag; the loop looks at it between steps, where a state is whole.
 """
 
@@ -18,8 +18,10 @@ from typing import Any
 
 #: What a process exits with that has saved and left because it was asked to: "temporary failure, try again" of sysexits.h.
 EXIT_LEFT = 75
-#: From SIGTERM until whoever sent it loses patience, where nothing says when.
-GRACE_S = 30.0
+#: What a process exits with that was asked to leave and could not save in time: an error like any other.
+EXIT_UNSAVED = 1
+#: Before the limit, for closing files and the interpreter.
+CLOSING_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +35,21 @@ class Notice:
 
 
 class Leave(SystemExit):
-    """Ends the process after it has saved, with the exit code that says so. It is no error."""
+    """Ends the process after it has saved, with the exit code that says so; with that of an error if it could not save in time."""
 
     def __init__(self, notice: Notice, step: int, *, committed: bool = True) -> None:
         #: Whether the checkpoint of the step exists, or time was over before.
         self.notice, self.step, self.committed = notice, step, committed
-        super().__init__(EXIT_LEFT)
+        super().__init__(EXIT_LEFT if committed else EXIT_UNSAVED)
+        if not committed and notice.leave_by:
+            # What is being written is not waited for beyond the limit, which whoever sent the notice would enforce.
+            _end_at(notice.leave_by, EXIT_UNSAVED)
 
 
 class Notices:
     """Listens from ``open`` to ``close``. One per process, on the main thread (elsewhere only pulses are heard)."""
 
-    def __init__(self, grace_s: float = GRACE_S) -> None:
+    def __init__(self, grace_s: float) -> None:
         self._grace_s = grace_s
         self._heard: Notice | None = None
         self._before: dict[int, Any] = {}
@@ -61,7 +66,10 @@ class Notices:
         self._closed = False
         if self._process is not None or threading.current_thread() is not threading.main_thread():
             return
-        for number in (signal.SIGTERM, signal.SIGUSR1):
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+            if number == signal.SIGINT and signal.getsignal(number) is not signal.default_int_handler:
+                # Ignored (a job in the background of a shell), or the program's own.
+                continue
             self._before[number] = signal.signal(number, self._on_signal)
 
     def close(self) -> None:
@@ -107,7 +115,21 @@ class Notices:
         if number == signal.SIGUSR1:
             self._heard = self._heard or Notice(name)
         else:
+            if number == signal.SIGINT:
+                # A person who cannot wait presses it again.
+                signal.signal(number, signal.default_int_handler)
+                os.write(2, b"penstock: saving after this step; once more to stop at once\n")
             self._heard = Notice(name, leave=True, leave_by=time.time() + self._grace_s)
+
+
+def _end_at(moment: float, code: int) -> None:
+    """End this process at a moment, whatever it still waits for."""
+
+    def end() -> None:
+        time.sleep(max(0.0, moment - time.time()))
+        os._exit(code)
+
+    threading.Thread(target=end, name="penstock-leave", daemon=True).start()
 
 
 def _supervised() -> Any:

@@ -57,8 +57,12 @@ class Policy:
     save_every_s: float | None = None
     #: Before these steps as well.
     save_at: tuple[int, ...] = ()
+    #: When it is time to save and the one before is still being written: training waits, or the save does, until a later step.
+    when_busy: Literal["wait", "postpone"] = "wait"
     #: Of the checkpoints that the run opens itself. None: the last three, or as many as a rollback needs; ``Keep(every=1)`` keeps all.
     keep: Keep | None = None
+    #: From SIGTERM or Ctrl-C until whoever sent it loses patience: the process has left by then, saved or not.
+    grace_s: float = 30.0
     #: The first step that is not executed any more.
     stop_at: int | None = None
     #: A loss or gradient norm that is no number, on any rank. None: nobody looks.
@@ -70,18 +74,27 @@ class Policy:
     digest_every: int | None = None
 
     def __post_init__(self) -> None:
-        limits = (self.save_every, self.save_every_s, self.digest_every)
+        limits = (self.save_every, self.save_every_s, self.digest_every, self.grace_s)
         if any(each is not None and each <= 0 for each in limits) or self.interventions_max < 0:
             raise UsageError(
                 f"{self} makes no sense",
-                hint="save_every, save_every_s and digest_every are above 0, or None",
+                hint="save_every, save_every_s and digest_every are above 0, or None; grace_s is above 0",
             )
+        if self.when_busy not in ("wait", "postpone"):
+            raise UsageError(f"when_busy is {self.when_busy!r}", hint="wait, or postpone")
         if self.non_finite not in (None, *_ACTIONS):
             raise UsageError(f"there is no action {self.non_finite!r}", hint=", ".join(_ACTIONS))
 
     def to_json(self) -> dict[str, Any]:
         """As the journal has it."""
         return asdict(self)
+
+    @property
+    def checkpoints_needed(self) -> int:
+        """How many of the last checkpoints a rollback may have to reach behind; one at least."""
+        if self.spike is None or self.spike.then != "rollback" or self.save_every is None:
+            return 1
+        return 1 + math.ceil(self.spike.back / self.save_every)
 
     @property
     def identity(self) -> str:
@@ -113,6 +126,11 @@ class Verdict:
     leave_out: tuple[int, int] | None = None
     #: Whether it was decided in an earlier execution of the step.
     repeated: bool = False
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether training goes on from an earlier step."""
+        return self.action in ("rollback", "replay")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ The feed draws from none of these: its order follows from its recipe.
 
 import hashlib
 import random
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,17 @@ def numpy_generator(number: int) -> np.random.Generator:
 def python_generator(number: int) -> random.Random:
     """One of Python's own."""
     return random.Random(number)
+
+
+def kept_globals() -> tuple[Any, Any]:
+    """Where Python's and NumPy's global generators stand."""
+    return random.getstate(), np.random.get_state(legacy=False)
+
+
+def restore_globals(kept: tuple[Any, Any]) -> None:
+    """Put them back."""
+    random.setstate(kept[0])
+    np.random.set_state(kept[1])
 
 
 def seed_globals(seed: int, *, step: int, lane: int) -> None:

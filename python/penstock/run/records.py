@@ -18,6 +18,7 @@ from typing import Literal
 
 from penstock.data import join
 from penstock.errors import RunDamaged
+from penstock.run.append_file import AppendFile
 
 FOLDER = "records"
 FORM = b"penrec1\n"
@@ -31,8 +32,8 @@ _STANDS_NAMES = 5
 _HEADER_BYTES = _RECORD.size
 #: So many records a step has at most that uses a hundred generators.
 _LOOKED_BACK = 24
-#: What records there are. ``_END``: nothing more comes, in order.
-_MARK, _STEP, _STANDING, _END = 0, 1, 2, 3
+#: What records there are. ``_END``: nothing more comes, in order. ``_PHASE``: something else begins (1) or ends (0).
+_MARK, _STEP, _STANDING, _END, _PHASE = 0, 1, 2, 3, 4
 _ABSENT = float("nan")
 _NAME = re.compile(r"(\d{6})-(\d{4,})\.rec")
 _NOTHING = bytes(16)
@@ -77,7 +78,7 @@ class Whole:
 class Moment:
     """Something that took until then."""
 
-    kind: Literal["mark", "step", "end"]
+    kind: Literal["mark", "step", "end", "phase", "training"]
     step: int
     at: float
 
@@ -108,14 +109,14 @@ class Records:
     def __init__(
         self, directory: Path, incarnation: int, place: tuple[int, int], lane: tuple[int, int]
     ) -> None:
-        (directory / FOLDER).mkdir(parents=True, exist_ok=True)
         self.path = directory / FOLDER / f"{incarnation:06d}-{place[0]:04d}.rec"
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        if os.fstat(self._file).st_size:
+        self._file = AppendFile(self.path)
+        self._file.open()
+        if self._file.length:
             # A second loop of the same life, over checkpoints that the caller keeps open.
             return
         header = _HEADER.pack(FORM, incarnation, *place, *lane, born(), time.time())
-        os.write(self._file, header.ljust(_HEADER_BYTES, b"\0"))
+        self._write(header.ljust(_HEADER_BYTES, b"\0"))
 
     def mark(self, step: int) -> None:
         """Training goes on from this step."""
@@ -129,18 +130,20 @@ class Records:
         """Nothing more comes; all that was to be done is done."""
         self._write(_stands(_END, step, time.time(), {}))
 
-    def _write(self, data: bytes) -> None:
-        os.write(self._file, data)
+    def begin_phase(self, name: str, step: int) -> None:
+        """Something begins that is no part of training, such as an evaluation."""
+        self._write(_stands(_PHASE, step, time.time(), {name: 1}))
 
-    def sync(self) -> None:
-        """What was written is on the disk."""
-        os.fsync(self._file)
+    def end_phase(self, name: str, step: int) -> None:
+        """It ends."""
+        self._write(_stands(_PHASE, step, time.time(), {name: 0}))
+
+    def _write(self, data: bytes) -> None:
+        self._file.write(data)
 
     def close(self) -> None:
         """Nothing more is written."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._file.close()
 
 
 def last(directory: str | os.PathLike[str]) -> StepRecord | None:
@@ -250,11 +253,18 @@ def _read_file(path: Path) -> LifeRecord | None:
         else:
             step, at, more = _unpacked_stands(raw)
             stands = {**stands, **more} if raw[0] == _STANDING else {}
-            if raw[0] == _END and file is not None:
-                file.moments.append(Moment("end", step, at))
+            if file is not None and raw[0] in (_END, _PHASE):
+                file.moments.append(Moment(_turn(raw[0], more), step, at))
             continue
         stands = {}
     return file
+
+
+def _turn(kind: int, stands: Mapping[str, int]) -> Literal["end", "phase", "training"]:
+    """What begins with a record that is no step."""
+    if kind == _END:
+        return "end"
+    return "phase" if any(stands.values()) else "training"
 
 
 def _step(raw: bytes, stands: dict[str, int], at: float) -> StepRecord:

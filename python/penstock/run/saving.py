@@ -1,14 +1,32 @@
 """When a run saves, and what of its checkpoints is in the journal."""
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from penstock import events
 from penstock.errors import PenstockError
 from penstock.run.contract import Trainable
 from penstock.run.journal import Journal
-from penstock.run.policies import Policy
+from penstock.run.policies import Policy, Verdict
 from penstock.state import Checkpoints, Pending
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """What is known of a step only when all of its values were looked at."""
+
+    entries: dict[str, Any]
+    metrics: dict[str, float]
+
+
+class CalledOff(Exception):
+    """A save is not wanted, because the step before it is undone."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.reason)
+        self.verdict = verdict
 
 
 class Saving:
@@ -20,9 +38,13 @@ class Saving:
         self._policy = policy
         self._journal = journal
         self._under_way: list[Pending] = []
+        self._committed: set[int] = set()
+        self._is_postponed = False
         #: The step that was saved last, if any was in this life.
         self.saved: int | None = None
         self._clock = time.monotonic()
+        #: Why a save failed that must not be passed over, if one did.
+        self.failed: BaseException | None = None
 
     def due(self, step: int) -> bool:
         """Whether the policy wants a checkpoint before a step, by the step's number. The same on all ranks."""
@@ -30,15 +52,39 @@ class Saving:
         wanted = step in self._policy.save_at or (every is not None and step % every == 0)
         return wanted and step != self.saved
 
+    def wanted(self, step: int, *, late: bool, busy: bool) -> bool:
+        """Whether to save now, by number or clock. While an earlier capture is being written, training waits for it, or the save does."""
+        wanted = late or self.due(step) or self._is_postponed
+        self._is_postponed = wanted and busy and self._policy.when_busy == "postpone"
+        return wanted and not self._is_postponed
+
+    def is_busy(self) -> bool:
+        """Whether an earlier capture is still being written."""
+        return any(not each.done() for each in self._under_way)
+
     def late(self) -> bool:
         """Whether it wants one by the clock. Ranks have clocks of their own, so that of rank 0 counts."""
         limit_s = self._policy.save_every_s
         return limit_s is not None and time.monotonic() - self._clock >= limit_s
 
-    def save(self, step: int, entries: dict[str, Any], metrics: dict[str, float], why: str) -> Pending:
-        """Capture, and go on."""
+    def save(self, step: int, late: Callable[[], Late], why: str) -> Pending:
+        """Capture, and go on. What is ``late`` is asked for when the copies are launched: it may wait for the device, which has work
+        meanwhile, and may call the save off by raising.
+        """
+        found = Late({}, {})
+        waited_s = 0.0
+
+        def entries() -> dict[str, Any]:
+            nonlocal found, waited_s
+            began = time.perf_counter()
+            found = late()
+            waited_s = time.perf_counter() - began
+            return found.entries
+
         with events.span("run.capture", step=step, why=why):
-            pending = self.checkpoints.save(step, self._state, entries, metrics=metrics)
+            pending = self.checkpoints.save(step, self._state, entries, metrics=lambda: found.metrics)
+        # Waiting for the device's own work holds nobody up.
+        pending.blocked_s -= waited_s
         self._under_way.append(pending)
         self.saved = step
         self._clock = time.monotonic()
@@ -47,7 +93,21 @@ class Saving:
     def restored(self, step: int) -> None:
         """What is there now was loaded."""
         self.saved = step
+        self._committed.add(step)
         self._clock = time.monotonic()
+
+    def is_failing(self) -> bool:
+        """Whether training must not go on unsaved: a save has failed, or another incarnation has taken over. Asks nobody."""
+        if self.failed is None:
+            try:
+                self.checkpoints.check()
+            except (PenstockError, OSError, RuntimeError) as problem:
+                self.failed = problem
+        return self.failed is not None
+
+    def is_committed(self, step: int) -> bool:
+        """Whether the checkpoint before a step exists."""
+        return step in self._committed
 
     def note(self) -> None:
         """Put into the journal what has ended by now."""
@@ -67,22 +127,25 @@ class Saving:
         return not self._under_way
 
     def _journalled(self, pending: Pending) -> None:
-        if self._state.rank != 0:
+        if pending.error is None:
+            self._committed.add(pending.step)
+        if self._state.rank != 0 and pending.error is None:
             return
         problem = pending.error
+        # Not synced, which would wait for a busy disk: nobody acts on these lines, the log of the checkpoints is what counts.
         if problem is None:
             found = pending.wait()
             self._journal.write(
                 "commit",
                 pending.step,
-                sync=True,
                 digest=found.digest,
                 number=found.number,
                 bytes=found.bytes,
                 written=pending.bytes_written,
                 blocked_s=round(pending.blocked_s, 6),
                 durable_s=round(pending.durable_s, 6),
+                **({"kept_apart": pending.kept_apart} if pending.kept_apart else {}),
             )
         else:
             hint = problem.hint if isinstance(problem, PenstockError) else None
-            self._journal.write("save_failed", pending.step, sync=True, reason=str(problem), hint=hint)
+            self._journal.write("save_failed", pending.step, reason=str(problem), hint=hint)

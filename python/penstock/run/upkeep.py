@@ -5,7 +5,6 @@ everything was kept goes on like that, and says so once: nothing that somebody c
 """
 
 import logging
-import math
 from pathlib import Path
 
 from penstock.errors import RunUnknown
@@ -29,10 +28,9 @@ def keep_of(settings: Settings) -> Keep | None:
 def needed_by(policy: Policy) -> int:
     """How many of the last checkpoints there have to be so that one is from before the steps that a rollback leaves out.
 
-    A verdict may come some steps after its step, and a checkpoint may have been made meanwhile, so one more than is counted.
+    One more than is counted, because a checkpoint may be made that no schedule asks for.
     """
-    back = policy.spike.back if policy.spike is not None and policy.spike.then == "rollback" else 0
-    return 2 + math.ceil(back / (policy.save_every or 1))
+    return 1 + policy.checkpoints_needed
 
 
 def say_once(writing: journal.Journal, settings: Settings) -> None:

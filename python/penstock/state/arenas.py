@@ -13,6 +13,9 @@ from penstock.errors import SaveFailed
 from penstock.state.contract import Mover
 from penstock.state.host import THREADS
 
+#: How long preparing waits for a capture that is being written.
+_PREPARE_S = 600.0
+
 
 @dataclass(slots=True)
 class Arena:
@@ -40,6 +43,7 @@ class Arenas:
         #: Preparing is serial, and apart from saving.
         self._preparer = ThreadPoolExecutor(1, thread_name_prefix="penstock-arena")
         self._preparing: Future[None] | None = None
+        self._closing = False
 
     def prepare(self, bytes_: int, movers: list[Mover]) -> None:
         """Have memory for captures of this size soon; returns at once."""
@@ -51,8 +55,11 @@ class Arenas:
         with events.span("state.prepare", bytes=bytes_):
             for _ in range(self._count):
                 with self._free:
+                    # One that is in use and too small is replaced as soon as it is free.
+                    if not self._free.wait_for(lambda: self._is_settled(bytes_), timeout=_PREPARE_S):
+                        return
                     small = any(not each.busy and len(each.memory) < bytes_ for each in self._arenas)
-                    if len(self._arenas) == self._count and not small:
+                    if self._closing or (len(self._arenas) == self._count and not small):
                         return
                     arena = self._make(bytes_)
                     arena.busy = True
@@ -60,6 +67,10 @@ class Arenas:
                     self._ready(arena, movers)
                 finally:
                     self.give(arena)
+
+    def _is_settled(self, bytes_: int) -> bool:
+        """Whether it is known if there is something to do: memory is allowed, idle, or large enough."""
+        return self._closing or self._has_room() or all(len(each.memory) >= bytes_ for each in self._arenas)
 
     def _make(self, bytes_: int) -> Arena:
         """A new arena in the place of one that is too small, or beside the others."""
@@ -113,6 +124,9 @@ class Arenas:
 
     def close(self) -> None:
         """Give all memory back, once nobody uses it."""
+        with self._free:
+            self._closing = True
+            self._free.notify_all()
         self._preparer.shutdown(wait=True)
         with self._free:
             for arena in self._arenas:

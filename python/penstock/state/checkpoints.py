@@ -53,18 +53,18 @@ from penstock.state.saving import (
     Pending,
     Taken,
     capture,
+    movers_of,
+    numbers_of,
     plan_of,
-    preparation,
-    shares_of,
     take,
     undisturbed,
 )
 from penstock.state.selection import Rename, Wish
 from penstock.state.spoilage import check_whole
+from penstock.state.stowage import room_to_prepare
 from penstock.state.tiers import Behind, copy
 from penstock.state.tree import PlainTree
 from penstock.state.watch import Watch
-from penstock.state.witnesses import witnesses_of
 from penstock.state.writing import Known, Written
 from penstock.store import open_store
 
@@ -121,14 +121,15 @@ class Checkpoints:
         self,
         step: int,
         tree: Any,
-        entries: dict[str, Any] | None = None,
+        entries: dict[str, Any] | Callable[[], dict[str, Any]] | None = None,
         *,
-        metrics: dict[str, float] | None = None,
+        metrics: dict[str, float] | Callable[[], dict[str, float]] | None = None,
     ) -> Pending:
         """Capture a state and return; the checkpoint exists when ``wait`` of what is returned does.
 
         ``tree`` is what ``penstock.torch.state`` makes, or nested dicts and lists of tensors and plain values. ``entries`` are
-        documents beside it, such as a cursor. ``metrics`` are numbers that retention can go by.
+        documents beside it, such as a cursor. ``metrics`` are numbers that retention can go by. Functions of them are called when the copies
+        are under way, and may still call the save off by raising.
         """
         began = time.perf_counter()
         if self._options.read_only:
@@ -137,6 +138,7 @@ class Checkpoints:
             raise UsageError(f"{step!r} is no step")
         state = self._ranks.tree(tree)
         try:
+            measured = {} if callable(metrics) else numbers_of(metrics or {})
             self.check()
             check_whole(state.root if isinstance(state, PlainTree) else state)
         except PenstockError:
@@ -148,38 +150,38 @@ class Checkpoints:
         with events.span("state.capture", step=step), undisturbed():
             reach("state.capture")
             captured = self._capture(step, attempt, state, entries or {})
+        measured = numbers_of(metrics()) if callable(metrics) else measured
         pending = Pending(step, captured.taken.copies, time.perf_counter() - began)
         self._pending = [each for each in self._pending if not (each.done() and each.noticed)] + [pending]
-        self._saver.submit(self._finish, captured, attempt, metrics or {}, pending, began)
+        self._saver.submit(self._finish, captured, attempt, measured, pending, began)
         return pending
 
-    def _capture(self, step: int, attempt: int, state: Tree, entries: dict[str, Any]) -> Capture:
+    def _capture(self, step: int, attempt: int, state: Tree, entries: Any) -> Capture:
         """Copy a state, and write now what memory for captures does not hold."""
         deadline_s = self._options.deadline_s
-        held, division = self._ranks.divided(
+        held, division, waves = self._ranks.divided(
             state,
-            step,
-            attempt,
+            (step, attempt),
             lambda: self._finisher or self._saver.submit(self._begin, state.rank, state.ranks).result(),
+            self._options.memory_bytes,
         )
-        mine = held if division is None else [each for each in map(division.placed, held) if each is not None]
-        *first, last = shares_of(mine, self._options.memory_bytes)
-        witnesses = [] if division is None else witnesses_of(held, division)
-        plan = plan_of(step, held, division, witnesses)
+        *first, last = waves
+        plan = plan_of(step, held, division, last)
         earlier: list[Written] = []
         for wave in first:
-            taken = take(step, wave, self._arenas, deadline_s=deadline_s)
+            taken = take(step, held, wave, self._arenas, deadline_s=deadline_s)
             try:
                 about = (step, attempt, state.rank)
                 writing = self._saver.submit(self._write_wave, taken, plan.chunk_bytes, about, state.ranks)
                 earlier.append(writing.result())
             finally:
                 self._arenas.give(taken.arena)
-        taken = take(step, last, self._arenas, deadline_s=deadline_s, witnesses=witnesses)
+        taken = take(step, held, last, self._arenas, deadline_s=deadline_s)
         try:
-            captured = capture(state, entries, plan, taken, earlier)
+            captured = capture(state, entries() if callable(entries) else entries, plan, taken, earlier)
             state.on_save(taken.copies)
         except BaseException:
+            taken.copies.wait()
             self._arenas.give(taken.arena)
             raise
         return captured
@@ -199,6 +201,8 @@ class Checkpoints:
             committed, written = finisher.finish(captured, attempt, metrics)
             pending.durable_s = time.perf_counter() - began
             pending.bytes_written = written.bytes_written
+            if captured.rank == 0 and finisher.parent is not None:
+                pending.kept_apart = finisher.parent[1].kept_apart
             events.record(
                 "state.saved",
                 step=captured.step,
@@ -304,7 +308,8 @@ class Checkpoints:
     def prepare(self, tree: Any) -> None:
         """Have memory ready for saving a tree like this; returns at once. The first save is then as quick as the others."""
         state = self._ranks.tree(tree)
-        self._arenas.prepare(*preparation(state.held(), self._options.memory_bytes))
+        held = state.held()
+        self._arenas.prepare(room_to_prepare(held, self._options.memory_bytes), movers_of(held))
 
     def latest(self, *, allow_empty: bool = False) -> Checkpoint | None:
         """The newest good checkpoint: its manifest is whole and its files are there in full. Others are quarantined with the reason.

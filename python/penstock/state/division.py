@@ -57,6 +57,10 @@ class Division:
         self._writers = _writers(shared, first=self.mode == "first")
         self.groups = _groups(self._writers)
         self.small = _small(self.groups, kinds)
+        #: What this rank holds and others hold too.
+        self.compared = frozenset(
+            spot for group in self.groups if rank in group.ranks for spot in group.spots
+        )
 
     def placed(self, held: Held) -> Held | None:
         """What a rank holds, as a replica among those who write it; None if others write it."""

@@ -5,13 +5,12 @@ new. Others meet in the store: at the first save, and whenever a list has change
 division without a word; every part names it, so a rank that follows another one is noticed before anything is committed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
 
 from penstock.errors import ObjectMissing, RanksMissing, SaveFailed
-from penstock.state.contract import Held
 from penstock.state.division import Division
 from penstock.state.holdings import Holdings
 from penstock.state.waiting import Clock, Wait
@@ -75,9 +74,8 @@ class Board:
 class Meeting:
     """The lists and the division of one rank, from save to save."""
 
-    def __init__(self, rank: int, ranks: int, mode: str) -> None:
-        self.rank, self._ranks, self._mode = rank, ranks, mode
-        self._own: Holdings | None = None
+    def __init__(self, rank: int, ranks: int) -> None:
+        self.rank, self._ranks = rank, ranks
         self._division: Division | None = None
         #: Whether the next meeting in the store has to be a real one.
         self._doubtful = True
@@ -88,9 +86,8 @@ class Meeting:
         """A save failed: perhaps because ranks followed different divisions."""
         self._doubtful = True
 
-    def by_exchange(self, held: Sequence[Held] | None, exchange: Exchange, step: int) -> Division:
+    def by_exchange(self, own: Holdings | None, exchange: Exchange, step: int) -> Division:
         """The division of a save, by ranks that can talk to each other. A rank that cannot save gives None, and all learn of it."""
-        own = None if held is None else self._listed(held)
         known = "" if self._division is None else self._division.id
         told = exchange(_FAILED if own is None else f"{own.digest} {known}".encode())
         if failed := [rank for rank, said in enumerate(told) if said == _FAILED]:
@@ -105,10 +102,9 @@ class Meeting:
         told_lists = {digests[rank]: document for rank, document in enumerate(documents) if document}
         return self._divided(list(digests), told_lists, step)
 
-    def by_board(self, held: Sequence[Held], board: Board, save: str, step: int) -> Division:
+    def by_board(self, own: Holdings, board: Board, save: str, step: int) -> Division:
         """The division of a save, by ranks that meet in the store alone."""
         self._in_store = True
-        own = self._listed(held)
         known = self._division
         if known is not None and not self._doubtful and known.digests[self.rank] == own.digest:
             return known
@@ -134,12 +130,6 @@ class Meeting:
             return
         post = _Post(division.digests[self.rank], b"", division.id)
         board.put(save, self.rank, post)
-
-    def _listed(self, held: Sequence[Held]) -> Holdings:
-        made = Holdings(held, self._mode)
-        if self._own is None or self._own.key != made.key:
-            self._own = made
-        return self._own
 
     def _divided(self, digests: list[str], lists: dict[str, bytes], step: int) -> Division:
         self._division = None

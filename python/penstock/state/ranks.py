@@ -13,8 +13,10 @@ from penstock.errors import PenstockError, SaveFailed
 from penstock.state.contract import Held, Tree
 from penstock.state.division import Division
 from penstock.state.finishing import Finisher
+from penstock.state.holdings import Holdings
 from penstock.state.launcher import launch_of
 from penstock.state.meeting import Meeting
+from penstock.state.stowage import Stowage, stow
 from penstock.state.tree import as_tree, exchange_of, group_of_program
 
 
@@ -32,6 +34,9 @@ class Ranks:
         self.process = uuid.uuid4().hex
         self._mode = mode
         self._meeting: Meeting | None = None
+        #: What this rank held at the last save, and where its capture stood, under which division.
+        self._own: Holdings | None = None
+        self._stowed: tuple[Division | None, list[Stowage]] | None = None
 
     @property
     def place(self) -> tuple[int, int]:
@@ -63,23 +68,40 @@ class Ranks:
             self.token = "" if launch is None else launch.name
 
     def divided(
-        self, state: Tree, step: int, attempt: int, finisher: Callable[[], Finisher]
-    ) -> tuple[list[Held], Division | None]:
-        """What this rank holds, and who writes what of what all ranks hold; None for one rank."""
-        if state.ranks == 1:
-            return state.held(), None
-        if self._meeting is None:
-            self._meeting = Meeting(state.rank, state.ranks, self._mode)
-        exchange = exchange_of(state)
-        if exchange is None:
-            held = state.held()
-            return held, self._divided_in_store(self._meeting, held, (step, attempt), finisher())
+        self,
+        state: Tree,
+        save: tuple[int, int],
+        finisher: Callable[[], Finisher],
+        memory_bytes: int | None,
+    ) -> tuple[list[Held], Division | None, list[Stowage]]:
+        """What this rank holds, who writes what of what all ranks hold (None for one rank), and where a capture of it stands.
+
+        ``save`` is its step and attempt.
+        """
+        if state.ranks > 1 and self._meeting is None:
+            self._meeting = Meeting(state.rank, state.ranks)
         try:
             held = state.held()
         except PenstockError:
-            self.decline(state, step)
+            self.decline(state, save[0])
             raise
-        return held, self._meeting.by_exchange(held, exchange, step)
+        made = Holdings(held, self._mode)
+        if self._own is None or self._own.key != made.key:
+            self._own, self._stowed = made, None
+        division = self._division(state, self._own, save, finisher)
+        if self._stowed is None or self._stowed[0] is not division:
+            self._stowed = (division, stow(held, division, memory_bytes))
+        return held, division, self._stowed[1]
+
+    def _division(
+        self, state: Tree, own: Holdings, save: tuple[int, int], finisher: Callable[[], Finisher]
+    ) -> Division | None:
+        if self._meeting is None or state.ranks == 1:
+            return None
+        exchange = exchange_of(state)
+        if exchange is None:
+            return self._divided_in_store(self._meeting, own, save, finisher())
+        return self._meeting.by_exchange(own, exchange, save[0])
 
     def decline(self, state: Tree, step: int) -> None:
         """Tell ranks that can be talked to that this one cannot take part in a save: they wait for what it holds."""
@@ -90,11 +112,11 @@ class Ranks:
 
     @staticmethod
     def _divided_in_store(
-        meeting: Meeting, held: list[Held], save: tuple[int, int], finisher: Finisher
+        meeting: Meeting, own: Holdings, save: tuple[int, int], finisher: Finisher
     ) -> Division:
         name = f"{save[0]}-{save[1]}"
         try:
-            return meeting.by_board(held, finisher.board, name, save[0])
+            return meeting.by_board(own, finisher.board, name, save[0])
         except PenstockError as problem:
             meeting.doubt()
             finisher.tell(f"{finisher.incarnation}/{name}", meeting.rank, problem)

@@ -6,7 +6,7 @@ and is never lost: it is raised by ``wait``, and by the next save if nobody wait
 """
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -20,18 +20,17 @@ from penstock.errors import SaveFailed, UsageError
 from penstock.state.arenas import Arena, Arenas
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.contract import ITEM_BYTES, Copy, Copying, Held, Mover, Sample, Sampler, Tree
-from penstock.state.division import SMALL_BYTES, SMALL_BYTES_TOTAL, Division
+from penstock.state.division import Division
 from penstock.state.holdings import Spot, spot_of
 from penstock.state.manifest import chunk_bytes_for
 from penstock.state.parts import Part
-from penstock.state.replicas import Share, parts_of, share_of
+from penstock.state.replicas import Share
 from penstock.state.retention import Keep
+from penstock.state.stowage import Stowage
 from penstock.state.tree import to_json
 from penstock.state.watch import PERIOD_S
-from penstock.state.witnesses import SAMPLE_BYTES, Seen, Witness, hashes_of
+from penstock.state.witnesses import Seen, hashes_of, sample_of
 from penstock.state.writing import Captured, Written, joined
-
-_ALIGNED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +120,8 @@ class Taken:
     arena: Arena
     #: Small replicas, as a whole, whether or not this rank writes them.
     witnesses: list[Captured]
-    #: Bytes of samples of larger ones.
-    samples: dict[Spot, memoryview]
+    #: Samples of larger ones.
+    samples: list[Sample]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,8 @@ class Capture:
         if self.plan.division is None:
             return {}
         whole = {spot_of(each.share.held): each.memory for each in self.taken.witnesses}
-        return Seen({**whole, **self.taken.samples}, self.plan.hashes).checks(self.plan.division)
+        samples = {spot_of(each.held): each.host for each in self.taken.samples}
+        return Seen({**whole, **samples}, self.plan.hashes).checks(self.plan.division)
 
     def shares(self, apart: frozenset[str]) -> list[Captured]:
         """What this rank writes, with its own replicas of names that ranks keep apart."""
@@ -199,6 +199,20 @@ class Capture:
         )
 
 
+def numbers_of(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Metrics as plain numbers, looked at now: what is no number is told to the caller and not to a thread behind its back."""
+    found = {}
+    for name, value in metrics.items():
+        try:
+            found[str(name)] = float(value.item() if hasattr(value, "item") else value)
+        except (TypeError, ValueError, RuntimeError) as reason:
+            raise UsageError(
+                f"the metric {name!r} is {type(value).__name__}, not a number: {reason}",
+                hint="give numbers, or tensors with one element",
+            ) from reason
+    return found
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Without the garbage collector, which looks at every object of the process and may take longer than the capture."""
@@ -221,6 +235,8 @@ class Pending:
         #: From the call of ``save`` until the checkpoint existed; 0 before that.
         self.durable_s = 0.0
         self.bytes_written = 0
+        #: Names of what ranks keep to themselves, on the rank that commits.
+        self.kept_apart: list[str] = []
         self._copies = copies
         self._future: Future[Checkpoint] = Future()
         #: Whether somebody was told how it ended.
@@ -267,54 +283,37 @@ class Pending:
         return found
 
 
-def take(
-    step: int, shares: list[Share], arenas: Arenas, *, deadline_s: float, witnesses: Sequence[Witness] = ()
-) -> Taken:
+def take(step: int, held: Sequence[Held], wave: Stowage, arenas: Arenas, *, deadline_s: float) -> Taken:
     """Begin to copy shares, and what is looked at of replicas, into an arena, as soon as one is free."""
-    movers = movers_of(shares, witnesses)
-    arena = arenas.take(room_for(shares, witnesses), movers, step=step, deadline_s=deadline_s)
+    movers = movers_of(held)
+    arena = arenas.take(wave.bytes, movers, step=step, deadline_s=deadline_s)
+    memory = arena.memory
     try:
-        captured = list(_placed(shares, arena.memory))
-        whole, samples = _placed_witnesses(witnesses, captured, arena.memory)
-        everything = list({id(each): each for each in (*captured, *whole)}.values())
-        under_way = [mover.take(_copies(everything, mover)) for mover in movers]
+        captured = [Captured(Share(held[s.index], s.box, s.start), memory, s.at) for s in wave.shares]
+        others = [Captured(Share(held[s.index], s.box, s.start), memory, s.at) for s in wave.whole]
+        copies: dict[int, list[Copy]] = {id(mover): [] for mover in movers}
+        for slot in (*wave.shares, *wave.whole):
+            if slot.bytes:
+                each = held[slot.index]
+                copies[id(each.mover)].append(Copy(each, slot.start, memory[slot.at : slot.at + slot.bytes]))
+        samples = [sample_of(held[s.index], memory[s.at : s.at + s.bytes]) for s in wave.samples]
+        under_way: list[Copying] = []
         for mover in movers:
+            # Samples are small and go first, so that nobody waits for the rest because of them.
             if mine := [each for each in samples if each.held.mover is mover]:
                 under_way.append(cast(Sampler, mover).sample(mine))
-        seen = {spot_of(each.held): each.host for each in samples}
-        return Taken(captured, Copies(under_way), arena, whole, seen)
+            if copies[id(mover)]:
+                under_way.append(mover.take(copies[id(mover)]))
+        whole = [*others, *(captured[at] for at in wave.written)]
+        return Taken(captured, Copies(under_way), arena, whole, samples)
     except BaseException:
         arenas.give(arena)
         raise
 
 
-def movers_of(shares: Sequence[Share], witnesses: Sequence[Witness] = ()) -> list[Mover]:
+def movers_of(held: Sequence[Held]) -> list[Mover]:
     """Everybody who has to move something."""
-    held = (*(share.held for share in shares), *(witness.held for witness in witnesses))
     return list({id(each.mover): each.mover for each in held}.values())
-
-
-def shares_of(held: list[Held], memory_bytes: int | None) -> list[list[Share]]:
-    """What this rank writes of what it holds, as a replica among others, in as many waves as its memory for captures asks for."""
-    shares = [share for each in held if (share := share_of(each)) is not None]
-    if memory_bytes is None or room_for(shares) <= memory_bytes:
-        return [shares]
-    waves: list[list[Share]] = [[]]
-    for share in (part for each in shares for part in parts_of(each, memory_bytes)):
-        if waves[-1] and room_for(waves[-1]) + share.bytes > memory_bytes:
-            waves.append([])
-        waves[-1].append(share)
-    return waves
-
-
-def preparation(held: list[Held], memory_bytes: int | None) -> tuple[int, list[Mover]]:
-    """Bytes that a capture of these will need, and who moves them. Ranks have not met yet, so what each will write is what it believes."""
-    waves = shares_of(held, memory_bytes)
-    replicas = [each.bytes for each in held if each.replicas > 1]
-    small = min(sum(bytes_ for bytes_ in replicas if bytes_ <= SMALL_BYTES), SMALL_BYTES_TOTAL)
-    samples = sum(min(bytes_, SAMPLE_BYTES) for bytes_ in replicas)
-    movers = movers_of([share for wave in waves for share in wave])
-    return max(map(room_for, waves)) + small + samples, movers
 
 
 def capture(tree: Tree, entries: dict[str, Any], plan: Plan, taken: Taken, earlier: list[Written]) -> Capture:
@@ -324,56 +323,11 @@ def capture(tree: Tree, entries: dict[str, Any], plan: Plan, taken: Taken, earli
     return Capture(plan, tree.rank, tree.ranks, taken, values, document, earlier)
 
 
-def plan_of(step: int, held: list[Held], division: Division | None, witnesses: Sequence[Witness]) -> Plan:
+def plan_of(step: int, held: Sequence[Held], division: Division | None, wave: Stowage) -> Plan:
     """How a save is made. With ``replicas="check"`` large replicas are hashed here."""
     per_rank = frozenset(each.name for each in held if each.per_rank)
     if division is None:
         whole = {each.name: prod(each.shape) * ITEM_BYTES[each.dtype] for each in held}
         return Plan(step, chunk_bytes_for(sum(whole.values())), None, {}, per_rank)
-    large = [each for each in witnesses if not each.whole] if division.mode == "check" else []
+    large = [held[slot.index] for slot in wave.samples] if division.mode == "check" else []
     return Plan(step, division.chunk_bytes, division, hashes_of(large), per_rank)
-
-
-def room_for(shares: Sequence[Share], witnesses: Sequence[Witness] = ()) -> int:
-    """Bytes of an arena that holds all of these."""
-    return sum(share.bytes for share in shares) + sum(witness.bytes for witness in witnesses)
-
-
-def _placed_witnesses(
-    witnesses: Sequence[Witness], captured: list[Captured], memory: memoryview
-) -> tuple[list[Captured], list[Sample]]:
-    """Where the rest of the arena takes what is looked at: whole replicas, those that are captured anyway among them, and samples."""
-    at = sum(each.share.bytes for each in captured)
-    known = {spot_of(each.share.held): each for each in captured if each.share.box == each.share.held.box}
-    whole: list[Captured] = []
-    samples: list[Sample] = []
-    for each in witnesses:
-        if each.whole and (there := known.get(spot_of(each.held))) is not None:
-            whole.append(there)
-            continue
-        if each.whole:
-            whole.append(Captured(Share(each.held, each.held.box, 0), memory, at))
-        else:
-            samples.append(each.sample(memory[at : at + each.bytes]))
-        at += each.bytes
-    return whole, samples
-
-
-def _placed(shares: list[Share], memory: memoryview) -> Iterator[Captured]:
-    """One after another without gaps, as they will stand in the file: in the order in which all begin at a multiple of their
-    elements' size.
-    """
-    at = 0
-    for share in sorted(
-        shares, key=lambda share: (share.bytes % _ALIGNED > 0, -ITEM_BYTES[share.held.dtype])
-    ):
-        yield Captured(share, memory, at)
-        at += share.bytes
-
-
-def _copies(captured: list[Captured], mover: Mover) -> list[Copy]:
-    return [
-        Copy(each.share.held, each.share.start, each.memory)
-        for each in captured
-        if each.share.held.mover is mover and each.share.bytes
-    ]

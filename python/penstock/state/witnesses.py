@@ -8,6 +8,7 @@ Hashes are made of captured copies, behind training's back, and travel in the pa
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Literal
 
 from penstock import _rust
 from penstock.errors import RanksDiffer
@@ -22,26 +23,6 @@ SAMPLE_ROWS, SAMPLE_WIDTH = 64, 256
 SAMPLE_BYTES = SAMPLE_ROWS * SAMPLE_WIDTH
 #: What stands for a replica that nobody could look at.
 _UNSEEN = "-" * HASH_DIGITS
-
-
-@dataclass(frozen=True, slots=True)
-class Witness:
-    """A replica that is looked at, and how much of it."""
-
-    held: Held
-    #: All of it, or a sample.
-    whole: bool
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that are captured of it."""
-        return self.held.bytes if self.whole else SAMPLE_BYTES
-
-    def sample(self, host: memoryview) -> Sample:
-        """The places that are looked at: the same for equal boxes of equal types."""
-        item = ITEM_BYTES[self.held.dtype]
-        apart = (self.held.bytes - SAMPLE_WIDTH) // (SAMPLE_ROWS - 1)
-        return Sample(self.held, SAMPLE_ROWS, SAMPLE_WIDTH, apart - apart % item, host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +44,28 @@ class Seen:
         }
 
 
-def witnesses_of(held: Sequence[Held], division: Division) -> list[Witness]:
-    """Replicas that this rank has to look at."""
-    spots = {spot for group in division.groups if division.rank in group.ranks for spot in group.spots}
-    found = []
-    for each in held:
-        spot = spot_of(each)
-        if spot not in spots or each.per_rank:
-            continue
-        whole = spot in division.small or each.bytes <= SAMPLE_BYTES
-        if whole or hasattr(each.mover, "sample"):
-            found.append(Witness(each, whole))
-    return found
+def is_looked_at(held: Held, division: Division) -> Literal["whole", "sample"] | None:
+    """How much of what this rank holds is compared with the replicas of others."""
+    if held.per_rank or spot_of(held) not in division.compared:
+        return None
+    if spot_of(held) in division.small or held.bytes <= SAMPLE_BYTES:
+        return "whole"
+    return "sample" if hasattr(held.mover, "sample") else None
 
 
-def hashes_of(witnesses: Sequence[Witness]) -> dict[Spot, str]:
+def sample_of(held: Held, host: memoryview) -> Sample:
+    """The places that are looked at: the same for equal boxes of equal types."""
+    apart = (held.bytes - SAMPLE_WIDTH) // (SAMPLE_ROWS - 1)
+    return Sample(held, SAMPLE_ROWS, SAMPLE_WIDTH, apart - apart % ITEM_BYTES[held.dtype], host)
+
+
+def hashes_of(large: Sequence[Held]) -> dict[Spot, str]:
     """Of all bytes of large replicas, one tensor at a time. Training waits for it."""
     found = {}
-    for each in witnesses:
-        room = memoryview(bytearray(each.held.bytes))
-        each.held.mover.take([Copy(each.held, 0, room)]).wait()
-        found[spot_of(each.held)] = blake2b(room, digest_size=HASH_DIGITS // 2).hexdigest()
+    for each in large:
+        room = memoryview(bytearray(each.bytes))
+        each.mover.take([Copy(each, 0, room)]).wait()
+        found[spot_of(each)] = blake2b(room, digest_size=HASH_DIGITS // 2).hexdigest()
     return found
 
 

@@ -1,7 +1,7 @@
 """Bytes between CUDA tensors and host memory, beside training.
 
 Copies run on a stream of their own. Taking: that stream first waits for what the caller has launched, then copies while
-the next forward and backward run; ``guard`` makes the caller's stream wait for the copies, never the Python thread. Tensors that may
+the next forward and backward run (through a copy on the device where that has room); ``guard`` makes the caller's stream wait for the copies, never the Python thread. Tensors that may
 change earlier are cloned on the device first. Putting works the same way round. A save or load remembers the stream it was
 called on, because copies may be begun by other threads, whose current stream is another.
 """
@@ -15,6 +15,7 @@ from penstock.state.contract import Copy, Copying, Sample
 from penstock.torch.driver import driver
 from penstock.torch.mover import TORCH_TYPES, as_bytes, picked, strips
 from penstock.torch.pinning import ARENAS, address_of
+from penstock.torch.snapshot import Snapshot, Stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +29,24 @@ class OnDevice:
 class CudaCopying:
     """Copies under way on the side stream."""
 
-    def __init__(self, device: torch.device, event: torch.cuda.Event, kept: list[object]) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        event: torch.cuda.Event,
+        kept: list[object],
+        taken: torch.cuda.Event | None = None,
+    ) -> None:
         self._device = device
         self._event = event
+        #: When the tensors may be written to, if that is before the copies are done.
+        self._taken = event if taken is None else taken
         #: Tensors and host memory that must outlive the copies.
         self._kept = kept
 
     def guard(self) -> None:
         """Work that is launched from now on waits for the copies, on the device."""
-        if not self._event.query():
-            torch.cuda.current_stream(self._device).wait_event(self._event)
+        if not self._taken.query():
+            torch.cuda.current_stream(self._device).wait_event(self._taken)
 
     def wait(self) -> None:
         """Sleep until the copies are done."""
@@ -51,6 +60,8 @@ class CudaMover:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._stream: torch.cuda.Stream | None = None
+        launch = driver()
+        self._snapshot = None if launch is None else Snapshot(device, launch)
 
     def prepare(self, arena: memoryview) -> None:
         """Pin the arena."""
@@ -62,16 +73,33 @@ class CudaMover:
         """Unpin it."""
         with torch.cuda.device(self.device):
             ARENAS.unpin(arena)
+            if self._snapshot is not None:
+                self._snapshot.release()
 
     def take(self, copies: list[Copy]) -> Copying:
         """Launch copies from the device; the tensors may be used at once, and written to after ``guard``."""
         with torch.cuda.device(self.device), torch.no_grad():
+            if (through := self._through_snapshot(copies)) is not None:
+                return through
             sources = _steady(copies)
             side = self._after(copies)
             with torch.cuda.stream(side):
                 for copy in copies:
                     self._out(copy, sources[id(copy.held)], side)
             return self._copying(side, copies, list(sources.values()))
+
+    def _through_snapshot(self, copies: list[Copy]) -> Copying | None:
+        """Copy on the device first, where everything lies ready for that and there is ample room."""
+        if self._snapshot is None or len({copy.held.memory.stream for copy in copies}) != 1:
+            return None
+        stretches = _stretches(copies)
+        if not stretches or not self._snapshot.has_room(sum(each.length for each in stretches)):
+            return None
+        side = self._after(copies)
+        taken = self._snapshot.copy(stretches, copies[0].held.memory.stream, side)
+        event = torch.cuda.Event(blocking=True)
+        event.record(side)
+        return CudaCopying(self.device, event, list(copies), taken)
 
     def sample(self, samples: list[Sample]) -> Copying:
         """Launch copies of samples, under the same rules as ``take``."""
@@ -163,6 +191,24 @@ def cuda_mover(device: torch.device) -> CudaMover:
 
 
 _MOVERS: dict[torch.device, CudaMover] = {}
+
+
+def _stretches(copies: list[Copy]) -> list[Stretch] | None:
+    """All of them as addresses; None if one is not stored as it is, or not into pinned memory."""
+    found: list[Stretch] = []
+    for copy in copies:
+        tensor = copy.held.memory.tensor
+        if not copy.host.nbytes:
+            continue
+        places = ARENAS.places(copy.host) if _is_plain(copy, tensor) else None
+        if places is None:
+            return None
+        base = tensor.data_ptr() + copy.start
+        found += [
+            Stretch(base + begin, address, length, ARENAS.begins_segment(address))
+            for begin, address, length in places
+        ]
+    return found
 
 
 def _steady(copies: list[Copy]) -> dict[int, torch.Tensor]:

@@ -40,10 +40,17 @@ class Driver:
     """The functions of the driver that are needed."""
 
     def __init__(self, library: ctypes.PyDLL) -> None:
-        # Called without giving the interpreter up: with pinned memory it only launches.
+        # Called without giving the interpreter up: with pinned memory they only launch.
         self._to_host = library.cuMemcpyDtoHAsync_v2
         self._to_host.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
-        self._to_host.restype = ctypes.c_int
+        self._within = library.cuMemcpyDtoDAsync_v2
+        self._within.argtypes = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
+        self._allocate = library.cuMemAlloc_v2
+        self._allocate.argtypes = (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)
+        self._free = library.cuMemFree_v2
+        self._free.argtypes = (ctypes.c_uint64,)
+        for each in (self._to_host, self._within, self._allocate, self._free):
+            each.restype = ctypes.c_int
 
         self._rows = library.cuMemcpy2DAsync_v2
         self._rows.argtypes = (ctypes.POINTER(_Rows), ctypes.c_void_p)
@@ -69,6 +76,20 @@ class Driver:
         """Launch a copy from the device to pinned memory."""
         if code := self._to_host(host, device, length, stream):
             raise RuntimeError(f"the CUDA driver refused to copy {length} bytes to the host: error {code}")
+
+    def within(self, target: int, source: int, length: int, stream: int) -> None:
+        """Launch a copy from one place of the device to another."""
+        if code := self._within(target, source, length, stream):
+            raise RuntimeError(f"the CUDA driver refused to copy {length} bytes on the device: error {code}")
+
+    def allocate(self, length: int) -> int:
+        """Memory of the current device; 0 if there is none left."""
+        address = ctypes.c_uint64()
+        return 0 if self._allocate(ctypes.byref(address), length) else address.value
+
+    def free(self, address: int) -> None:
+        """Give it back."""
+        self._free(address)
 
 
 @cache

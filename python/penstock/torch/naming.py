@@ -76,6 +76,9 @@ def _source_of(module: nn.Module, wrapper: str, source: int | None) -> int | Non
     """The rank whose buffers all ranks of a DistributedDataParallel get before their next step."""
     if wrapper != "DistributedDataParallel" or not getattr(module, "broadcast_buffers", False):
         return source
+    if hasattr(module, "buffer_hook"):
+        # The program says itself where buffers come from.
+        return None
     return distributed.get_global_rank(module.process_group, 0)  # type: ignore[arg-type]
 
 

@@ -103,6 +103,11 @@ class Arenas:
         cuts = arena.cut(address - arena.address, host.nbytes)
         return ((begin, address + begin, length) for begin, length in cuts)
 
+    def begins_segment(self, address: int) -> bool:
+        """Whether a segment of pinned memory begins there."""
+        arena = self._around(address, 1)
+        return arena is not None and (address - arena.address) % SEGMENT_BYTES == 0
+
     def _around(self, address: int, length: int) -> Arena | None:
         for arena in tuple(self._known.values()):
             if arena.address <= address and address + length <= arena.address + arena.bytes:

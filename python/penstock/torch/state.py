@@ -21,7 +21,9 @@ from penstock.torch.loader import Loader, loader
 from penstock.torch.mover import TORCH_TYPES
 from penstock.torch.naming import Names, names_of
 from penstock.torch.optimizing import GROUPS, Kinds, Optimizing, with_inner
-from penstock.torch.tensors import Holder, Leaf
+from penstock.torch.readback import readback
+from penstock.torch.step_count import progress_of
+from penstock.torch.tensors import Holder, Leaf, Looked
 from penstock.torch.timing import DeviceTimer
 from penstock.torch.unheld import Unheld
 
@@ -49,6 +51,9 @@ class State:
         #: While loading: the documents, the tensors inside of them, and gradients, if the checkpoint decides about them.
         self._incoming: dict[str, Any] = {}
         self._rooms: dict[str, torch.Tensor] = {}
+        #: What earlier saves found out about plain tensors, as which of how many ranks.
+        self._looked: dict[str, Looked] = {}
+        self._looked_as = (0, 1)
         self._gradients: dict[str, torch.Tensor] | None = None
         #: Gradients that were zero when what is held was last asked for.
         self._zeros: list[str] = []
@@ -182,6 +187,14 @@ class State:
         """What rank 0 has given."""
         return gang.share(document)
 
+    def to_host(self, value: Any) -> Any:
+        """A value on its way to the host; looking at it waits for nothing that is launched later."""
+        return readback(value)
+
+    def optimizer_progress(self) -> tuple[int, Sequence[Any]] | None:
+        """How many steps the optimizers have taken since the first question, and a sign for each gradient."""
+        return progress_of(self.optimizers) if self.optimizers else None
+
     def exchange(self, document: bytes) -> list[bytes]:
         """What every rank has given, in the order of ranks."""
         return gang.exchange(document)
@@ -224,7 +237,9 @@ class State:
         pending: Mapping[str, torch.Tensor],
     ) -> list[Held]:
         """What is held: tensors of the model and the optimizers, those inside of documents, and pending gradients."""
-        holder = Holder(self.rank, self.ranks)
+        if self._looked_as != (place := (self.rank, self.ranks)):
+            self._looked, self._looked_as = {}, place
+        holder = Holder(*place, self._looked)
         known = Tensors()
         found: list[Held] = []
         own = [Leaf(name, tensor, restless=True, per_rank=True) for name, tensor in pending.items()]
@@ -287,7 +302,7 @@ def state(
     ``optimizer``: one or several, always in the same order. ``extra``: more by name: objects with ``state_dict`` and ``load_state_dict``, tensors, dicts
     and lists (filled in place), generators, or plain values (put back into this dict). ``optimizer_dtype``: the type that the optimizer's floating-point tensors are stored as, or one by key, such as
     ``{"exp_avg": torch.bfloat16}``. ``skip``: beginnings of names to leave out: ``"optimizer"``, ``"model/vision"``, ``"rng"``. Tensors that are not DTensors
-    must be equal on all ranks. ``lane``: of a run's batches, where the names of the mesh do not say it.
+    are equal on all ranks that have them; small ones that differ are kept per rank. ``lane``: of a run's batches, where the names of the mesh do not say it.
     """
     if isinstance(skip, str):
         raise UsageError(f"skip is the text {skip!r}", hint=f"give a tuple: ({skip!r},)")

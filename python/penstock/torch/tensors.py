@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -10,7 +11,7 @@ from penstock.errors import TreeInvalid
 from penstock.state.contract import Held
 from penstock.state.host import HOST
 from penstock.torch.cuda import OnDevice, cuda_mover
-from penstock.torch.layout import Layouts, Part, is_dtensor, local_of
+from penstock.torch.layout import Layout, Layouts, Part, is_dtensor, local_of
 from penstock.torch.mover import SAFETENSORS_NAMES, STRIDED, as_bytes
 
 _PLAIN_KINDS = (torch.Tensor, torch.nn.Parameter)
@@ -44,17 +45,43 @@ def held_of(name: str, tensor: torch.Tensor, rank: int, ranks: int) -> list[Held
     return Holder(rank, ranks).held(Leaf(name, tensor))
 
 
-class Holder:
-    """Makes ``Held`` of tensors. One per save or load: layouts are worked out once, and the stream is the caller's."""
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found out about a tensor. It is looked at again when it is another one, or of another type or shape."""
 
-    def __init__(self, rank: int, ranks: int) -> None:
+    tensor: "ref[torch.Tensor]"
+    dtype: torch.dtype
+    shape: torch.Size
+    layout: Layout
+
+    def is_of(self, tensor: torch.Tensor) -> bool:
+        """Whether it still holds."""
+        return self.tensor() is tensor and self.dtype is tensor.dtype and self.shape == tensor.shape
+
+
+class Holder:
+    """Makes ``Held`` of tensors. One per save or load: layouts are worked out once, and the stream is the caller's.
+
+    ``looked`` is what earlier ones found out, by name; training waits for a save, and most tensors are the same every time.
+    """
+
+    def __init__(self, rank: int, ranks: int, looked: dict[str, Looked] | None = None) -> None:
+        self._looked = {} if looked is None else looked
         self._layouts = Layouts(rank, ranks)
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
     def held(self, leaf: Leaf) -> list[Held]:
         """The boxes of a tensor."""
-        check(leaf.name, leaf.tensor)
-        layout = self._layouts.of(leaf.name, leaf.tensor)
+        looked = self._looked.get(leaf.name)
+        if looked is not None and looked.is_of(leaf.tensor):
+            layout = looked.layout
+        else:
+            check(leaf.name, leaf.tensor)
+            layout = self._layouts.of(leaf.name, leaf.tensor)
+            if type(leaf.tensor) in _PLAIN_KINDS:
+                self._looked[leaf.name] = Looked(
+                    ref(leaf.tensor), leaf.tensor.dtype, leaf.tensor.shape, layout
+                )
         local = local_of(leaf.tensor)
         stored = leaf.dtype or SAFETENSORS_NAMES[local.dtype]
         found = []

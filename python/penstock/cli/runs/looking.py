@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
 from penstock.cli.runs.accounts import show_account
+from penstock.cli.runs.logged import show_metrics
 from penstock.cli.runs.story import sentence
 from penstock.errors import RunUnknown
 from penstock.run import journal, records
@@ -25,6 +26,7 @@ show_app = command_app(
     examples=(
         "  penstock runs show runs/exp1\n"
         "  penstock runs show runs/exp1 --account\n"
+        "  penstock runs show runs/exp1 --metrics\n"
         "  penstock runs show runs/exp1 --json | jq -r .kind | sort | uniq -c"
     ),
 )
@@ -59,6 +61,7 @@ def show(
     run: Path,
     *,
     account: Annotated[bool, Parameter(negative=(), help="Where the wall time went, life by life.")] = False,
+    metrics: Annotated[bool, Parameter(negative=(), help="What the program logged, step by step.")] = False,
     json: Json = False,
 ) -> int:
     """Tell what happened, in order, across all lives.
@@ -73,6 +76,8 @@ def show(
         raise RunUnknown(directory=str(run))
     if account:
         return show_account(run, json=json)
+    if metrics:
+        return show_metrics(run, json=json)
     entries = journal.read(run)
     if json:
         for entry in entries:

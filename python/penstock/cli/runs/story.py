@@ -84,6 +84,8 @@ _SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "weights": _weights,
     "recipe": lambda facts: f"another recipe: {facts['now'][:15]}…, before {str(facts['before'])[:15]}…",
     "topology": _topology,
+    "phase": lambda facts: f"{facts['name']} took {duration(1e9 * facts['seconds'])}",
+    "stop": lambda facts: f"the program ends here: {facts['reason']}",
     "retention": lambda facts: f"keeps {facts.get('keeps')}, as when it was begun",
     "note": lambda facts: " ".join(
         [str(facts.get("text")), *(f"{k}={v}" for k, v in facts.items() if k != "text")]

@@ -1,0 +1,66 @@
+"""Ranks that hold different things, in real groups: batch norms, averages, masks, stages, generators."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TIMEOUT_S = 240
+RANKS = 2
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
+    """What `differing` left. It asserts by itself what is refused, and that plain trees find the group."""
+    out = tmp_path_factory.mktemp("differing")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.torch.differing", str(out)],
+        cwd=root,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def noted(trained: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((trained / name / "noted.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("name", ["broadcast", "own_buffers", "averaged", "wide", "staged"])
+def test_every_rank_of_a_resumed_gang_ends_with_the_bits_of_one_that_was_never_interrupted(
+    trained: Path, name: str
+) -> None:
+    """Goal: L2 where ranks differ. Method: DDP with batch norms whose buffers come from rank 0, or belong to each rank, with masks and
+    averages; stages of a pipeline; all tensors and generators of each rank, resumed from step 2 of 5, against a gang that went through."""
+    for rank in range(RANKS):
+        whole, resumed = (
+            json.loads((trained / name / f"{how}-{rank}.json").read_text()) for how in ("whole", "resumed")
+        )
+        assert whole.keys() == resumed.keys()
+        assert [key for key in whole if whole[key] != resumed[key]] == []
+
+
+def test_buffers_that_ddp_broadcasts_are_saved_once_and_others_per_rank(trained: Path) -> None:
+    assert noted(trained, "broadcast") == {"apart": [], "partial": [], "form": 1}
+    assert noted(trained, "wide") == {"apart": [], "partial": [], "form": 1}
+    running = [
+        f"model/{norm}.{name}" for norm in ("norm", "other") for name in ("running_mean", "running_var")
+    ]
+    assert noted(trained, "own_buffers")["apart"] == ["model/mask", *running]
+    assert set(running) < set(noted(trained, "averaged")["apart"])
+    assert any(name.startswith("extra/average") for name in noted(trained, "averaged")["apart"])
+
+
+def test_stages_keep_their_names_and_share_nothing(trained: Path) -> None:
+    partial = noted(trained, "staged")["partial"]
+    assert "model/stage0.0.weight" in partial
+    assert "model/stage1.0.weight" in partial
+    assert "optimizer/stage1.0.weight/exp_avg" in partial
