@@ -157,7 +157,8 @@ def _mpirun(cell: Cell) -> list[list[str]]:
 
 
 def _accelerate(cell: Cell) -> list[list[str]]:
-    words = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"]
+    # With --cpu it starts one process, however many are asked for; this form starts as many as torchrun does, with or without devices.
+    words = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
     more = ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", str(free_port())]
     return [[_PYTHON, *words, *more, *cell.words]]
 
