@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -76,13 +75,15 @@ def test_the_moved_script_that_was_killed_is_bit_equal_and_keeps_its_best(
     killed after its first checkpoint and started again; records of all steps, evaluations and kept checkpoints are compared."""
     command = [sys.executable, str(EXAMPLES / "nanogpt_after.py")]
     run(folder, command)
-    killed = subprocess.Popen(command, cwd=tmp_path, env=environment_of(tmp_path), stdout=subprocess.DEVNULL)
+    killed = subprocess.Popen(command, cwd=tmp_path, env=environment_of(tmp_path), stdout=subprocess.PIPE)
     moved = tmp_path / "runs/nanogpt"
-    while not any(entry.kind == "commit" and entry.step > 0 for entry in journal.read(moved)):
-        assert killed.poll() is None
-        time.sleep(0.005)
+    assert killed.stdout is not None
+    for _ in killed.stdout:  # a line at every evaluation
+        if any(entry.kind == "commit" and entry.step > 0 for entry in journal.read(moved)):
+            break
+    assert killed.poll() is None
     os.kill(killed.pid, signal.SIGKILL)
-    killed.wait()
+    killed.communicate()
     run(tmp_path, command)
 
     whole = folder / "runs/nanogpt"
