@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import penstock.torch
 from penstock import errors
 from penstock.run import EXIT_LEFT, EXIT_UNSAVED, Policy, Run, Spike, journal, metrics
 from penstock.run.account import account
+from penstock.state.finishing import Finisher
 from penstock.state.waiting import Clock
 from tests.run.comparing import first_difference
 from tests.run.small import make, start, train
@@ -172,6 +174,26 @@ def test_a_verdict_that_cannot_be_executed_is_a_stop(stream: Stream, tmp_path: P
     assert not ps.SkipJournal(tmp_path / "skips.jsonl").read().steps
     _, executed = train(make(stream, tmp_path, policy(save_every=4)))
     assert executed == [9, 10, 11]
+
+
+def test_a_save_is_postponed_while_the_one_before_is_written(
+    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a slow disk costs checkpoints and no time. Method: writing the first one is held up until step 9, which is reached without it."""
+    free = threading.Event()
+    real = Finisher.finish
+
+    def held_up(self: Finisher, captured: Any, attempt: int, metrics: dict[str, float]) -> Any:
+        assert captured.step or free.wait(60)
+        return real(self, captured, attempt, metrics)
+
+    monkeypatch.setattr(Finisher, "finish", held_up)
+    run = make(stream, tmp_path, policy(save_every=2, when_busy="postpone"))
+    train(run, at=lambda step: free.set() if step == 9 else None)
+    first, *later = saved(tmp_path)
+    assert first == 0
+    assert later[0] >= 10
+    assert later[-1] == STEPS
 
 
 def test_a_changed_recipe_is_told_with_the_supported_way(stream: Stream, tmp_path: Path) -> None:
