@@ -12,7 +12,7 @@ from nanogpt_data import WORDS, prepare
 out_dir = Path("out")
 eval_interval, eval_iters = 5, 4
 batch_size, block_size, gradient_accumulation_steps = 4, 32, 2
-learning_rate, min_lr, warmup_iters, max_iters, grad_clip = 3e-3, 3e-4, 5, 30, 1.0
+learning_rate, min_lr, warmup_iters, max_iters, grad_clip = 3e-3, 3e-4, 5, 20, 1.0
 device = "cuda" if torch.cuda.is_available() else "cpu"
 prepare(Path("data"))
 torch.manual_seed(1337)

@@ -20,6 +20,8 @@ PENSTOCK = [sys.executable, "-m", "penstock.cli.main"]
 COMMANDS = {
     "by_hand": [sys.executable],
     "elastic": [sys.executable],
+    "hf_trainer": [sys.executable],
+    "lightning_like": [sys.executable],
     "nanogpt_before": [sys.executable],
     "resume": [sys.executable],
     "spike": [sys.executable],
@@ -37,7 +39,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment_of(folder: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}", "PENSTOCK_HOME": str(folder)}
+    # The models are so small that a second thread costs more than it does.
+    settings = {
+        "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}",
+        "PENSTOCK_HOME": str(folder),
+        "OMP_NUM_THREADS": "1",
+    }
+    return {**os.environ, **settings}
 
 
 def run(folder: Path, command: list[str]) -> str:
@@ -74,7 +82,7 @@ def test_the_moved_script_that_was_killed_is_bit_equal_and_keeps_its_best(
     """Goal: R1 for a script in nanoGPT's habits: accumulation, a scaler, evaluations. Method: one run in one piece, one that is
     killed after its first checkpoint and started again; records of all steps, evaluations and kept checkpoints are compared."""
     command = [sys.executable, str(EXAMPLES / "nanogpt_after.py")]
-    run(folder, command)
+    undisturbed = subprocess.Popen(command, cwd=folder, env=environment_of(folder))
     killed = subprocess.Popen(command, cwd=tmp_path, env=environment_of(tmp_path), stdout=subprocess.PIPE)
     moved = tmp_path / "runs/nanogpt"
     assert killed.stdout is not None
@@ -85,10 +93,11 @@ def test_the_moved_script_that_was_killed_is_bit_equal_and_keeps_its_best(
     os.kill(killed.pid, signal.SIGKILL)
     killed.communicate()
     run(tmp_path, command)
+    assert undisturbed.wait(280) == 0
 
     whole = folder / "runs/nanogpt"
     found = {place: records.read(place) for place in (whole, moved)}
-    assert list(found[whole]) == list(found[moved]) == list(range(30))
+    assert list(found[whole]) == list(found[moved]) == list(range(20))
     assert {each.incarnation for each in found[moved].values()} == {0, 1}
     bits = [
         [
@@ -101,11 +110,11 @@ def test_the_moved_script_that_was_killed_is_bit_equal_and_keeps_its_best(
     assert bits[0] == bits[1]
     evaluated = [evaluations(place) for place in (whole, moved)]
     assert evaluated[0] == evaluated[1]
-    assert list(evaluated[0]) == [5, 10, 15, 20, 25, 30]
+    assert list(evaluated[0]) == [5, 10, 15, 20]
     best = min(evaluated[0], key=evaluated[0].__getitem__)
     for place in (whole, moved):
         kept = ps.Checkpoints(place / "checkpoints").list()
-        assert [each.step for each in kept] == sorted({best, 30})
+        assert [each.step for each in kept] == sorted({best, 20})
         assert [each.metrics["val_loss"] for each in kept] == [evaluated[0][each.step] for each in kept]
 
 

@@ -11,10 +11,13 @@ for name in penstock.__all__:
     getattr(penstock, name)
 import penstock.cli.main
 assert not {"torch", "jax"} & set(sys.modules), sorted(sys.modules)
+import penstock.torch
+# Its compiler takes long to load, and a process that only reads batches has no use for it.
+assert "torch._dynamo" not in sys.modules
 """
 
 
-def test_importing_penstock_imports_no_framework() -> None:
+def test_importing_penstock_imports_no_framework_and_the_adapter_no_compiler() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

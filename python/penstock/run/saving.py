@@ -135,6 +135,7 @@ class Saving:
         # Not synced, which would wait for a busy disk: nobody acts on these lines, the log of the checkpoints is what counts.
         if problem is None:
             found = pending.wait()
+            apart: dict[str, Any] = {"kept_apart": pending.kept_apart} if pending.kept_apart else {}
             self._journal.write(
                 "commit",
                 pending.step,
@@ -144,7 +145,7 @@ class Saving:
                 written=pending.bytes_written,
                 blocked_s=round(pending.blocked_s, 6),
                 durable_s=round(pending.durable_s, 6),
-                **({"kept_apart": pending.kept_apart} if pending.kept_apart else {}),
+                **apart,
             )
         else:
             hint = problem.hint if isinstance(problem, PenstockError) else None

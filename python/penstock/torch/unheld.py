@@ -8,6 +8,7 @@ import random
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,13 @@ _ADVICE = {
 _LOOKED_AT_MAX = 20_000
 #: Of containers of numbers.
 _MEMBERS_MAX = 1000
-_OF_BASES = {*vars(nn.Module()), *vars(torch.optim.SGD([torch.zeros(1)]))}
 _Look = tuple[str, str, Any, str, bool]
+
+
+@cache
+def _of_bases() -> frozenset[str]:
+    """Attributes that every module or optimizer has. Asked for late: the first optimizer that is made loads PyTorch's compiler."""
+    return frozenset({*vars(nn.Module()), *vars(torch.optim.SGD([torch.zeros(1)]))})
 
 
 class Unheld:
@@ -68,7 +74,7 @@ def _looks(model: nn.Module, optimizers: Sequence[Optimizer]) -> Iterator[_Look]
 
 def _attributes(owner: Any) -> list[str]:
     """Attributes that may be state, apart from those that every module or optimizer has."""
-    return [key for key, value in vars(owner).items() if key not in _OF_BASES and _may_be_state(value)]
+    return [key for key, value in vars(owner).items() if key not in _of_bases() and _may_be_state(value)]
 
 
 def _may_be_state(value: Any) -> bool:
