@@ -279,3 +279,10 @@ def test_a_save_leaves_tensors_as_resizable_as_they_were(tmp_path: Path) -> None
         model.empty.resize_(4)
         checkpoints.load(found, state(model))
     assert model.history.tolist() == [4.0] * 4
+
+
+def test_a_value_is_what_it_was_when_it_was_reported() -> None:
+    total = torch.full((1,), 3.0)
+    seen = state(nn.Linear(1, 1)).to_host(total)
+    total.zero_()
+    assert seen.item() == 3.0
