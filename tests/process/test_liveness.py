@@ -84,8 +84,8 @@ def test_a_hang_in_a_namespace_of_processes_has_stacks_too(run: Run, tmp_path: P
 
 def test_a_long_checkpoint_is_no_hang(run: Run, tmp_path: Path) -> None:
     """Goal: phases have times of their own. Method: a checkpoint that takes many times what a step may take."""
-    text = "steps(30)\nwith phase('checkpoint'):\n    pace.wait(2)\nsteps(30)\n"
-    running = run("--ranks", "2", "--hang", "0.3", "--", script(tmp_path, text))
+    text = "steps(30)\nwith phase('checkpoint'):\n    pace.wait(4)\nsteps(30)\n"
+    running = run("--ranks", "2", "--hang", "1", "--", script(tmp_path, text))
     assert running.launcher is not None
     _, err = running.launcher.communicate(timeout=PATIENCE_S)
     assert running.launcher.returncode == 0, err

@@ -98,6 +98,7 @@ def test_every_second_is_in_one_account() -> None:
         "start": 2,
         "restore": 2 + 16 + 128,
         "train": 4 + 256,
+        "phase": 0,
         "lost": 8,
         "finish": 512,
         "down": 64,

@@ -53,6 +53,8 @@ class Past:
     def feasible(self, verdict: Verdict, skips: Skips) -> Verdict:
         """A verdict to go back, or a stop where there is nothing to go back to: what is written down must be possible. All ranks call it."""
         first = verdict.step if verdict.leave_out is None else verdict.leave_out[0]
+        # What is about to be retired is nothing to go back to.
+        self._checkpoints.settle()
         mine = b"" if self._state.rank else msgspec.json.encode(self.reaches(first, skips))
         kept: list[int] | None = msgspec.json.decode(self._state.share(mine))
         if kept is None:

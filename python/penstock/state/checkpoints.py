@@ -457,6 +457,10 @@ class Checkpoints:
             self._behind.wait()
         self._raise_unnoticed()
 
+    def settle(self) -> None:
+        """Return when nothing goes on behind training's back any more, pruning included; what failed is not told."""
+        self._saver.submit(int).result()
+
     def give_up(self) -> None:
         """Do not wait for other ranks any more, because one of them is gone: saves that need it fail now, not at their deadline."""
         if self._finisher is not None:
