@@ -111,7 +111,7 @@ def test_metrics_of_an_undone_past_are_gone(stream: Stream, tmp_path: Path) -> N
     assert [each.step for each in metrics.read(tmp_path)] == [*range(8), 10, 11]
 
 
-@pytest.mark.parametrize("value", ["much", [1, 2], None, torch.ones(2)])
+@pytest.mark.parametrize("value", ["much", [1, 2], None, torch.ones(2), 10**400])
 def test_only_numbers_are_logged_and_committed(stream: Stream, tmp_path: Path, value: Any) -> None:
     run = make(stream, tmp_path / "run", policy())
     with pytest.raises(errors.UsageError, match=r"number|one element"):

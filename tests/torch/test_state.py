@@ -248,3 +248,41 @@ def test_two_leaves_with_one_name_are_refused(tmp_path: Path) -> None:
         for tree in trees:
             with pytest.raises(errors.TreeInvalid, match="two leaves have this name"):
                 checkpoints.save(2, tree)
+
+
+def test_expanded_buffers_are_filled_once(tmp_path: Path) -> None:
+    model = nn.Module()
+    model.register_buffer("wide", torch.tensor([[1.0], [float("nan")]]).expand(2, 5))
+    other = nn.Module()
+    other.register_buffer("wide", torch.zeros(2, 1).expand(2, 5))
+    uneven = nn.Module()
+    uneven.register_buffer("wide", torch.arange(10.0).reshape(2, 5))
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        found = checkpoints.save(1, state(model)).wait()
+        checkpoints.load(found, state(other))
+        assert torch.equal(other.wide.nan_to_num(7), model.wide.nan_to_num(7))
+        differing = checkpoints.save(2, state(uneven)).wait()
+        with pytest.raises(errors.TreeInvalid, match="expanded"):
+            checkpoints.load(differing, state(other))
+
+
+def test_a_save_leaves_tensors_as_resizable_as_they_were(tmp_path: Path) -> None:
+    model = nn.Module()
+    model.register_buffer("history", torch.ones(2))
+    model.register_buffer("empty", torch.zeros(0))
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        for length in (4, 8):
+            found = checkpoints.save(length, state(model)).wait()
+            model.history.resize_(length).fill_(length)
+            model.empty.resize_(length).zero_()
+        model.history.resize_(4)
+        model.empty.resize_(4)
+        checkpoints.load(found, state(model))
+    assert model.history.tolist() == [4.0] * 4
+
+
+def test_a_value_is_what_it_was_when_it_was_reported() -> None:
+    total = torch.full((1,), 3.0)
+    seen = state(nn.Linear(1, 1)).to_host(total)
+    total.zero_()
+    assert seen.item() == 3.0

@@ -165,3 +165,53 @@ def test_what_the_state_does_not_hold_is_named_once(tmp_path: Path) -> None:
         # Said already: warnings are errors in this suite.
         checkpoints.save(2, tree).wait()
     assert len(tree.unpinned()) == 2
+
+
+def leaves_out(model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+    """The first layer gets no gradient for a while, as experts and heads without a sample; zeros, not nothing, reach the optimizer."""
+    optimizer.zero_grad(set_to_none=False)
+    rows = torch.arange(10.0).reshape(2, 5) / (step + 1)
+    last = list(model.children())[-1]
+    if step < 2:
+        backward(model, step)
+    else:
+        last(rows).square().sum().backward()
+    optimizer.step()
+
+
+def test_gradients_that_are_zeroed_and_not_thrown_away_come_back_as_zeros(tmp_path: Path) -> None:
+    whole, optimizer, tree = made(0)
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        for step in range(6):
+            leaves_out(whole, optimizer, step)
+            if step == 3:
+                found = checkpoints.save(step, tree).wait()
+                assert not [name for name in found.manifest.tensors if name.startswith("gradient/")]
+    again, resumed, tree = made(1)
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.resume(tree)
+        assert not any(is_pending(each.grad) for each in again.parameters())
+        leaves_out(again, resumed, 4)
+        checkpoints.save(4, tree).wait()
+    third, resumed, tree = made(2)
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.resume(tree)
+        leaves_out(third, resumed, 5)
+    assert bits(third, resumed) == bits(whole, optimizer)
+
+
+def test_gradients_that_no_optimizer_has_are_named(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    head = state(model, torch.optim.AdamW(model[2].parameters()))
+    by_hand = state(model)
+    assert head.unpinned() == by_hand.unpinned() == ()
+    backward(model, 0)
+    assert "0.weight and 1 more" in head.unpinned()[0]
+    assert "0.weight and 3 more" in by_hand.unpinned()[0]
+    with (
+        ps.Checkpoints(tmp_path) as checkpoints,
+        pytest.warns(UserWarning, match="belongs to no optimizer"),
+    ):
+        checkpoints.save(0, by_hand).wait()
+    model[0].zero_grad()
+    assert head.unpinned() == ()

@@ -295,3 +295,47 @@ def test_state_of_nobodys_parameter_is_refused() -> None:
     strange.state["global"] = {"k": 1}
     with pytest.raises(errors.TreeInvalid, match="state of 'global', no parameter"):
         state(model, strange).held()
+
+
+@pytest.mark.parametrize(
+    ("saved", "made"), [("adam", "plain"), ("plain", "adam"), ("sgd", "nadam"), ("nadam", "fused")]
+)
+def test_state_of_another_kind_of_optimizer_is_refused(saved: str, made: str, tmp_path: Path) -> None:
+    model = nn.Linear(3, 3)
+    first, second = MAKERS[saved](model.parameters()), MAKERS[made](model.parameters())
+    model(torch.ones(2, 3)).sum().backward()
+    first.step()
+    before = [group["lr"] for group in second.param_groups]
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        found = checkpoints.save(1, state(model, first)).wait()
+        with pytest.raises(errors.TreeInvalid, match="another kind of optimizer"):
+            checkpoints.resume(state(model, second))
+        assert not second.state
+        assert [group["lr"] for group in second.param_groups] == before
+        checkpoints.load(found, state(model, second), only="model")
+
+
+def test_a_setting_that_an_optimizer_has_learned_since_is_no_other_kind(tmp_path: Path) -> None:
+    model = nn.Linear(3, 3)
+    older, newer = (torch.optim.Adam(model.parameters(), lr=lr) for lr in (0.5, 0.1))
+    for group in older.param_groups:
+        del group["decoupled_weight_decay"]
+    torch.optim.lr_scheduler.LinearLR(older)
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, state(model, older)).wait()
+        checkpoints.resume(state(model, newer))
+    assert newer.param_groups[0]["lr"] == older.param_groups[0]["lr"]
+
+
+def test_a_lazy_model_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    def made() -> tuple[nn.Module, Optimizer]:
+        model = nn.Sequential(nn.LazyLinear(4))
+        return model, torch.optim.AdamW(model.parameters())
+
+    model, optimizer = made()
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        model(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+        checkpoints.save(1, state(model, optimizer)).wait()
+        with pytest.raises(errors.TreeInvalid, match="no shape yet"):
+            checkpoints.resume(state(*made()))

@@ -205,7 +205,7 @@ def numbers_of(metrics: Mapping[str, Any]) -> dict[str, float]:
     for name, value in metrics.items():
         try:
             found[str(name)] = float(value.item() if hasattr(value, "item") else value)
-        except (TypeError, ValueError, RuntimeError) as reason:
+        except (TypeError, ValueError, OverflowError, RuntimeError) as reason:
             raise UsageError(
                 f"the metric {name!r} is {type(value).__name__}, not a number: {reason}",
                 hint="give numbers, or tensors with one element",

@@ -13,7 +13,7 @@ import torch
 
 from penstock.state.contract import Copy, Copying, Sample
 from penstock.torch.driver import driver
-from penstock.torch.mover import TORCH_TYPES, as_bytes, picked, strips
+from penstock.torch.mover import TORCH_TYPES, as_bytes, fill, picked, strips
 from penstock.torch.pinning import ARENAS, address_of
 from penstock.torch.snapshot import Snapshot, Stretch
 
@@ -180,7 +180,7 @@ class CudaMover:
             raw = as_bytes(landed)
             for begin, host in ARENAS.pieces(copy.host[first : first + raw.numel()]):
                 raw[begin : begin + host.numel()].copy_(host, non_blocking=True)
-            window.copy_(landed)
+            fill(copy.held.name, window, landed)
 
 
 def cuda_mover(device: torch.device) -> CudaMover:

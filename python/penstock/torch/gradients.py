@@ -25,12 +25,16 @@ ROOT = "gradient"
 #: The entry of a rank that names gradients which are zero.
 ENTRY = "torch.gradients"
 _MARK = "_penstock_spent"
+#: Of a gradient that more than one step has used: ``zero_grad(set_to_none=False)`` keeps it, and optimizers tell zeros from nothing.
+_REUSED = "_penstock_reused"
 
 
 def _after_step(optimizer: Optimizer, *_: Any) -> None:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if (gradient := parameter.grad) is not None:
+                if hasattr(gradient, _MARK):
+                    setattr(gradient, _REUSED, True)
                 setattr(gradient, _MARK, _version(gradient))
 
 
@@ -68,6 +72,14 @@ class Gradients:
             if parameter.grad is not None and is_pending(parameter.grad)
         }
 
+    def reused(self) -> list[str]:
+        """Names of those that are used up and will be zeroed, not thrown away: a parameter that the next pass leaves out has zeros then."""
+        return [
+            name
+            for name, parameter in self._parameters.items()
+            if hasattr(parameter.grad, _REUSED) and not is_pending(parameter.grad)
+        ]
+
     def rooms(self, kinds: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, torch.Tensor]:
         """Room for the gradients that a checkpoint has; they become those of their parameters when they are filled."""
         found = {}
@@ -88,7 +100,9 @@ class Gradients:
         """Gradients that were zero when they were saved."""
         for name in names:
             if (parameter := self._parameters.get(name)) is not None:
-                parameter.grad = torch.zeros_like(parameter.detach())
+                gradient = parameter.grad = torch.zeros_like(parameter.detach())
+                setattr(gradient, _REUSED, True)
+                setattr(gradient, _MARK, _version(gradient))
 
 
 def zeros_among(pending: Mapping[str, torch.Tensor]) -> list[str]:
@@ -103,6 +117,24 @@ def zeros_among(pending: Mapping[str, torch.Tensor]) -> list[str]:
     # One answer of the device for all of them.
     full = torch.stack([local_of(gradient).any().reshape(()) for gradient in touched_once.values()])
     return [name for name, some in zip(touched_once, full.tolist(), strict=True) if not some]
+
+
+def unowned(model: nn.Module, optimizers: Sequence[Optimizer]) -> tuple[str, ...]:
+    """In words: gradients that no optimizer tells about, so that nobody knows whether they are used up. They are not saved."""
+    owned = {
+        id(each) for optimizer in optimizers for group in optimizer.param_groups for each in group["params"]
+    }
+    found = [
+        name for name, each in model.named_parameters() if each.grad is not None and id(each) not in owned
+    ]
+    if not found:
+        return ()
+    others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    advice = "set it to None before every backward pass, or requires_grad_(False)"
+    text = (
+        f"the gradient of {found[0]}{others} belongs to no optimizer of the state and is not saved: {advice}"
+    )
+    return (text,)
 
 
 def refuse_outside(model: nn.Module) -> None:

@@ -6,10 +6,12 @@ larger than a strip is ever copied beside the tensor.
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
 
+from penstock.errors import TreeInvalid
 from penstock.state.contract import Copy, Copying, Sample
 from penstock.state.host import DONE
 
@@ -66,7 +68,7 @@ class StridedMover:
                 stored = torch.empty(window.shape, dtype=TORCH_TYPES[copy.held.dtype])
                 raw = as_bytes(stored)
                 raw.numpy()[:] = host[first : first + raw.numel()]
-                window.copy_(stored)
+                fill(copy.held.name, window, stored)
         return DONE
 
     def sample(self, samples: list[Sample]) -> Copying:
@@ -77,6 +79,36 @@ class StridedMover:
 
 
 STRIDED = StridedMover()
+
+
+def fill(name: str, window: torch.Tensor, stored: torch.Tensor) -> None:
+    """Write to a view. One that shows an element at several places (an expanded buffer) takes it once, if it is the same at all of them."""
+    for dim, (length, stride) in enumerate(zip(window.shape, window.stride(), strict=True)):
+        if length > 1 and stride == 0:
+            first = stored.narrow(dim, 0, 1)
+            if not torch.equal(as_bytes(stored), as_bytes(first.expand_as(stored))):
+                reason = "it is expanded, and what was saved differs along an expanded dimension"
+                raise TreeInvalid(name=name, reason=reason, hint="register tensor.contiguous()")
+            window, stored = window.narrow(dim, 0, 1), first
+    window.copy_(stored)
+
+
+class _Memory:
+    """The bytes of a tensor for NumPy. ``Tensor.numpy`` would forbid the program to resize the tensor from then on."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+        self.__array_interface__ = {
+            "data": (tensor.data_ptr(), False),
+            "shape": (tensor.numel(),),
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+
+def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """The bytes of a tensor on the host that is in C order, over the same memory."""
+    return np.asarray(_Memory(as_bytes(tensor))) if tensor.numel() else np.empty(0, np.uint8)
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:

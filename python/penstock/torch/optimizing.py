@@ -19,12 +19,15 @@ from torch.optim import Optimizer
 from penstock.errors import TreeInvalid
 from penstock.torch.documents import Document, Tensors, decode, encode, escaped, tensor_names
 from penstock.torch.mover import SAFETENSORS_NAMES, TORCH_TYPES
+from penstock.torch.tensors import check
 
 GROUPS = "optimizer/param_groups"
 #: Types that tensors have in the optimizer, where they are stored in another.
 DTYPES = "optimizer/dtypes"
 #: Which optimizer a group belongs to, where parameters belong to several.
 NUMBER = "optimizer_number"
+#: Settings that schedulers put into groups.
+_OF_SCHEDULERS = {"base_momentum", "initial_lr", "max_lr", "max_momentum", "min_lr", "swa_lr"}
 #: The types and shapes of tensors in a checkpoint, by name.
 Kinds = Mapping[str, tuple[str, tuple[int, ...]]]
 
@@ -142,6 +145,7 @@ class Optimizing:
 
     def make_room(self, tensors: Kinds, values: Mapping[str, Any]) -> None:
         """Bring the state into the form of a checkpoint, whose contents are then filled in."""
+        self._refuse_other_kind(values.get(GROUPS, ()))
         keys: dict[str, dict[str, None]] = {}
         for name in (*tensors, *values):
             root, parameter, key = (*name.split("/", 3), "", "")[:3]
@@ -152,10 +156,32 @@ class Optimizing:
         native = values.get(DTYPES, {})
         for kept in self.kept():
             wanted = keys.get(kept.prefix, {})
+            if wanted:
+                check(f"model/{escaped(kept.name)}", kept.parameter)
             for key in wanted:
                 self._make(kept, key, tensors, values, native)
             if (self._number_of(kept.optimizer), kept.name) in known:
                 _forget(kept, wanted)
+
+    def _refuse_other_kind(self, saved: Sequence[Mapping[str, Any]]) -> None:
+        """State of another kind of optimizer fits by its names, and would mean something else. The settings of groups tell: each has some that the
+        other does not know. One that has learned a setting since, as those of a newer PyTorch have, is no other kind.
+        """
+        of = {(group.get(NUMBER), name): group for group in saved for name in group["params"]}
+        for optimizer in self._optimizers:
+            number = self._number_of(optimizer)
+            for at, group in enumerate(optimizer.param_groups):
+                for name in map(self._named(at), group["params"]):
+                    theirs = of.get((number, name), group).keys() - {"params", NUMBER}
+                    missing = (optimizer.defaults.keys() & group.keys()) - theirs
+                    foreign = theirs - group.keys() - optimizer.defaults.keys() - _OF_SCHEDULERS
+                    if missing and foreign:
+                        reason = (
+                            f"it was saved by another kind of optimizer: that had {', '.join(sorted(foreign))}, "
+                            f"{type(optimizer).__name__} has {', '.join(sorted(missing))}"
+                        )
+                        hint = "make the optimizer that was saved, or begin with a new one: only='model'"
+                        raise TreeInvalid(name=GROUPS, reason=reason, hint=hint)
 
     def load_groups(self, saved: Sequence[Mapping[str, Any]]) -> None:
         """Take hyperparameters back, group by group, by the parameters in them."""

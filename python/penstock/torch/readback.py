@@ -37,4 +37,5 @@ def readback(value: Any) -> Any:
         raise UsageError(
             f"a value to report has one element, not {value.numel()}", hint="take its mean or its sum"
         )
-    return Readback(value.reshape(())) if value.is_cuda else value
+    # A copy: running sums are set to zero in place after they are reported, and before they are looked at.
+    return Readback(value.reshape(())) if value.is_cuda else value.clone()

@@ -158,7 +158,7 @@ class State:
 
     def unpinned(self) -> tuple[str, ...]:
         """What has changed since the state was made and is not part of it, in words: a resume does not bring it back."""
-        return self._unheld.changed()
+        return (*self._unheld.changed(), *gradients.unowned(self.model, self.optimizers))
 
     @property
     def device(self) -> torch.device:
@@ -225,9 +225,11 @@ class State:
         if not self.optimizers or not self._wants(gradients.ROOT):
             return {}
         gradients.refuse_outside(self.model)
-        found = gradients.Gradients(self.optimizers, names.of).pending()
-        self._zeros = gradients.zeros_among(found)
-        return {name: tensor for name, tensor in found.items() if name not in self._zeros}
+        known = gradients.Gradients(self.optimizers, names.of)
+        found = known.pending()
+        zeros = gradients.zeros_among(found)
+        self._zeros = zeros + known.reused()
+        return {name: tensor for name, tensor in found.items() if name not in zeros}
 
     def _held(
         self,

@@ -12,7 +12,7 @@ from penstock.state.contract import Held
 from penstock.state.host import HOST
 from penstock.torch.cuda import OnDevice, cuda_mover
 from penstock.torch.layout import Layout, Layouts, Part, is_dtensor, local_of
-from penstock.torch.mover import SAFETENSORS_NAMES, STRIDED, as_bytes
+from penstock.torch.mover import SAFETENSORS_NAMES, STRIDED, as_array
 
 _PLAIN_KINDS = (torch.Tensor, torch.nn.Parameter)
 _PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
@@ -113,7 +113,7 @@ class Holder:
             return cuda_mover(device), OnDevice(window, stream)
         if dtype != SAFETENSORS_NAMES[window.dtype] or not window.is_contiguous():
             return STRIDED, window
-        return HOST, as_bytes(window).numpy()
+        return HOST, as_array(window)
 
 
 def check(name: str, tensor: torch.Tensor) -> None:
