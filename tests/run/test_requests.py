@@ -140,6 +140,51 @@ def test_a_phase_changes_no_bit_and_is_counted_apart(stream: Stream, tmp_path: P
     assert sum(found.seconds.values()) == pytest.approx(found.wall_s)
 
 
+def test_a_phase_that_is_left_open_is_refused(stream: Stream, tmp_path: Path) -> None:
+    run = make(stream, tmp_path, policy())
+    left_open: list[Any] = []
+
+    def enter(step: int) -> None:
+        if step == 2:
+            left_open.append(run.phase("eval"))
+            left_open[0].__enter__()
+
+    with pytest.raises(errors.UsageError, match="step 2 ends while a phase is open"):
+        train(run, at=enter)
+
+
+def test_a_reason_may_be_anything_that_has_words(stream: Stream, tmp_path: Path) -> None:
+    run = make(stream, tmp_path, policy())
+    train(run, at=lambda step: run.stop(ValueError("no more")) if step == 3 else None)  # type: ignore[arg-type]
+    assert [each.facts["reason"] for each in journal.read(tmp_path) if each.kind == "stop"] == ["no more"]
+
+
+FORKING = """
+import os, sys
+from pathlib import Path
+import penstock as ps
+from tests.run.small import make, start, update
+from tests.torch.stream import Stream
+run = make(Stream(Path(sys.argv[1])), Path(sys.argv[2]), ps.RunPolicy(save_every=4, stop_at=9))
+state = start()
+for step, batch in run.steps(state):
+    run.report(loss=update(run, state, batch)[0])
+    if step in (3, 7):
+        child = os.fork()
+        if child == 0:
+            sys.exit(5 if step == 3 else 6)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) in (5, 6)
+"""
+
+
+def test_children_of_a_fork_end_nothing_of_the_run(stream: Stream, tmp_path: Path) -> None:
+    """Goal: a program may fork in its loop. Method: children that leave by `sys.exit`, which runs what is registered for the end."""
+    command = [sys.executable, "-c", FORKING, str(stream.folder), str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [each.facts["how"] for each in journal.read(tmp_path) if each.kind == "end"] == ["done"]
+
+
 @pytest.mark.parametrize(("where", "kept"), [("begin", 7), ("end", 8), ("middle", 0)])
 def test_a_break_saves_what_is_whole(
     stream: Stream, tmp_path: Path, where: str, kept: int, caplog: pytest.LogCaptureFixture

@@ -211,6 +211,7 @@ class Life:
 
     def _end_step(self, step: int) -> bool:
         """Judge, record, save, leave. Whether training went back to another step."""
+        self._phases.refuse_open(step)
         self._report.stands, self._report.ended = self.standing.now(), time.time()
         report: Report | None = self._report
         answer = self._answer

@@ -220,7 +220,9 @@ class Steps:
         self._life = life
         self._steps: Iterator[tuple[int, Any]] | None = None
         self._closed = False
-        self._at_exit = partial(_exiting, life)
+        #: The child of a fork has a copy of this, and none of the threads: it ends nothing.
+        self._process = os.getpid()
+        self._at_exit = partial(_exiting, life, self._process)
         atexit.register(self._at_exit)
 
     def __iter__(self) -> "Steps":
@@ -250,7 +252,7 @@ class Steps:
         self._finish(GeneratorExit())
 
     def _finish(self, problem: BaseException | None) -> None:
-        if self._closed:
+        if self._closed or self._process != os.getpid():
             return
         self._closed = True
         atexit.unregister(self._at_exit)
@@ -280,7 +282,7 @@ class Steps:
 
     def __del__(self) -> None:
         # Left by `break` or by an error: only the end of the process shows which. Alone, nobody has to be waited for.
-        if getattr(self, "_closed", True) or sys.is_finalizing():
+        if getattr(self, "_closed", True) or sys.is_finalizing() or self._process != os.getpid():
             return
         self._closed = True
         try:
@@ -290,7 +292,9 @@ class Steps:
             self._life.close(orderly=self._life.state.ranks == 1)
 
 
-def _exiting(life: Life) -> None:
+def _exiting(life: Life, process: int) -> None:
     """The process ends, and nobody has said how the loop did."""
+    if process != os.getpid():
+        return
     life.end(getattr(sys, "last_value", None) or GeneratorExit())
     life.close(orderly=False)

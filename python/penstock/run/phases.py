@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from penstock import events
 from penstock.data import Lane
+from penstock.errors import UsageError
 from penstock.run.contract import Trainable
 from penstock.run.journal import Journal
 from penstock.run.notices import Notices
@@ -24,6 +25,13 @@ class Phases:
         self._state, self._lane, self._seed = state, lane, seed
         #: How many are around what happens now.
         self._depth = 0
+
+    def refuse_open(self, step: int) -> None:
+        """A phase ends in the step in which it began: later it would put generators of this step back into another one."""
+        if self._depth:
+            raise UsageError(
+                f"step {step} ends while a phase is open", hint='use it as a block: `with run.phase("eval"):`'
+            )
 
     @contextmanager
     def phase(

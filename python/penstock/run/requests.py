@@ -35,7 +35,7 @@ class Requests:
 
     def stop(self, reason: str) -> None:
         """Ask for an end."""
-        self.wish, self.reason = Wish.STOP, self.reason or reason
+        self.wish, self.reason = Wish.STOP, self.reason or str(reason)
 
     def taken(self) -> Wish:
         """What to tell the others. Once: whoever asks again is heard again."""
