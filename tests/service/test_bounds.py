@@ -208,7 +208,8 @@ def listens(port: int) -> bool:
     """Whether somebody accepts connections there."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):
+        # Reset: it stopped to listen before it accepted.
         return False
     return True
 
