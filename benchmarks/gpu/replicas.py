@@ -95,7 +95,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         multiprocessing.spawn(rank, (wanted, folder), nprocs=wanted.ranks)
         ranks = [json.loads(Path(folder, f"{number}.json").read_text()) for number in range(wanted.ranks)]
-    text = json.dumps({"about": vars(wanted), "ranks": ranks}, indent=1)
+    text = json.dumps(
+        {"about": {name: value for name, value in vars(wanted).items() if name != "out"}, "ranks": ranks},
+        indent=1,
+    )
     Path(wanted.out).write_text(text + "\n")
     print(text)
 

@@ -1,7 +1,7 @@
 """The roll: an incarnation whose name another start may have had is joined by its own processes alone."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from penstock.errors import (
     CheckpointDamaged,
     Fenced,
     IncarnationTaken,
-    PenstockError,
     RanksMissing,
     UsageError,
 )
@@ -24,25 +23,7 @@ from penstock.state.roll import call
 from penstock.state.waiting import Clock
 from penstock.store import Store
 from tests.state.savers import begin
-from tests.state.test_agreement import Time
-
-
-def together(ranks: int, work: Callable[[int], Any]) -> list[Any]:
-    """What each rank returned or raised; all of them run at once."""
-    answers: dict[int, Any] = {}
-
-    def run(rank: int) -> None:
-        try:
-            answers[rank] = work(rank)
-        except PenstockError as problem:
-            answers[rank] = problem
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return [answers[rank] for rank in range(ranks)]
+from tests.state.test_agreement import Time, in_threads
 
 
 def start(
@@ -63,7 +44,7 @@ def start(
             Log(store), member, f"{start_}-{rank}", deadline_s=50, clock=Clock(pause=pause)
         ).incarnation
 
-    found = together(ranks, work)
+    found = in_threads(ranks, work)
     assert all(isinstance(each, int) for each in found), found
     return found
 
@@ -118,8 +99,8 @@ def test_a_number_that_was_used_is_refused_on_all_ranks(memory: Store) -> None:
     def work(rank: int, of: str) -> int | None:
         return call(Log(memory), members[rank], f"{of}-{rank}", deadline_s=50).incarnation
 
-    assert together(2, lambda rank: work(rank, "first")) == [4, 4]
-    refused = together(2, lambda rank: work(rank, "second"))
+    assert in_threads(2, lambda rank: work(rank, "first")) == [4, 4]
+    refused = in_threads(2, lambda rank: work(rank, "second"))
     assert [type(each) for each in refused] == [Fenced, IncarnationTaken]
     begin(Log(memory))
     with pytest.raises(Fenced):
@@ -159,13 +140,13 @@ def test_checkpoints_opened_again_under_one_name_resume_the_newest(
             ck.save(0 if found is None else found.step + 10, tree).wait()
             return None if found is None else found.step + int(tree["w"][0])
 
-    assert together(2, work) == [None, None]
+    assert in_threads(2, work) == [None, None]
     if by == "number":
-        assert [type(each) for each in together(2, work)] == [Fenced, IncarnationTaken]
+        assert [type(each) for each in in_threads(2, work)] == [Fenced, IncarnationTaken]
         assert [each.step for each in ps.Checkpoints(tmp_path, read_only=True).list()] == [0]
         return
-    assert together(2, work) == [2, 2]
-    assert together(2, work) == [13, 13]
+    assert in_threads(2, work) == [2, 2]
+    assert in_threads(2, work) == [13, 13]
 
 
 def test_copies_behind_a_second_start_of_the_same_name_are_its_own(tmp_path: Path) -> None:
@@ -182,7 +163,7 @@ def test_copies_behind_a_second_start_of_the_same_name_are_its_own(tmp_path: Pat
             assert not ck.behind_failures
 
     for step in (1, 2, 3):
-        assert together(2, lambda rank, step=step: work(rank, step)) == [None, None]
+        assert in_threads(2, lambda rank, step=step: work(rank, step)) == [None, None]
     assert [each.step for each in ps.Checkpoints(tmp_path / "far", read_only=True).list()] == [1, 2, 3]
 
 

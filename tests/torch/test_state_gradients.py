@@ -1,7 +1,5 @@
 """Gradients that no optimizer has used yet are state; those that are used up are not."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from torch import nn
 import penstock as ps
 from penstock.torch import state
 from penstock.torch.gradients import is_pending
+from tests.torch.program import run_program
 
 Loop = Callable[[nn.Module, torch.optim.Optimizer, int], None]
 
@@ -124,14 +123,7 @@ def test_gradients_are_left_out_where_wished(tmp_path: Path) -> None:
 
 
 def test_ranks_get_their_own_gradients_back_and_other_layouts_are_refused(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.torch.accumulating", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_program("pending_gradients", tmp_path)
 
 
 class Counting(nn.Module):

@@ -1,9 +1,6 @@
 """A state moves between layouts and numbers of ranks, bit for bit, through real groups and real checkpoints."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,24 +8,16 @@ import pytest
 from safetensors import safe_open
 
 import penstock as ps
+from tests.torch.program import run_program
 
-TIMEOUT_S = 240
 Boxes = list[list[list[int]]]
 
 
 @pytest.fixture(scope="module")
-def moved(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
+def moved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `sharding` left: every gang compares every tensor of model and optimizer with the reference by itself."""
     out = tmp_path_factory.mktemp("sharding")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.torch.sharding", str(out)],
-        cwd=root,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_program("sharding", out)
     return out
 
 

@@ -1,31 +1,21 @@
 """Ranks that hold different things, in real groups: batch norms, averages, masks, stages, generators."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-TIMEOUT_S = 240
+from tests.torch.program import run_program
+
 RANKS = 2
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
-    """What `differing` left. It asserts by itself what is refused, and that plain trees find the group."""
-    out = tmp_path_factory.mktemp("differing")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.torch.differing", str(out)],
-        cwd=root,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `unequal_ranks` left. It asserts by itself what is refused, and that plain trees find the group."""
+    out = tmp_path_factory.mktemp("unequal_ranks")
+    run_program("unequal_ranks", out)
     return out
 
 

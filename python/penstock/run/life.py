@@ -40,7 +40,7 @@ from penstock.run.refusals import refuse_seed, refuse_short_memory, refuse_stopp
 from penstock.run.requests import Requests, Wish, reason_of
 from penstock.run.saving import CalledOff, Late, Saving
 from penstock.run.settings import Settings
-from penstock.run.shared import shared_decisions, shared_skips
+from penstock.run.shared_facts import shared_decisions, shared_skips
 from penstock.run.standing import Standing
 from penstock.run.step_progress import StepProgress
 from penstock.run.upkeep import keep_of

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
 from penstock.cli.runs.accounts import show_account
-from penstock.cli.runs.logged import show_metrics
+from penstock.cli.runs.metrics import show_metrics
 from penstock.cli.runs.story import sentence
 from penstock.errors import RunUnknown
 from penstock.run import journal, records

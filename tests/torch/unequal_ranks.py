@@ -1,6 +1,6 @@
 """What real gangs do in tests of ranks that differ: train, save, be replaced, and end with the same bits on every rank.
 
-Run as ``python -m tests.torch.differing OUT``. It imports torch once and forks its gangs of two gloo ranks. No launcher's variables are
+Run as ``python -m tests.torch.unequal_ranks OUT``. It imports torch once and forks its gangs of two gloo ranks. No launcher's variables are
 there and nobody gives a rank or a token: ``Checkpoints(place)`` has to find out by itself.
 """
 

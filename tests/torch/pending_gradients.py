@@ -1,4 +1,4 @@
-"""What real ranks do in tests of pending gradients, over gloo: run as ``python -m tests.torch.accumulating OUT``.
+"""What real ranks do in tests of pending gradients, over gloo: run as ``python -m tests.torch.pending_gradients OUT``.
 
 Two ranks accumulate without reducing, so their gradients differ, and save. Two fresh ranks get each its own back; one rank alone is refused.
 """
