@@ -117,7 +117,10 @@ def _role(name: str, *after: str, kind: str = "gang") -> Role:
         ([_role("a", "a")], "role 'a': after names the role itself"),
         ([_role("a", "b")], "role 'a': after names 'b', which is no role of this job"),
         ([_role("a", "b"), _role("b", "c"), _role("c", "b")], "goes in a circle: b after c after b"),
-        ([_role("a", kind="service")], "are services only"),
+        (
+            [Role(name="a", command=["x"], stdin=0), Role(name="b", command=["x"], stdin=0)],
+            "role 'b': stdin is given to 'a' already",
+        ),
         ([Role(name="a", command=["x"], ranks=4000), Role(name="b", command=["x"], ranks=97)], "4097 ranks"),
     ],
 )

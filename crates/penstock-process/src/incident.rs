@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::hang::Pulse;
 use crate::job::{Role, Room, Stream};
 use crate::pump::{Listing, log_name};
-use crate::redact::Redaction;
 use crate::state::{GangState, WorkerState, wall_s, write_whole};
 use crate::verdict::Action;
 
@@ -32,6 +31,7 @@ pub fn likeness(room: &Room, role: &Role, worker: &WorkerState) -> Option<String
     let stream = if role.terminal { Stream::Out } else { Stream::Err };
     let lines = last_lines(&Listing::read(&room.file("logs")), &role.name, worker, stream);
     let last = lines.iter().rev().find(|line| !line.trim().is_empty())?;
+    let last = room.secrets().text(last);
     exit.code.map(|code| format!("rank {} code {code}: {last}", worker.rank))
 }
 
@@ -53,7 +53,7 @@ pub struct Evidence<'a> {
 
 /// Writes the incident of the life that just failed; its name in the room.
 pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) -> Result<String> {
-    let secrets = secrets(role);
+    let secrets = room.secrets();
     let there = Listing::read(&room.file("logs"));
     let shown = |lines: Vec<String>| -> Vec<String> { lines.iter().map(|line| secrets.text(line)).collect() };
     let gang = evidence.gang;
@@ -84,11 +84,4 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
     let name = format!("incidents/{number}.json");
     write_whole(&room.file(&name), &serde_json::to_vec_pretty(&document).expect("plain values"))?;
     Ok(name)
-}
-
-/// What never goes into an incident: secrets that the workers were given.
-fn secrets(role: &Role) -> Redaction {
-    let inherited = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    Redaction::of(inherited.chain(role.environment.iter().map(|(name, value)| (name.clone(), value.clone()))))
 }

@@ -21,6 +21,7 @@ use crate::agent::places::Places;
 use crate::agent::vitals::Vitals;
 use crate::cgroup::Cgroup;
 use crate::complain;
+use crate::console::harmless;
 use crate::control::{Ear, StopRequest, listen};
 use crate::coordinator::Journal;
 use crate::ending::Orphans;
@@ -78,6 +79,8 @@ pub struct Agent {
     look_at_ms: Option<u64>,
     /// Told once that workers run, for a launcher that does not stay.
     ready: Option<OwnedFd>,
+    /// What the rank reads that has standard input, in every life of it.
+    input: Option<OwnedFd>,
     file_limit: libc::rlimit,
     /// The control group of the workers, where we may have one.
     cgroup: Option<Cgroup>,
@@ -193,6 +196,7 @@ impl Agent {
             told: None,
             look_at_ms: None,
             ready: wires.ready,
+            input: wires.input,
             running: BTreeMap::new(),
             abandoned: BTreeSet::new(),
             orphans: Orphans::default(),
@@ -329,7 +333,7 @@ impl Agent {
     /// A line for the person at the terminal.
     fn say(&mut self, words: &str) {
         if let Some(terminal) = &mut self.words {
-            let _ = writeln!(terminal, "{words}");
+            let _ = writeln!(terminal, "{}", harmless(words));
         }
     }
 

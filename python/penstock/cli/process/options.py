@@ -77,15 +77,18 @@ GANG = (
     _of_torchrun(
         "master-port", "MASTER_PORT of the ranks (default: a free one for each life).", kind="count"
     ),
-    Option(
-        ("--environment", "-e"), "many", "NAME=VALUE for the ranks; written into job.json, so no secrets."
-    ),
+    Option(("--environment", "-e"), "many", "NAME=VALUE for the ranks; written into job.json, so no secrets."),
     Option(("--directory",), "text", "Where the command runs (default: here)."),
     Option(
         ("--tty", "--terminal"),
         "flag",
         "A terminal for each rank: bars, colours; stderr joins stdout.",
         False,
+    ),
+    Option(
+        ("--stdin",),
+        "count",
+        "The rank that reads what is typed or piped into this command; without it ranks read nothing.",
     ),
     Option(("--role",), "text", "Name of the ranks, in names of files and in ROLE_NAME.", "rank", "role"),
 )
