@@ -62,6 +62,7 @@ def test_the_document_is_the_contract_with_the_agent() -> None:
                 "slots": {"cpus": 0, "gpus": 1, "memory_bytes": 8 << 30, "ports": 0},
                 "spares": 1,
                 "terminal": True,
+                "stdin": None,
                 "zygote": None,
                 "zygote_why": "",
                 "hidden": {},

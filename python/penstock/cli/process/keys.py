@@ -6,7 +6,7 @@ import sys
 import termios
 import tty
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 #: What leaves: ``q`` as in every pager, and the end of input.
 LEAVING = frozenset(b"qQ\x04")
@@ -17,7 +17,7 @@ class Keys:
 
     def __init__(self) -> None:
         self._terminal: int | None = None
-        self._before: list[object] = []
+        self._before: list[Any] = []
 
     def __enter__(self) -> Self:
         if sys.stdin is not None and sys.stdin.isatty():

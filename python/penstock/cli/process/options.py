@@ -77,7 +77,9 @@ GANG = (
     _of_torchrun(
         "master-port", "MASTER_PORT of the ranks (default: a free one for each life).", kind="count"
     ),
-    Option(("--environment", "-e"), "many", "NAME=VALUE for the ranks; written into job.json, so no secrets."),
+    Option(
+        ("--environment", "-e"), "many", "NAME=VALUE for the ranks; written into job.json, so no secrets."
+    ),
     Option(("--directory",), "text", "Where the command runs (default: here)."),
     Option(
         ("--tty", "--terminal"),
