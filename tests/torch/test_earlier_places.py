@@ -49,7 +49,8 @@ class Program:
             "tensors"
         ]
         assert self.optimizer.param_groups[0]["lr"] == EXPECTED["lr"]
-        assert self.extra["epoch"] == EXPECTED["epoch"] and self.extra["total"].tolist() == [1.0, 1.0]
+        assert self.extra["epoch"] == EXPECTED["epoch"]
+        assert self.extra["total"].tolist() == [1.0, 1.0]
 
 
 @pytest.fixture
@@ -61,7 +62,8 @@ def test_an_earlier_place_loads_and_goes_on(place: Path) -> None:
     first, second = Program(), Program()
     with ps.Checkpoints(place) as checkpoints:
         found = checkpoints.resume(first.tree)
-        assert found is not None and found.step == 3
+        assert found is not None
+        assert found.step == 3
         first.require_loaded()
         assert checkpoints.entries(found)["cursor"] == {"step": 3}
         checkpoints.save(4, first.tree).wait()
@@ -95,7 +97,8 @@ def test_an_earlier_place_is_repaired(place: Path, lost: int | None) -> None:
     program = Program()
     with ps.Checkpoints(place) as checkpoints:
         found = checkpoints.resume(program.tree)
-        assert found is not None and found.step == 3
+        assert found is not None
+        assert found.step == 3
         program.require_loaded()
         checkpoints.save(4, program.tree).wait()
     # From here on one flipped file costs nothing.

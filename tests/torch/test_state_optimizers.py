@@ -361,7 +361,8 @@ def test_a_wrapper_is_the_optimizer_that_it_wraps(tmp_path: Path) -> None:
     inner = torch.optim.AdamW(model.parameters())
     tree = state(model, Wrapper(Wrapper(inner)))
     train(model, inner, 2)
-    assert tree.unpinned() == () and tree.optimizer_progress() is not None
+    assert tree.unpinned() == ()
+    assert tree.optimizer_progress() is not None
     with ps.Checkpoints(tmp_path) as checkpoints:
         checkpoints.save(1, tree).wait()
         checkpoints.resume(state(model, torch.optim.AdamW(model.parameters())))

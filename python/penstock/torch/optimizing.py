@@ -186,7 +186,9 @@ class Optimizing:
                     if there not in (None, here):
                         said = f"{there} saved it, and this is {here}"
                     elif missing and foreign:
-                        said = f"that had {', '.join(sorted(foreign))}, {here} has {', '.join(sorted(missing))}"
+                        said = (
+                            f"that had {', '.join(sorted(foreign))}, {here} has {', '.join(sorted(missing))}"
+                        )
                     else:
                         continue
                     hint = (
@@ -204,9 +206,7 @@ class Optimizing:
             for at, group in enumerate(optimizer.param_groups):
                 names = [(number, name) for name in map(self._named(at), group["params"])]
                 theirs = [of[name] for name in names if name in of]
-                for key in dict.fromkeys(
-                    key for each in theirs for key in each if key not in _ABOUT
-                ):
+                for key in dict.fromkeys(key for each in theirs for key in each if key not in _ABOUT):
                     found = [each[key] for each in theirs if key in each]
                     if any(each != found[0] for each in found):
                         hint = f"group parameters as they were, or skip=({GROUPS!r},) to keep the values given now"
@@ -232,7 +232,9 @@ class Optimizing:
                     if key not in ("params", "param_names")
                 }
                 number = self._number_of(optimizer)
-                owner = {CLASS: type(innermost(optimizer)).__name__} | ({} if number is None else {NUMBER: number})
+                owner = {CLASS: type(innermost(optimizer)).__name__} | (
+                    {} if number is None else {NUMBER: number}
+                )
                 found.append({"params": list(map(self._named(at), group["params"])), **owner, **settings})
         return found
 
@@ -299,7 +301,9 @@ def innermost(optimizer: Optimizer) -> Optimizer:
     """The one that a wrapper, or several around each other, hands the state of."""
     for _ in range(_WRAPPERS_MAX):
         inside = [each for each in vars(optimizer).values() if isinstance(each, Optimizer)]
-        inner = next((each for each in inside if each is not optimizer and each.state is optimizer.state), None)
+        inner = next(
+            (each for each in inside if each is not optimizer and each.state is optimizer.state), None
+        )
         if inner is None:
             break
         optimizer = inner
