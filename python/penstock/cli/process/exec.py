@@ -46,7 +46,7 @@ if code is None:
 else:
     value = eval(code, names)
     if value is not None:
-        print_text(repr(value))
+        print(repr(value))
 """
 
 
