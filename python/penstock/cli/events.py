@@ -75,10 +75,9 @@ def _job(what: str) -> "Job | None":
     """The job that is meant; nothing when it is a recording. A file that is there, or is called like one, is a recording."""
     if what.endswith(".pev") or "/" in what or Path(what).is_file():
         return None
-    from penstock.cli.process.home import home
-    from penstock.process.jobs import find
+    from penstock.cli.process.choice import job_called
 
-    return find(home(), what)
+    return job_called(what)
 
 
 def _line(event: Event) -> str:
