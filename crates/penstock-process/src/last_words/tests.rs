@@ -3,9 +3,9 @@
 use super::*;
 
 const PLAIN: &str = r#"Traceback (most recent call last):
-  File "/home/me/train.py", line 12, in <module>
+  File "/srv/me/train.py", line 12, in <module>
     main()
-  File "/home/me/train.py", line 7, in main
+  File "/srv/me/train.py", line 7, in main
     raise ValueError("no layer 0x7f3a11 in step 12")
 ValueError: no layer 0x7f3a11 in step 12
 "#;
