@@ -17,8 +17,8 @@ import numpy as np
 
 import penstock as ps
 from benchmarks.table import Table, best_of
-from penstock.data.showing import Ring
-from penstock.data.tapping import Tap
+from penstock.data.tap.arrays import Ring
+from penstock.data.tap.feed_tap import Tap
 
 LENGTH, BATCH, ROWS = 2048, 8, 20_000
 STEPS = 2000

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from penstock import errors
-from penstock.data.recipe import recipe_of
+from penstock.data.recipe.recipe import recipe_of
 
 Place = tuple[str | int, ...]
 DOCUMENTS: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.data import copies as copying
+from penstock.data.plan import row_copies as copying
 from penstock.errors import CorruptShard, DerivedTooLarge, RecipeInvalid
 from penstock.formats.contract import Policy
 from penstock.formats.row_copy import BATCH_BYTES, measure_units

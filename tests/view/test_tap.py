@@ -14,7 +14,7 @@ import pytest
 
 import penstock as ps
 from penstock.cli.main import main
-from penstock.data.showing import PLACES, Ring
+from penstock.data.tap.arrays import PLACES, Ring
 from penstock.errors import UsageError
 from penstock.run import Policy
 from penstock.view.address import parse

@@ -17,7 +17,7 @@ from penstock.view.address import Address, RecipeAddress, RunAddress, VersionAdd
 from penstock.view.bounds import parse_bounds
 
 if TYPE_CHECKING:
-    from penstock.data.measured import PlanWatch
+    from penstock.data.plan.samples import PlanWatch
     from penstock.view.model.batch import BatchView
     from penstock.view.opening import AnyBatch, Opened, OpenedStream, Opener, OwnRegistry
 

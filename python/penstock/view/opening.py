@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from penstock.data import Recipe, SkipJournal, Skips
-from penstock.data.feed import batch_of
-from penstock.data.lane import Lane
-from penstock.data.measured import PlanWatch
-from penstock.data.planning import Plan, prepare
-from penstock.data.recipe import recipe_of
+from penstock.data.feed.feed import batch_of
+from penstock.data.feed.lane import Lane
+from penstock.data.plan.plan import Plan, prepare
+from penstock.data.plan.samples import PlanWatch
+from penstock.data.recipe.recipe import recipe_of
 from penstock.data.records import RecordBatch
 from penstock.errors import RowOutOfRange, RunUnknown, TokenOutOfRange, UsageError
 from penstock.registry import Registry

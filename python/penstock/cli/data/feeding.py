@@ -15,7 +15,7 @@ from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress
 from penstock.data import Batch, Feed, Recipe
 from penstock.data import open as open_feed
-from penstock.data.lane import parse_lane
+from penstock.data.feed.lane import parse_lane
 from penstock.data.records import RecordBatch
 from penstock.errors import UsageError
 from penstock.registry import Registry

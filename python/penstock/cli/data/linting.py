@@ -69,7 +69,7 @@ def lint(
     recipe
         A recipe file, or a run as run:NAME.
     """
-    from penstock.data.lane import parse_lane
+    from penstock.data.feed.lane import parse_lane
     from penstock.view.lint import Expected, lint_stream, texts_of
     from penstock.view.opening import OpenedStream, Opener
 

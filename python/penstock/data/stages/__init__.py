@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from penstock.data.spelling import suggestion
+from penstock.data.recipe.names import suggestion
 from penstock.data.stages.chat import Chat
 from penstock.data.stages.filter import Filter
 from penstock.data.stages.grammar import check_stages

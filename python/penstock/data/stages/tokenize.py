@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from penstock._rust import digest
-from penstock.data.spelling import check_name
+from penstock.data.recipe.names import check_name
 from penstock.errors import RecipeInvalid, UsageError
 from penstock.registry.column import SPECIAL_IN_TEXT
 from penstock.registry.document_ends import ranked_token_of, token_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.data.planning import Prepared
+from penstock.data.plan.plan import Prepared
 from penstock.data.stages import Chat, Filter, Pack, Stage, Tokenize, Truncate
 from penstock.errors import FeedClosed, UsageError
 from penstock.registry.template import find_template

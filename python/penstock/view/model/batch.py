@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.data.batch import Batch, Origin
-from penstock.data.lane import Lane
-from penstock.data.planning import Plan
+from penstock.data.feed.batch import Batch, Origin
+from penstock.data.feed.lane import Lane
+from penstock.data.plan.plan import Plan
 from penstock.errors import RowOutOfRange, TokenOutOfRange, UsageError
 from penstock.view.address import Address
 from penstock.view.model.characters import join, partial_runs, reach

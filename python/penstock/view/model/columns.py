@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.data.row_filter import bind_filter, check_inner_fields
+from penstock.data.plan.row_filter import bind_filter, check_inner_fields
 from penstock.errors import UsageError
 from penstock.view.model.glyphs import safe_line
 from penstock.view.model.rows import VersionView

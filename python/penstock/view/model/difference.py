@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.data.feed import batch_of
+from penstock.data.feed.feed import batch_of
 from penstock.errors import FeedClosed, UsageError
 from penstock.view.model.batch import BatchView
 from penstock.view.model.fields import plain

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from penstock.data.batch import Batch, Origin, origin_of
-from penstock.data.planning import Plan
+from penstock.data.feed.batch import Batch, Origin, origin_of
+from penstock.data.plan.plan import Plan
 
 #: In the column ``sources``, for tokens that come from nowhere.
 NO_SOURCE = 0xFFFF

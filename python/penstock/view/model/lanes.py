@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.data.batch import join
-from penstock.data.feed import batch_of
-from penstock.data.lane import Lane
+from penstock.data.feed.batch import join
+from penstock.data.feed.feed import batch_of
+from penstock.data.feed.lane import Lane
 from penstock.errors import UsageError
 from penstock.view.model.repeats import Stretch, repeats_of
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.data.batch import Origin
-from penstock.data.measured import token_measure
-from penstock.data.planning import Plan
+from penstock.data.feed.batch import Origin
+from penstock.data.plan.plan import Plan
+from penstock.data.plan.samples import token_measure
 from penstock.data.stages import Chat, Map, Tokenize
 from penstock.errors import UsageError
 from penstock.registry.measuring import NothingToMeasure

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.data.lane import Lane
+from penstock.data.feed.lane import Lane
 from penstock.view.address import RunAddress
 from penstock.view.lint.given import given_of
 from penstock.view.model.batch import BatchView, SourceView

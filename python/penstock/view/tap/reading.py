@@ -15,9 +15,10 @@ from zlib import crc32
 import msgspec
 import numpy.typing as npt
 
-from penstock.data import showing, tapping
-from penstock.data.lane import Lane, parse_lane
-from penstock.data.packed import unpack
+from penstock.data.feed.lane import Lane, parse_lane
+from penstock.data.tap import arrays as showing
+from penstock.data.tap import feed_tap as tapping
+from penstock.data.tap.columns import unpack
 from penstock.errors import UsageError
 
 _BYTES_MAX = 1 << 26

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from penstock.data.lane import Lane
+from penstock.data.feed.lane import Lane
 from penstock.view.address import Address, Place, RunAddress, StreamAddress, VersionAddress, at
 from penstock.view.model.batch import BatchView
 from penstock.view.model.samples import Samples

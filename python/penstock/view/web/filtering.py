@@ -7,7 +7,7 @@ is over; the answer says where to go on. The expression is the recipe's own smal
 import time
 from dataclasses import dataclass, field
 
-from penstock.data.row_filter import RowFilter, bind_filter, check_inner_fields
+from penstock.data.plan.row_filter import RowFilter, bind_filter, check_inner_fields
 from penstock.formats.contract import Row
 from penstock.registry import Version
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from penstock._rust import digest
-from penstock.data.feed import batch_of
-from penstock.data.lane import Lane
+from penstock.data.feed.feed import batch_of
+from penstock.data.feed.lane import Lane
 from penstock.errors import UsageError
 from penstock.view.address import VersionAddress, parse
 from penstock.view.model import BatchView, RecordView

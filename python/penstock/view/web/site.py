@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from penstock.data.planning import Plan
+from penstock.data.plan.plan import Plan
 from penstock.errors import UsageError
 from penstock.registry import Registry, Version
 from penstock.view.model.samples import Samples
