@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.data.plan.filter_column import FilterColumn
 from penstock.data.recipe.expression import Expression
 from penstock.errors import RecipeInvalid
-from penstock.registry.measuring import NothingToMeasure
+from penstock.registry.columns.measure import NothingToMeasure
 from tests.data.corpus import Corpus
 
 ROW = {

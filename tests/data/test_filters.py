@@ -13,8 +13,8 @@ import penstock as ps
 from penstock.data.plan.row_filter import bind_filter
 from penstock.data.plan.samples import measure_samples
 from penstock.errors import ColumnAmbiguous, FieldUnknown, RecipeInvalid
-from penstock.registry.measuring import Computed
-from penstock.registry.tokens import TokenLength
+from penstock.registry.columns.measure import Computed
+from penstock.registry.tokenize.tokens import TokenLength
 from penstock.view.model.columns import filter_rows
 from penstock.view.model.rows import VersionView
 from penstock.view.web.filtering import passing

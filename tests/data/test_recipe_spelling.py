@@ -189,7 +189,7 @@ def test_templates_are_utf_8_whatever_the_locale(folder: Path) -> None:
     text = "<｜User｜>{{ messages[0].content }}"
     (folder / "wide.jinja").write_text(text, encoding="utf-8")
     program = (
-        "import sys; from pathlib import Path; from penstock.registry.template import find_template;"
+        "import sys; from pathlib import Path; from penstock.registry.tokenize.template import find_template;"
         "found = find_template(Path(sys.argv[1]) / 'tokenizer.json', sys.argv[1] + '/wide.jinja');"
         "print(ascii(found.text))"
     )

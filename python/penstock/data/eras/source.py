@@ -29,8 +29,8 @@ from penstock.data.stages import Chat, Filter, Map, Pack, Pad, Stage, Tokenize
 from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty, TooManyUndecodable
 from penstock.formats.contract import Row
 from penstock.registry import Registry, Version
-from penstock.registry.column import column_key
-from penstock.registry.measuring import (
+from penstock.registry.columns.column import column_key
+from penstock.registry.columns.measure import (
     Computed,
     Limits,
     Measure,
@@ -40,7 +40,7 @@ from penstock.registry.measuring import (
     read_sample,
     spelled_in,
 )
-from penstock.registry.scanning import object_name
+from penstock.registry.scan.scan import object_name
 
 
 class EraRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -9,7 +9,7 @@ from penstock.data.stages import Map
 from penstock.errors import CorruptShard, IndexDamaged, StoreError
 from penstock.formats.contract import Row
 from penstock.registry import Version
-from penstock.registry.measuring import (
+from penstock.registry.columns.measure import (
     Computed,
     Measure,
     NothingToMeasure,

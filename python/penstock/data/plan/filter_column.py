@@ -7,7 +7,7 @@ import msgspec
 from penstock.data.plan.row_filter import RowFilter
 from penstock.data.recipe.expression import Expression
 from penstock.formats.contract import Row
-from penstock.registry.measuring import Computed, NothingToMeasure
+from penstock.registry.columns.measure import Computed, NothingToMeasure
 
 if TYPE_CHECKING:
     from penstock.registry import Version

@@ -27,8 +27,8 @@ from penstock.data.records.choice import reads_records
 from penstock.data.stages import Pack, Pad, Stage
 from penstock.errors import RecipeInvalid
 from penstock.registry import Registry, Version
-from penstock.registry.column import Undecodable
-from penstock.registry.measuring import notes_of
+from penstock.registry.columns.column import Undecodable
+from penstock.registry.columns.measure import notes_of
 
 
 @dataclass(frozen=True, slots=True)

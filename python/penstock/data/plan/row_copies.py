@@ -2,7 +2,7 @@
 
 Rows of parquet and Arrow are decoded in units (row groups, record batches). As long as all of them fit into the cache of
 decoded units, that is as good as anything. Where they do not, and rows are shuffled, nearly every row decodes a unit of its
-own; then the shards are copied once into small batches (see ``registry/row_copies.py``). Batches are the same either way.
+own; then the shards are copied once into small batches (see ``registry/copies/row_copies.py``). Batches are the same either way.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.data.feed.options import Copies
 from penstock.data.plan.samples import PlanWatch
 from penstock.errors import DerivedTooLarge, StoreError
-from penstock.registry.row_copies import can_be_copied, estimate_units, find_copies, make_copies
+from penstock.registry.copies.row_copies import can_be_copied, estimate_units, find_copies, make_copies
 from penstock.registry.version import Access
 
 if TYPE_CHECKING:

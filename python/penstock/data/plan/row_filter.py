@@ -15,7 +15,7 @@ from penstock.data.recipe.expression import MEASURED, ColumnReference, Expressio
 from penstock.errors import ColumnAmbiguous, FieldUnknown
 from penstock.formats.contract import Row
 from penstock.registry import Version
-from penstock.registry.column import Column
+from penstock.registry.columns.column import Column
 
 #: Rows that are looked at for fields inside fields, spread over the version, before all are.
 LOOKED_AT_MAX = 1000

@@ -20,11 +20,11 @@ from penstock.data.records.choice import TOKEN_FORMATS, reads_records
 from penstock.data.stages import Chat, Filter, Map, Stage, Tokenize
 from penstock.errors import RecipeInvalid, SourceEmpty
 from penstock.registry import Registry, Version
-from penstock.registry.column import Column, Pieces, Undecodable, column_key, find_column
-from penstock.registry.measuring import Limits, Measure, check_undecodable, measure_version
-from penstock.registry.ranks import RankTokens
-from penstock.registry.template import find_template
-from penstock.registry.tokens import TokenLength
+from penstock.registry.columns.column import Column, Pieces, Undecodable, column_key, find_column
+from penstock.registry.columns.measure import Limits, Measure, check_undecodable, measure_version
+from penstock.registry.tokenize.template import find_template
+from penstock.registry.tokenize.tiktoken import RankTokens
+from penstock.registry.tokenize.tokens import TokenLength
 
 #: Told what is being prepared, how much is done, and of how much.
 PlanWatch = Callable[[str, int, int], None]
@@ -67,7 +67,7 @@ def measure_samples(
 def token_measure(stage: Tokenize | Chat) -> Measure:
     """What makes tokens, as a stage declares it."""
     if isinstance(stage, Chat):
-        from penstock.registry.chat import ChatTokens, Telling
+        from penstock.registry.tokenize.chat import ChatTokens, Telling
 
         telling = Telling(
             template=find_template(Path(stage.tokenizer), stage.template),

@@ -19,8 +19,8 @@ from penstock.data.plan.token_layout import shard_descriptions, stored_dtype
 from penstock.data.stages import Pack, Pad, Stage, Truncate
 from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty
 from penstock.registry import Registry
-from penstock.registry.scanning import object_name, put_object
-from penstock.registry.work_folder import work_folder
+from penstock.registry.scan.scan import object_name, put_object
+from penstock.registry.scan.work_folder import work_folder
 from penstock.store import Store
 from penstock.store.hostcache import use_host_cache
 

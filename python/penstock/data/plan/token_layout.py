@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import RecipeInvalid
-from penstock.formats.reading import source_of
+from penstock.formats.shard_bytes import source_of
 from penstock.registry import Version
 from penstock.registry.layout import layout_of_first, layouts_of
 

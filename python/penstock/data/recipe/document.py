@@ -8,7 +8,7 @@ from penstock.data.recipe.recipe import Recipe, recipe_of
 from penstock.data.recipe.weights import Ramp
 from penstock.data.stages import Map, Stage
 from penstock.errors import PenstockError
-from penstock.registry.template import is_template
+from penstock.registry.tokenize.template import is_template
 
 _PATHS = ("tokenizer", "template")
 

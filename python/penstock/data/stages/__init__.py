@@ -16,7 +16,7 @@ from penstock.data.stages.map import Map
 from penstock.data.stages.shape import LENGTH_MAX, Pack, Pad, Truncate, until
 from penstock.data.stages.tokenize import Tokenize
 from penstock.errors import RecipeInvalid
-from penstock.registry.template import is_template
+from penstock.registry.tokenize.template import is_template
 
 __all__ = [
     "KINDS",

@@ -11,7 +11,7 @@ import numpy as np
 from penstock.data.plan.plan import Prepared
 from penstock.data.stages import Chat, Filter, Pack, Stage, Tokenize, Truncate
 from penstock.errors import FeedClosed, UsageError
-from penstock.registry.template import find_template
+from penstock.registry.tokenize.template import find_template
 from penstock.view.address import VersionAddress, at
 from penstock.view.lint.checks.conversation import Roles
 from penstock.view.lint.checks.mixture import SameSource

@@ -17,8 +17,8 @@ from penstock.data.plan.plan import Plan
 from penstock.data.plan.samples import token_measure
 from penstock.data.stages import Chat, Map, Tokenize
 from penstock.errors import UsageError
-from penstock.registry.measuring import NothingToMeasure
-from penstock.registry.rendering import Conversation
+from penstock.registry.columns.measure import NothingToMeasure
+from penstock.registry.tokenize.rendering import Conversation
 from penstock.view.model.batch import BatchView
 from penstock.view.model.characters import joined_tokens
 from penstock.view.model.documents import Document
