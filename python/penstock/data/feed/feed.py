@@ -32,6 +32,7 @@ from penstock.data.recipe.skips import Skips
 from penstock.data.records.reader import RecordReader
 from penstock.data.tap.feed_tap import SUFFIX, Tap, home
 from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid, UsageError
+from penstock.events.quantile import p50_p99
 from penstock.registry import Registry
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class Feed:
         """Counts, waits and times since opening. Cheap, unless ``recurrence`` asks how often packs recur; safe from any thread."""
         batches, ready, waits = self._feed.waits()
         waited = np.frombuffer(waits, dtype=np.float64)
-        p50, p99 = np.percentile(waited, [50, 99]) if len(waited) else (0.0, 0.0)
+        p50, p99 = p50_p99(waited.tolist())
         made = self._feed if isinstance(self._feed, _rust.Feed) else self._feed.planned
         aliases = [each.source.alias for each in self.plan.prepared]
         plan_s, read_s, digest_s = made.stage_times()

@@ -19,6 +19,7 @@ import numpy as np
 from penstock import _rust
 from penstock.data.feed.worker_count import WorkerCount
 from penstock.errors import CorruptShard, FeedClosed
+from penstock.events.quantile import p50_p99
 
 #: Steps that are taken and not handed out yet, at most.
 DEPTH_MAX = 64
@@ -113,9 +114,7 @@ class PythonStage:
 
     def stage_spread(self) -> dict[str, tuple[float, float]]:
         """Seconds that half and 99 % of all batches did not pass while they were finished."""
-        took = list(self._shared.took)
-        p50, p99 = np.percentile(took, [50, 99]) if took else (0.0, 0.0)
-        return {"finish": (float(p50), float(p99))}
+        return {"finish": p50_p99(list(self._shared.took))}
 
     def sharing(self) -> tuple[Any, ...] | None:
         """What this process is for others that finish the same steps; None when they are not shared."""

@@ -8,13 +8,14 @@ path can lead out of it; and every answer has a stated upper size, with what was
 import math
 import os
 import stat
-from array import array
 from collections.abc import Iterable
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from penstock.events import Event, Recording
+from penstock.report.recording import KindSummary, KindTally
 
 SUFFIX = ".pev"
 RECORDINGS_MAX = 1_000
@@ -25,8 +26,6 @@ KINDS_MAX = 1_000
 """Rows of the table by kind at most."""
 TEXT_MAX = 10_000
 """Characters of one field value at most."""
-DURATION_MAX_NS = 2**63 - 1
-"""A damaged file can claim anything; durations are held to what 64 bits and a positive clock allow."""
 INTEGER_MAX = 2**53 - 1
 """Largest integer that a browser keeps exact; a larger one travels as text."""
 
@@ -79,16 +78,16 @@ def describe_recording(recording: Recording) -> dict[str, Any]:
     The events are read once; the recording knows its losses and its tear only after that.
     """
     timeline = _Timeline()
-    kinds: dict[str, _Kind] = {}
+    tally = KindTally()
     event_count = 0
     length_ns = 0
     for event in recording:
         event_count += 1
         length_ns = max(length_ns, event.time_ns + (event.duration_ns or 0))
-        kinds.setdefault(event.kind, _Kind()).add(event)
+        tally.add(event)
         if event_count <= TIMELINE_MAX:
             timeline.add(event)
-    rows = sorted((kind.row(name) for name, kind in kinds.items()), key=_by_weight)
+    kinds = tally.summaries()
     return {
         "name": recording.path.name,
         "path": as_text(str(recording.path)),
@@ -98,8 +97,8 @@ def describe_recording(recording: Recording) -> dict[str, Any]:
         "closed": recording.closed,
         "event_count": event_count,
         "length_ns": length_ns,
-        "kinds": rows[:KINDS_MAX],
-        "kinds_left_out": max(0, len(rows) - KINDS_MAX),
+        "kinds": [_row(kind) for kind in kinds[:KINDS_MAX]],
+        "kinds_left_out": max(0, len(kinds) - KINDS_MAX),
         "timeline": timeline.columns(),
     }
 
@@ -120,11 +119,6 @@ def describe_event(recording: Recording, index: int) -> dict[str, Any] | None:
     }
 
 
-def quantile(ordered: "array[int]", share: float) -> int:
-    """The smallest value that at least `share` of the sorted values do not exceed (nearest rank)."""
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
-
-
 def as_plain(value: object) -> Any:
     """`value` as something that JSON and a browser keep exactly: large or odd values become text."""
     if value is None or isinstance(value, bool | str):
@@ -142,34 +136,6 @@ def as_text(text: str) -> str:
     """`text` cut to a stated length, with lone surrogates (bytes that are not UTF-8) spelled out."""
     cut = text if len(text) <= TEXT_MAX else text[:TEXT_MAX] + "…"
     return cut.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-class _Kind:
-    """What the table says of one kind; durations are kept whole so that the quantiles are exact."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.open_count = 0
-        self.durations_ns = array("q")
-
-    def add(self, event: Event) -> None:
-        self.count += 1
-        if event.duration_ns is not None:
-            self.durations_ns.append(min(max(event.duration_ns, 0), DURATION_MAX_NS))
-        elif event.open:
-            self.open_count += 1
-
-    def row(self, kind: str) -> dict[str, Any]:
-        ordered = array("q", sorted(self.durations_ns))
-        return {
-            "kind": as_text(kind),
-            "count": self.count,
-            "open_count": self.open_count,
-            "total_ns": sum(ordered) if ordered else None,
-            "p50_ns": quantile(ordered, 0.50) if ordered else None,
-            "p99_ns": quantile(ordered, 0.99) if ordered else None,
-            "max_ns": ordered[-1] if ordered else None,
-        }
 
 
 class _Timeline:
@@ -206,6 +172,5 @@ def _texts(names: Iterable[str]) -> list[str]:
     return [as_text(name) for name in names]
 
 
-def _by_weight(row: dict[str, Any]) -> tuple[int, int, str]:
-    """Most time first, then most events: the order in which a reader looks for a cause."""
-    return (-(row["total_ns"] or 0), -row["count"], row["kind"])
+def _row(kind: KindSummary) -> dict[str, Any]:
+    return {**asdict(kind), "kind": as_text(kind.kind)}
