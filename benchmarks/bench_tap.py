@@ -26,7 +26,7 @@ _LOOK = """
 import sys
 import time
 from pathlib import Path
-from penstock.view.tap.reading import read_tap
+from penstock.view.tap.reader import read_tap
 print("looking", flush=True)
 while read_tap(Path(sys.argv[1])) is not None:
     time.sleep(0.001)

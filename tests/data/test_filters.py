@@ -17,7 +17,7 @@ from penstock.registry.columns.measure import Computed
 from penstock.registry.tokenize.tokens import TokenLength
 from penstock.view.model.columns import filter_rows
 from penstock.view.model.rows import VersionView
-from penstock.view.web.filtering import passing
+from penstock.view.web.content.filtered_rows import passing
 from tests.data import maps
 from tests.data.corpus import Corpus, some_documents
 

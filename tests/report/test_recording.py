@@ -8,7 +8,7 @@ import pytest
 from penstock import events
 from penstock.cli.main import main
 from penstock.report.recording import by_kind
-from penstock.view.web.recordings import describe_recording
+from penstock.view.web.content.recordings import describe_recording
 
 
 def test_terminal_and_browser_give_the_same_quantiles(

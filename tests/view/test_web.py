@@ -14,7 +14,8 @@ from starlette.testclient import TestClient
 from penstock import __version__, events
 from penstock.errors import UsageError
 from penstock.observe import doctor
-from penstock.view.web import recordings, server
+from penstock.view.web import server
+from penstock.view.web.content import recordings
 from tests.view.serving import client_of, site_at
 
 BUNDLE_GZIP_BYTES_MAX = 300_000

@@ -23,7 +23,7 @@ from penstock.view.address import Place as AddressPlace
 from penstock.view.address import RecipeAddress
 from penstock.view.bounds import parse_bounds
 from penstock.view.model.records import RecordView
-from penstock.view.opening import OpenedStream, Opener, OwnRegistry
+from penstock.view.opener import OpenedStream, Opener, OwnRegistry
 from penstock.view.text import batch_lines
 
 _TOKENS_SHOWN = 24
