@@ -12,10 +12,11 @@ from cyclopts import Parameter
 
 from penstock.cli.escape import said
 from penstock.cli.output import Json, command_app, duration, print_json, size
+from penstock.cli.process.choice import job_called
 from penstock.cli.process.home import home
 from penstock.cli.process.keys import Keys
 from penstock.errors import UsageError
-from penstock.process.jobs import FINAL, Job, find, jobs
+from penstock.process.jobs import FINAL, Job, jobs
 from penstock.process.watching import Row, Seen, Watcher
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def top(
     """
     if not 0.1 <= every <= 3600:
         raise UsageError(f"--every {every}: seconds from 0.1 to 3600")
-    found = find(home(), job) if job is not None else _newest()
+    found = job_called(job) if job is not None else _newest()
     watcher = Watcher(found)
     seen = watcher.look()
     if json or once or not sys.stdout.isatty():
