@@ -330,7 +330,7 @@ def test_events_are_sentences(run: Run, tmp_path: Path) -> None:
     running.pids(1)
     first = running.state().coordinator
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: running.state().coordinator not in (0, first), "another coordinator")
+    wait_until(lambda: running.journal("coordinator-lost"), "its end is noticed")
     with (running.job.directory / "journal.jsonl").open("a") as journal:
         journal.write('{"event": "later", "at": 1.0, "about": {"deep": {"number": 7}}}\n')
     text = penstock(running.home, "events", running.job.id).stdout
