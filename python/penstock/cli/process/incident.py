@@ -111,12 +111,12 @@ def _order(ranks: list[dict[str, Any]]) -> Iterator[str]:
         after = "       ?" if rank.get("exit_ms") is None else f"{(rank['exit_ms'] - begin) / 1000:+8.3f}"
         asked = ", after it was asked to" if rank.get("asked_to_end") else ""
         used = f" ({size(rank['rss_max_bytes'])} at most)" if rank.get("rss_max_bytes") else ""
-        ended = rank.get("ended") or "did not end"
+        ended = rank.get("ended") or rank.get("held") or "is still there"
         yield f"  {after} s  rank {rank['rank']} {ended}{asked}{_progress(rank.get('pulse'))}{used}"
     rest: dict[str, list[int]] = {}
     for rank in ranks:
         if rank not in listed:
-            rest.setdefault(rank.get("ended") or "did not end", []).append(rank["rank"])
+            rest.setdefault(rank.get("ended") or "is still there", []).append(rank["rank"])
     for ended, those in rest.items():
         yield f"         later  ranks {ranges(those)} {ended}, after they were asked to"
 
@@ -162,6 +162,8 @@ def _verdict(verdict: Any) -> str:
     """``start`` life 2, and so on; older files have one word."""
     if not isinstance(verdict, dict):
         return str(verdict or "nothing").lower()
+    if verdict.get("do") == "warn":
+        return "end nothing"
     if verdict.get("do") == "start":
         return f"start life {verdict.get('incarnation')}"
     return str(verdict.get("do", verdict))
