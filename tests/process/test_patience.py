@@ -20,7 +20,7 @@ from tests.process.test_liveness import STEPS, incident, script
 
 Run = Callable[..., Running]
 #: The limit that the default rule gets in a test; a person cannot choose it, because who chooses one is obeyed.
-DEFAULT_LEAST_MS = 1500
+DEFAULT_LEAST_MS = 3000
 
 
 def ended(running: Running, timeout_s: float = 60) -> str:
@@ -200,7 +200,7 @@ def test_a_rank_that_is_stopped_alone_is_the_one_to_blame(run: Run, tmp_path: Pa
 def test_without_restarts_and_limit_a_suspicion_is_told_and_nothing_is_ended(run_default: Any) -> None:
     """Goal: the default ends no healthy job. Method: a stall of many times the limit, without any work; then steps go on."""
     running = run_default(
-        "steps(30)\nif rank == 1:\n    threading.Event().wait(7)\nelse:\n    wait = threading.Event().wait(7)\nsteps(30)\n"
+        "steps(30)\nif rank == 1:\n    threading.Event().wait(9)\nelse:\n    wait = threading.Event().wait(9)\nsteps(30)\n"
     )
     err = ended(running)
     assert "penstock: warning: " in err
@@ -217,28 +217,47 @@ def test_without_restarts_and_limit_a_suspicion_is_told_and_nothing_is_ended(run
 
 #: Keep one rank away from steps for several times the limit while it works, each in its own way.
 WORK = {
-    "writes": "def work():\n    with open(os.environ['MARKS'] + '/saved', 'wb') as file:\n"
-    "        for _ in range(30):\n            file.write(b'x' * 100000)\n            file.flush()\n            time.sleep(0.2)\n",
-    "its-child-reads": "def work():\n    import subprocess\n"
-    "    subprocess.run(['sh', '-c', 'for n in 1 2 3 4 5 6; do head -c 100000 /dev/zero > /dev/null; sleep 1; done'])\n",
-    "frames-change": "def odd(until):\n    while time.monotonic() < until: pass\n"
-    "def even(until):\n    while time.monotonic() < until: pass\n"
-    "def work():\n    for n in range(30):\n        (odd if n % 2 else even)(time.monotonic() + 0.23)\n",
+    "writes": """
+def work():
+    with open(os.environ['MARKS'] + '/saved', 'wb') as file:
+        for _ in range(45):
+            file.write(b'x' * 100000)
+            file.flush()
+            time.sleep(0.2)
+""",
+    "its-child-reads": """
+def work():
+    import subprocess
+    line = 'for n in 1 2 3 4 5 6 7 8 9; do head -c 100000 /dev/zero > /dev/null; sleep 1; done'
+    subprocess.run(['sh', '-c', line])
+""",
+    "frames-change": """
+def idle(depth):
+    return idle(depth - 1) if depth else time.sleep(0.13)
+def work():
+    until = time.monotonic() + 9
+    while time.monotonic() < until:
+        for depth in range(11):
+            idle(depth)
+""",
 }
 
 
-@pytest.mark.parametrize("how", sorted(WORK))
-def test_a_rank_that_works_does_not_hang_nor_do_those_who_wait_for_it(run_default: Any, how: str) -> None:
-    """Goal: evaluation, saving and export are no hangs. Method: rank 0 works for four times the limit, rank 1 waits for it."""
-    text = WORK[how] + (
-        "done = os.environ['MARKS'] + '/done'\nsteps(30)\n"
-        "if rank == 0:\n    work()\n    open(done, 'w')\n"
-        "else:\n    while not os.path.exists(done):\n        time.sleep(0.05)\n"
-        "steps(30)\n"
-    )
-    running = run_default(text, restarts=1)
-    ended(running)
-    assert (running.state().incidents, running.state().incarnation) == ([], 0)
+def test_a_rank_that_works_does_not_hang_nor_do_those_who_wait_for_it(run_default: Any) -> None:
+    """Goal: evaluation, saving and export are no hangs. Method: rank 0 works for three times the limit, rank 1 waits for it."""
+    started = {
+        how: run_default(
+            text + "done = os.environ['MARKS'] + '/done'\nsteps(30)\n"
+            "if rank == 0:\n    work()\n    open(done, 'w')\n"
+            "else:\n    while not os.path.exists(done):\n        time.sleep(0.05)\n"
+            "steps(30)\n",
+            restarts=1,
+        )
+        for how, text in WORK.items()
+    }
+    for how, running in started.items():
+        ended(running)
+        assert (how, running.state().incidents, running.state().incarnation) == (how, [], 0)
 
 
 def test_with_restarts_a_hang_without_work_is_ended_by_the_default_rule(run_default: Any) -> None:
@@ -255,7 +274,7 @@ def test_with_restarts_a_hang_without_work_is_ended_by_the_default_rule(run_defa
 def test_a_second_hang_at_a_step_that_moves_doubles_the_limit(run: Run, tmp_path: Path) -> None:
     """Goal: a step that is slow in every life is no hang for ever. Method: step 29 takes three times the limit, in Python."""
     text = WORK["frames-change"] + "steps(30)\nwork()\nsteps(30)\n"
-    running = run("--restarts", "1", "--hang", "2.5", "--", script(tmp_path, text))
+    running = run("--restarts", "1", "--hang", "4", "--", script(tmp_path, text))
     ended(running)
     assert running.state().incarnation == 1
     doubled = running.journal("patience")
@@ -275,4 +294,4 @@ def test_after_a_gap_of_the_agent_everybody_has_fresh_patience(run: Run, tmp_pat
     ended(running)
     assert (running.state().incidents, running.state().incarnation) == ([], 0)
     (gap,) = running.journal("gap")
-    assert gap["to_ms"] > gap["from_ms"]
+    assert gap["about"]["to_ms"] - gap["about"]["from_ms"] > 5000

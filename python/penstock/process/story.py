@@ -133,7 +133,8 @@ def _patience(entry: dict[str, Any]) -> str:
 
 
 def _gap(entry: dict[str, Any]) -> str:
-    seconds = (entry.get("to_ms", 0) - entry.get("from_ms", 0)) / 1000
+    about = entry.get("about") or {}
+    seconds = (about.get("to_ms", 0) - about.get("from_ms", 0)) / 1000
     return f"the agent itself was held for {seconds:.1f} s, so every rank has fresh patience"
 
 

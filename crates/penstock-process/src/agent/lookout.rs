@@ -134,14 +134,14 @@ impl Agent {
             let place = self.job.place(self.plans[gang].role, rank);
             let kind = if by_output.contains(&place) {
                 Some(HoldKind::Output)
-            } else if quiet_ms >= least_ms {
+            } else if quiet_ms >= least_ms || self.lookout.signs(gang, rank).hold.is_some() {
                 let below = said.filter(|said| *said != pid).into_iter();
                 std::iter::once(pid).chain(below).find_map(|pid| hold_of(pid, self.vitals.pid()))
             } else {
                 None
             };
             let rule = self.job.roles[self.plans[gang].role].policy.hang.as_ref();
-            let idle_ms = rule.map_or(IDLE_MS, |rule| (rule.least_ms / 4).clamp(QUIET_MS, IDLE_MS));
+            let idle_ms = rule.map_or(IDLE_MS, |rule| (rule.least_ms / 4).min(IDLE_MS));
             if pulse.is_some() && quiet_ms >= idle_ms {
                 idle.insert(pid, (gang, rank));
             }

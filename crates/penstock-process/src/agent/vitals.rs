@@ -153,9 +153,10 @@ impl Agent {
             });
         }
         match (&mut self.vitals.collector, gang) {
-            (Some(collector), Some(gang)) => drop(collector.gangs.insert(gang)),
+            // One that was killed and does not end takes no more.
+            (Some(collector), Some(gang)) if !collector.ended => drop(collector.gangs.insert(gang)),
             (Some(collector), None) => collector.wanted = true,
-            (None, Some(gang)) => {
+            (_, Some(gang)) => {
                 self.tended[gang].witnessed = true;
                 self.note_look(&BTreeSet::from([gang]), None);
             }

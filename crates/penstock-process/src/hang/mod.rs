@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 pub use self::patience::{Between, Clocks, Gaps, Past, Patience, TIMES_MAX, WORK_MS, limit_ms};
 pub use self::signs::{Hold, HoldKind, IDLE_BYTES_MAX, Place, Signs};
 use crate::policy::HangRule;
-use crate::verdict::WITNESS_MS;
 
-/// Between two looks at the stacks of a rank, at most: long enough for a loop of Python to be elsewhere.
+/// Looks at the stacks of a rank before it is said not to move.
+const LOOKS: usize = 4;
+/// Between two of them, at most: long enough for a loop of Python to be elsewhere.
 const LOOKS_APART_MS: u64 = 10_000;
 const LOOKS_APART_LEAST_MS: u64 = 500;
 /// How soon somebody who waits for a look at stacks is asked again.
@@ -96,7 +97,7 @@ pub struct Hang {
 pub enum Judgement {
     /// Nothing; when to judge again.
     Fine(Option<u64>),
-    /// Somebody may hang: take the stacks of all workers, then judge again.
+    /// Somebody may hang: take the stacks of all workers, then judge again. Stacks that cannot be taken are a look as well.
     Look,
     /// It hangs.
     Hung(Hang),
@@ -120,13 +121,26 @@ struct Standing<'a, 'b> {
 }
 
 impl Standing<'_, '_> {
-    /// What is left until the limit, whatever the rank shows.
-    fn left_ms(&self, past: &Past) -> u64 {
+    /// What is left until the limit, and since when stacks that were looked at say something about it.
+    fn left(&self, past: &Past) -> (u64, u64) {
         let most_ms =
             if self.given { self.limit_ms } else { WORK_MS.saturating_mul(u64::from(past.times.max(1))) };
-        let by_work = most_ms.max(self.limit_ms).saturating_sub(self.quiet_ms);
-        let by_idleness = self.limit_ms.saturating_sub(self.idle_ms);
-        if self.given { by_work } else { by_work.min(by_idleness) }
+        let whatever_it_shows = (most_ms.max(self.limit_ms).saturating_sub(self.quiet_ms), self.since_ms);
+        let without_work = (self.limit_ms.saturating_sub(self.idle_ms), self.idle_since_ms);
+        if self.given { whatever_it_shows } else { whatever_it_shows.min(without_work) }
+    }
+
+    fn left_ms(&self, past: &Past) -> u64 {
+        self.left(past).0
+    }
+
+    /// How long the limit has been over.
+    fn over_ms(&self, past: &Past) -> u64 {
+        if self.given {
+            return self.quiet_ms.saturating_sub(self.limit_ms);
+        }
+        let most_ms = WORK_MS.saturating_mul(u64::from(past.times.max(1))).max(self.limit_ms);
+        self.quiet_ms.saturating_sub(most_ms).max(self.idle_ms.saturating_sub(self.limit_ms))
     }
 }
 
@@ -154,21 +168,14 @@ pub fn judge(case: &Case<'_>) -> Judgement {
         return Judgement::Fine(due_ms);
     };
     let repeated = repeated_step(case);
-    let apart_ms = (worst.limit_ms / 4).clamp(LOOKS_APART_LEAST_MS, LOOKS_APART_MS);
-    // One look tells who is to blame; two tell whether somebody moves, which matters where that is an excuse.
-    let twice = !worst.given || repeated;
-    let left_ms = worst.left_ms(&case.past);
-    let begun = if twice { left_ms <= apart_ms } else { left_ms == 0 };
-    if !begun {
-        let first_ms = case.now_ms + if twice { left_ms - apart_ms } else { left_ms };
-        return Judgement::Fine(Some(due_ms.map_or(first_ms, |due_ms| due_ms.min(first_ms))));
-    }
-    let since_ms = if worst.given { worst.since_ms } else { worst.idle_since_ms }.max(case.patience.fresh_ms);
-    let late = worst.quiet_ms >= worst.limit_ms.saturating_add(WITNESS_MS) && left_ms == 0;
-    match next_look(case, since_ms, apart_ms, twice, left_ms) {
-        Some(at_ms) if at_ms <= case.now_ms && !late => return Judgement::Look,
-        Some(at_ms) if !late => return Judgement::Fine(Some(at_ms.min(case.now_ms + AGAIN_MS))),
-        _ => {}
+    // One look tells who is to blame; several tell whether somebody moves, which matters where that is an excuse.
+    let wanted = if !worst.given || repeated { LOOKS } else { 1 };
+    let (left_ms, since_ms) = worst.left(&case.past);
+    if let Some(judgement) = looked(case, worst, wanted, since_ms) {
+        return match (judgement, due_ms) {
+            (Judgement::Fine(Some(look_ms)), Some(due_ms)) => Judgement::Fine(Some(look_ms.min(due_ms))),
+            (judgement, _) => judgement,
+        };
     }
     if left_ms > 0 {
         return Judgement::Fine(Some(case.now_ms + left_ms));
@@ -176,18 +183,22 @@ pub fn judge(case: &Case<'_>) -> Judgement {
     verdict(case, &judged, repeated)
 }
 
-/// When the next look at stacks is due; nothing when they were looked at often enough.
-fn next_look(case: &Case<'_>, since_ms: u64, apart_ms: u64, twice: bool, left_ms: u64) -> Option<u64> {
-    let mut looks = case.looks.iter().copied().filter(|at_ms| *at_ms >= since_ms);
-    let first = looks.next();
-    let last = looks.next_back().or(first);
-    match (first, last) {
-        (None, _) | (_, None) => Some(case.now_ms),
-        (Some(_), Some(_)) if !twice => None,
-        (Some(first), Some(last)) if last.saturating_sub(first) >= apart_ms => None,
-        (Some(first), Some(_)) => {
-            Some(first.saturating_add(apart_ms).max(case.now_ms + left_ms.min(apart_ms)))
-        }
+/// What is to be done before a verdict; nothing when stacks were looked at often enough since they could say something.
+fn looked(case: &Case<'_>, worst: &Standing<'_, '_>, wanted: usize, since_ms: u64) -> Option<Judgement> {
+    let apart_ms = (worst.limit_ms / 8).clamp(LOOKS_APART_LEAST_MS, LOOKS_APART_MS);
+    let window_ms = if wanted > 1 { apart_ms * wanted as u64 } else { 0 };
+    let (left_ms, over_ms) = (worst.left(&case.past).0, worst.over_ms(&case.past));
+    if left_ms > window_ms {
+        return Some(Judgement::Fine(Some(case.now_ms + left_ms - window_ms)));
+    }
+    let begun_ms = case.now_ms.saturating_sub(over_ms + window_ms - left_ms);
+    let since_ms = since_ms.max(case.patience.fresh_ms).max(begun_ms);
+    let looks: Vec<u64> = case.looks.iter().copied().filter(|at_ms| *at_ms >= since_ms).collect();
+    let next_ms = looks.last().map_or(case.now_ms, |last_ms| last_ms.saturating_add(apart_ms));
+    match (looks.len() >= wanted, next_ms <= case.now_ms) {
+        (true, _) => None,
+        (false, true) => Some(Judgement::Look),
+        (false, false) => Some(Judgement::Fine(Some(next_ms.min(case.now_ms + AGAIN_MS)))),
     }
 }
 
@@ -253,7 +264,7 @@ fn while_held(case: &Case<'_>) -> Option<Judgement> {
     };
     let ranks: Vec<u32> = over.iter().map(|(rank, _)| *rank).collect();
     let since_ms = case.now_ms.saturating_sub(quiet_ms);
-    if !case.looks.iter().any(|at_ms| *at_ms >= since_ms) && quiet_ms < limit_ms.saturating_add(WITNESS_MS) {
+    if !case.looks.iter().any(|at_ms| *at_ms >= since_ms) {
         return Some(Judgement::Look);
     }
     let (name, _) = blame::named(&ranks);

@@ -61,7 +61,7 @@ fn without_a_chosen_limit_it_is_a_minute_at_least_and_three_times_the_longest_ga
 }
 
 #[test]
-fn stacks_are_looked_at_before_a_verdict_once_for_a_chosen_limit_and_twice_for_the_default() {
+fn stacks_are_looked_at_before_a_verdict_once_for_a_chosen_limit_and_often_for_the_default() {
     let one = pulse(40, 0, 100);
     let suspects = [suspect(0, &one)];
     let at = |now_ms, looks: &[u64], rule| {
@@ -70,16 +70,17 @@ fn stacks_are_looked_at_before_a_verdict_once_for_a_chosen_limit_and_twice_for_t
     };
     assert_eq!(at(1999, &[], &GIVEN), Judgement::Fine(Some(2000)));
     assert_eq!(at(2000, &[], &GIVEN), Judgement::Look);
+    assert_eq!(at(2500, &[1900], &GIVEN), Judgement::Look, "that was too early");
     assert!(matches!(at(2500, &[2400], &GIVEN), Judgement::Hung(_)));
-    assert_eq!(at(49_000, &[], &DEFAULT), Judgement::Fine(Some(50_000)));
-    assert_eq!(at(50_000, &[], &DEFAULT), Judgement::Look);
-    assert!(matches!(at(55_000, &[51_000], &DEFAULT), Judgement::Fine(_)));
-    assert!(matches!(at(60_000, &[51_000], &DEFAULT), Judgement::Fine(_)));
-    assert_eq!(at(61_000, &[51_000], &DEFAULT), Judgement::Look);
-    assert!(matches!(at(62_000, &[51_000, 61_500], &DEFAULT), Judgement::Hung(_)));
-    // Stacks that never come hold up nobody for ever.
-    assert_eq!(at(60_000 + WITNESS_MS - 1, &[], &DEFAULT), Judgement::Look);
-    assert!(matches!(at(60_000 + WITNESS_MS, &[], &DEFAULT), Judgement::Hung(_)));
+    // Four looks, 7.5 s apart.
+    assert_eq!(at(29_000, &[], &DEFAULT), Judgement::Fine(Some(30_000)));
+    assert_eq!(at(30_000, &[], &DEFAULT), Judgement::Look);
+    assert!(matches!(at(38_000, &[31_000], &DEFAULT), Judgement::Fine(_)));
+    assert_eq!(at(38_500, &[31_000], &DEFAULT), Judgement::Look);
+    assert_eq!(at(60_000, &[31_000, 39_000, 47_000], &DEFAULT), Judgement::Look);
+    let four = [31_000, 39_000, 47_000, 55_000];
+    assert_eq!(at(56_000, &four, &DEFAULT), Judgement::Fine(Some(60_000)));
+    assert!(matches!(at(60_000, &four, &DEFAULT), Judgement::Hung(_)));
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn who_stands_at_a_step_for_the_second_time_and_moves_gets_twice_the_time() {
     let suspects = [moving];
     let at = |hung_at, times, now_ms| {
         let (patience, past) = (Patience::default(), Past { hung_at, times, ..Past::default() });
-        let looks = [1000, 1500, 2000, 3600, 4200];
+        let looks: Vec<u64> = (0..600).map(|n| n * 500).collect();
         judge(&Case { now_ms, suspects: &suspects, patience: &patience, looks: &looks, rule: &GIVEN, past })
     };
     assert!(matches!(at(None, 1, 2100), Judgement::Hung(_)));

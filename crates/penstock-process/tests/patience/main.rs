@@ -139,7 +139,7 @@ fn hanging() -> Vec<(Program, Option<u32>, u64)> {
                 Some(if rank == 1 && n == 100 { save } else { step(300) })
             }),
             Some(1),
-            30 * MINUTE + 15_000,
+            30 * MINUTE + 45_000,
         ),
         (
             program("a loop of Python that never ends", 2, |rank, n| {
@@ -147,7 +147,7 @@ fn hanging() -> Vec<(Program, Option<u32>, u64)> {
                 Some(if rank == 1 && n == 100 { busy } else { step(300) })
             }),
             Some(1),
-            30 * MINUTE + 15_000,
+            30 * MINUTE + 45_000,
         ),
         (
             program("after gaps of 40 s, which is three times as long", 2, |rank, n| {
