@@ -200,8 +200,9 @@ impl Agent {
                 .iter()
                 .position(|plan| self.job.roles[plan.role].name == role && plan.ranks.contains(&rank));
             let Some(gang) = gang.filter(|gang| gangs.contains(gang)) else { continue };
+            let since_ms = self.pulse_of(gang, rank).map_or(0, |pulse| pulse.last_ms());
             let signs = &mut self.lookout.workers.entry((gang, rank)).or_default().signs;
-            signs.note_place(place_of(look), now_ms);
+            signs.note_place(place_of(look), since_ms, now_ms);
         }
         // A verdict follows, and who was stopped since the last look is not to be judged.
         self.look_at_quiet(gangs, 0, now_ms);

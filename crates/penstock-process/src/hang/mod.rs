@@ -159,7 +159,7 @@ pub fn judge(case: &Case<'_>) -> Judgement {
     let waited_for = standings.iter().any(busy);
     let judged: Vec<&Standing<'_, '_>> = standings
         .iter()
-        .filter(|standing| !busy(standing) && !(waited_for && standing.suspect.pulse.is_some()))
+        .filter(|standing| !waited_for || standing.suspect.pulse.is_none())
         // One warning for one standstill.
         .filter(|standing| case.past.warned_ms.is_none_or(|warned_ms| standing.since_ms > warned_ms))
         .collect();

@@ -55,8 +55,9 @@ impl Patience {
         if from_ms >= to_ms {
             return;
         }
-        while let Some((earlier_ms, _)) = self.excused.pop_if(|(_, until_ms)| *until_ms >= from_ms) {
-            from_ms = from_ms.min(earlier_ms);
+        while let Some((earlier_ms, _)) = self.excused.last().filter(|(_, until_ms)| *until_ms >= from_ms) {
+            from_ms = from_ms.min(*earlier_ms);
+            self.excused.pop();
         }
         self.excused.push((from_ms, to_ms));
         if self.excused.len() > EXCUSES_MAX {

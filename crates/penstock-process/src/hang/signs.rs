@@ -64,6 +64,9 @@ pub struct Signs {
     /// Bytes read and written so far, as far as that was seen.
     #[serde(skip)]
     pub(super) bytes: Option<u64>,
+    /// When it was last seen where it stands.
+    #[serde(skip)]
+    pub(super) placed_ms: Option<u64>,
 }
 
 impl Signs {
@@ -85,12 +88,14 @@ impl Signs {
         }
     }
 
-    /// Where it stands now.
-    pub fn note_place(&mut self, place: Option<Place>, now_ms: u64) {
-        if self.place.zip(place).is_some_and(|(before, now)| before.digest != now.digest) {
+    /// Where it stands now. Where it stood before its last step, at `since_ms`, says nothing about whether it moves.
+    pub fn note_place(&mut self, place: Option<Place>, since_ms: u64, now_ms: u64) {
+        let before = self.place.filter(|_| self.placed_ms.is_some_and(|placed_ms| placed_ms >= since_ms));
+        if before.zip(place).is_some_and(|(before, now)| before.digest != now.digest) {
             self.moved_ms = Some(now_ms);
         }
-        self.place = place.or(self.place);
+        self.place = place.or(before);
+        self.placed_ms = place.map(|_| now_ms).or(self.placed_ms);
     }
 
     /// What holds it now, if anything does.

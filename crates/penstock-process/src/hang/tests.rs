@@ -112,12 +112,14 @@ fn bytes_are_work_from_a_floor_on_and_children_that_end_take_nothing_away() {
     signs.note_bytes(30_000, 5);
     assert_eq!(signs.bytes_ms, Some(3));
     let place = |digest| Some(Place { digest, collective: false });
-    signs.note_place(place(1), 6);
-    signs.note_place(None, 7);
-    signs.note_place(place(1), 8);
+    signs.note_place(place(1), 0, 6);
+    signs.note_place(None, 0, 7);
+    signs.note_place(place(1), 0, 8);
     assert_eq!(signs.moved_ms, None);
-    signs.note_place(place(2), 9);
-    assert_eq!((signs.moved_ms, signs.work_ms()), (Some(9), Some(9)));
+    signs.note_place(place(2), 9, 10);
+    assert_eq!(signs.moved_ms, None, "it has made a step since");
+    signs.note_place(place(1), 9, 11);
+    assert_eq!((signs.moved_ms, signs.work_ms()), (Some(11), Some(11)));
 }
 
 #[test]

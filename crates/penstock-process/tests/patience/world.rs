@@ -208,7 +208,8 @@ impl World<'_> {
                     (false, false) => u64::from(rank) + 8,
                 };
                 let place = Place { digest, collective: waits || deed.collective };
-                own.signs.note_place(Some(place).filter(|_| !deed.unreadable || waits), now_ms);
+                let seen = Some(place).filter(|_| !deed.unreadable || waits);
+                own.signs.note_place(seen, own.pulse.last_ms(), now_ms);
             }
         }
         if held {
