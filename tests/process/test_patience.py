@@ -203,7 +203,7 @@ def test_without_restarts_and_limit_a_suspicion_is_told_and_nothing_is_ended(run
         "steps(30)\nif rank == 1:\n    threading.Event().wait(9)\nelse:\n    wait = threading.Event().wait(9)\nsteps(30)\n"
     )
     err = ended(running)
-    assert "penstock: warning: " in err
+    assert "warning: the gang hangs: no step for " in err
     assert "nothing is ended, because neither --restarts nor --hang was given" in err
     state = running.state()
     assert (len(state.incidents), state.incarnation, state.phase) == (1, 0, "succeeded")

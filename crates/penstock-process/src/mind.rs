@@ -51,6 +51,7 @@ impl Mind {
         for (gang, about) in report.gangs.iter().enumerate().take(self.plans.len()) {
             self.take_note(gang, about, report.now_ms);
         }
+        self.note_preemptions(report);
         self.spread_failures(report);
         (0..self.plans.len()).for_each(|gang| self.learn(gang, about(report, gang)));
         self.settle(report);
@@ -312,6 +313,8 @@ fn about(report: &Report, gang: usize) -> &GangReport {
         workers: Vec::new(),
         orphans: 0,
         likeness: None,
+        culprit: None,
+        lived_ms: None,
         examined: false,
         witnessed: false,
         looks: Vec::new(),

@@ -138,6 +138,10 @@ def _gap(entry: dict[str, Any]) -> str:
     return f"the agent itself was held for {seconds:.1f} s, so every rank has fresh patience"
 
 
+def _blamed(entry: dict[str, Any]) -> str:
+    return _failed(entry).replace("failed:", "first of all:", 1)
+
+
 def _examined(entry: dict[str, Any]) -> str:
     return f"looks like: {entry['likeness']}" if entry.get("likeness") else "has no last words"
 
@@ -169,6 +173,7 @@ _SENTENCES = {
     "started": _started,
     "exited": _exited,
     "failed": _failed,
+    "blamed": _blamed,
     "examined": _examined,
     "suspected": _suspected,
     "learned": _learned,

@@ -64,6 +64,7 @@ impl Mind {
                         rank,
                         code: 1,
                         likeness: None,
+                        lived_ms: None,
                         step,
                         at_ms: now_ms,
                     };
