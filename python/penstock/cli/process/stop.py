@@ -6,10 +6,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_json, say
-from penstock.cli.process.home import home
+from penstock.cli.process.choice import job_called
 from penstock.errors import JobSilent, UsageError
 from penstock.process.asking import stop as ask_to_stop
-from penstock.process.jobs import FINAL, find
+from penstock.process.jobs import FINAL
 
 #: Beyond the grace: killing, reading logs to the end, writing the state.
 SLACK_S = 15.0
@@ -39,7 +39,7 @@ def stop(
     """
     if grace is not None and not 0 <= grace <= 86400:
         raise UsageError(f"--grace {grace}: seconds from 0 to a day")
-    found = find(home(), job)
+    found = job_called(job)
     ask_to_stop(found, grace_s=grace, force=force)
     own_s = max(role["policy"]["stop_grace_ms"] for role in found.description()["roles"]) / 1000
     until = time.monotonic() + (own_s if grace is None else grace) + SLACK_S
