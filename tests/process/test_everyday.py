@@ -119,7 +119,9 @@ def test_a_disk_without_space_at_the_start(disk: Callable[[str], Path]) -> None:
 
 def test_a_reader_that_leaves_and_outputs_that_are_closed(run: Run) -> None:
     """Goal: `| head` and closed outputs are everyday. Method: a job with much to tell, and readers that take a line, or nothing."""
-    running = run("--detach", "--", "bash", "-c", "for n in {1..3000}; do echo one more line of this log $n; done")
+    running = run(
+        "--detach", "--", "bash", "-c", "for n in {1..3000}; do echo one more line of this log $n; done"
+    )
     running.wait_phase("succeeded")
     name, home = running.job.id, str(running.home)
     for words in (

@@ -44,7 +44,7 @@ def rows(job: Job, *, supervisors: bool = False, gpus: Mapping[int, GpuUse] | No
         if mine is None or mine.start_ticks != worker["start_ticks"] or worker["exit"] is not None:
             found.append({**base, **_ended(worker, look.command(commands[gang.role]))})
             continue
-        own = {"how": worker["how"], **_said(pulse, gang)}
+        own = {"how": worker["how"], "held": worker.get("held"), **_said(pulse, gang)}
         found.append({**base, **look.row(mine, 0), **own})
         found += [{**base, **look.row(each, depth)} for depth, each in descendants(children, mine.pid)]
     return found
