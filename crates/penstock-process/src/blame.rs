@@ -73,7 +73,7 @@ pub fn last_episode(distresses: &[Distress], progress_ms: u64, end_ms: u64) -> O
 pub fn ordered(accounts: &[Account]) -> Vec<(&Account, Part)> {
     let own = |account: &&Account| !account.asked && !account.exit.as_ref().is_some_and(Exit::is_success);
     let first_ms = accounts.iter().filter(own).filter_map(|account| account.exit_ms).min();
-    let from_outside = accounts.iter().filter(own).any(|account| is_from_outside(account));
+    let from_outside = accounts.iter().filter(own).any(is_from_outside);
     let mut found: Vec<(&Account, Part)> = accounts
         .iter()
         .map(|account| {
