@@ -41,6 +41,7 @@ pub mod relay;
 pub mod reserve;
 pub mod slots;
 pub mod spawn;
+pub mod standstill;
 pub mod state;
 pub mod system;
 pub mod terminal;

@@ -153,7 +153,11 @@ pub enum Action {
         /// When they get SIGTERM, which ends who does not catch it.
         deadline_ms: u64,
     },
-    /// Take the stacks of all workers.
+    /// Take the stacks of all workers, because one may hang; nothing is decided yet.
+    Look,
+    /// Tell people that the gang may hang, and end nothing.
+    Warn,
+    /// Take the stacks of all workers, before they are ended.
     Witness,
     /// Send SIGTERM to the workers.
     End,
