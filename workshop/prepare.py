@@ -37,6 +37,7 @@ WITHOUT_DEPENDENCIES = ["megatron-core==0.16.1", "mosaicml-streaming==0.13.0"]
 SYSTEM_PACKAGES = {
     "chromium": "chromium",
     "faketime": "faketime",
+    "gdb": "gdb",
     "mpirun": "openmpi-bin",
     "nginx": "nginx",
     "slurmctld": "slurmctld",
