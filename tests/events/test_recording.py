@@ -179,3 +179,16 @@ def test_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
         events.read(path)
     assert caught.value.found == 999
     assert json.dumps(caught.value.known) == "1"
+
+
+def test_secrets_of_the_command_line_are_not_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "run.pev"
+    script = "import sys; from penstock import events; events.start(sys.argv[1]); events.stop()"
+    words = ["--api-key", "correct-horse-1", "--lr", "3e-4", "trombone-paperclip"]
+    subprocess.run(
+        [sys.executable, "-c", script, str(path), *words],
+        check=True,
+        env={**os.environ, "MY_TOKEN": "trombone-paperclip"},
+    )
+    assert events.read(path).process["argv"][2:] == ["--api-key", "[secret]", "--lr", "3e-4", "[MY_TOKEN]"]
+    assert b"correct-horse" not in path.read_bytes()

@@ -1,5 +1,6 @@
 """What ranks write does not steer the person's terminal, whichever command shows it; in a pipe every byte stays."""
 
+import ast
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock.cli as penstock_cli
 from penstock.cli.escape import coloured, harmless, said, unsteering
 from tests.process.jobs import PATIENCE_S, PENSTOCK, Running, penstock
 
@@ -73,6 +75,19 @@ def test_no_command_lets_a_rank_steer_the_terminal(run: Run) -> None:
         for line in penstock(running.home, "logs", name, "--json").stdout.splitlines()
     ]
     assert STEERING + COLOURED in texts
+
+
+def test_commands_about_jobs_print_through_the_filter_only() -> None:
+    """Goal: the next command has the filter, too. Method: no plain `print` there, but for the start of a job, which prints its own name."""
+    folder = Path(penstock_cli.__file__).parent
+    files = [*folder.glob("process/*.py"), folder / "events.py"]
+    printing = {
+        path.name
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    }
+    assert printing <= {"run.py"}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.process.redacting import HIDDEN, Redaction, is_secret_name
+from penstock.events.redaction import HIDDEN, Redaction, is_secret_name
 from tests.conftest import ROOT
 
 #: The agent's own tests read the same file: one set of rules, in two languages.

@@ -1,6 +1,6 @@
 //! What must not be written down for people: secrets.
 //!
-//! Three rules, the same as those of what commands show (`penstock/process/redacting.py`): values of variables whose names say so, words of a
+//! Three rules, the same as those of what commands show (`penstock/events/redaction.py`): values of variables whose names say so, words of a
 //! known shape, and what follows a name that says so. One file of cases is tested against both.
 
 use std::sync::LazyLock;

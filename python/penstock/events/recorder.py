@@ -44,7 +44,11 @@ def start(where: str | os.PathLike[str], *, bytes_max: int = BYTES_MAX) -> Path:
     if path.suffix != SUFFIX:
         path.mkdir(parents=True, exist_ok=True)
         path = path / f"{host}-{os.getpid()}-{time.time_ns()}{SUFFIX}"
-    _rust.events_start(path, host=host, argv=list(sys.argv), bytes_max=bytes_max)
+    from penstock.events.redaction import Redaction
+
+    # A recording is read by people: secrets of the command line are not written down.
+    argv = Redaction(os.environ).command(sys.argv)
+    _rust.events_start(path, host=host, argv=argv, bytes_max=bytes_max)
     return path
 
 

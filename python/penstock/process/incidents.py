@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.errors import IncidentUnknown
+from penstock.events.redaction import Redaction
 from penstock.process.jobs import Job
-from penstock.process.redacting import Redaction
 
 
 class Incident(NamedTuple):

@@ -15,10 +15,10 @@ from typing import Any
 
 from penstock.errors.process import JobFileInvalid, JobInvalid
 from penstock.errors.root import UsageError
+from penstock.events.redaction import is_secret_name
 from penstock.process import commands, units
 from penstock.process.describing import Budget, Hang, JobSpec, Policy, Role, Slots
 from penstock.process.places import Places
-from penstock.process.redacting import is_secret_name
 
 #: A value that stands for "as whoever starts the job has it"; it is passed on and not written down.
 INHERITED = "$env"

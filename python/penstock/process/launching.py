@@ -162,7 +162,7 @@ def _shown(asked: dict[str, Any], environment: Mapping[str, str]) -> dict[str, A
     words = [word for role in asked["roles"] for word in role["command"]]
     if not may_hold_secret([*words, *given, *given.values()], environment):
         return asked
-    from penstock.process.redacting import Redaction
+    from penstock.events.redaction import Redaction
 
     redaction = Redaction({**environment, **given})
     hidden = ("command", "environment", "zygote")

@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from penstock.events.redaction import Redaction
 from penstock.process.gpus import GpuUse
 from penstock.process.jobs import FINAL, GangState, Job, JobState
 from penstock.process.lineage import Process, children_of, descendants, everyone, uptime_s
 from penstock.process.pulsefile import Pulse, pulses_of
-from penstock.process.redacting import Redaction
 
 SUPERVISORS = ("keeper", "agent", "coordinator", "zygote")
 Row = dict[str, Any]

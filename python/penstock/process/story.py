@@ -9,8 +9,8 @@ import signal
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from penstock.events.redaction import Redaction
 from penstock.process.jobs import Job
-from penstock.process.redacting import Redaction
 
 #: A line of a journal is a few hundred bytes; what is longer is no journal.
 LINE_BYTES_MAX = 1 << 20

@@ -1,12 +1,12 @@
 """Whether a description of a job may hold a secret: a quick look, before rules are loaded that take longer than the look.
 
 Most jobs hold none, and starting one must not cost what hiding secrets costs. The look may be wrong in one direction only: whatever
-``redacting`` would hide is suspected here.
+``penstock.events.redaction`` would hide is suspected here.
 """
 
 from collections.abc import Iterable, Mapping
 
-from penstock.process.secret_names import SECRET_BYTES_MIN, SECRET_NAMES
+from penstock.events.secret_names import SECRET_BYTES_MIN, SECRET_NAMES
 
 #: In small letters: parts of names that say so, and beginnings of words of known shapes.
 _TRACES = (

@@ -226,7 +226,7 @@ def _variable(text: str) -> tuple[str, str]:
         raise UsageError(
             f"--environment {text}: NAME=VALUE", hint="variables of this shell are passed on anyway"
         )
-    from penstock.process.redacting import is_secret_name
+    from penstock.events.redaction import is_secret_name
 
     if is_secret_name(name):
         raise UsageError(

@@ -9,9 +9,9 @@ from penstock.cli.output import Json, command_app, print_json, print_table, prin
 from penstock.cli.process.home import home
 from penstock.cli.process.ps import span
 from penstock.errors import UsageError
+from penstock.events.redaction import Redaction
 from penstock.process.jobs import LOST, Job
 from penstock.process.jobs import jobs as all_jobs
-from penstock.process.redacting import Redaction
 from penstock.process.sweeping import prune as remove
 from penstock.process.sweeping import sweep_lost
 from penstock.process.units import second_count

@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Mapping
 
 from penstock.cli.output import print_json, print_text, size
+from penstock.events.redaction import Redaction
 from penstock.process.describing import HANG_LEAST_S, JobSpec, Role
 from penstock.process.ordering import waves
-from penstock.process.redacting import Redaction
 from penstock.process.slots import check_slots
 
 

@@ -7,7 +7,7 @@ say so, words of a known shape, and what follows an option or a name that says s
 import re
 from collections.abc import Iterable, Mapping
 
-from penstock.process.secret_names import SECRET_BYTES_MIN, SECRET_NAMES
+from penstock.events.secret_names import SECRET_BYTES_MIN, SECRET_NAMES
 
 HIDDEN = "[secret]"
 #: Names that only look like it: numbers of tokens are no secrets.
