@@ -51,6 +51,9 @@ pub struct GangReport {
     pub witnessed: bool,
     /// When workers were told to leave.
     pub notified_since_ms: Option<u64>,
+    /// When they were sent what the person sent.
+    #[serde(default)]
+    pub signalled_since_ms: Option<u64>,
     /// When they were sent SIGTERM.
     pub ending_since_ms: Option<u64>,
     /// When they were sent SIGKILL.

@@ -74,6 +74,7 @@
     │   ├── IncidentUnknown      a job has no such incident
     │   ├── StateUnreadable      a job's state was written by another Penstock, or is damaged
     │   ├── JobSilent            the job's agent does not answer
+    │   ├── SaveUnheard          ranks were to save, and not all have heard it
     │   ├── SlotsUnreadable      what is leased on this machine cannot be read
     │   ├── SpyMissing           the executable that reads stacks is not there
     │   └── StacksForbidden      the kernel does not let us look into processes
@@ -162,6 +163,7 @@ from penstock.errors.process import (
     JobUnknown,
     ProcessError,
     RankUnknown,
+    SaveUnheard,
     SlotsUnreadable,
     SpyMissing,
     StacksForbidden,
@@ -317,6 +319,7 @@ __all__ = [
     "RunUnwritable",
     "SampleUndecodable",
     "SaveFailed",
+    "SaveUnheard",
     "ScanCancelled",
     "SchemaMixed",
     "SelectionEmpty",

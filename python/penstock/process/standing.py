@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.process.gpus import GpuUse
 from penstock.process.jobs import FINAL, GangState, Job, JobState
-from penstock.process.lineage import Process, descendants, everyone
+from penstock.process.lineage import Process, adopted, everyone, family
 from penstock.process.pulsefile import Pulse, pulses_of
 from penstock.process.redacting import Redaction
 
@@ -27,6 +27,7 @@ def rows(job: Job, *, supervisors: bool = False, gpus: Mapping[int, GpuUse] | No
     commands = {role["name"]: role["command"] for role in job.description()["roles"]}
     over = job.phase() in FINAL
     all_of_them = {} if over else everyone()
+    left = adopted(all_of_them, state.agent, {worker["pid"] for _, worker in state.workers})
     pulses = pulses_of(job)
     found: list[Row] = []
     if supervisors and not over:
@@ -48,7 +49,7 @@ def rows(job: Job, *, supervisors: bool = False, gpus: Mapping[int, GpuUse] | No
         found.append({**base, **_alive(mine, 0, redaction, gpus), **own})
         found += [
             {**base, **_alive(each, depth, redaction, gpus)}
-            for depth, each in descendants(all_of_them, mine.pid)
+            for depth, each in family(all_of_them, mine.pid, left)
         ]
     return found
 
