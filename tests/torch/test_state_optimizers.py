@@ -298,7 +298,8 @@ def test_state_of_nobodys_parameter_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("saved", "made"), [("adam", "plain"), ("plain", "adam"), ("sgd", "nadam"), ("nadam", "fused")]
+    ("saved", "made"),
+    [("adam", "plain"), ("plain", "adam"), ("sgd", "nadam"), ("nadam", "fused"), ("fused", "adam")],
 )
 def test_state_of_another_kind_of_optimizer_is_refused(saved: str, made: str, tmp_path: Path) -> None:
     model = nn.Linear(3, 3)
@@ -325,6 +326,68 @@ def test_a_setting_that_an_optimizer_has_learned_since_is_no_other_kind(tmp_path
         checkpoints.save(1, state(model, older)).wait()
         checkpoints.resume(state(model, newer))
     assert newer.param_groups[0]["lr"] == older.param_groups[0]["lr"]
+
+
+def test_moments_of_another_class_are_loaded_when_that_is_asked_for(tmp_path: Path) -> None:
+    model = nn.Linear(3, 3)
+    decoupled, plain = torch.optim.AdamW(model.parameters(), lr=0.5), torch.optim.Adam(model.parameters())
+    train(model, decoupled, 2)
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, state(model, decoupled)).wait()
+        with pytest.raises(errors.TreeInvalid, match="AdamW saved it, and this is Adam") as caught:
+            checkpoints.resume(state(model, plain))
+        assert "skip=('optimizer/param_groups',)" in caught.value.hint
+        checkpoints.resume(state(model, plain, skip=("optimizer/param_groups",)), strict=False)
+    assert torch.equal(plain.state[model.weight]["exp_avg"], decoupled.state[model.weight]["exp_avg"])
+    assert (plain.param_groups[0]["lr"], plain.param_groups[0]["decoupled_weight_decay"]) == (1e-3, False)
+
+
+class Wrapper(Optimizer):
+    """As Accelerate wraps an optimizer: the same groups and state under another class, which never was initialised as one."""
+
+    def __init__(self, inner: Optimizer) -> None:
+        self.optimizer = inner
+
+    param_groups = property(lambda self: self.optimizer.param_groups)
+    state = property(lambda self: self.optimizer.state)
+    defaults = property(lambda self: self.optimizer.defaults)
+
+    def step(self, closure: Any = None) -> None:
+        self.optimizer.step()
+
+
+def test_a_wrapper_is_the_optimizer_that_it_wraps(tmp_path: Path) -> None:
+    model = nn.Linear(3, 3)
+    inner = torch.optim.AdamW(model.parameters())
+    tree = state(model, Wrapper(Wrapper(inner)))
+    train(model, inner, 2)
+    assert tree.unpinned() == ()
+    assert tree.optimizer_progress() is not None
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, tree).wait()
+        checkpoints.resume(state(model, torch.optim.AdamW(model.parameters())))
+
+
+def test_an_optimizer_that_trains_and_is_not_saved_is_named(tmp_path: Path) -> None:
+    """Goal: nobody saves an optimizer that was replaced, or none, without a word. Method: train with one that the state does not have."""
+    model = net(1)
+    old, new = (torch.optim.AdamW(model.parameters(), lr=lr) for lr in (0.5, 0.1))
+    replaced, forgotten, left_out = state(model, old), state(model), state(model, skip=("optimizer",))
+    whole = state(model, extra={"optimizer": new}, skip=("optimizer",))
+    train(model, old, 1)
+    assert replaced.unpinned() == ()
+    train(model, new, 1)
+    text = "AdamW trains 0.weight and 3 more and is not part of the state, which has {}: make the state"
+    assert replaced.unpinned()[0].startswith(text.format("AdamW"))
+    assert any(each.startswith(text.format("no optimizer")) for each in forgotten.unpinned())
+    assert not any("is not part" in each for each in left_out.unpinned() + whole.unpinned())
+    with ps.Checkpoints(tmp_path) as checkpoints, pytest.warns(UserWarning, match="not part of the state"):
+        checkpoints.save(1, replaced).wait()
+    # One that is made from now on knows nobody else, and training without moments loses none.
+    assert state(model, new).unpinned() == ()
+    plain = state(model)
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1), 1)
+    assert not any("is not part" in each for each in plain.unpinned())
 
 
 def test_a_lazy_model_is_refused_with_what_to_do(tmp_path: Path) -> None:

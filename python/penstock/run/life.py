@@ -215,6 +215,7 @@ class Life:
         self._report.stands, self._report.ended = self.standing.now(), time.time()
         report: Report | None = self._report
         answer = self._answer
+        self._progress.end(step, reported=answer is not None or self._report.is_given)
         every = self.settings.policy.digest_every
         if every is not None and self.next_step % every == 0:
             self._report.parameters = self.state.digest().hex()

@@ -33,6 +33,10 @@ class Extra:
                 hint = "give objects with state_dict and load_state_dict"
                 raise UsageError(f"a scheduler is a {type(each).__name__}", hint=hint)
 
+    def values(self) -> list[Any]:
+        """Everything that was given."""
+        return [*self._given.values(), *self._schedulers.values()]
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """Tensors by name, filled in place."""
         return {_name(key): value for key, value in self._given.items() if isinstance(value, torch.Tensor)}

@@ -26,8 +26,14 @@ GROUPS = "optimizer/param_groups"
 DTYPES = "optimizer/dtypes"
 #: Which optimizer a group belongs to, where parameters belong to several.
 NUMBER = "optimizer_number"
+#: The class of the optimizer that a group belongs to.
+CLASS = "optimizer_class"
+#: What is said about a group and is none of its settings.
+_ABOUT = ("params", NUMBER, CLASS)
 #: Settings that schedulers put into groups.
 _OF_SCHEDULERS = {"base_momentum", "initial_lr", "max_lr", "max_momentum", "min_lr", "swa_lr"}
+#: So many around each other.
+_WRAPPERS_MAX = 8
 #: The types and shapes of tensors in a checkpoint, by name.
 Kinds = Mapping[str, tuple[str, tuple[int, ...]]]
 
@@ -164,24 +170,33 @@ class Optimizing:
                 _forget(kept, wanted)
 
     def _refuse_other_kind(self, saved: Sequence[Mapping[str, Any]]) -> None:
-        """State of another kind of optimizer fits by its names, and would mean something else. The settings of groups tell: each has some that the
-        other does not know. One that has learned a setting since, as those of a newer PyTorch have, is no other kind.
+        """State of another kind of optimizer fits by its names, and would mean something else. Its class tells; where none was saved, the settings
+        of groups: each has some that the other does not know. One that has learned a setting since, as those of a newer PyTorch have, is no other kind.
         """
         of = {(group.get(NUMBER), name): group for group in saved for name in group["params"]}
         for optimizer in self._optimizers:
             number = self._number_of(optimizer)
             for at, group in enumerate(optimizer.param_groups):
                 for name in map(self._named(at), group["params"]):
-                    theirs = of.get((number, name), group).keys() - {"params", NUMBER}
+                    known = of.get((number, name), group)
+                    theirs = known.keys() - set(_ABOUT)
                     missing = (optimizer.defaults.keys() & group.keys()) - theirs
                     foreign = theirs - group.keys() - optimizer.defaults.keys() - _OF_SCHEDULERS
-                    if missing and foreign:
-                        reason = (
-                            f"it was saved by another kind of optimizer: that had {', '.join(sorted(foreign))}, "
-                            f"{type(optimizer).__name__} has {', '.join(sorted(missing))}"
+                    here, there = type(innermost(optimizer)).__name__, known.get(CLASS)
+                    if there not in (None, here):
+                        said = f"{there} saved it, and this is {here}"
+                    elif missing and foreign:
+                        said = (
+                            f"that had {', '.join(sorted(foreign))}, {here} has {', '.join(sorted(missing))}"
                         )
-                        hint = "make the optimizer that was saved, or begin with a new one: only='model'"
-                        raise TreeInvalid(name=GROUPS, reason=reason, hint=hint)
+                    else:
+                        continue
+                    hint = (
+                        "make the optimizer that was saved, or begin with a new one: only='model'; "
+                        f"state(…, skip=({GROUPS!r},)) loads its moments all the same and keeps the settings given now"
+                    )
+                    reason = f"it was saved by another kind of optimizer: {said}"
+                    raise TreeInvalid(name=GROUPS, reason=reason, hint=hint)
 
     def load_groups(self, saved: Sequence[Mapping[str, Any]]) -> None:
         """Take hyperparameters back, group by group, by the parameters in them."""
@@ -191,9 +206,7 @@ class Optimizing:
             for at, group in enumerate(optimizer.param_groups):
                 names = [(number, name) for name in map(self._named(at), group["params"])]
                 theirs = [of[name] for name in names if name in of]
-                for key in dict.fromkeys(
-                    key for each in theirs for key in each if key not in ("params", NUMBER)
-                ):
+                for key in dict.fromkeys(key for each in theirs for key in each if key not in _ABOUT):
                     found = [each[key] for each in theirs if key in each]
                     if any(each != found[0] for each in found):
                         hint = f"group parameters as they were, or skip=({GROUPS!r},) to keep the values given now"
@@ -219,7 +232,9 @@ class Optimizing:
                     if key not in ("params", "param_names")
                 }
                 number = self._number_of(optimizer)
-                owner = {} if number is None else {NUMBER: number}
+                owner = {CLASS: type(innermost(optimizer)).__name__} | (
+                    {} if number is None else {NUMBER: number}
+                )
                 found.append({"params": list(map(self._named(at), group["params"])), **owner, **settings})
         return found
 
@@ -271,12 +286,28 @@ def with_inner(optimizers: Sequence[Optimizer]) -> tuple[Optimizer, ...]:
     waiting = list(optimizers)
     while waiting:
         optimizer = waiting.pop(0)
+        if not hasattr(optimizer, "_optimizer_step_post_hooks"):
+            # Optimizer by name alone, as Accelerate's: it hands everything on, and hooks find no place in it.
+            optimizer = innermost(optimizer)
         # One that only hands its inner one's state on is that one under another name.
         if id(optimizer.state) not in found:
             found[id(optimizer.state)] = optimizer
             inner = [each for each in vars(optimizer).values() if isinstance(each, Optimizer)]
             waiting.extend(each for each in inner if each is not optimizer)
     return tuple(found.values())
+
+
+def innermost(optimizer: Optimizer) -> Optimizer:
+    """The one that a wrapper, or several around each other, hands the state of."""
+    for _ in range(_WRAPPERS_MAX):
+        inside = [each for each in vars(optimizer).values() if isinstance(each, Optimizer)]
+        inner = next(
+            (each for each in inside if each is not optimizer and each.state is optimizer.state), None
+        )
+        if inner is None:
+            break
+        optimizer = inner
+    return optimizer
 
 
 def _has_own_state_dict(optimizer: Optimizer) -> bool:

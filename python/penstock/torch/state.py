@@ -21,6 +21,7 @@ from penstock.torch.loader import Loader, loader
 from penstock.torch.mover import TORCH_TYPES
 from penstock.torch.naming import Names, names_of
 from penstock.torch.optimizing import GROUPS, Kinds, Optimizing, with_inner
+from penstock.torch.outsiders import Outsiders
 from penstock.torch.readback import readback
 from penstock.torch.step_count import progress_of
 from penstock.torch.tensors import Holder, Leaf, Looked
@@ -58,6 +59,7 @@ class State:
         #: Gradients that were zero when what is held was last asked for.
         self._zeros: list[str] = []
         self._unheld = Unheld(model, self.optimizers)
+        self._outsiders = Outsiders(model, self.optimizers)
         self._told: set[str] = set()
 
     @property
@@ -158,7 +160,8 @@ class State:
 
     def unpinned(self) -> tuple[str, ...]:
         """What has changed since the state was made and is not part of it, in words: a resume does not bring it back."""
-        return (*self._unheld.changed(), *gradients.unowned(self.model, self.optimizers))
+        outsiders = self._outsiders.named(self._extra.values()) if self._wants("optimizer") else ()
+        return (*self._unheld.changed(), *gradients.unowned(self.model, self.optimizers), *outsiders)
 
     @property
     def device(self) -> torch.device:

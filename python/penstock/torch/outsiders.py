@@ -1,0 +1,60 @@
+"""Optimizers that train a state's model and are no part of the state: one that was never given, or that took the place of one that was.
+
+A state keeps the optimizers that it was given. A program that makes another one afterwards trains with that one, and saves the old one with the
+moments that it had: nothing fails, and a resumed run is another run. So every step of every optimizer is noted, and whoever trains the
+model without being part of its state is named.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+_MOMENTS = count()
+#: When each optimizer stepped last.
+_STEPPED: "WeakKeyDictionary[Optimizer, int]" = WeakKeyDictionary()
+
+
+def _after_step(optimizer: Optimizer, *_: Any) -> None:
+    _STEPPED[optimizer] = next(_MOMENTS)
+
+
+register_optimizer_step_post_hook(_after_step)
+
+
+class Outsiders:
+    """Of one state, from when it is made: what trained its model before is over."""
+
+    def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+        self._model, self._optimizers = model, optimizers
+        self._since = next(_MOMENTS)
+
+    def named(self, extra: Iterable[Any]) -> tuple[str, ...]:
+        """In words: those that have stepped since. What ``extra`` holds as a whole is part of the state."""
+        inside = [*self._optimizers, *(each for each in extra if isinstance(each, Optimizer))]
+        # One that only hands another one's state on is that one under another name.
+        known = {id(each.state) for each in inside}
+        stepped = [
+            optimizer
+            for optimizer, moment in list(_STEPPED.items())
+            if moment > self._since and id(optimizer.state) not in known
+        ]
+        return tuple(text for each in stepped if (text := self._said(each)) is not None)
+
+    def _said(self, optimizer: Optimizer) -> str | None:
+        trained = {id(each) for group in optimizer.param_groups for each in group["params"]}
+        names = [name for name, each in self._model.named_parameters() if id(each) in trained]
+        # Without moments nothing of it is lost, unless one is saved that it has replaced.
+        if not names or not (optimizer.state or self._optimizers):
+            return None
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        held = ", ".join(type(each).__name__ for each in self._optimizers) or "no optimizer"
+        return (
+            f"{type(optimizer).__name__} trains {names[0]}{others} and is not part of the state, which has {held}: "
+            "make the state from the optimizers that train, and make it again when one is replaced; "
+            'skip=("optimizer",) leaves them out'
+        )
