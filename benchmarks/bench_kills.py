@@ -40,5 +40,5 @@ def run() -> Table:
 def _words(tally: Tally) -> str:
     return (
         f"{tally.late} there after 1 s, {tally.survivors} for ever, {tally.bystanders} bystanders; of {tally.lines} lines "
-        f"{tally.lost} lost, {tally.lost_with_agent} more in lives whose agent was killed"
+        f"{tally.lost} lost, {tally.lost_with_both} more where keeper and agent were killed at once"
     )

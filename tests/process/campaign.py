@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -22,6 +22,7 @@ from pathlib import Path
 from penstock.process import Job, JobState, Launch, Restarts, prepare
 from penstock.process.launching import agent_path
 from penstock.process.lineage import process
+from penstock.state.waiting import Clock
 
 RANKS = 2
 #: Deaf; deaf in a session; empty environment, twice forked; foreign environment, twice forked, deaf; and the rank.
@@ -68,8 +69,8 @@ class Tally:
     survivors: int = 0
     #: Processes that should not have been touched and are gone.
     bystanders: int = 0
-    #: Lines that a rank has written and its log does not have; of lives whose agent was killed, and of all others.
-    lost_with_agent: int = 0
+    #: Lines that a rank has written and its log does not have; of lives whose keeper and agent were killed at once, and of all others.
+    lost_with_both: int = 0
     lost: int = 0
     lines: int = 0
     slowest_s: float = 0.0
@@ -80,7 +81,7 @@ class Tally:
         self.late += other.late
         self.survivors += other.survivors
         self.bystanders += other.bystanders
-        self.lost_with_agent += other.lost_with_agent
+        self.lost_with_both += other.lost_with_both
         self.lost += other.lost
         self.lines += other.lines
         self.slowest_s = max(self.slowest_s, other.slowest_s)
@@ -116,7 +117,7 @@ class Target:
         )
         #: Every life that was complete: rank, and number and start of each of its processes by kind.
         self.lives: dict[int, dict[int, tuple[int, int, str]]] = {}
-        self.agents_killed: set[int] = set()
+        self.both_killed: set[int] = set()
         #: A life was ended that has to be followed by another.
         self.is_renewed = False
 
@@ -150,7 +151,7 @@ class Target:
             ):
                 self.lives[life], self.is_renewed = found, False
                 return life
-            time.sleep(0.005)
+            Clock().pause(0.005)
         raise TimeoutError(f"no whole life: {self.job.state()}")
 
     def _members(self, life: int) -> dict[int, tuple[int, int, str]]:
@@ -242,8 +243,8 @@ def _closed(target: Target) -> Tally:
     target.end()
     for life, written, lost in target.lost_lines():
         tally.lines += written
-        if life in target.agents_killed:
-            tally.lost_with_agent += lost
+        if life in target.both_killed:
+            tally.lost_with_both += lost
         else:
             tally.lost += lost
     shutil.rmtree(target.marks)
@@ -271,19 +272,16 @@ def _kill(target: Target, life: int, chance: random.Random) -> Tally:
     }.get(kind, lambda: [single[kind]])()
     before = {pid: starts(pid) for pid in everybody}
     if len(victims) > 1:
-        for pid in victims:
-            os.kill(pid, signal.SIGSTOP)
+        _send(victims, signal.SIGSTOP)
     begun = time.monotonic()
-    for pid in victims:
-        os.kill(pid, signal.SIGKILL)
+    _send(victims, signal.SIGKILL)
     owners = {state.keeper, state.agent, target.launcher.pid} & set(victims)
     whole = bool(owners or set(ranks) & set(victims))
     gone = {pid for pid in members if whole or pid in victims}
     target.is_renewed = whole
-    if state.agent in victims:
-        target.agents_killed.add(life)
     tally = Tally(kills=Counter({kind: len(victims)}))
     if {state.keeper, state.agent} <= set(victims):
+        target.both_killed.add(life)
         target.sweep()
     for number in count():
         left = [pid for pid in gone if starts(pid) == before[pid]]
@@ -292,9 +290,16 @@ def _kill(target: Target, life: int, chance: random.Random) -> Tally:
             break
         if took_s > LIMIT_S and number and not tally.late:
             tally.late = len(left)
-        time.sleep(0.005)
+        Clock().pause(0.005)
     tally.survivors, tally.slowest_s = len(left), took_s
     tally.bystanders = sum(pid not in gone and starts(pid) != before[pid] for pid in members)
     if owners - {state.agent}:
         target.launcher.wait(60)
     return tally
+
+
+def _send(pids: list[int], signum: signal.Signals) -> None:
+    for pid in pids:
+        # The second may have ended with the first.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signum)

@@ -14,9 +14,9 @@ from tests.process.jobs import PATIENCE_S, Running, is_alive, penstock, wait_unt
 
 Run = Callable[..., Running]
 #: Ends orderly after SIGTERM, which it shows.
-ORDERLY = "trap 'echo saved; exit 0' TERM; touch $MARKS/$$.pid; sleep 1000 & wait"
+ORDERLY = "trap 'echo saved; exit 0' TERM INT; touch $MARKS/$$.pid; sleep 1000 & wait"
 #: Does not.
-DEAF = "trap '' TERM; touch $MARKS/$$.pid; while :; do sleep 1000; done"
+DEAF = "trap '' TERM INT; touch $MARKS/$$.pid; while :; do sleep 1000; done"
 
 
 def test_ranks_find_the_environment_of_torchrun(run: Run) -> None:

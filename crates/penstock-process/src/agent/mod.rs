@@ -57,6 +57,19 @@ struct Watch {
     stops: Receiver<StopRequest>,
 }
 
+impl Watch {
+    fn new(
+        signals: Signals,
+        [keeper, leash]: [Option<OwnedFd>; 2],
+        woken: File,
+        stops: Receiver<StopRequest>,
+    ) -> Result<Self> {
+        leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
+        let (keeper, leash) = (keeper.map(File::from), leash.map(File::from));
+        Ok(Self { signals, keeper, leash, person_asked: false, woken, stops })
+    }
+}
+
 /// The agent of one job.
 pub struct Agent {
     room: Room,
@@ -168,16 +181,7 @@ impl Agent {
             wake: wake.into(),
         };
         listen(room, ear)?;
-        let leash = wires.leash.map(File::from);
-        leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
-        let watch = Watch {
-            signals,
-            keeper: wires.keeper.map(File::from),
-            leash,
-            person_asked: false,
-            woken: woken.into(),
-            stops,
-        };
+        let watch = Watch::new(signals, [wires.keeper, wires.leash], woken.into(), stops)?;
         let (cgroup, memory) = places::groups(&job, room);
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
         let pid = outside.lock().map_or(state.agent, |mut outside| outside.pid(state.agent));

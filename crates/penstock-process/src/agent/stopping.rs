@@ -148,10 +148,11 @@ impl Agent {
     }
 }
 
-/// What ranks get of a signal to us: the same, if a person sends it; a reader who left and a launcher who died mean an end.
+/// What ranks get of a signal to us: the same, if a person has pressed its key; a terminal that is gone, a reader who left and a
+/// launcher who died mean an orderly end.
 fn passed_on(signal: i32) -> i32 {
     match signal {
-        libc::SIGINT | libc::SIGHUP | libc::SIGQUIT => signal,
+        libc::SIGINT | libc::SIGQUIT => signal,
         _ => libc::SIGTERM,
     }
 }
