@@ -20,7 +20,7 @@ from tests.faulty.nginx import nginx
 from benchmarks.table import Table
 from penstock import Registry
 from penstock._rust import HostCache, ShardFile
-from penstock.formats.reading import open_file
+from penstock.formats.shard_bytes import open_file
 from penstock.registry import Version
 from penstock.store.hostcache import cache_place
 

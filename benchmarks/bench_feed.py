@@ -85,7 +85,7 @@ def open_feed(registry: ps.Registry, name: str, stages: tuple[ps.Pack, ...]) -> 
 def write_megatron(prefix: Path, tokens: np.ndarray) -> None:
     """The same tokens as documents of random lengths."""
     from penstock.formats.contract import FieldKind
-    from penstock.formats.writing.megatron import MegatronWriter
+    from penstock.formats.export.megatron_writer import MegatronWriter
 
     draw = np.random.default_rng(9)
     cuts = np.cumsum(draw.integers(50, 1500, size=len(tokens) // 700))

@@ -25,7 +25,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import penstock as ps
 from benchmarks.recovery_program import LENGTH, ROWS, VOCABULARY
 from benchmarks.table import Table
-from penstock.data.written import written
+from penstock.data.recipe.document import written
 from penstock.process import Launch, Restarts, prepare
 from penstock.process.launching import agent_path
 

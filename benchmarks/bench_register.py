@@ -127,7 +127,7 @@ def write_tar(place: Path, number: int) -> Path:
 def write_mds(place: Path, number: int) -> Path:
     """Samples of 2 KB, laid out as MosaicML's writer does."""
     from penstock.formats.contract import FieldKind
-    from penstock.formats.writing.mds import MdsWriter
+    from penstock.formats.export.mds_writer import MdsWriter
 
     draw = np.random.default_rng(number)
     writer = MdsWriter(place, str(number), [FieldKind("id", "int"), FieldKind("data", "bytes")])

@@ -12,8 +12,8 @@ import numpy as np
 import penstock as ps
 from benchmarks.bench_feed import write_megatron
 from benchmarks.table import Table, median_of
-from penstock.data.feed import cursor_at
-from penstock.data.planning import prepare
+from penstock.data.feed.feed import cursor_at
+from penstock.data.plan.plan import prepare
 
 STEPS = (0, 10**3, 10**5, 10**7, 10**9)
 

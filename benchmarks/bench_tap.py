@@ -17,8 +17,8 @@ import numpy as np
 
 import penstock as ps
 from benchmarks.table import Table, best_of
-from penstock.data.showing import Ring
-from penstock.data.tapping import Tap
+from penstock.data.tap.arrays import Ring
+from penstock.data.tap.feed_tap import Tap
 
 LENGTH, BATCH, ROWS = 2048, 8, 20_000
 STEPS = 2000
@@ -26,7 +26,7 @@ _LOOK = """
 import sys
 import time
 from pathlib import Path
-from penstock.view.tap.reading import read_tap
+from penstock.view.tap.reader import read_tap
 print("looking", flush=True)
 while read_tap(Path(sys.argv[1])) is not None:
     time.sleep(0.001)

@@ -84,9 +84,9 @@ def _library() -> None:
 async def _drawn() -> str:
     from penstock import Registry
     from penstock.view.address import parse
-    from penstock.view.opening import Opener
+    from penstock.view.opener import Opener
     from penstock.view.terminal.app import ViewApp
-    from penstock.view.terminal.batch import BatchPage
+    from penstock.view.terminal.pages.batch import BatchPage
 
     app = ViewApp(
         parse("recipe.toml#step=3,row=1,token=61"), lambda watch: Opener(Registry("registry"), watch=watch)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         batch_at,
         open,
     )
-    from penstock.data.showing import tap
+    from penstock.data.tap.arrays import tap
     from penstock.errors import PenstockError
     from penstock.formats.contract import Policy
     from penstock.registry import About, Registry, Version
@@ -114,7 +114,7 @@ _HOME = {
     "__version__": "penstock._rust",
     "errors": "penstock.errors",
     "events": "penstock.events",
-    "tap": "penstock.data.showing",
+    "tap": "penstock.data.tap.arrays",
 }
 
 

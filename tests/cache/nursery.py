@@ -15,7 +15,7 @@ from pathlib import Path
 
 from penstock import Registry
 from penstock._rust import digest, store_counts
-from penstock.formats.reading import open_file
+from penstock.formats.shard_bytes import open_file
 from penstock.registry import Version
 from penstock.store.hostcache import cache_place
 

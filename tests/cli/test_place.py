@@ -11,7 +11,7 @@ from penstock.cli.data.place import beside
 from penstock.cli.main import main
 from penstock.errors import RecipeInvalid, UsageError
 from penstock.view.address import parse
-from penstock.view.opening import Opener
+from penstock.view.opener import Opener
 from tests.view.serving import client_of, site_at
 
 RECIPE = """

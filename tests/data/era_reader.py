@@ -10,7 +10,7 @@ from pathlib import Path
 
 import penstock as ps
 from penstock.data import Feed
-from penstock.data.planning import prepare
+from penstock.data.plan.plan import prepare
 from tests.data.test_era_feed import SIZES
 
 

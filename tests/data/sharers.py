@@ -12,8 +12,8 @@ from typing import Any
 
 import penstock as ps
 from penstock._rust import quick_hash
-from penstock.data.feed import Feed, cursor_at
-from penstock.data.planning import prepare
+from penstock.data.feed.feed import Feed, cursor_at
+from penstock.data.plan.plan import prepare
 from penstock.data.records.values import encode
 from tests.data.gallery import Gallery
 

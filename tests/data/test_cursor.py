@@ -8,7 +8,7 @@ import pytest
 
 import penstock as ps
 from penstock.data import Cursor
-from penstock.data.cursor import BYTES_MAX
+from penstock.data.feed.cursor import BYTES_MAX
 from penstock.errors import CursorForeign
 from tests.data.corpus import Corpus, assert_once, epochs_of, language, same, some_documents, write_tokenizer
 

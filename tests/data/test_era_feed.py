@@ -13,11 +13,11 @@ import pytest
 import penstock as ps
 from penstock import _rust
 from penstock.data import Cursor, Feed
-from penstock.data.ahead import count_steps
-from penstock.data.eras import EraSizes
-from penstock.data.feed import batch_of, cursor_at
-from penstock.data.forerunner import begun_at, eras_ahead
-from penstock.data.planning import Plan, prepare
+from penstock.data.eras.cut import EraSizes
+from penstock.data.eras.lookahead import begun_at, eras_ahead
+from penstock.data.feed.feed import batch_of, cursor_at
+from penstock.data.feed.prefetch import count_steps
+from penstock.data.plan.plan import Plan, prepare
 from penstock.errors import CorruptShard, CursorForeign, RecipeInvalid, SourceEmpty
 from tests.data.corpus import Corpus, Whole, assert_once, language, some_documents, whole
 from tests.data.token_maps import noisy

@@ -9,9 +9,9 @@ import pytest
 
 import penstock as ps
 from penstock.data import Feed
-from penstock.data.eras import EraSizes
-from penstock.data.forerunner import AHEAD_ERAS
-from penstock.data.planning import prepare
+from penstock.data.eras.cut import EraSizes
+from penstock.data.eras.lookahead import AHEAD_ERAS
+from penstock.data.plan.plan import prepare
 from penstock.errors import SampleUndecodable, TooManyUndecodable
 from tests.data import maps
 from tests.data.corpus import Corpus, some_documents

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import _rust
-from penstock.data.eras import EraIdentity, EraSizes, cut, gather
+from penstock.data.eras.cut import EraIdentity, EraSizes, cut, gather
 from penstock.registry.manifest import Manifest, Shard
 
 SIZES = EraSizes(slice_bytes=100, first_bytes=200, most_bytes=1000)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.data.expression import Expression
-from penstock.data.verdict import Verdict
+from penstock.data.plan.filter_column import FilterColumn
+from penstock.data.recipe.expression import Expression
 from penstock.errors import RecipeInvalid
-from penstock.registry.measuring import NothingToMeasure
+from penstock.registry.columns.measure import NothingToMeasure
 from tests.data.corpus import Corpus
 
 ROW = {
@@ -79,13 +79,13 @@ def test_a_missing_field_is_none_and_has_no_order(name: str) -> None:
 )
 def test_a_row_that_cannot_be_judged_is_a_typed_error_that_shows_the_row(text: str) -> None:
     with pytest.raises(NothingToMeasure, match="cannot judge") as raised:
-        Verdict(text).read(ROW)
+        FilterColumn(text).read(ROW)
     assert "'en'" in str(raised.value)
 
 
 def test_a_number_too_large_for_division_is_a_typed_error() -> None:
     with pytest.raises(NothingToMeasure, match="cannot judge"):
-        Verdict(f"{'9' * 4000} / 3 > 1").read(ROW)
+        FilterColumn(f"{'9' * 4000} / 3 > 1").read(ROW)
 
 
 HOSTILE = [
@@ -180,7 +180,7 @@ def test_what_is_as_deep_as_allowed_can_be_run() -> None:
 )
 def test_strings_cannot_be_blown_up(text: str) -> None:
     with pytest.raises(NothingToMeasure, match="of numbers"):
-        Verdict(text).read(ROW)
+        FilterColumn(text).read(ROW)
 
 
 @pytest.mark.parametrize("name", ["__builtins__", "__class__", "self", "row", "len", "os"])
@@ -200,7 +200,7 @@ def test_a_name_is_a_field_and_nothing_else(name: str) -> None:
 )
 def test_spacing_and_quotes_do_not_count(other: str) -> None:
     assert Expression(other).canonical == Expression("lang == 'en' and n > 3").canonical
-    assert Verdict(other).identity() == Verdict("lang == 'en' and n > 3").identity()
+    assert FilterColumn(other).identity() == FilterColumn("lang == 'en' and n > 3").identity()
 
 
 def test_different_meanings_have_different_canonical_forms() -> None:
@@ -249,7 +249,7 @@ def test_it_is_what_python_says_and_the_canonical_form_says_the_same(
 
 def test_the_verdict_of_a_filter_is_that_of_every_row(own: Corpus) -> None:
     own.add("web", [[n] for n in range(40)])
-    column = own.registry.measure("web@1", Verdict("lang == 'en' and id % 2 == 1"))
+    column = own.registry.measure("web@1", FilterColumn("lang == 'en' and id % 2 == 1"))
     rows = [json.loads(line) for line in (own.folder / "web/000.jsonl").read_text().splitlines()]
     assert own.registry.values(column).tolist() == [
         row["lang"] == "en" and row["id"] % 2 == 1 for row in rows

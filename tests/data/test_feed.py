@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.data.feed import cursor_at
+from penstock.data.feed.feed import cursor_at
 from penstock.errors import FeedClosed
 from tests.data.corpus import (
     Corpus,

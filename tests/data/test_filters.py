@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.data.measured import measure_samples
-from penstock.data.row_filter import bind_filter
+from penstock.data.plan.row_filter import bind_filter
+from penstock.data.plan.samples import measure_samples
 from penstock.errors import ColumnAmbiguous, FieldUnknown, RecipeInvalid
-from penstock.registry.measuring import Computed
-from penstock.registry.tokens import TokenLength
+from penstock.registry.columns.measure import Computed
+from penstock.registry.tokenize.tokens import TokenLength
 from penstock.view.model.columns import filter_rows
 from penstock.view.model.rows import VersionView
-from penstock.view.web.filtering import passing
+from penstock.view.web.content.filtered_rows import passing
 from tests.data import maps
 from tests.data.corpus import Corpus, some_documents
 
@@ -178,9 +178,9 @@ def _name(version: ps.Version, key: str) -> str:
 
 def test_plain_filters_have_the_verdicts_they_had(mixed: Corpus) -> None:
     """Goal: digests of recipes that were written before stay. Method: the identity of a verdict, as it always was."""
-    from penstock.data.verdict import Verdict
+    from penstock.data.plan.filter_column import FilterColumn
 
-    bound = Verdict(bind_filter("lang == 'en'", mixed.registry.resolve("web")))
+    bound = FilterColumn(bind_filter("lang == 'en'", mixed.registry.resolve("web")))
     assert bound.identity() == {"kind": "verdict", "expression": "lang == 'en'", "language": "2"}
 
 

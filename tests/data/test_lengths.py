@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.data import Cursor
-from penstock.data.planning import prepare
+from penstock.data.plan.plan import prepare
 from penstock.errors import CursorForeign, RecipeInvalid
 from tests.data.corpus import (
     Corpus,

@@ -10,10 +10,10 @@ import pytest
 
 import penstock as ps
 from penstock import errors
-from penstock.data.mapped import mapped
-from penstock.data.measured import Samples, measure_samples, token_measure
+from penstock.data.maps.measure import mapped
+from penstock.data.plan.samples import Samples, measure_samples, token_measure
 from penstock.errors import FieldUnknown
-from penstock.registry.ranks import RankTokens
+from penstock.registry.tokenize.tiktoken import RankTokens
 from tests.data import maps
 from tests.data.corpus import Corpus, some_documents
 from tests.registry.chats import CHATML, WORDS, write_bytes_tokenizer

@@ -8,7 +8,7 @@ import pytest
 
 import penstock as ps
 from penstock.data import Batch, Cursor
-from penstock.data.written import written
+from penstock.data.recipe.document import written
 from penstock.errors import CursorForeign, RecipeInvalid
 from tests.data.corpus import Corpus, assert_once, epochs_of, read_lanes, same, whole
 
@@ -222,6 +222,6 @@ def test_a_million_changes_open_at_any_step(corpus: Corpus) -> None:
 
 
 def _cursor_at(feed: Any, step: int) -> Cursor:
-    from penstock.data.feed import cursor_at
+    from penstock.data.feed.feed import cursor_at
 
     return cursor_at(feed.plan, step)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.data.lane import parse_lane
+from penstock.data.feed.lane import parse_lane
 from penstock.errors import AddressUnknown, RecipeInvalid
 from tests.data.corpus import Corpus, write_tokenizer
 

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from penstock import errors
-from penstock.data.recipe import recipe_of
+from penstock.data.recipe.recipe import recipe_of
 
 Place = tuple[str | int, ...]
 DOCUMENTS: dict[str, dict[str, Any]] = {
@@ -189,7 +189,7 @@ def test_templates_are_utf_8_whatever_the_locale(folder: Path) -> None:
     text = "<｜User｜>{{ messages[0].content }}"
     (folder / "wide.jinja").write_text(text, encoding="utf-8")
     program = (
-        "import sys; from pathlib import Path; from penstock.registry.template import find_template;"
+        "import sys; from pathlib import Path; from penstock.registry.tokenize.template import find_template;"
         "found = find_template(Path(sys.argv[1]) / 'tokenizer.json', sys.argv[1] + '/wide.jinja');"
         "print(ascii(found.text))"
     )

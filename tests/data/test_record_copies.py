@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.data import copies as copying
+from penstock.data.plan import row_copies
 from penstock.errors import CorruptShard, DerivedTooLarge, RecipeInvalid
+from penstock.formats.columnar.row_copy import BATCH_BYTES, measure_units
 from penstock.formats.contract import Policy
-from penstock.formats.row_copy import BATCH_BYTES, measure_units
 
 ROWS, SHARDS = 600, 3
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,10 +120,10 @@ def test_only_large_units_of_large_sources_are_copied(
     registry.register("rows", write(tmp_path / "rows", "parquet"))
     expected = read(registry)
     assert copies(registry) == []
-    monkeypatch.setattr(copying, "CACHED_BYTES", 1 << 10)
+    monkeypatch.setattr(row_copies, "CACHED_BYTES", 1 << 10)
     assert read(registry) == expected
     assert copies(registry) == []
-    monkeypatch.setattr(copying, "UNIT_BYTES_SMALL", 1 << 10)
+    monkeypatch.setattr(row_copies, "UNIT_BYTES_SMALL", 1 << 10)
     read(registry, shuffle="none")
     assert copies(registry) == []
     ps.batch_at(recipe_of(), step=3, registry=registry)
@@ -157,13 +157,13 @@ def test_copies_that_would_pass_the_limit_are_not_made(
 ) -> None:
     registry = ps.Registry(tmp_path / "registry")
     version = registry.register("rows", write(tmp_path / "rows", "parquet"))
-    monkeypatch.setattr(copying, "CACHED_BYTES", 1 << 10)
-    monkeypatch.setattr(copying, "UNIT_BYTES_SMALL", 1 << 10)
-    monkeypatch.setattr(copying, "COPIED_BYTES_MAX", 1 << 10)
+    monkeypatch.setattr(row_copies, "CACHED_BYTES", 1 << 10)
+    monkeypatch.setattr(row_copies, "UNIT_BYTES_SMALL", 1 << 10)
+    monkeypatch.setattr(row_copies, "COPIED_BYTES_MAX", 1 << 10)
     assert read(registry) == read(registry, copies="never")
     assert "read without a copy" in caplog.text
     assert copies(registry) == []
-    from penstock.registry.row_copies import make_copies
+    from penstock.registry.copies.row_copies import make_copies
 
     with pytest.raises(DerivedTooLarge, match="rows@1"):
         make_copies(version, registry.store, bytes_max=1 << 10)

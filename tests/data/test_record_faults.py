@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.data import worker_count
-from penstock.data.finishing import DEPTH_MAX
+from penstock.data.feed import worker_count
+from penstock.data.feed.python_stage import DEPTH_MAX
 from penstock.errors import CorruptShard, FeedClosed, RecipeInvalid, SampleUndecodable, TooManyUndecodable
 from tests.data.gallery import MOVES, NOTES, Gallery, note, png, read_lanes, write_archive
 from tests.data.reader import lines_of

@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import penstock as ps
-from penstock.registry.exporting import export_version
+from penstock.registry.copies.export import export_version
 from tests.data.gallery import note, plain, png, rows_of
 
 COUNT = 21

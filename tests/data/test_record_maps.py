@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.data.mapping import generator
+from penstock.data.maps.rows import generator
 from tests.data.gallery import Gallery, move, read_lanes
 from tests.data.record_maps import decoded, shifted, tossed
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from penstock import _rust
-from penstock.data.records.stacking import stack_rows
+from penstock.data.records.stack import stack_rows
 from penstock.data.records.values import ValueUnusable, digest_of, encode, usable, usable_row
 
 #: No two of these are the same value.

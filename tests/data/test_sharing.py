@@ -14,8 +14,8 @@ import pytest
 
 import penstock as ps
 from penstock.data import Batch
-from penstock.data.planning import prepare
-from penstock.data.sharing import Sharing, key_of
+from penstock.data.feed.share import Sharing, key_of
+from penstock.data.plan.plan import prepare
 from penstock.errors import FeedClosed
 from tests.data.corpus import Corpus
 from tests.data.gallery import Gallery

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.data.spread import uniform_shards
-from penstock.data.statistics import LOOKED_EVERY, LOOKED_FIRST
+from penstock.data.monitor.spread import uniform_shards
+from penstock.data.monitor.statistics import LOOKED_EVERY, LOOKED_FIRST
 from tests.data.corpus import Corpus, some_documents
 
 

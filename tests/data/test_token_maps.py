@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.data.mapping import generator
+from penstock.data.maps.rows import generator
 from penstock.errors import RecipeInvalid, SampleUndecodable, TooManyUndecodable
 from tests.data.corpus import Corpus, read_lanes, same, whole
 from tests.data.test_measured import write_chats

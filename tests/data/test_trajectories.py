@@ -10,7 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock.data import join
-from penstock.registry.exporting import export_version
+from penstock.registry.copies.export import export_version
 
 COUNT, HORIZON = 24, 5
 

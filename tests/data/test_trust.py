@@ -15,7 +15,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import CorruptShard, DataError, FeedClosed, IndexDamaged
-from penstock.registry.scanning import object_name
+from penstock.registry.scan.scan import object_name
 from tests.data.corpus import Corpus, some_documents
 from tests.data.test_shapes import TEMPLATE, chats
 

@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock import events
-from penstock.data import metrics
+from penstock.data.monitor import metrics
 from penstock.errors import RecipeInvalid, UsageError
 from tests.data.corpus import Corpus
 from tests.data.gallery import Gallery

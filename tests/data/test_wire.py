@@ -15,12 +15,12 @@ from hypothesis.extra import numpy as hnp
 import penstock as ps
 from penstock._rust import FeedBatch
 from penstock.data import Batch
-from penstock.data.feed import batch_of
-from penstock.data.lane import Lane
-from penstock.data.planning import prepare
+from penstock.data.feed.batch_wire import receive, ship
+from penstock.data.feed.columns_wire import NotPackable, pack, unpack
+from penstock.data.feed.feed import batch_of
+from penstock.data.feed.lane import Lane
+from penstock.data.plan.plan import prepare
 from penstock.data.records.values import encode
-from penstock.data.shipping import receive, ship
-from penstock.data.wire import NotPackable, pack, unpack
 from penstock.errors import BatchDamaged
 from tests.data.corpus import Corpus
 from tests.data.gallery import Gallery

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.data.worker_count import WINDOW, WorkerCount
+from penstock.data.feed.worker_count import WINDOW, WorkerCount
 
 
 class Workers:

@@ -1,5 +1,6 @@
 """What the documents show is run: Python blocks, command lines and examples."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.conftest import ROOT
 
@@ -34,9 +36,23 @@ def run(command: list[str], cwd: Path) -> None:
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 
 
+def reader_files(folder: Path) -> None:
+    """What a reader of the README has already: raw files, a tokenizer and a script."""
+    (folder / "raw").mkdir()
+    for part in range(3):
+        rows = [json.dumps({"text": f"document {n} of part {part} " * 9}) for n in range(400)]
+        (folder / f"raw/{part}.jsonl").write_text("\n".join(rows) + "\n")
+    words = Tokenizer(models.WordLevel({"?": 0, "document": 1, "of": 2, "part": 3}, unk_token="?"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.save(str(folder / "tokenizer.json"))
+    (folder / "train.py").write_text('import os\n\nprint("rank", os.environ["RANK"])\n')
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_the_page_shows_works(page: Path, tmp_path: Path) -> None:
     """The Python blocks of a page are one program; its command lines run after it in the same directory."""
+    if page.name == "README.md":
+        reader_files(tmp_path)
     blocks = _BLOCK.findall(page.read_text())
     program = "\n".join(text for language, text in blocks if language == "python")
     run([sys.executable, "-c", program], tmp_path)
@@ -83,6 +99,12 @@ def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
         tmp_path,
     )
     assert (tmp_path / "site/index.html").exists()
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 120
+    assert [line for line in lines if len(line) > 100] == []
 
 
 def test_every_page_is_in_the_navigation() -> None:

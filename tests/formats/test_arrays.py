@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import DerivedTooLarge, FileUnusable
-from penstock.formats.arrays import runs
+from penstock.formats.arrays.array_rows import runs
 from penstock.formats.contract import Policy
 from penstock.registry import Registry
 from penstock.store import open_store
@@ -86,7 +86,7 @@ def test_rows_belong_to_the_caller(tmp_path: Path, registry: Registry) -> None:
 def test_fortran_order_is_read_through_a_copy(
     tmp_path: Path, registry: Registry, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.formats.npyheader._CHUNK_BYTES", 1 << 10)
+    monkeypatch.setattr("penstock.formats.arrays.npy_header._CHUNK_BYTES", 1 << 10)
     data = array("<f4", shape)
     path = tmp_path / "a.npy"
     np.save(path, np.asfortranarray(data))

@@ -10,7 +10,7 @@ import pyarrow.feather
 import pytest
 
 from penstock.errors import BadRow, FileUnusable
-from penstock.formats import columnar
+from penstock.formats.columnar import survey
 from penstock.formats.contract import Policy
 from penstock.registry import Registry
 from tests.formats.damage import assert_cuts_are_found, assert_flips_are_found, assert_rows, copy_path
@@ -106,8 +106,8 @@ def test_a_stream_with_dictionaries_is_read_through_a_copy(tmp_path: Path, regis
 def test_huge_and_too_many_batches_are_read_through_a_copy(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch, limit: str, stream: bool
 ) -> None:
-    monkeypatch.setattr(columnar, limit, 5)
-    monkeypatch.setattr(columnar, "COPY_BATCH_BYTES", 50_000)
+    monkeypatch.setattr(survey, limit, 5)
+    monkeypatch.setattr(survey, "COPY_BATCH_BYTES", 50_000)
     path = write(tmp_path / "a.arrow", table(), stream=stream, chunk=7 if limit == "UNITS_MAX" else 10_000)
     version = registry.register("a", path)
     assert 4 < pa.ipc.open_file(copy_path(registry, version)).num_record_batches < 20

@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import FileUnusable
-from penstock.formats import columnar
+from penstock.formats.columnar import survey
 from tests.peers.columnar import arrow_table, more_arrow, nanoseconds
 
 #: A form, and columns that are left out: streams with dictionaries are read through a copy anyway.
@@ -138,7 +138,7 @@ def test_a_copy_holds_every_column_or_refuses_it_by_name(
     expected = list(registry.resolve("rows"))
     assert [set(row) for row in expected] == [set(kept)] * 2
     assert repr(rows_of_copy(registry)) == repr(expected)
-    monkeypatch.setattr(columnar, "UNIT_BYTES_MAX", 0)
+    monkeypatch.setattr(survey, "UNIT_BYTES_MAX", 0)
     copied = register(tmp_path / "copied", data, form)
     assert isinstance(copied, ps.Registry)
     version = copied.resolve("rows")

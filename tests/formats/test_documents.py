@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import BadRow, SampleUndecodable, UsageError
 from penstock.formats.contract import Policy
 from penstock.registry import Registry
-from penstock.registry.tokens import TokenLength
+from penstock.registry.tokenize.tokens import TokenLength
 from tests.formats.damage import assert_flips_are_found, assert_rows
 from tests.registry.test_measuring import write_tokenizer
 

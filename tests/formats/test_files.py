@@ -11,8 +11,8 @@ import datasets
 import pytest
 
 from penstock.errors import BadRow, CorruptShard, FileUnusable, TooManyBadRows
-from penstock.formats import files as files_module
 from penstock.formats.contract import Policy
+from penstock.formats.media import files as files_module
 from penstock.registry import Registry
 from penstock.store import open_store
 from tests.formats.damage import BLOCK_BYTES, assert_flips_are_found, assert_rows

@@ -10,8 +10,8 @@ import pytest
 import zstandard
 
 from penstock.errors import BadRow, FileUnusable, SchemaMixed, TooManyBadRows
-from penstock.formats import packed
 from penstock.formats.contract import Policy
+from penstock.formats.lines import compression
 from penstock.registry import Registry
 from tests.formats.damage import assert_cuts_are_found, assert_flips_are_found, assert_rows, copy_path
 
@@ -96,7 +96,7 @@ def test_many_frames_are_read_in_place(tmp_path: Path, registry: Registry) -> No
 def test_a_single_stream_is_read_through_a_copy(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch, packing: str
 ) -> None:
-    monkeypatch.setattr(packed, "FRAME_BYTES_MAX", 100_000)
+    monkeypatch.setattr(compression, "FRAME_BYTES_MAX", 100_000)
     path = tmp_path / f"a.jsonl.{packing}"
     path.write_bytes(zstandard.compress(encode()) if packing == "zst" else gzip.compress(encode(), mtime=0))
     version = registry.register("a", path)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from penstock.errors import BadRow
 from penstock.formats.contract import Policy, Scanned
-from penstock.formats.copying import as_raw
-from penstock.formats.mds import Mds
-from penstock.formats.mdscolumns import Columns
-from penstock.formats.reading import KnownRows, scan_known, silent
+from penstock.formats.samples.mds import Mds
+from penstock.formats.samples.mds_columns import Columns
+from penstock.formats.scan_files import as_raw
+from penstock.formats.shard_bytes import KnownRows, scan_known, silent
 from penstock.registry import Registry
 
 #: Values of each encoding, from which others are made by damage.

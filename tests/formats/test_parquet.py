@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import BadRow, CorruptShard, DerivedTooLarge, FileUnusable, SchemaMixed
-from penstock.formats import columnar
+from penstock.formats.columnar import survey
 from penstock.formats.contract import Policy
 from penstock.registry import Registry
 from tests.formats.damage import assert_cuts_are_found, assert_flips_are_found, assert_rows, copy_path
@@ -119,8 +119,8 @@ def test_a_flipped_bit_is_found(tmp_path: Path, registry: Registry) -> None:
 def test_huge_row_groups_are_read_through_a_copy(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columnar, "UNIT_BYTES_MAX", 100_000)
-    monkeypatch.setattr(columnar, "COPY_BATCH_BYTES", 20_000)
+    monkeypatch.setattr(survey, "UNIT_BYTES_MAX", 100_000)
+    monkeypatch.setattr(survey, "COPY_BATCH_BYTES", 20_000)
     path = tmp_path / "a.parquet"
     pq.write_table(table(), path)
     version = registry.register("a", path)
@@ -143,7 +143,7 @@ def test_huge_row_groups_are_read_through_a_copy(
 def test_a_copy_that_would_be_too_large_is_refused(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columnar, "UNIT_BYTES_MAX", 100_000)
+    monkeypatch.setattr(survey, "UNIT_BYTES_MAX", 100_000)
     pq.write_table(table(), tmp_path / "a.parquet")
     with pytest.raises(DerivedTooLarge, match="derived data"):
         registry.register("a", tmp_path / "a.parquet", policy=Policy(derived_bytes_max=10_000))

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import BadRow, DataError, DerivedTooLarge, FileUnusable
 from penstock.formats.contract import FieldKind, Policy
-from penstock.formats.tfexample import ExampleRows, is_example
+from penstock.formats.samples.tf_example import ExampleRows, is_example
 from penstock.registry import Registry
 from tests.formats.damage import assert_cuts_are_found, assert_flips_are_found, assert_rows, copy_path, same
 from tests.formats.tensors import blobs, rows, written

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import BadRow, FileUnusable, UsageError
 from penstock.formats.contract import Policy
-from penstock.formats.transcript import Form, transcribe
+from penstock.formats.lines.transcript import Form, transcribe
 from penstock.registry import Registry
 from tests.formats.damage import assert_flips_are_found, assert_rows, copy_path, same
 

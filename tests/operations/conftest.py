@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from penstock import Recipe, Registry, Source
-from penstock.data.feed import open_feed
+from penstock.data.feed.feed import open_feed
 from penstock.store import open_store
 from tests.faulty.proxy import Proxy
 from tests.operations.reading import BATCH, SEED, Reading, reading

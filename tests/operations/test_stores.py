@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ObjectChanged
-from penstock.formats.reading import open_file
+from penstock.formats.shard_bytes import open_file
 from penstock.store import open_store
 from tests.faulty.faults import Flip, Reset, Stall, Status, Truncate
 from tests.operations.conftest import STEPS, Far

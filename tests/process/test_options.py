@@ -221,3 +221,19 @@ def test_sets_of_ranks_and_ports() -> None:
     assert meeting_port("[::1]:29500") == 29500
     assert meeting_port("localhost:0") is None
     assert meeting_port("localhost") is None
+
+
+def test_options_of_ours_behind_the_command_are_the_commands_and_that_is_said(tmp_path: Path) -> None:
+    """Goal: `penstock run train.py --ranks 2` starts one rank, as torchrun would, but not without a word."""
+    knows, plain = tmp_path / "knows.py", tmp_path / "plain.py"
+    knows.write_text("parser.add_argument('--ranks')\n")
+    plain.write_text("import sys\n")
+    said = lambda *words: notes(read(words, {}))  # noqa: E731 - short, and used in a row
+
+    (note,) = said(str(plain), "--ranks", "2", "--lr", "1")
+    assert note.startswith(f"--ranks stands after {plain}, so {plain} gets it")
+    assert len(said(str(plain), "--nproc_per_node=2", "--restarts=3")) == 2
+    assert said("--ranks", "2", str(plain), "--name", "x", "--seed", "1") == []
+    assert said(str(knows), "--ranks", "2") == []
+    assert said("--", str(plain), "--ranks", "2") == []
+    assert job_of_command(read([str(plain), "--ranks", "2"], {})).roles[0].ranks == 1

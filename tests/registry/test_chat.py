@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from penstock import Registry, errors
-from penstock.registry.chat import ChatTokens, Telling
-from penstock.registry.measuring import Limits, NothingToMeasure, measure_version
-from penstock.registry.rendering import Conversation, Renderer
-from penstock.registry.template import Template
+from penstock.registry.columns.measure import Limits, NothingToMeasure, measure_version
+from penstock.registry.tokenize.chat import ChatTokens, Telling
+from penstock.registry.tokenize.rendering import Conversation, Renderer
+from penstock.registry.tokenize.template import Template
 from tests.registry.chats import (
     CHATML,
     CHATML_MARKED,

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.registry.chat import ChatTokens, Telling
-from penstock.registry.measuring import NothingToMeasure
-from penstock.registry.rendering import Renderer
-from penstock.registry.template import Template
+from penstock.registry.columns.measure import NothingToMeasure
+from penstock.registry.tokenize.chat import ChatTokens, Telling
+from penstock.registry.tokenize.rendering import Renderer
+from penstock.registry.tokenize.template import Template
 from tests.registry.chats import write_bytes_tokenizer
 
 trl = pytest.importorskip("trl")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from penstock import Policy, Registry, errors
-from penstock.registry.scanning import ScanProgress, Watch, scan_shard
+from penstock.registry.scan.scan import ScanProgress, Watch, scan_shard
+from penstock.registry.scan.work_folder import sweep, work_folder
 from penstock.registry.selection.choice import choose
-from penstock.registry.work_folder import sweep, work_folder
 from tests.registry.conftest import WriteRows
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from penstock import Registry, errors
 from penstock.formats.contract import FieldKind, Policy
-from penstock.formats.writing import WRITERS, writer_named
-from penstock.registry.exporting import export_version
+from penstock.formats.export import WRITERS, writer_named
+from penstock.registry.copies.export import export_version
 from tests.formats.damage import same
 
 _UTC = datetime.UTC

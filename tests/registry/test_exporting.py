@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from penstock import Registry, errors
-from penstock.registry.exporting import export_version
-from penstock.registry.tokens import TokenLength
+from penstock.registry.copies.export import export_version
+from penstock.registry.tokenize.tokens import TokenLength
 from tests.registry.conftest import WriteRows
 from tests.registry.test_measuring import write_tokenizer
 

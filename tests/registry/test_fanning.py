@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from penstock import Registry
-from penstock.registry.tokens import TokenLength
+from penstock.registry.tokenize.tokens import TokenLength
 from tests.registry.conftest import WriteRows
 from tests.registry.test_measuring import write_tokenizer
 
@@ -15,7 +15,7 @@ import json, sys
 import ray
 from ray.cluster_utils import Cluster
 from penstock import Registry, errors
-from penstock.registry.tokens import TokenLength
+from penstock.registry.tokenize.tokens import TokenLength
 
 place, raw, bad, tokenizer = sys.argv[1:]
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from penstock import Registry, errors
-from penstock.registry.measuring import Limits, measure_version
-from penstock.registry.tokens import TokenLength
+from penstock.registry.columns.measure import Limits, measure_version
+from penstock.registry.tokenize.tokens import TokenLength
 from tests.registry.conftest import WriteRows
 
 
@@ -81,7 +81,7 @@ def test_a_killed_measurement_goes_on_where_it_was(
     local.register("web", tmp_path / "raw")
     path = write_tokenizer(tmp_path / "tokenizer.json")
     script = (
-        "import sys; from penstock import Registry; from penstock.registry.tokens import TokenLength; "
+        "import sys; from penstock import Registry; from penstock.registry.tokenize.tokens import TokenLength; "
         "Registry(sys.argv[1]).measure('web', TokenLength(sys.argv[2]))"
     )
     with subprocess.Popen([sys.executable, "-c", script, local.url, str(path)]) as process:

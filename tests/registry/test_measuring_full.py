@@ -11,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import DiskFull
-from penstock.registry.tokens import TokenLength
+from penstock.registry.tokenize.tokens import TokenLength
 from tests.data.corpus import write_tokenizer
 
 ROWS, WORDS, SHARDS = 50, 1_000, 8

@@ -12,8 +12,8 @@ import pytest
 
 from penstock import Registry, Version, errors
 from penstock.formats.contract import Row
-from penstock.registry.column import Column, Part, column_key
-from penstock.registry.measuring import Computed, Limits, NothingToMeasure, measure_version
+from penstock.registry.columns.column import Column, Part, column_key
+from penstock.registry.columns.measure import Computed, Limits, NothingToMeasure, measure_version
 from tests.registry.conftest import WriteRows
 
 

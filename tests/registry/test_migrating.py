@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Registry, errors
 from penstock.registry.manifest import FORM
-from penstock.registry.migrating import migrate, upgrade
+from penstock.registry.migration import migrate, upgrade
 from tests.registry.conftest import WriteRows
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "registry-1"

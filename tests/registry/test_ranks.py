@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from penstock import Registry, errors
-from penstock.registry.measuring import NothingToMeasure
-from penstock.registry.ranks import PATTERNS, RankTokens
-from penstock.registry.special_tokens import SpecialUse
+from penstock.registry.columns.measure import NothingToMeasure
+from penstock.registry.tokenize.special_tokens import SpecialUse
+from penstock.registry.tokenize.tiktoken import PATTERNS, RankTokens
 
 WORDS = ["th", "the", "an", "and", " the", " and", "12", "123", "ä", "\n\n", "  ", "'s"]
 

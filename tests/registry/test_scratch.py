@@ -14,7 +14,7 @@ import pytest
 import penstock as ps
 from penstock.errors import RegistryReadOnly, StoreDenied, UsageError
 from penstock.registry import Registry
-from penstock.registry.tokens import TokenLength
+from penstock.registry.tokenize.tokens import TokenLength
 from tests.data.corpus import Corpus, some_documents
 from tests.faulty.faults import Status
 from tests.faulty.proxy import Proxy

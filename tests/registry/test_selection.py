@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import Policy, Registry, errors
-from penstock.formats import files
+from penstock.formats.media import files
 from penstock.registry.version import Version
 from tests.registry import folders
 from tests.registry.folders import write_rows

@@ -10,12 +10,12 @@ import pytest
 
 import penstock as ps
 from penstock import errors
-from penstock.registry.chat import ChatTokens, Telling
-from penstock.registry.measuring import NothingToMeasure
-from penstock.registry.ranks import RankTokens
-from penstock.registry.special_tokens import SpecialUse, TokenizerFile
-from penstock.registry.template import Template
-from penstock.registry.tokens import TokenLength
+from penstock.registry.columns.measure import NothingToMeasure
+from penstock.registry.tokenize.chat import ChatTokens, Telling
+from penstock.registry.tokenize.special_tokens import SpecialUse, TokenizerFile
+from penstock.registry.tokenize.template import Template
+from penstock.registry.tokenize.tiktoken import RankTokens
+from penstock.registry.tokenize.tokens import TokenLength
 from tests.registry.chats import CHATML
 from tests.registry.tokenizers_of_all_kinds import KINDS, PLAIN_ADDED, SPECIAL, TEXTS
 

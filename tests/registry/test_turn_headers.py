@@ -5,8 +5,8 @@ The templates are written after the conventions of public ones. What is expected
 
 import pytest
 
-from penstock.registry.rendering import Renderer
-from penstock.registry.template import Template
+from penstock.registry.tokenize.rendering import Renderer
+from penstock.registry.tokenize.template import Template
 
 WORDS = {"bos_token": "<s>", "eos_token": "</s>"}
 LOOP, END, PROMPT = "{% for m in messages %}", "{% endfor %}", "{% if add_generation_prompt %}"

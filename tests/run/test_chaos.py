@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.data.written import written
+from penstock.data.recipe.document import written
 from penstock.process import Job
 from penstock.process.launching import Launch, Restarts, agent_path, prepare
 from penstock.run import journal, records

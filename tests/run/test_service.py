@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.data.planning import prepare
-from penstock.data.service import ServeOptions, Serving
-from penstock.data.written import written
+from penstock.data.plan.plan import prepare
+from penstock.data.recipe.document import written
+from penstock.data.service import DataServer, ServeOptions
 from penstock.errors import ServiceMismatch
 from penstock.run import Policy, Run, Spike, journal
 from tests.run.comparing import first_difference
@@ -68,7 +68,7 @@ def test_decisions_of_a_run_hold_over_a_service(stream: Stream, tmp_path: Path) 
     spike = policy(spike=Spike(k=20, window=8, least=4, then="rollback", back=1), non_finite="skip")
     bad = {10: 1e6, 13: math.nan}
     near, order = train(make(stream, tmp_path / "near", spike), bad=bad)
-    with Serving(prepare(stream.recipe(), stream.registry)) as server:
+    with DataServer(prepare(stream.recipe(), stream.registry)) as server:
         state, executed = train(far(stream, tmp_path / "far", address_of(server), spike), bad=bad)
     assert executed == order
     assert np.array_equal(state["weights"], near["weights"])
@@ -78,7 +78,7 @@ def test_decisions_of_a_run_hold_over_a_service(stream: Stream, tmp_path: Path) 
 def test_a_service_of_another_recipe_is_refused(stream: Stream, tmp_path: Path) -> None:
     other = prepare(stream.recipe(seed=18), stream.registry)
     with (
-        Serving(other, options=ServeOptions(open=True)) as server,
+        DataServer(other, options=ServeOptions(open=True)) as server,
         pytest.raises(ServiceMismatch, match=other.recipe.digest),
     ):
         train(far(stream, tmp_path, address_of(server), policy()))

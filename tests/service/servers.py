@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from penstock.data.planning import prepare
-from penstock.data.service import ServeOptions, Serving
+from penstock.data.plan.plan import prepare
+from penstock.data.service import DataServer, ServeOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,13 +72,13 @@ class ServerProcess:
             self.process.communicate()
 
 
-def serving(registry: ps.Registry, recipe: ps.Recipe, **options: Any) -> Serving:
+def serving(registry: ps.Registry, recipe: ps.Recipe, **options: Any) -> DataServer:
     """A server inside this process."""
     skips = options.pop("skips", None)
-    return Serving(prepare(recipe, registry, skips=skips), options=ServeOptions(**options))
+    return DataServer(prepare(recipe, registry, skips=skips), options=ServeOptions(**options))
 
 
-def address_of(*servers: Serving) -> str:
+def address_of(*servers: DataServer) -> str:
     """The address of servers."""
     return "penstock://" + ",".join(f"{server.address[0]}:{server.address[1]}" for server in servers)
 

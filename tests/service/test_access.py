@@ -160,10 +160,10 @@ def test_servers_of_different_plans_are_refused(corpus: Corpus) -> None:
         two.close()
         with ps.open(ps.Service(address=f"penstock://127.0.0.1:{one.address[1]},127.0.0.1:{port}")) as remote:
             next(remote)
-            from penstock.data.planning import prepare
-            from penstock.data.service import Serving
+            from penstock.data.plan.plan import prepare
+            from penstock.data.service import DataServer
 
-            with Serving(prepare(changed, corpus.registry), port=port):
+            with DataServer(prepare(changed, corpus.registry), port=port):
                 one.close()
                 with pytest.raises(ServiceMismatch):
                     for _ in remote:

@@ -15,7 +15,7 @@ from penstock.store.home import penstock_home
 _BARE_USER = 3_999_777
 _PROGRAM = f"""
 import os, sys
-from penstock.data.tapping import home
+from penstock.data.tap.feed_tap import home
 from penstock.errors import PenstockError
 from penstock.registry import Registry
 from penstock.store.hostcache import use_host_cache

@@ -56,13 +56,13 @@ def copy(root: Path, tmp_path: Path) -> Path:
 
 
 def test_an_upward_import_fails(copy: Path) -> None:
-    module = copy / "python/penstock/events/reading.py"
+    module = copy / "python/penstock/events/reader.py"
     module.write_text(module.read_text() + "\nfrom penstock.cli import main as _\n")
 
     done = run(["lint-imports", "--no-cache"], cwd=copy, PYTHONPATH=str(copy / "python"))
 
     assert done.returncode != 0
-    assert "penstock.events.reading -> penstock.cli" in done.stdout
+    assert "penstock.events.reader -> penstock.cli" in done.stdout
 
 
 def test_a_floor_that_nobody_placed_fails(copy: Path) -> None:

@@ -239,10 +239,10 @@ class Stumbling:
 @pytest.mark.parametrize("problem", [errors.FeedClosed(reason="planted"), KeyboardInterrupt(), MemoryError()])
 def test_a_problem_ahead_costs_no_batch(stream: Stream, problem: BaseException) -> None:
     """Goal: neither lost nor repeated. Method: stumble three times at step 5 with batches ahead, and collect across it."""
-    from penstock.data.ahead import Ahead
+    from penstock.data.feed.prefetch import Prefetch
 
     feed = ps.open(stream.recipe(), registry=stream.registry, threads=2)
-    with Ahead(feed, Stumbling(5, problem, times=3), prefetch=4, threads=2) as steps:
+    with Prefetch(feed, Stumbling(5, problem, times=3), prefetch=4, threads=2) as steps:
         seen, stumbles = [], 0
         while len(seen) < 9:
             try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from penstock.view.opening import Opener
+from penstock.view.opener import Opener
 
 #: Text of several alphabets, text that would act on a terminal or a page, and characters that hide.
 HOSTILE = [

@@ -10,11 +10,11 @@ from textual import events
 from textual.pilot import Pilot
 
 from penstock.view.address import parse
-from penstock.view.opening import Opener
+from penstock.view.opener import Opener
 from penstock.view.terminal.app import OpeningPage, ViewApp
-from penstock.view.terminal.batch import BatchPage
 from penstock.view.terminal.grid import TokenGrid
 from penstock.view.terminal.page import Page
+from penstock.view.terminal.pages.batch import BatchPage
 from tests.view.library import Library
 
 #: Looks at a page before a test gives up.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.data.lane import Lane
+from penstock.data.feed.lane import Lane
 from penstock.errors import AddressInvalid
 from penstock.view.address import (
     Address,

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from penstock.cli.main import main
 from penstock.view.address import parse
 from penstock.view.model import BatchView, TokenKind
-from penstock.view.model.characters import CONTINUED, join
-from penstock.view.model.glyphs import shown
-from penstock.view.model.samples import Samples
-from penstock.view.opening import OpenedStream
+from penstock.view.model.tokens.characters import CONTINUED, join
+from penstock.view.model.tokens.glyphs import shown
+from penstock.view.model.tokens.samples import Samples
+from penstock.view.opener import OpenedStream
 from tests.view.library import Library, metaspace, ranks
 
 WORLD = [

@@ -15,7 +15,7 @@ from penstock.view.export.markup import Markup, element
 from penstock.view.lint import Finding, LintReport
 from penstock.view.model import BatchView, RecordView
 from penstock.view.model.difference import compare_batches
-from penstock.view.opening import OpenedStream, OpenedVersion, Opener
+from penstock.view.opener import OpenedStream, OpenedVersion, Opener
 from penstock.view.text import difference_lines
 from tests.data.gallery import Gallery
 from tests.view.library import HOSTILE, Library

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from penstock.errors import RowOutOfRange, TokenOutOfRange, UsageError
 from penstock.view.address import parse
 from penstock.view.model import BatchView, RecordView, TokenKind, pack, unpack
-from penstock.view.model.glyphs import shown
-from penstock.view.model.samples import Samples
-from penstock.view.model.vocabulary import read_ranks, read_vocabulary
-from penstock.view.opening import OpenedStream, OpenedVersion, Opener
+from penstock.view.model.tokens.glyphs import shown
+from penstock.view.model.tokens.samples import Samples
+from penstock.view.model.tokens.vocabulary import read_ranks, read_vocabulary
+from penstock.view.opener import OpenedStream, OpenedVersion, Opener
 from tests.data.gallery import Gallery
 from tests.view.library import HOSTILE, Library, byte_level, metaspace, ranks, word_pieces
 
@@ -303,7 +303,7 @@ def test_records_of_a_batch_have_fields_by_kind_and_origins(tmp_path: Path) -> N
 
 def test_looking_imports_no_framework_and_no_tokenizer() -> None:
     """Goal: a first screen in under a second. Method: what importing the model and the openings pulls in."""
-    program = "import sys, penstock.view.opening; print(sorted({m.partition('.')[0] for m in sys.modules}))"
+    program = "import sys, penstock.view.opener; print(sorted({m.partition('.')[0] for m in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not {"torch", "jax", "tokenizers", "textual", "starlette", "rich", "pyarrow"} & set(
         eval(done.stdout)

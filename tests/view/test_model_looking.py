@@ -9,15 +9,15 @@ from penstock.data import join
 from penstock.errors import UsageError
 from penstock.view.address import parse
 from penstock.view.model import BatchView, unpack
-from penstock.view.model.budget import budget, budget_by_role
 from penstock.view.model.columns import filter_rows, histograms
 from penstock.view.model.difference import compare_batches, compare_streams, compare_versions
 from penstock.view.model.fields import field_of, trajectory_of
-from penstock.view.model.lanes import rank_lens, unequal
 from penstock.view.model.media import media_of
-from penstock.view.model.repeats import Stretch, repeats_of
-from penstock.view.model.samples import Samples
-from penstock.view.opening import OpenedStream, OpenedVersion
+from penstock.view.model.tokens.budget import budget, budget_by_role
+from penstock.view.model.tokens.lanes import rank_lens, unequal
+from penstock.view.model.tokens.repeats import Stretch, repeats_of
+from penstock.view.model.tokens.samples import Samples
+from penstock.view.opener import OpenedStream, OpenedVersion
 from tests.view.library import CONVERSATIONS, HOSTILE, Library, ranks
 
 

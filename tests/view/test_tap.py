@@ -14,12 +14,12 @@ import pytest
 
 import penstock as ps
 from penstock.cli.main import main
-from penstock.data.showing import PLACES, Ring
+from penstock.data.tap.arrays import PLACES, Ring
 from penstock.errors import UsageError
 from penstock.run import Policy
 from penstock.view.address import parse
 from penstock.view.model import BatchView
-from penstock.view.opening import OpenedStream, Opener
+from penstock.view.opener import OpenedStream, Opener
 from penstock.view.tap import compare_taps, read_ring, read_tap, rings_in, shown_view, taps_in
 from tests.conftest import ROOT
 from tests.data.corpus import Corpus, some_documents

@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import AddressUnknown, PenstockError, RowOutOfRange
 from penstock.view.address import parse
 from penstock.view.terminal.grid import TokenGrid
-from penstock.view.terminal.listing import PAGE, Listing
+from penstock.view.terminal.paged_list import PAGE, Listing
 from tests.conftest import ROOT
 from tests.data.gallery import Gallery
 from tests.view.library import Library

@@ -14,14 +14,14 @@ from penstock.errors import AddressInvalid
 from penstock.view.address import parse
 from penstock.view.model import BatchView
 from penstock.view.model.fields import field_of
-from penstock.view.opening import OpenedStream
-from penstock.view.terminal import walking
-from penstock.view.terminal.asking import Question
-from penstock.view.terminal.drawing import Piece, merged, shortened, strip_of, wrapped
-from penstock.view.terminal.fieldlines import field_lines, sparkline
-from penstock.view.terminal.flow import NOTHING, flow, line_of, nearest
-from penstock.view.terminal.going import target
-from penstock.view.terminal.searching import find
+from penstock.view.opener import OpenedStream
+from penstock.view.terminal.destination import target
+from penstock.view.terminal.text import block_walk as walking
+from penstock.view.terminal.text.field_lines import field_lines, sparkline
+from penstock.view.terminal.text.flow import NOTHING, flow, line_of, nearest
+from penstock.view.terminal.text.prompt import Question
+from penstock.view.terminal.text.search import find
+from penstock.view.terminal.text.styled_line import Piece, merged, shortened, strip_of, wrapped
 from tests.view.library import HOSTILE, Library
 
 heights = st.lists(st.integers(1, 5), min_size=1, max_size=12)

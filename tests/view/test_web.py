@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-from array import array
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,8 @@ from starlette.testclient import TestClient
 from penstock import __version__, events
 from penstock.errors import UsageError
 from penstock.observe import doctor
-from penstock.view.web import recordings, server
+from penstock.view.web import server
+from penstock.view.web.content import recordings
 from tests.view.serving import client_of, site_at
 
 BUNDLE_GZIP_BYTES_MAX = 300_000
@@ -124,13 +124,6 @@ def test_a_recording_is_counted_by_kind_and_sent_as_columns(client: TestClient, 
     assert (answer["event_count"], answer["lost"], answer["torn_bytes"], answer["closed"]) == (9, 0, 0, True)
     assert answer["process"]["pid"] == os.getpid()
     assert answer["path"] == str(directory / "run.pev")
-
-
-def test_quantiles_are_values_that_occurred() -> None:
-    ordered = array("q", range(1, 101))
-
-    assert [recordings.quantile(ordered, share) for share in (0.0, 0.5, 0.99, 1.0)] == [1, 50, 99, 100]
-    assert recordings.quantile(ordered[:1], 0.99) == 1
 
 
 def test_a_long_recording_is_cut_for_the_timeline_but_counted_whole(

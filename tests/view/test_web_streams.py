@@ -9,7 +9,7 @@ import pytest
 
 import penstock as ps
 from penstock.cli.scenes import gang, training
-from penstock.view.web import streams
+from penstock.view.web.content import streams
 from penstock.view.web.site import Site
 
 TABLES = 'batch = 4\n\n[[sources]]\nname = "web@1"\n'

@@ -36,8 +36,13 @@ impl Exit {
     }
 
     /// It says by itself that it left because it had to, and wants to go on: BSD's "try again later".
-    pub fn is_preempted(&self) -> bool {
-        self.code == Some(75) || self.signal == Some(libc::SIGTERM)
+    pub fn wants_to_go_on(&self) -> bool {
+        self.code == Some(75)
+    }
+
+    /// SIGTERM ended it, or a shell says that of what it ran.
+    pub fn is_terminated(&self) -> bool {
+        self.shell_code() == 128 + libc::SIGTERM
     }
 
     /// It did what it should.

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::blame::{Account, Part, moment_ms, ordered};
 use crate::error::Result;
 use crate::hang::Pulse;
 use crate::job::{Role, Room, Stream};
+use crate::last_words::without_numbers;
 use crate::pump::{Listing, log_name};
 use crate::redact::Redaction;
 use crate::state::{GangState, WorkerState, wall_s, write_whole};
@@ -25,20 +27,22 @@ pub fn last_lines(there: &Listing, role: &str, worker: &WorkerState, stream: Str
     lines[lines.len().saturating_sub(LINES)..].iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// What a failure has in common with the same one at another time: how the rank ended, and its last words.
-pub fn likeness(room: &Room, role: &Role, worker: &WorkerState) -> Option<String> {
+/// What a failure without a known error has in common with the same one at another time: how the rank ended, and its last line.
+pub fn likeness(there: &Listing, role: &Role, worker: &WorkerState) -> Option<String> {
     let exit = worker.exit.as_ref()?;
     // On a terminal the last words come with everything else.
     let stream = if role.terminal { Stream::Out } else { Stream::Err };
-    let lines = last_lines(&Listing::read(&room.file("logs")), &role.name, worker, stream);
+    let lines = last_lines(there, &role.name, worker, stream);
     let last = lines.iter().rev().find(|line| !line.trim().is_empty())?;
-    exit.code.map(|code| format!("rank {} code {code}: {last}", worker.rank))
+    exit.code.map(|code| format!("rank {} code {code}: {}", worker.rank, without_numbers(last)))
 }
 
 /// What is written about a failure beside what the state says.
 pub struct Evidence<'a> {
     /// The gang that failed.
     pub gang: &'a GangState,
+    /// How its workers ended, and what they said last.
+    pub accounts: &'a [Account],
     /// What was decided.
     pub action: &'a Action,
     /// Why.
@@ -57,19 +61,20 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
     let there = Listing::read(&room.file("logs"));
     let shown = |lines: Vec<String>| -> Vec<String> { lines.iter().map(|line| secrets.text(line)).collect() };
     let gang = evidence.gang;
-    // Causal order: as noticed. Workers that ended only because we asked come after those that ended by themselves.
-    let mut order: Vec<&WorkerState> = gang.workers.iter().collect();
-    order.sort_by_key(|worker| (worker.asked, worker.exit_ms.unwrap_or(u64::MAX)));
-    let ranks: Vec<_> = order
-        .iter()
-        .map(|worker| {
-            json!({
+    let ranks: Vec<_> = ordered(evidence.accounts)
+        .into_iter()
+        .filter_map(|(account, part)| {
+            let worker = gang.workers.iter().find(|worker| worker.rank == account.rank)?;
+            let error = account.words.as_ref().filter(|_| part != Part::Bystander);
+            Some(json!({
                 "rank": worker.rank, "pid": worker.pid, "exit": worker.exit, "asked_to_end": worker.asked,
                 "ended": worker.exit.as_ref().map(ToString::to_string), "exit_ms": worker.exit_ms,
+                "part": part, "error": error.map(|(_, words)| secrets.text(&words.error)),
+                "failed_ms": (part != Part::Bystander).then(|| moment_ms(account, part)),
                 "pulse": evidence.pulses.get(&worker.rank), "cpu_s": worker.cpu_s, "rss_max_bytes": worker.rss_max_bytes,
                 "stdout": shown(last_lines(&there, &role.name, worker, Stream::Out)),
                 "stderr": shown(last_lines(&there, &role.name, worker, Stream::Err)),
-            })
+            }))
         })
         .collect();
     let cause = gang.failures.iter().find(|failure| Some(failure.incarnation) == gang.incarnation);
@@ -87,7 +92,7 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
 }
 
 /// What never goes into an incident: secrets that the workers were given.
-fn secrets(role: &Role) -> Redaction {
+pub fn secrets(role: &Role) -> Redaction {
     let inherited = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     Redaction::of(inherited.chain(role.environment.iter().map(|(name, value)| (name.clone(), value.clone()))))

@@ -10,6 +10,7 @@
 #![warn(clippy::print_stderr)]
 
 pub mod agent;
+pub mod blame;
 pub mod cgroup;
 pub mod console;
 pub mod control;
@@ -25,6 +26,7 @@ pub mod isolate;
 pub mod job;
 pub mod keeper;
 pub mod kmsg;
+pub mod last_words;
 pub mod launch;
 pub mod lineage;
 pub mod mark;

@@ -75,6 +75,16 @@ pub enum Entry {
         incarnation: u32,
         /// Equal for equal failures.
         likeness: Option<String>,
+        /// How long the life was.
+        #[serde(default)]
+        lived_ms: Option<u64>,
+    },
+    /// Whom the failure of a life is charged to, now that more is known; takes the place of what was noted first.
+    Blamed {
+        /// Which gang.
+        gang: usize,
+        /// Which life, why, and what it is charged to.
+        failure: Failure,
     },
     /// What was decided, for people. Starts and ends for good have entries of their own.
     Verdict {
@@ -213,10 +223,17 @@ impl Memory {
                 self.reason.clone_from(&failure.what);
                 self.with(*gang, |memory| memory.note_failure(failure));
             }
-            Entry::Examined { gang, incarnation, likeness } => self.with(*gang, |memory| {
+            Entry::Blamed { gang, failure } => {
+                self.reason.clone_from(&failure.what);
+                self.with(*gang, |memory| memory.blame(failure));
+            }
+            Entry::Examined { gang, incarnation, likeness, lived_ms } => self.with(*gang, |memory| {
                 memory.examined = Some(*incarnation);
                 let found = memory.failures.iter_mut().find(|failure| failure.incarnation == *incarnation);
-                found.into_iter().for_each(|failure| failure.likeness.clone_from(likeness));
+                found.into_iter().for_each(|failure| {
+                    failure.likeness.clone_from(likeness);
+                    failure.lived_ms = *lived_ms;
+                });
             }),
             Entry::Finished { gang, outcome, reason } => {
                 self.reason.clone_from(reason);
@@ -242,10 +259,23 @@ impl GangMemory {
         }
         let first = self.failures.partition_point(|known| known.incarnation < failure.incarnation);
         self.failures.insert(first, failure.clone());
-        let place = failure.rank.and_then(|rank| rank.checked_sub(self.first));
+        self.charge(failure.rank, 1);
+    }
+
+    /// Another is to blame for a failure that is known: its slot is charged instead.
+    fn blame(&mut self, failure: &Failure) {
+        let known = self.failures.iter().position(|known| known.incarnation == failure.incarnation);
+        let Some(known) = known else { return self.note_failure(failure) };
+        let before = std::mem::replace(&mut self.failures[known], failure.clone());
+        self.charge(before.rank, -1);
+        self.charge(failure.rank, 1);
+    }
+
+    fn charge(&mut self, rank: Option<u32>, change: i32) {
+        let place = rank.and_then(|rank| rank.checked_sub(self.first));
         let slot = place.and_then(|place| self.placement.get(place as usize)).copied();
         if let Some(charge) = slot.and_then(|slot| self.charges.get_mut(slot as usize)) {
-            *charge += 1;
+            *charge = charge.saturating_add_signed(change);
         }
     }
 }

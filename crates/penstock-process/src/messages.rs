@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::blame::Culprit;
 use crate::exit::Exit;
 use crate::hang::Pulse;
 use crate::state::Phase;
@@ -45,6 +46,10 @@ pub struct GangReport {
     pub orphans: u32,
     /// What its failure looks like, once all of it is gone and its logs were read to the end.
     pub likeness: Option<String>,
+    /// Who failed first, as its logs show; known at the same time.
+    pub culprit: Option<Culprit>,
+    /// How long the life was until somebody ended; known at the same time.
+    pub lived_ms: Option<u64>,
     /// Everything of the life is gone and was looked at.
     pub examined: bool,
     /// Stacks were taken.

@@ -51,6 +51,7 @@ impl Mind {
         for (gang, about) in report.gangs.iter().enumerate().take(self.plans.len()) {
             self.take_note(gang, about, report.now_ms);
         }
+        self.note_preemptions(report);
         self.spread_failures(report);
         self.settle(report);
         let mut orders = Vec::new();
@@ -301,6 +302,8 @@ fn about(report: &Report, gang: usize) -> &GangReport {
         workers: Vec::new(),
         orphans: 0,
         likeness: None,
+        culprit: None,
+        lived_ms: None,
         examined: false,
         witnessed: false,
         notified_since_ms: None,

@@ -4,6 +4,7 @@
 //! is slow, workers wait, or the terminal misses something and says so, as the job chose. One thread does it, so that
 //! a slow terminal never holds up supervision. Its memory has a limit: a buffer, what waits for the person, and a line per stream.
 
+mod distress;
 mod log;
 mod segments;
 mod work;
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::distress::Distress;
+use self::distress::{Distresses, Lookout};
 use self::log::{Log, Rotation};
 pub use self::segments::Listing;
 use self::work::{Source, Work};
@@ -34,6 +37,8 @@ const READ_BYTES: usize = 256 << 10;
 const PIPE_BYTES: i32 = 1 << 20;
 /// Gaps that are told at once.
 const GAPS_MAX: usize = 64;
+/// Lines of ours that wait for the thread.
+const ANNOUNCEMENTS_MAX: usize = 64;
 
 /// Where the person is: for standard output and for standard error.
 #[derive(Default)]
@@ -90,6 +95,8 @@ struct Shared {
     done: AtomicBool,
     /// The person's terminal has another size.
     resized: AtomicBool,
+    /// What we have to say ourselves.
+    announcements: Mutex<Vec<String>>,
 }
 
 impl Shared {
@@ -103,6 +110,10 @@ impl Shared {
 
     fn take_resized(&self) -> bool {
         self.resized.swap(false, Ordering::SeqCst)
+    }
+
+    fn take_announcements(&self) -> Vec<String> {
+        std::mem::take(&mut *self.announcements.lock().expect("nobody panics while holding this"))
     }
 
     fn one_more(&self, place: u32) {
@@ -133,6 +144,8 @@ struct Kept {
     log: Arc<Mutex<WorkerLog>>,
     /// When it last wrote something or began, on the clock of [`system::now_ms`]. Read without waiting for the disk.
     heard_ms: Arc<AtomicU64>,
+    /// Lines of its newest life that a failure begins with.
+    distresses: Arc<Mutex<Distresses>>,
 }
 
 /// The agent's side of the pump.
@@ -188,6 +201,7 @@ impl Pump {
         let from = kept.log.lock().map_or([0, 0], |mut log| log.begin(speaker.incarnation));
         // Silence counts from the beginning of a life.
         kept.heard_ms.store(system::now_ms(), Ordering::Relaxed);
+        kept.distresses.lock().expect("nobody panics while holding this").clear();
         let (pipes, is_terminal) = match outputs {
             Outputs::Pipes([out, err]) => (vec![(Stream::Out, out), (Stream::Err, err)], false),
             Outputs::Terminal(terminal) => (vec![(Stream::Out, terminal)], true),
@@ -205,6 +219,7 @@ impl Pump {
                 is_terminal,
                 kept: kept.clone(),
                 stream,
+                lookout: Lookout::new(stream, is_terminal),
                 is_hidden: self.job.roles[speaker.role].hides(speaker.rank, stream),
                 voice: Voice::new(&name, colour, from[stream as usize]),
             };
@@ -218,7 +233,7 @@ impl Pump {
         let mut kept = self.kept.lock().expect("nobody panics while holding this");
         let entry = kept.entry((speaker.role, speaker.rank)).or_insert_with(|| {
             let log = worker_log(&self.room, &self.job, &self.found, speaker);
-            Kept { log: Arc::new(Mutex::new(log)), heard_ms: Arc::default() }
+            Kept { log: Arc::new(Mutex::new(log)), heard_ms: Arc::default(), distresses: Arc::default() }
         });
         entry.clone()
     }
@@ -227,6 +242,25 @@ impl Pump {
     pub fn heard_ms(&self, role: usize, rank: u32) -> Option<u64> {
         let kept = self.kept.lock().expect("nobody panics while holding this");
         Some(kept.get(&(role, rank))?.heard_ms.load(Ordering::Relaxed))
+    }
+
+    /// When and where the newest life of a worker wrote what failures begin with; the newest of them, oldest first.
+    pub fn distresses(&self, role: usize, rank: u32) -> Vec<Distress> {
+        let kept = self.kept.lock().expect("nobody panics while holding this");
+        let known = kept.get(&(role, rank));
+        known.map_or_else(Vec::new, |kept| {
+            kept.distresses.lock().expect("nobody panics while holding this").all()
+        })
+    }
+
+    /// A line of ours to the person, between those of workers.
+    pub fn announce(&self, line: &str) {
+        let mut waiting = self.shared.announcements.lock().expect("nobody panics while holding this");
+        if waiting.len() < ANNOUNCEMENTS_MAX {
+            waiting.push(line.to_owned());
+        }
+        drop(waiting);
+        self.nudge();
     }
 
     /// The person's terminal has another size.

@@ -12,6 +12,10 @@ use crate::policy::{Cause, LIVES_MAX, Policy};
 pub const UNKILLABLE_MS: u64 = 5000;
 /// How long stacks may take that are wanted before a hang is ended.
 pub const WITNESS_MS: u64 = 15_000;
+/// A scheduler that wants its machine back signals job and workers within this time, in any order.
+pub const TOLD_TOGETHER_MS: u64 = 2000;
+/// A life that was not longer has done nothing but start.
+pub const START_MS: u64 = 3000;
 /// Workers that look for notices get a signal when this share of their time is over; those who got one get SIGTERM then.
 const NOTICE_SHARE: f64 = 0.7;
 /// From one signal to the next one, of those who have had a notice.
@@ -35,10 +39,33 @@ pub struct Failure {
     /// What it has in common with the same failure at another time: the last line of a traceback, for one. Without
     /// such evidence two failures are never the same.
     pub likeness: Option<String>,
+    /// How long the life was, where that is known.
+    #[serde(default)]
+    pub lived_ms: Option<u64>,
     /// How far this life came.
     pub step: Option<u64>,
     /// When it was noticed.
     pub at_ms: u64,
+}
+
+impl Failure {
+    /// Whether SIGTERM ended it so shortly ago that whoever sent it may be about to tell the job as well.
+    pub fn may_be_preemption(&self, now_ms: u64) -> bool {
+        let terminated = self.cause == Cause::Crash && self.code == 128 + libc::SIGTERM;
+        terminated && now_ms < self.at_ms.saturating_add(TOLD_TOGETHER_MS)
+    }
+
+    /// Whether another life ended in the same way at the same place. Where steps are not known, only lives that never came beyond their
+    /// start ended at the same place.
+    fn is_like(&self, other: &Self) -> bool {
+        let short = |failure: &Self| failure.lived_ms.is_some_and(|lived_ms| lived_ms <= START_MS);
+        let place = match (self.step, other.step) {
+            (Some(step), Some(other)) => step == other,
+            (None, None) => short(self) && short(other),
+            _ => false,
+        };
+        place && self.likeness.is_some() && self.likeness == other.likeness
+    }
 }
 
 /// Somebody wants a gang to end.
@@ -325,6 +352,13 @@ fn after_failure(
     failure: &Failure,
 ) -> Verdict {
     let what = &failure.what;
+    if failure.may_be_preemption(now_ms) {
+        let until_ms = Some(failure.at_ms.saturating_add(TOLD_TOGETHER_MS));
+        return Verdict::new(
+            Action::Wait { until_ms },
+            format!("{what}; the job may be told to leave as well"),
+        );
+    }
     let (spent, in_a_row) = charged(failures, policy.refill_steps, failure.cause);
     let allowed = policy.budget.of(failure.cause);
     if spent > allowed || incarnation + 1 >= LIVES_MAX {
@@ -374,9 +408,8 @@ pub fn charged(failures: &[Failure], refill_steps: u64, cause: Cause) -> (u32, u
 
 /// How many of the last failures are the same, at the same step.
 fn repeats(failures: &[Failure]) -> u32 {
-    let Some(last) = failures.last().filter(|last| last.likeness.is_some()) else { return 0 };
-    let same =
-        failures.iter().rev().take_while(|other| other.likeness == last.likeness && other.step == last.step);
+    let Some(last) = failures.last() else { return 0 };
+    let same = failures.iter().rev().take_while(|other| other.is_like(last));
     u32::try_from(same.count()).unwrap_or(u32::MAX)
 }
 

@@ -1,7 +1,5 @@
 """``penstock events``: what a process recorded, or what happened to a job."""
 
-import statistics
-from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +9,7 @@ from cyclopts import Parameter
 from penstock.cli.output import Json, command_app, duration, print_json, print_table, say
 from penstock.errors import UsageError
 from penstock.events import Event, Recording, read
+from penstock.report.recording import by_kind
 
 if TYPE_CHECKING:
     from penstock.process.jobs import Job
@@ -75,10 +74,9 @@ def _job(what: str) -> "Job | None":
     """The job that is meant; nothing when it is a recording. A file that is there, or is called like one, is a recording."""
     if what.endswith(".pev") or "/" in what or Path(what).is_file():
         return None
-    from penstock.cli.process.home import home
-    from penstock.process.jobs import find
+    from penstock.cli.process.choice import job_called
 
-    return find(home(), what)
+    return job_called(what)
 
 
 def _line(event: Event) -> str:
@@ -88,15 +86,8 @@ def _line(event: Event) -> str:
 
 
 def _summarise(events: Iterable[Event], *, json: bool) -> None:
-    counts: dict[str, int] = defaultdict(int)
-    spans: dict[str, list[int]] = defaultdict(list)
-    for event in events:
-        counts[event.kind] += 1
-        if event.duration_ns is not None:
-            spans[event.kind].append(event.duration_ns)
-    rows = [(kind, count, *_percentiles(spans[kind])) for kind, count in counts.items()]
-    rows.sort(key=lambda row: -(row[2] or 0))
     names = ["kind", "count", "total_ns", "p50_ns", "p99_ns", "max_ns"]
+    rows = [[getattr(kind, name) for name in names] for kind in by_kind(events)]
     if json:
         for row in rows:
             print_json(dict(zip(names, row, strict=True)))
@@ -104,15 +95,6 @@ def _summarise(events: Iterable[Event], *, json: bool) -> None:
     shown = [(row[0], row[1], *("" if cell is None else duration(cell) for cell in row[2:])) for row in rows]
     heads = ["kind", "count", "total", "p50", "p99", "max"]
     print_table(heads, shown, right=heads[1:])
-
-
-def _percentiles(durations_ns: list[int]) -> tuple[int | None, int | None, int | None, int | None]:
-    if not durations_ns:
-        return None, None, None, None
-    if len(durations_ns) == 1:
-        return (durations_ns[0],) * 4
-    cuts = statistics.quantiles(durations_ns, n=100, method="inclusive")
-    return sum(durations_ns), round(cuts[49]), round(cuts[98]), max(durations_ns)
 
 
 def _tell_losses(recording: Recording) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.cli.progress import progress
 from penstock.view.bounds import parse_bounds
 from penstock.view.model.columns import LOOKED_MAX, Filtered, filter_rows
-from penstock.view.opening import OpenedVersion
+from penstock.view.opener import OpenedVersion
 from penstock.view.text import ROWS, row_lines
 
 #: Rows that JSON has unless others are asked for.

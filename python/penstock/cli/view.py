@@ -17,9 +17,9 @@ from penstock.view.address import Address, RecipeAddress, RunAddress, VersionAdd
 from penstock.view.bounds import parse_bounds
 
 if TYPE_CHECKING:
-    from penstock.data.measured import PlanWatch
-    from penstock.view.model.batch import BatchView
-    from penstock.view.opening import AnyBatch, Opened, OpenedStream, Opener, OwnRegistry
+    from penstock.data.plan.samples import PlanWatch
+    from penstock.view.model.tokens.batch import BatchView
+    from penstock.view.opener import AnyBatch, Opened, OpenedStream, Opener, OwnRegistry
 
 #: Where the views of the terminal are, once they are installed.
 TERMINAL = "penstock.view.terminal"
@@ -141,7 +141,7 @@ def view(
     one = None if address is None else parse(address)
 
     def opening(watch: "PlanWatch | None" = None) -> "Opener":
-        from penstock.view.opening import Opener
+        from penstock.view.opener import Opener
 
         runs = (Path("runs"), _home() / "runs")
         place = open_registry(registry, recipe=one.path if isinstance(one, RecipeAddress) else None)
@@ -204,8 +204,8 @@ def _has_terminal(shown: Shown) -> bool:
 
 
 def _batch(opened: "OpenedStream", shown: Shown) -> "tuple[AnyBatch, Any, Any]":
-    from penstock.view.model.batch import BatchView
-    from penstock.view.opening import check_place
+    from penstock.view.model.tokens.batch import BatchView
+    from penstock.view.opener import check_place
 
     place = opened.address.place
     batch = opened.batch() if shown.tap is None else _tapped(opened, shown.tap)
@@ -240,9 +240,9 @@ def _tapped(opened: "OpenedStream", name: str) -> "BatchView":
 
 def _stages(opened: "OpenedStream") -> dict[str, Any]:
     """The sample of the token that the address names, in its four stages."""
-    from penstock.view.model.batch import BatchView
-    from penstock.view.model.samples import Samples
-    from penstock.view.opening import check_place
+    from penstock.view.model.tokens.batch import BatchView
+    from penstock.view.model.tokens.samples import Samples
+    from penstock.view.opener import check_place
 
     batch, place = opened.batch(), opened.address.place
     if not isinstance(batch, BatchView):
@@ -265,8 +265,8 @@ def _live_lines(opened: "OpenedStream") -> Iterator[str]:
 
 def _lines(opened: "Opened", shown: Shown) -> Iterator[str]:
     from penstock.view import text
-    from penstock.view.model.batch import BatchView
-    from penstock.view.opening import OpenedVersion
+    from penstock.view.model.tokens.batch import BatchView
+    from penstock.view.opener import OpenedVersion
 
     if isinstance(opened, OpenedVersion):
         if opened.chosen_row is not None:
@@ -293,8 +293,8 @@ def _lines(opened: "Opened", shown: Shown) -> Iterator[str]:
 
 def _documents(opened: "Opened", shown: Shown) -> Iterator[Any]:
     from penstock.view import text
-    from penstock.view.model.batch import BatchView
-    from penstock.view.opening import OpenedVersion
+    from penstock.view.model.tokens.batch import BatchView
+    from penstock.view.opener import OpenedVersion
 
     if isinstance(opened, OpenedVersion):
         if opened.chosen_row is not None:
@@ -309,7 +309,7 @@ def _documents(opened: "Opened", shown: Shown) -> Iterator[Any]:
         rows = [row.to_json() for row in opened.page(first, stop - first)] if first < stop else []
         yield {**opened.facts(), "rows_shown": rows}
     elif shown.lanes is not None:
-        from penstock.view.model.lanes import rank_lens
+        from penstock.view.model.tokens.lanes import rank_lens
 
         yield rank_lens(opened, opened.step, shown.lanes)
     elif shown.stages:
@@ -324,7 +324,7 @@ def _documents(opened: "Opened", shown: Shown) -> Iterator[Any]:
 
 
 def _lens_lines(opened: "OpenedStream", lanes: int) -> Iterator[str]:
-    from penstock.view.model.lanes import rank_lens
+    from penstock.view.model.tokens.lanes import rank_lens
 
     found = rank_lens(opened, opened.step, lanes)
     yield f"step {found['step']}, {lanes} lanes, digest {found['digest']}"
@@ -339,8 +339,8 @@ def _lens_lines(opened: "OpenedStream", lanes: int) -> Iterator[str]:
 
 def _page(opened: "Opened", shown: Shown) -> str:
     from penstock.view import export
-    from penstock.view.model.batch import BatchView
-    from penstock.view.opening import OpenedVersion
+    from penstock.view.model.tokens.batch import BatchView
+    from penstock.view.opener import OpenedVersion
 
     if isinstance(opened, OpenedVersion):
         rows = shown.rows_of(opened.rows, opened.chosen_row)
@@ -357,7 +357,7 @@ def _page(opened: "Opened", shown: Shown) -> str:
 def _show_difference(opener: "Opener", one: Address, other: Address, shown: Shown, *, json: bool) -> int:
     from penstock.view.export import difference_page
     from penstock.view.model.difference import compare_batches, compare_streams, compare_versions
-    from penstock.view.opening import OpenedVersion
+    from penstock.view.opener import OpenedVersion
     from penstock.view.text import difference_lines
 
     sides = [opener.open(each) for each in (one, other)]

@@ -6,8 +6,8 @@ counted as lost, and a file torn by ``kill -9`` is readable up to the tear. With
 """
 
 from penstock._rust import Span, record, span
-from penstock.events.reading import Event, Recording, read
-from penstock.events.recording import EventStatistics, flush, recording, start, statistics, stop
+from penstock.events.reader import Event, Recording, read
+from penstock.events.recorder import EventStatistics, flush, recording, start, statistics, stop
 
 __all__ = [
     "Event",

@@ -8,28 +8,28 @@ from importlib import import_module
 from typing import cast
 
 from penstock.formats.contract import Format
-from penstock.formats.detecting import detect
+from penstock.formats.detection import detect
 
 #: Name -> ``module:class``; loaded when first needed, since some of them import large libraries.
 FORMATS = {
-    "npy": "penstock.formats.npy:Npy",
-    "npz": "penstock.formats.npz:Npz",
-    "arrayrecord": "penstock.formats.arrayrecord:ArrayRecord",
-    "safetensors": "penstock.formats.safetensors:Safetensors",
-    "tfrecord": "penstock.formats.tfrecord:TfRecord",
-    "mds": "penstock.formats.mds:Mds",
-    "megatron": "penstock.formats.megatron:Megatron",
-    "flat": "penstock.formats.flat:Flat",
-    "parquet": "penstock.formats.parquet:Parquet",
-    "arrow": "penstock.formats.arrow:Arrow",
-    "webdataset": "penstock.formats.webdataset:WebDataset",
-    "files": "penstock.formats.files:Files",
-    "jsonl": "penstock.formats.jsonl:Jsonl",
-    "csv": "penstock.formats.delimited:Csv",
-    "tsv": "penstock.formats.delimited:Tsv",
-    "text": "penstock.formats.text:Text",
-    "documents": "penstock.formats.documents:Documents",
-    "tokens": "penstock.formats.tokens:Tokens",
+    "npy": "penstock.formats.arrays.npy:Npy",
+    "npz": "penstock.formats.arrays.npz:Npz",
+    "arrayrecord": "penstock.formats.samples.arrayrecord:ArrayRecord",
+    "safetensors": "penstock.formats.arrays.safetensors:Safetensors",
+    "tfrecord": "penstock.formats.samples.tfrecord:TfRecord",
+    "mds": "penstock.formats.samples.mds:Mds",
+    "megatron": "penstock.formats.tokens.megatron:Megatron",
+    "flat": "penstock.formats.tokens.flat:Flat",
+    "parquet": "penstock.formats.columnar.parquet:Parquet",
+    "arrow": "penstock.formats.columnar.arrow:Arrow",
+    "webdataset": "penstock.formats.samples.webdataset:WebDataset",
+    "files": "penstock.formats.media.files:Files",
+    "jsonl": "penstock.formats.lines.jsonl:Jsonl",
+    "csv": "penstock.formats.lines.delimited:Csv",
+    "tsv": "penstock.formats.lines.delimited:Tsv",
+    "text": "penstock.formats.lines.text:Text",
+    "documents": "penstock.formats.lines.documents:Documents",
+    "tokens": "penstock.formats.tokens.registry_tokens:Tokens",
 }
 
 __all__ = ["FORMATS", "detect", "format_named"]

@@ -4,11 +4,11 @@ from typing import Any
 
 from jax.tree_util import DictKey, register_pytree_with_keys_class
 
-from penstock.data.turned import Turned
+from penstock.data.feed.framework_batch import FrameworkBatch
 
 
 @register_pytree_with_keys_class
-class Batch(Turned):
+class Batch(FrameworkBatch):
     """What a step trains on, by field.
 
     Made by ``jax.tree.map`` and its like it is only a dict: a step number inside the tree would compile anew every step.

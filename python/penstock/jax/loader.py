@@ -9,15 +9,15 @@ from jax.sharding import Mesh, NamedSharding
 
 from penstock.data import Feed, Recipe
 from penstock.data import open as open_feed
-from penstock.data.ahead import Ahead
-from penstock.data.reading import Reading, ReadingOptions
+from penstock.data.feed.options import ReadKeywords, ReadOptions
+from penstock.data.feed.prefetch import Prefetch
 from penstock.errors import UsageError
 from penstock.jax.batch import Batch
 from penstock.jax.placement import Fields, Placement
 from penstock.registry import Registry
 
 
-class Loader(Ahead[Batch]):
+class Loader(Prefetch[Batch]):
     """Batches of global arrays. A loop over it goes on where the last one stopped.
 
     Its ``state_dict`` is the same on every process, and the same as that of ``penstock.torch``: either resumes the other.
@@ -36,7 +36,7 @@ def loader(
     registry: Registry | None = None,
     fields: Fields | None = None,
     prefetch: int = 2,
-    **reading: Unpack[ReadingOptions],
+    **reading: Unpack[ReadKeywords],
 ) -> Loader:
     """Open a recipe for a JAX loop, or take over a feed that was opened with more than a recipe (skips, say).
 
@@ -51,7 +51,7 @@ def loader(
     given = recipe.plan.recipe if isinstance(recipe, Feed) else recipe
     for _, rows in given.batch_schedule:
         placement.check(rows)
-    count = Reading(**reading).thread_count
+    count = ReadOptions(**reading).thread_count
     if isinstance(recipe, Feed):
         if registry is not None or recipe.lane != placement.lane:
             reason = (

@@ -5,6 +5,7 @@ still lives is seen from its process.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,11 @@ class Job:
     def id(self) -> str:
         """Its name, unique in its home."""
         return self.directory.name
+
+    @property
+    def name(self) -> str:
+        """The name that it was given, which others may have too: without the ending that makes it unique."""
+        return self.id.rpartition("-")[0]
 
     def state(self) -> JobState | None:
         """What is known; nothing when no agent was there yet."""
@@ -143,11 +149,23 @@ def jobs(home: Path) -> list[Job]:
 
 
 def find(home: Path, wanted: str) -> Job:
-    """The job of that name, or the only one whose name begins so."""
+    """The job that a name means; of several with the same name the newest."""
+    return namesakes(home, wanted)[-1]
+
+
+def namesakes(home: Path, wanted: str) -> list[Job]:
+    """The jobs that a name may mean, oldest first; more than one only where jobs were given the same name.
+
+    A name is the whole of it (``train-3f2a``), what it was given (``train``), or a beginning that only one has.
+    """
     known = jobs(home)
-    matching = [job for job in known if job.id == wanted] or [
-        job for job in known if job.id.startswith(wanted)
-    ]
-    if len(matching) != 1 or not wanted:
+    rules: tuple[Callable[[Job], bool], ...] = (
+        lambda job: job.id == wanted,
+        lambda job: job.name == wanted,
+        lambda job: job.id.startswith(wanted),
+    )
+    matching = next((found for rule in rules if (found := [job for job in known if rule(job)])), [])
+    alike = {job.name for job in matching} == {wanted}
+    if not wanted or not (len(matching) == 1 or alike):
         raise JobUnknown(wanted=wanted, home=home, known=[job.id for job in matching or known])
-    return matching[0]
+    return matching

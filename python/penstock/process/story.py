@@ -112,6 +112,10 @@ def _failed(entry: dict[str, Any]) -> str:
     return f"failed: {failure.get('what')} ({failure.get('cause')}{step})"
 
 
+def _blamed(entry: dict[str, Any]) -> str:
+    return _failed(entry).replace("failed:", "first of all:", 1)
+
+
 def _examined(entry: dict[str, Any]) -> str:
     return f"looks like: {entry['likeness']}" if entry.get("likeness") else "has no last words"
 
@@ -143,6 +147,7 @@ _SENTENCES = {
     "started": _started,
     "exited": _exited,
     "failed": _failed,
+    "blamed": _blamed,
     "examined": _examined,
     "verdict": _verdict,
     "stop": _stop,

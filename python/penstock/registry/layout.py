@@ -13,8 +13,8 @@ import numpy as np
 
 from penstock._rust import digest
 from penstock.errors import ObjectMissing
-from penstock.formats.arrays import to_dtype
-from penstock.formats.reading import details_of, open_file
+from penstock.formats.arrays.array_rows import to_dtype
+from penstock.formats.shard_bytes import details_of, open_file
 from penstock.registry.manifest import Shard
 from penstock.registry.version import Version
 

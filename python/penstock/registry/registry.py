@@ -19,22 +19,22 @@ from penstock.errors import (
 )
 from penstock.formats.contract import Policy
 from penstock.registry import names
-from penstock.registry.assembling import assemble
-from penstock.registry.column import Column, payload_name, values_of
-from penstock.registry.deriving import Derived, list_derived, prune_derived
+from penstock.registry.columns.column import Column, payload_name, values_of
+from penstock.registry.columns.measure import Limits, Measure, MeasureWatch, measure_version
+from penstock.registry.copies.derived import Derived, list_derived, prune_derived
+from penstock.registry.copies.export import export_version, with_fields
 from penstock.registry.difference import Difference, compare
-from penstock.registry.exporting import export_version, with_fields
 from penstock.registry.lineage import Lineage, trace
 from penstock.registry.manifest import Manifest, decode, encode
-from penstock.registry.measuring import Limits, Measure, MeasureWatch, measure_version
-from penstock.registry.migrating import Migrated, migrate, upgrade
-from penstock.registry.record import FORM, About, Record, Root, Tag, check_name, check_tag, read
-from penstock.registry.scanning import Watch, object_name, scan_all
+from penstock.registry.migration import Migrated, migrate, upgrade
+from penstock.registry.scan.assembly import assemble
+from penstock.registry.scan.scan import Watch, object_name, scan_all
+from penstock.registry.scan.work_folder import sweep
 from penstock.registry.scratch import Held, with_scratch, writing
 from penstock.registry.selection.choice import choose, settle
 from penstock.registry.selection.partitions import add_columns
 from penstock.registry.version import Version
-from penstock.registry.work_folder import sweep
+from penstock.registry.version_entry import FORM, About, Root, Tag, VersionEntry, check_name, check_tag, read
 from penstock.store import LayeredStore, Store, open_store, to_url
 from penstock.store.home import penstock_home
 from penstock.store.hostcache import read_object
@@ -132,14 +132,14 @@ class Registry:
 
         def make(number: int) -> bytes:
             return msgspec.json.encode(
-                Record(form=FORM, name=name, number=number, manifest=found, root=root, about=about)
+                VersionEntry(form=FORM, name=name, number=number, manifest=found, root=root, about=about)
             )
 
         def lost(standing: bytes) -> bool:
-            return read(standing, Record, name=name).manifest == found
+            return read(standing, VersionEntry, name=name).manifest == found
 
         number, written = names.append(home, names.versions_of(name), make, lost)
-        return self._version(Held(read(written, Record, name=f"{name}@{number}"), home))
+        return self._version(Held(read(written, VersionEntry, name=f"{name}@{number}"), home))
 
     def resolve(self, address: str) -> Version:
         """The version at ``web`` (newest), ``web@3``, ``web@gold`` (tag) or ``web@b3:4f2a`` (digest)."""
@@ -280,7 +280,7 @@ class Registry:
                 continue
             try:
                 data = home.get(names.document(names.versions_of(name), number))
-                return Held(read(data, Record, name=address), home)
+                return Held(read(data, VersionEntry, name=address), home)
             except ObjectMissing:
                 pass
         raise AddressUnknown(address=address, registry=self.url, known=self._known(name))
@@ -322,7 +322,7 @@ class Registry:
         """All versions of a dataset, newest first, since that is the one most often asked for."""
         sequence = names.versions_of(name)
         return [
-            Held(read(home.get(names.document(sequence, n)), Record, name=f"{name}@{n}"), home)
+            Held(read(home.get(names.document(sequence, n)), VersionEntry, name=f"{name}@{n}"), home)
             for home in self._homes
             for n in reversed(names.numbers(home, sequence))
         ]

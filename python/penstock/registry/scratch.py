@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from penstock._rust import digest
 from penstock.errors import RegistryReadOnly, StoreDenied, UsageError
-from penstock.registry.record import Record
+from penstock.registry.version_entry import VersionEntry
 from penstock.store import LayeredStore, Store, is_remote, open_store, to_url
 from penstock.store.home import penstock_home
 from penstock.store.local import LocalStore
@@ -25,7 +25,7 @@ _DIGITS = 16
 class Held:
     """The record of a version, and the store that has it."""
 
-    record: Record
+    record: VersionEntry
     home: Store
 
 

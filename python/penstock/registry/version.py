@@ -21,15 +21,15 @@ from penstock._rust import ShardFile
 from penstock.errors import CorruptShard, MaskLengthWrong, ObjectMissing, RowOutOfRange, UsageError
 from penstock.formats import format_named
 from penstock.formats.contract import FieldKind, IndexPlace, OpenShard, RawFile, Row, RowReader
-from penstock.formats.reading import open_file
-from penstock.registry.column import Column, columns_of, values_of
-from penstock.registry.deriving import remake
+from penstock.formats.shard_bytes import open_file
+from penstock.registry.columns.column import Column, columns_of, values_of
+from penstock.registry.copies.derived import remake
+from penstock.registry.copies.row_copies import RowCopy
 from penstock.registry.manifest import Field, Manifest, Shard
-from penstock.registry.record import About, Record
-from penstock.registry.row_copies import RowCopy
-from penstock.registry.scanning import object_name
+from penstock.registry.scan.scan import object_name
 from penstock.registry.selection.account import Account
-from penstock.registry.verifying import Report, verify_version
+from penstock.registry.verification import Report, verify_version
+from penstock.registry.version_entry import About, VersionEntry
 from penstock.store import Store, is_remote, join, open_store
 from penstock.store.hostcache import read_object
 
@@ -65,7 +65,7 @@ class Version:
     def __init__(
         self,
         *,
-        record: Record,
+        record: VersionEntry,
         manifest: Manifest,
         registry: Store,
         roots: Sequence[str],
@@ -105,7 +105,7 @@ class Version:
         return self._access
 
     @property
-    def _parts(self) -> "tuple[Record, Manifest, Store, tuple[str, ...]]":
+    def _parts(self) -> "tuple[VersionEntry, Manifest, Store, tuple[str, ...]]":
         return self.record, self.manifest, self._registry, self.roots
 
     @property
@@ -426,7 +426,7 @@ def _exists(raw: RawFile) -> bool:
 
 
 def _rebuild(
-    record: Record,
+    record: VersionEntry,
     manifest: Manifest,
     registry: Store,
     roots: tuple[str, ...],

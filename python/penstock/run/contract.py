@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from penstock.data import Feed, Lane
-from penstock.data.ahead import Ahead
+from penstock.data.feed.prefetch import Prefetch
 from penstock.state.contract import Tree
 
 
@@ -34,7 +34,7 @@ class Trainable(Tree, Protocol):
     def lane_of(self, **feeding: Any) -> Lane:
         """Which rows this rank trains on."""
 
-    def batches(self, feed: Feed, **feeding: Any) -> Ahead[Any]:
+    def batches(self, feed: Feed, **feeding: Any) -> Prefetch[Any]:
         """The feed's batches, as the framework wants them."""
 
     def agree(self, values: Sequence[float]) -> list[list[float]]:

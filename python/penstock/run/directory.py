@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from penstock.data import Recipe
-from penstock.data.written import written
+from penstock.data.recipe.document import written
 from penstock.errors import RunDamaged, RunUnknown
 from penstock.run.append_file import sync_folder
 from penstock.run.journal import FOLDER as JOURNAL

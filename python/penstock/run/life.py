@@ -18,10 +18,10 @@ import msgspec
 
 from penstock import events
 from penstock.data import Cursor, SkipJournal
-from penstock.data.ahead import Ahead
-from penstock.data.feed import cursor_at
-from penstock.data.showing import place_rings
-from penstock.data.tapping import Tap
+from penstock.data.feed.feed import cursor_at
+from penstock.data.feed.prefetch import Prefetch
+from penstock.data.tap.arrays import place_rings
+from penstock.data.tap.feed_tap import Tap
 from penstock.errors import RunStopped, SaveFailed, SilentCorruption, UsageError
 from penstock.events.points import reach
 from penstock.run import journal, telling
@@ -65,7 +65,7 @@ class Life:
         self._closed = False
         self._own_events = False
         self._notices = Notices(settings.policy.grace_s)
-        self._batches: Ahead[Any] | None = None
+        self._batches: Prefetch[Any] | None = None
         self._tap: Tap | None = None
         #: The first step that was not executed yet.
         self.next_step = 0

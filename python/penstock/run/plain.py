@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from penstock.data import Batch, Feed, Lane
-from penstock.data.ahead import Ahead
-from penstock.data.feed import THREADS
+from penstock.data.feed.feed import THREADS
+from penstock.data.feed.prefetch import Prefetch
 from penstock.errors import UsageError
 from penstock.run.contract import Timer, Trainable
 from penstock.state.contract import Copying, Held
@@ -29,9 +29,9 @@ class PlainState:
         """All rows."""
         return Lane()
 
-    def batches(self, feed: Feed, **feeding: Any) -> Ahead[Any]:
+    def batches(self, feed: Feed, **feeding: Any) -> Prefetch[Any]:
         """Batches as they are: numpy arrays."""
-        return Ahead(feed, _same, **{"prefetch": 2, "threads": THREADS, **feeding})
+        return Prefetch(feed, _same, **{"prefetch": 2, "threads": THREADS, **feeding})
 
     def agree(self, values: Sequence[float]) -> list[list[float]]:
         """There is one rank."""

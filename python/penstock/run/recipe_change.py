@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from penstock.data import Recipe
-from penstock.data.written import written
+from penstock.data.recipe.document import written
 from penstock.errors import CursorForeign
 from penstock.run import journal
 from penstock.run.directory import RunDirectory

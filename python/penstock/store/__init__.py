@@ -9,7 +9,7 @@ from penstock.store.contract import Entry, Store
 from penstock.store.layered_store import LayeredStore
 from penstock.store.limits import Limits
 from penstock.store.location import is_remote, join, relative, to_path, to_url
-from penstock.store.opening import open_store
+from penstock.store.places import open_store
 
 __all__ = [
     "Entry",

@@ -9,10 +9,10 @@ from typing import Any, Self
 import torch
 
 from penstock.data import Batch as HostBatch
-from penstock.data.turned import Turned
+from penstock.data.feed.framework_batch import FrameworkBatch
 
 
-class Batch(Turned):
+class Batch(FrameworkBatch):
     """What a lane gets for a step, by field."""
 
     def __init__(self, tensors: Mapping[str, Any], *, of: HostBatch | None = None) -> None:

@@ -7,8 +7,8 @@ import torch
 
 from penstock.data import Feed, Lane, Recipe
 from penstock.data import open as open_feed
-from penstock.data.ahead import Ahead
-from penstock.data.reading import Reading, ReadingOptions
+from penstock.data.feed.options import ReadKeywords, ReadOptions
+from penstock.data.feed.prefetch import Prefetch
 from penstock.errors import UsageError
 from penstock.registry import Registry
 from penstock.torch.batch import Batch
@@ -16,7 +16,7 @@ from penstock.torch.lane import current_lane
 from penstock.torch.transfer import Fields, Transfer, arrived
 
 
-class Loader(Ahead[Batch]):
+class Loader(Prefetch[Batch]):
     """Batches of tensors for one lane. A loop over it goes on where the last one stopped.
 
     It has ``state_dict`` and ``load_state_dict``, so it can stand in a dict for ``torch.distributed.checkpoint`` as it is.
@@ -38,7 +38,7 @@ def loader(
     device: torch.device | str | int | None = None,
     fields: Fields | None = None,
     prefetch: int = 2,
-    **reading: Unpack[ReadingOptions],
+    **reading: Unpack[ReadKeywords],
 ) -> Loader:
     """Open a recipe for a PyTorch loop, or take over a feed that was opened with more than a recipe (skips, say).
 
@@ -49,7 +49,7 @@ def loader(
     before they are asked for. ``threads``: of the feed, which read further ahead in host memory. ``share``: with processes of this host that read
     the same lane (see ``penstock.open``). ``stall_s``: how long a wait may last before it is told.
     """
-    count = Reading(**reading).thread_count
+    count = ReadOptions(**reading).thread_count
     if isinstance(recipe, Feed):
         if lane is not None or registry is not None:
             raise UsageError("a feed has its lane and registry already", hint="give them to penstock.open")

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 from penstock.errors import AddressInvalid, RecipeInvalid
 
 if TYPE_CHECKING:
-    from penstock.data.lane import Lane
+    from penstock.data.feed.lane import Lane
 
 #: Longer ones are no addresses.
 LENGTH_MAX = 4096
@@ -170,7 +170,7 @@ def _place(given: str, rest: str, hash_: str) -> Place:
 
 def _lane(given: str, value: str) -> "Lane":
     # Everything about data comes along, which a first screen need not wait for.
-    from penstock.data.lane import parse_lane
+    from penstock.data.feed.lane import parse_lane
 
     try:
         return parse_lane(value)

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.view.model.batch import BatchView
 from penstock.view.model.fields import FieldView
-from penstock.view.model.glyphs import safe_line
 from penstock.view.model.records import RecordView
 from penstock.view.model.rows import RowView, VersionView
+from penstock.view.model.tokens.batch import BatchView
+from penstock.view.model.tokens.glyphs import safe_line
 
 #: What a page shows unless more is asked for.
 ROWS, TOKENS = 8, 96

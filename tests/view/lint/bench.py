@@ -17,7 +17,7 @@ import numpy as np
 import penstock as ps
 from penstock.view.address import parse
 from penstock.view.lint import Expected, LintReport, lint_stream
-from penstock.view.opening import OpenedStream, Opener
+from penstock.view.opener import OpenedStream, Opener
 
 BOS, EOS, TURN, TURN_END, PAD, IMAGE = range(6)
 SPECIALS = ["<|begin_of_text|>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<pad>", "<image>"]

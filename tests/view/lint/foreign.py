@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from penstock.view.lint import Expected, LintReport, lint_batches
-from penstock.view.model.vocabulary import read_vocabulary
+from penstock.view.model.tokens.vocabulary import read_vocabulary
 from tests.view.lint.bench import BOS, EOS, IMAGE, PAD, Bench, Case, chats, paragraphs, prose
 from tests.view.lint.healthy import EXPECTED, clean, rendered
 

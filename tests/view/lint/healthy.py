@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from penstock.view.lint import Expected, LintReport, lint_batches
-from penstock.view.model.vocabulary import read_vocabulary
+from penstock.view.model.tokens.vocabulary import read_vocabulary
 from tests.view.lint.bench import BOS, CHATML, EOS, IMAGE, PAD, Bench, Case, chats, modules, paragraphs, prose
 
 HEALTHY: list[Case] = []

@@ -10,8 +10,8 @@ from penstock.errors import UsageError
 from penstock.view.address import parse
 from penstock.view.lint import KINDS, Expected, lint_batches, lint_stream
 from penstock.view.lint.specials import specials_of
-from penstock.view.model.vocabulary import read_vocabulary
-from penstock.view.opening import OpenedStream, Opener
+from penstock.view.model.tokens.vocabulary import read_vocabulary
+from penstock.view.opener import OpenedStream, Opener
 from tests.cli.test_data import run
 from tests.conftest import ROOT
 from tests.view.lint.bench import BOS, EOS, IMAGE, PAD, SPECIALS, Bench, kinds, paragraphs

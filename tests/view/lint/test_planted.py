@@ -7,7 +7,7 @@ import pytest
 
 from penstock.view.address import parse
 from penstock.view.lint import KINDS
-from penstock.view.opening import Opener
+from penstock.view.opener import Opener
 from tests.view.lint.bench import Bench, Case, kinds
 from tests.view.lint.foreign import FOREIGN
 from tests.view.lint.planted_mistakes import PLANTED

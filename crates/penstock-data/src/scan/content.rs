@@ -1,6 +1,6 @@
 //! What a member of an archive holds, as the last part of its extension says, and whether it does.
 //!
-//! The same extensions are decoded in Python when a row is read (`formats/webdataset.py`). Whatever passes here can be
+//! The same extensions are decoded in Python when a row is read (`formats/samples/webdataset.py`). Whatever passes here can be
 //! decoded there: a check that is wider than the decoder would register rows that cannot be read.
 
 use super::Kind;

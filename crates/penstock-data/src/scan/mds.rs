@@ -1,7 +1,7 @@
 //! MDS samples, looked at while the bytes of their shard pass by on their way to the sums.
 //!
 //! Nothing is decoded and nothing is refused here. A sample either certainly decodes, or it is doubtful, and the decoder
-//! itself (`formats/mdscolumns.py`) is asked about it afterwards. The checks may therefore be narrower than the decoder,
+//! itself (`formats/samples/mds_columns.py`) is asked about it afterwards. The checks may therefore be narrower than the decoder,
 //! which costs time, but never wider, which would register samples that cannot be read.
 
 use std::io::{self, Read};

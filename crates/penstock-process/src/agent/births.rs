@@ -1,6 +1,7 @@
 //! How the workers of a gang come to be: forked from a zygote where that is possible, else executed; and the zygotes themselves.
 
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::{AsRawFd, RawFd};
 
 use serde_json::json;
@@ -18,6 +19,9 @@ use crate::zygote::{Wish, variables};
 
 /// Names of leases in a request: the port where the gang meets, and the slot.
 const LEASES: [&str; 2] = ["lease-0", "lease-1"];
+
+/// What a rank may say about why it is not to be forked.
+const REFUSAL_BYTES_MAX: u64 = 400;
 
 /// How a gang begins.
 pub(super) enum Beginning {
@@ -117,6 +121,10 @@ impl Agent {
             self.state.gangs[gang].zygote.clone_from(&role.zygote_why);
             return Ok(Beginning::Executed);
         };
+        if let Some(why) = self.refusal_to_fork(&role.name) {
+            self.state.gangs[gang].zygote = format!("executed: {why}");
+            return Ok(Beginning::Executed);
+        }
         let about = match self.nursery.readiness(number) {
             Readiness::Warming => {
                 self.state.gangs[gang].reason = format!("waits for {}", described(&warm.preload));
@@ -169,6 +177,14 @@ impl Agent {
                 Ok(Beginning::Later)
             }
         }
+    }
+
+    /// Why ranks of a role are not forked any more: one of them wrote that down, because it set what is read when something is imported.
+    fn refusal_to_fork(&self, role: &str) -> Option<String> {
+        let file = File::open(self.room.file(&format!("executed-{role}"))).ok()?;
+        let mut text = Vec::new();
+        file.take(REFUSAL_BYTES_MAX).read_to_end(&mut text).ok()?;
+        Some(String::from_utf8_lossy(&text).chars().filter(|c| !c.is_control()).collect())
     }
 
     /// Ends a zygote after its last birth: every gang that uses it has begun, and none may begin again.

@@ -1,10 +1,10 @@
 //! What the agent does with a gang: starts it, tells it, ends it, kills it, and looks at what it left.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use crate::agent::Agent;
 use crate::agent::births::Beginning;
+use crate::agent::examination::Examination;
 use crate::agent::places::Start;
 use crate::complain;
 use crate::custody;
@@ -14,14 +14,12 @@ use crate::incident::{self, Evidence};
 use crate::kmsg::about_memory;
 use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
 use crate::messages::{GangReport, Order, WorkerReport};
-use crate::pump::Speaker;
+use crate::pump::{Listing, Speaker};
 use crate::spawn;
 use crate::state::{Phase, WorkerState, wall_s};
 use crate::system::{Reaped, now_ms};
 use crate::verdict::{Action, Stop, UNKILLABLE_MS};
 use crate::zygote::request::Gate;
-
-const DRAIN: Duration = Duration::from_secs(2);
 
 /// What the agent knows of a gang beside its state.
 #[derive(Default)]
@@ -36,18 +34,20 @@ pub(super) struct Tended {
     pub(super) killing_since_ms: Option<u64>,
     /// Stacks were taken.
     pub(super) witnessed: bool,
-    /// All of the life is gone and was looked at; what its failure looks like.
-    pub(super) examined: Option<Option<String>>,
+    /// All of the life is gone and was looked at; what was found.
+    pub(super) examination: Option<Examination>,
     /// Living descendants of its workers that are gone.
     pub(super) orphans: u32,
     /// Workers that were sent what the person sent.
     pub(super) interrupted: BTreeSet<i32>,
     /// The life has its incident.
     pub(super) incident: bool,
+    /// The person was told that another life follows this one.
+    announced: bool,
     /// A life that was ordered and waits for slots, and for which.
     pub(super) queued: Option<(u32, String)>,
     /// When the life began.
-    began_ms: u64,
+    pub(super) began_ms: u64,
     /// How often the kernel had killed for want of memory when the life began: anywhere, and in the group of each rank.
     memory_kills_before: u64,
     group_kills_before: BTreeMap<u32, u64>,
@@ -73,6 +73,7 @@ impl Agent {
             self.tended[gang].incident = true;
             self.note_incident(order);
         }
+        self.announce_restart(order);
         match order.action {
             Action::Start { incarnation } => {
                 self.begin(Start { gang, incarnation, order: order.clone() })?;
@@ -94,6 +95,17 @@ impl Agent {
             Action::Wait { .. } | Action::Succeed | Action::Fail | Action::Stopped => {}
         }
         Ok(())
+    }
+
+    /// One line for the person when a life failed and another follows. How the job itself ends is the launcher's to say.
+    fn announce_restart(&mut self, order: &Order) {
+        let current = self.state.gangs[order.gang].incarnation;
+        let failed = order.failures.iter().find(|failure| Some(failure.incarnation) == current);
+        let decided = failed.and_then(|failure| order.reason.strip_prefix(&failure.what));
+        let again = decided.is_some_and(|decided| decided.starts_with("; restart "));
+        if again && !std::mem::replace(&mut self.tended[order.gang].announced, true) {
+            self.say(&format!("{}; `penstock incident {}` tells more", order.reason, self.state.job));
+        }
     }
 
     /// Begins a life whose slots are leased, unless its zygote is not warm yet.
@@ -262,25 +274,6 @@ impl Agent {
         }
     }
 
-    /// Reads the logs of a life that is gone to their end and notes what its failure looked like.
-    pub(super) fn examine(&mut self, gang: usize) {
-        if self.tended[gang].examined.is_some() || self.state.gangs[gang].workers.is_empty() {
-            return;
-        }
-        let plan = &self.plans[gang];
-        let places: Vec<u32> = plan.ranks.clone().map(|rank| self.job.place(plan.role, rank)).collect();
-        self.pump.drain(&places, DRAIN);
-        let state = &self.state.gangs[gang];
-        let failed = state
-            .workers
-            .iter()
-            .filter(|worker| !worker.asked && worker.exit.as_ref().is_some_and(|exit| !exit.is_success()));
-        let first = failed.min_by_key(|worker| worker.exit_ms);
-        let likeness =
-            first.and_then(|worker| incident::likeness(&self.room, &self.job.roles[plan.role], worker));
-        self.tended[gang].examined = Some(likeness);
-    }
-
     pub(super) fn note_incident(&mut self, order: &Order) {
         let stacks = self.take_stacks(order.gang);
         let ranks = self.plans[order.gang].ranks.clone();
@@ -290,7 +283,13 @@ impl Agent {
         let (action, reason) = (&order.action, order.reason.as_str());
         let mut kernel = self.unkillable(order.gang);
         kernel.extend(self.kernel_words(order.gang));
-        let evidence = Evidence { gang, action, reason, pulses, stacks, kernel };
+        let there = Listing::read(&self.room.file("logs"));
+        let known = self.tended[order.gang].examination.as_ref().map(|found| found.accounts.clone());
+        // Who may still run is told about as it is.
+        let accounts = known.unwrap_or_else(|| {
+            gang.workers.iter().map(|worker| self.account(order.gang, worker, &there)).collect()
+        });
+        let evidence = Evidence { gang, accounts: &accounts, action, reason, pulses, stacks, kernel };
         match incident::write(&self.room, role, self.state.incidents.len(), evidence) {
             Ok(name) => self.state.incidents.push(name),
             // A full disk must not keep a gang from being restarted.
@@ -359,13 +358,16 @@ impl Agent {
             pulse: self.pulse_of(gang, worker.rank),
             heard_ms: self.heard_ms(gang, worker.rank),
         });
+        let found = tended.examination.as_ref();
         GangReport {
             incarnation: state.incarnation,
             queued: None,
             workers: workers.collect(),
             orphans: tended.orphans,
-            likeness: tended.examined.clone().flatten(),
-            examined: tended.examined.is_some(),
+            likeness: found.and_then(|found| found.likeness.clone()),
+            culprit: found.and_then(|found| found.culprit.clone()),
+            lived_ms: found.and_then(|found| found.lived_ms),
+            examined: found.is_some(),
             witnessed: tended.witnessed,
             notified_since_ms: tended.notified_since_ms,
             signalled_since_ms: tended.signalled_since_ms,

@@ -2,6 +2,7 @@
 
 mod adopted;
 mod births;
+mod examination;
 mod gangs;
 mod interruption;
 mod link;
@@ -11,7 +12,6 @@ mod vitals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -107,8 +107,6 @@ pub struct Agent {
     places: Places,
     /// Numbers of processes for those who look from outside; shared with the control thread.
     outside: Arc<Mutex<Outside>>,
-    /// Says something to the person at the terminal, if there is one.
-    words: Option<File>,
     /// Workers that run, by process: their gang and rank.
     running: BTreeMap<i32, (usize, u32)>,
     /// Workers of earlier lives that sleep in the kernel and cannot be killed. Nobody waits for them.
@@ -185,7 +183,6 @@ impl Agent {
         let (cgroup, memory) = places::groups(&job, room);
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
         let pid = outside.lock().map_or(state.agent, |mut outside| outside.pid(state.agent));
-        let words = wires.err.as_ref().and_then(|err| err.try_clone().ok()).map(File::from);
         let plans = job.gangs();
         let person =
             Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
@@ -199,7 +196,6 @@ impl Agent {
             cgroup,
             memory,
             outside,
-            words,
             room: room.clone(),
             mark: Mark::of(room.path()),
             job,
@@ -300,11 +296,9 @@ impl Agent {
         }
     }
 
-    /// A line for the person at the terminal.
-    fn say(&mut self, words: &str) {
-        if let Some(terminal) = &mut self.words {
-            let _ = writeln!(terminal, "{words}");
-        }
+    /// A line for the person at the terminal, if there is one.
+    fn say(&self, words: &str) {
+        self.pump.announce(words);
     }
 
     /// Waits until something happens or the moment comes, and takes note of what happened.

@@ -25,6 +25,7 @@ fn entries() -> impl Strategy<Value = Entry> {
         rank: Some(rank),
         code: 1,
         likeness: None,
+        lived_ms: None,
         step: None,
         at_ms,
     });
@@ -44,9 +45,16 @@ fn entries() -> impl Strategy<Value = Entry> {
             pid: 1,
             exit: None
         }),
-        (0..4usize, failure).prop_map(|(gang, failure)| Entry::Failed { gang, failure }),
-        (0..4usize, 0..4u32, proptest::option::of(reason()))
-            .prop_map(|(gang, incarnation, likeness)| { Entry::Examined { gang, incarnation, likeness } }),
+        (0..4usize, failure.clone()).prop_map(|(gang, failure)| Entry::Failed { gang, failure }),
+        (0..4usize, failure).prop_map(|(gang, failure)| Entry::Blamed { gang, failure }),
+        (0..4usize, 0..4u32, proptest::option::of(reason()), proptest::option::of(0..9u64)).prop_map(
+            |(gang, incarnation, likeness, lived_ms)| Entry::Examined {
+                gang,
+                incarnation,
+                likeness,
+                lived_ms
+            }
+        ),
         (0..4usize, outcome, reason()).prop_map(|(gang, outcome, reason)| Entry::Finished {
             gang,
             outcome,
@@ -100,4 +108,33 @@ proptest! {
             prop_assert!(gang.charges.iter().sum::<u32>() <= lives.len() as u32);
         }
     }
+}
+
+#[test]
+fn another_who_is_blamed_takes_the_place_of_the_first_and_its_slot_the_charge() {
+    let mut memory = empty(1);
+    memory.fold(&Entry::Ordered { gang: 0, incarnation: 0, placement: vec![2, 0], reason: String::new() });
+    let noted = Failure {
+        incarnation: 0,
+        what: "rank 0 exited with code 1".to_owned(),
+        cause: Cause::Crash,
+        rank: Some(0),
+        code: 1,
+        likeness: None,
+        lived_ms: None,
+        step: None,
+        at_ms: 5,
+    };
+    memory.fold(&Entry::Failed { gang: 0, failure: noted.clone() });
+    assert_eq!(memory.gangs[0].charges, [0, 0, 1, 0]);
+    let blamed = Failure { rank: Some(1), what: "rank 1 exited with code 1: KeyError".to_owned(), ..noted };
+    memory.fold(&Entry::Blamed { gang: 0, failure: blamed.clone() });
+    assert_eq!(memory.gangs[0].charges, [1, 0, 0, 0]);
+    assert_eq!(
+        (memory.gangs[0].failures.clone(), memory.reason.clone()),
+        (vec![blamed.clone()], blamed.what)
+    );
+    // A journal of before this was known.
+    let old = br#"{"event":"examined","gang":0,"incarnation":0,"likeness":"rank 1 code 1: KeyError"}"#;
+    assert_eq!(memory.read(old).gangs[0].failures[0].likeness.as_deref(), Some("rank 1 code 1: KeyError"));
 }

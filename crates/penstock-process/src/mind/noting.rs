@@ -35,7 +35,34 @@ impl Mind {
         }
         let memory = &self.memory.gangs[gang];
         if about.examined && memory.failure().is_some() && memory.examined != Some(incarnation) {
-            self.note(Entry::Examined { gang, incarnation, likeness: about.likeness.clone() });
+            let (likeness, lived_ms) = (about.likeness.clone(), about.lived_ms);
+            self.note(Entry::Examined { gang, incarnation, likeness, lived_ms });
+            if let Some(failure) = self.blamed(gang, about) {
+                self.note(Entry::Blamed { gang, failure });
+            }
+        }
+    }
+
+    /// The failure of the newest life with who failed first, where the logs know that better than the order of ends.
+    fn blamed(&self, gang: usize, about: &GangReport) -> Option<Failure> {
+        let known = self.memory.gangs[gang].failure()?;
+        let culprit = about.culprit.as_ref().filter(|_| known.cause == Cause::Crash)?;
+        let what = format!("{} {}", self.called(gang, culprit.rank), culprit.what);
+        let better = Failure { what, rank: Some(culprit.rank), code: culprit.code, ..known.clone() };
+        (better != *known).then_some(better)
+    }
+
+    /// A worker that got SIGTERM shortly before the job was told to leave got it from whoever told the job.
+    pub(super) fn note_preemptions(&mut self, report: &Report) {
+        if self.memory.stop.as_ref().is_none_or(|stop| stop.failed) {
+            return;
+        }
+        for gang in 0..self.plans.len() {
+            let memory = &self.memory.gangs[gang];
+            let failure = memory.failure().filter(|failure| failure.may_be_preemption(report.now_ms));
+            if let Some(failure) = failure.filter(|_| memory.outcome.is_none()).cloned() {
+                self.note(Entry::Blamed { gang, failure: Failure { cause: Cause::Preemption, ..failure } });
+            }
         }
     }
 
@@ -44,13 +71,26 @@ impl Mind {
         let role = &self.job.roles[self.plans[gang].role];
         let step = about.workers.iter().filter_map(|worker| Some(worker.pulse.as_ref()?.step)).max();
         let failed = |what: String, cause, rank, code, at_ms| {
-            Some(Failure { incarnation, what, cause, rank, code, likeness: None, step, at_ms })
+            Some(Failure {
+                incarnation,
+                what,
+                cause,
+                rank,
+                code,
+                likeness: None,
+                lived_ms: None,
+                step,
+                at_ms,
+            })
         };
         let service = role.kind == Kind::Service;
         // Who was told to leave and says that it did has not failed, even if it should never leave by itself.
         let left = |worker: &WorkerReport| {
             about.notified_since_ms.is_some()
-                && worker.exit.as_ref().is_some_and(|exit| exit.is_success() || exit.is_preempted())
+                && worker
+                    .exit
+                    .as_ref()
+                    .is_some_and(|exit| exit.is_success() || exit.wants_to_go_on() || exit.is_terminated())
         };
         let ended = about.workers.iter().filter(|worker| !worker.running && !worker.asked && !left(worker));
         let bad =
@@ -60,7 +100,7 @@ impl Mind {
             return match &first.exit {
                 Some(exit) => {
                     let what = format!("{} {exit}", self.called(gang, first.rank));
-                    failed(what, cause_of(first), Some(first.rank), exit.shell_code().max(1), at_ms)
+                    failed(what, self.cause_of(first), Some(first.rank), exit.shell_code().max(1), at_ms)
                 }
                 None => failed("the agent was killed".to_owned(), Cause::Crash, None, 1, at_ms),
             };
@@ -84,6 +124,16 @@ impl Mind {
         match self.job.roles.len() {
             1 => format!("rank {rank}"),
             _ => format!("{}-{rank}", self.job.roles[self.plans[gang].role].name),
+        }
+    }
+
+    /// What an end is charged to. SIGTERM alone says nothing: watchdogs and people send it too.
+    fn cause_of(&self, worker: &WorkerReport) -> Cause {
+        let told = self.memory.stop.is_some();
+        match &worker.exit {
+            Some(exit) if exit.memory_exhausted => Cause::Memory,
+            Some(exit) if exit.wants_to_go_on() || (told && exit.is_terminated()) => Cause::Preemption,
+            _ => Cause::Crash,
         }
     }
 
@@ -115,6 +165,7 @@ impl Mind {
                     rank: None,
                     code: 1,
                     likeness: None,
+                    lived_ms: None,
                     step: None,
                     at_ms: report.now_ms,
                 };
@@ -129,12 +180,4 @@ pub(super) fn suspects(about: &GangReport) -> Vec<Suspect<'_>> {
     running
         .map(|worker| Suspect { rank: worker.rank, pulse: worker.pulse.as_ref(), heard_ms: worker.heard_ms })
         .collect()
-}
-
-fn cause_of(worker: &WorkerReport) -> Cause {
-    match &worker.exit {
-        Some(exit) if exit.memory_exhausted => Cause::Memory,
-        Some(exit) if exit.is_preempted() => Cause::Preemption,
-        _ => Cause::Crash,
-    }
 }

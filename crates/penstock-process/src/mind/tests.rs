@@ -162,6 +162,49 @@ fn a_stop_that_only_the_journal_knows_keeps_a_gang_from_its_next_life() {
     assert_eq!(orders.over, Some(Over { phase: Phase::Stopped, code: 143 }));
 }
 
+#[test]
+fn sigterm_of_a_worker_is_preemption_only_if_the_job_is_told_too() {
+    let terminated = |rank, exit_ms| WorkerReport {
+        exit: Some(Exit { code: None, signal: Some(libc::SIGTERM), core: false, memory_exhausted: false }),
+        exit_ms: Some(exit_ms),
+        ..worker(rank, Some(0))
+    };
+    let stop = Stop { by: "a test".to_owned(), grace_ms: 500, code: 143, ..Stop::default() };
+    let causes = |told_ms: Option<u64>| {
+        let mut one = role("rank", Kind::Gang, Scope::Gang, 1);
+        one.policy.budget.crash = 0;
+        let mut mind = mind(vec![one]);
+        mind.consider(&report(0, vec![GangReport::default()]));
+        let mut last = None;
+        for now_ms in [1000, 1500, 2500, 3000, 3500] {
+            let told = told_ms.is_some_and(|told_ms| now_ms >= told_ms);
+            let stop = told.then(|| stop.clone());
+            let gangs =
+                vec![life(0, vec![if now_ms > 1000 { terminated(0, 1500) } else { worker(0, None) }])];
+            last = mind.consider(&Report { stop, ..report(now_ms, gangs) }).1.over.or(last);
+        }
+        (mind.memory().gangs[0].failures[0].cause, last.unwrap().phase)
+    };
+    assert_eq!(causes(None), (Cause::Crash, Phase::Failed));
+    assert_eq!(causes(Some(1000)), (Cause::Preemption, Phase::Stopped));
+    assert_eq!(causes(Some(2500)), (Cause::Preemption, Phase::Stopped));
+    assert_eq!(causes(Some(3000)), (Cause::Preemption, Phase::Stopped));
+}
+
+#[test]
+fn the_failure_of_a_life_is_its_culprits_once_the_logs_were_read() {
+    let mut mind = mind(vec![role("rank", Kind::Gang, Scope::Gang, 2)]);
+    mind.consider(&report(0, vec![GangReport::default()]));
+    mind.consider(&report(10, vec![life(0, vec![worker(0, None), worker(1, None)])]));
+    let culprit = Some(crate::blame::Culprit { rank: 1, what: "failed: KeyError: 3".to_owned(), code: 1 });
+    let asked = WorkerReport { asked: true, ..worker(1, Some(1)) };
+    let gone = GangReport { culprit, lived_ms: Some(40), ..life(0, vec![worker(0, Some(1)), asked]) };
+    let (noted, orders) = mind.consider(&report(60, vec![gone.clone()]));
+    assert!(matches!(&noted[noted.len() - 2], Entry::Blamed { failure, .. } if failure.rank == Some(1)));
+    assert_eq!(orders.gangs[0].reason, "rank 1 failed: KeyError: 3; restart 1 of 3");
+    assert!(mind.consider(&report(61, vec![gone])).0.is_empty(), "said once");
+}
+
 fn failure(incarnation: u32, rank: u32) -> Failure {
     Failure {
         incarnation,
@@ -170,6 +213,7 @@ fn failure(incarnation: u32, rank: u32) -> Failure {
         rank: Some(rank),
         code: 1,
         likeness: None,
+        lived_ms: None,
         step: None,
         at_ms: 0,
     }

@@ -50,6 +50,24 @@ impl Listing {
         self.begins.get(name).map_or(&[], Vec::as_slice)
     }
 
+    /// At most `most` bytes of a log from the place `from` on. What is missing is left out.
+    pub fn head(&self, name: &str, from: u64, most: u64) -> io::Result<Vec<u8>> {
+        let first = self.folder.join(name);
+        let mut found = Vec::new();
+        let begins = self.begins(name);
+        let holding = begins.partition_point(|begin| *begin <= from).saturating_sub(1);
+        for begin in &begins[holding..] {
+            let left = most - found.len() as u64;
+            if left == 0 {
+                break;
+            }
+            let mut file = File::open(segment_path(&first, *begin))?;
+            file.seek(SeekFrom::Start(from.saturating_sub(*begin)))?;
+            file.take(left).read_to_end(&mut found)?;
+        }
+        Ok(found)
+    }
+
     /// At most the last `most` bytes of a log, but nothing before the place `from`. What is missing is left out.
     pub fn tail(&self, name: &str, from: u64, most: u64) -> io::Result<Vec<u8>> {
         let first = self.folder.join(name);
@@ -96,5 +114,10 @@ mod tests {
         assert_eq!(tail(6, 100), b"ghxyz");
         assert_eq!(tail(101, 100), b"yz");
         assert_eq!(there.tail("nobody.stdout", 0, 100).unwrap(), b"");
+        let head = |from, most| there.head("rank-1.stdout", from, most).unwrap();
+        assert_eq!(head(3, 1 << 20), b"defghxyz");
+        assert_eq!(head(3, 4), b"defg");
+        assert_eq!(head(50, 9), b"xyz");
+        assert_eq!(there.head("nobody.stdout", 0, 100).unwrap(), b"");
     }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use super::distress::{Distress, Lookout};
 use super::{Kept, Shared};
 use crate::console::{Console, Voice};
 use crate::epoll::Epoll;
@@ -20,6 +21,9 @@ use crate::terminal::Size;
 
 /// Reads of a pipe whose writer cannot be killed; what it writes after them is not listened to.
 const LAST_READS_MAX: u32 = 64;
+
+/// Who speaks when we do.
+const OUR_NAME: &str = "penstock";
 
 /// One output of one worker.
 pub(super) struct Source {
@@ -32,6 +36,7 @@ pub(super) struct Source {
     pub(super) kept: Kept,
     pub(super) stream: Stream,
     pub(super) voice: Voice,
+    pub(super) lookout: Lookout,
     /// The person does not want to see it.
     pub(super) is_hidden: bool,
 }
@@ -56,6 +61,7 @@ impl Work {
     pub(super) fn run(mut self) {
         loop {
             self.welcome();
+            self.announce();
             let closing = self.shared.is_closing();
             if closing {
                 self.let_go();
@@ -79,6 +85,15 @@ impl Work {
                 }
             }
             self.draw();
+        }
+    }
+
+    /// Shows what the agent itself has to say, where errors are shown.
+    fn announce(&mut self) {
+        for line in self.shared.take_announcements() {
+            let mut voice = Voice::new(OUR_NAME, None, 0);
+            let console = &mut self.consoles[self.routes[Stream::Err as usize]];
+            console.show(&mut voice, format!("{line}\n").as_bytes(), 0, Instant::now());
         }
     }
 
@@ -156,6 +171,10 @@ impl Work {
         let offset = log.log(source.stream).at();
         log.append(source.stream, bytes, now);
         drop(log);
+        if let Some(offset) = source.lookout.find(bytes, offset) {
+            let distress = Distress { at_ms: system::now_ms(), stream: source.stream, offset };
+            source.kept.distresses.lock().expect("nobody panics while holding this").add(distress);
+        }
         if !source.is_hidden {
             self.consoles[self.routes[source.stream as usize]].show(&mut source.voice, bytes, offset, now);
         }

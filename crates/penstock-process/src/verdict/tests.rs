@@ -28,6 +28,7 @@ fn failure(incarnation: u32, likeness: Option<&str>, at_ms: u64) -> Failure {
         rank: Some(3),
         code: 137,
         likeness: likeness.map(str::to_owned),
+        lived_ms: None,
         step: None,
         at_ms,
     }
@@ -169,6 +170,32 @@ fn the_same_failure_twice_at_the_same_step_stops_but_others_do_not() {
     assert_eq!(twice((Some("KeyError: 3"), 7), (Some("KeyError: 3"), 9)), again);
     assert_eq!(twice((Some("KeyError: 3"), 7), (Some("KeyError: 4"), 7)), again);
     assert_eq!(twice((None, 7), (None, 7)), again);
+}
+
+#[test]
+fn where_steps_are_unknown_only_lives_as_short_as_a_start_fail_at_the_same_place() {
+    let twice = |first_ms: Option<u64>, second_ms: Option<u64>, step: Option<u64>| {
+        let one = |n, lived_ms| Failure { lived_ms, ..failure(n, Some("KeyError: # at x.py:3 f"), 0) };
+        let failures = vec![one(0, first_ms), Failure { step, ..one(1, second_ms) }];
+        let gang = Gang { incarnation: Some(1), failures, ..Gang::new(Kind::Gang) };
+        decide(9999, &gang, &policy(5)).action
+    };
+    let again = Action::Start { incarnation: 2 };
+    assert_eq!(twice(Some(900), Some(START_MS), None), Action::Fail);
+    assert_eq!(twice(Some(900), Some(START_MS + 1), None), again);
+    assert_eq!(twice(None, Some(900), None), again);
+    assert_eq!(twice(Some(900), Some(900), Some(0)), again);
+}
+
+#[test]
+fn sigterm_of_a_worker_is_a_crash_unless_the_job_is_told_soon() {
+    let term = Failure { code: 143, ..failure(0, None, 1000) };
+    let mut gang = Gang { incarnation: Some(0), failures: vec![term], ..Gang::new(Kind::Gang) };
+    assert_eq!(decide(1100, &gang, &policy(0)).action, Action::Wait { until_ms: Some(3000) });
+    assert_eq!(decide(3000, &gang, &policy(0)).action, Action::Fail);
+    assert_eq!(decide(3000, &gang, &policy(1)).action, Action::Start { incarnation: 1 });
+    gang.stop = Some(stop(10));
+    assert_eq!(decide(1100, &gang, &policy(0)).action, Action::Stopped);
 }
 
 #[test]

@@ -136,10 +136,23 @@ impl<'a> Checks<'a> {
                 self.gangs[*gang].lives = incarnation + 1;
                 self.judge_budget(*gang);
             }
-            Entry::Examined { gang, incarnation, likeness } => {
+            Entry::Examined { gang, incarnation, likeness, lived_ms } => {
                 let found =
                     self.gangs[*gang].failures.iter_mut().find(|failure| failure.incarnation == *incarnation);
-                found.expect("only failures are examined").likeness.clone_from(likeness);
+                let found = found.expect("only failures are examined");
+                found.likeness.clone_from(likeness);
+                found.lived_ms = *lived_ms;
+            }
+            Entry::Blamed { gang, failure } => {
+                let known =
+                    self.gangs[*gang].failures.last_mut().expect("only failures are blamed on others");
+                assert_eq!(known.incarnation, failure.incarnation, "of the newest life");
+                if failure.cause != known.cause {
+                    assert!(self.stop.is_some(), "preemption is known from a stop");
+                    assert_eq!((known.cause, failure.cause), (Cause::Crash, Cause::Preemption));
+                }
+                known.clone_from(failure);
+                self.count("blamed");
             }
             Entry::Finished { gang, outcome, .. } => {
                 assert_eq!(self.gangs[*gang].outcome, None, "over is over");
@@ -169,7 +182,9 @@ impl<'a> Checks<'a> {
             }
             Cause::Crash | Cause::Memory | Cause::Preemption => {
                 let told = tended.notified_ms.is_some();
-                let left = |exit: &Exit| told && (exit.is_success() || exit.is_preempted());
+                let left = |exit: &Exit| {
+                    told && (exit.is_success() || exit.wants_to_go_on() || exit.is_terminated())
+                };
                 let bad = tended.workers.iter().filter(|worker| !worker.running && !worker.asked);
                 let bad = bad.filter(|worker| !worker.exit.as_ref().is_some_and(left));
                 let service = self.kind(gang) == Kind::Service;

@@ -334,6 +334,8 @@ fn gang_report(tended: &Tended, now_ms: u64) -> GangReport {
         workers: workers.collect(),
         orphans: tended.orphans.len() as u32,
         likeness: likeness.filter(|_| tended.examined),
+        culprit: None,
+        lived_ms: tended.workers.iter().map(|worker| worker.age_ms(now_ms)).min().filter(|_| tended.examined),
         examined: tended.examined,
         witnessed: tended.witnessed,
         notified_since_ms: tended.notified_ms,

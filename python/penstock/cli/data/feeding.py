@@ -15,7 +15,7 @@ from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress
 from penstock.data import Batch, Feed, Recipe
 from penstock.data import open as open_feed
-from penstock.data.lane import parse_lane
+from penstock.data.feed.lane import parse_lane
 from penstock.data.records import RecordBatch
 from penstock.errors import UsageError
 from penstock.registry import Registry
@@ -23,7 +23,7 @@ from penstock.view.address import Place as AddressPlace
 from penstock.view.address import RecipeAddress
 from penstock.view.bounds import parse_bounds
 from penstock.view.model.records import RecordView
-from penstock.view.opening import OpenedStream, Opener, OwnRegistry
+from penstock.view.opener import OpenedStream, Opener, OwnRegistry
 from penstock.view.text import batch_lines
 
 _TOKENS_SHOWN = 24

@@ -14,7 +14,7 @@ from penstock.view.address import Address, RecipeAddress, RunAddress, at, parse
 from penstock.view.bounds import parse_bounds
 
 if TYPE_CHECKING:
-    from penstock.view.opening import OpenedStream
+    from penstock.view.opener import OpenedStream
 
 lint_app = command_app(
     "lint",
@@ -69,9 +69,9 @@ def lint(
     recipe
         A recipe file, or a run as run:NAME.
     """
-    from penstock.data.lane import parse_lane
+    from penstock.data.feed.lane import parse_lane
     from penstock.view.lint import Expected, lint_stream, texts_of
-    from penstock.view.opening import OpenedStream, Opener
+    from penstock.view.opener import OpenedStream, Opener
 
     chosen = limits or Limits()
     address = _stream(recipe)

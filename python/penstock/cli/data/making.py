@@ -12,7 +12,7 @@ from penstock.cli.progress import progress
 from penstock.errors import UsageError
 from penstock.formats.contract import Policy
 from penstock.registry import About, Version
-from penstock.registry.scanning import ScanProgress
+from penstock.registry.scan.scan import ScanProgress
 from penstock.registry.selection.account import Account
 
 register_app = command_app(

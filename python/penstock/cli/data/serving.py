@@ -16,15 +16,15 @@ from penstock.cli.data.place import Place, open_registry
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.cli.progress import progress
 from penstock.data import Recipe
-from penstock.data.copies import with_row_copies
-from penstock.data.feed import check_lane
-from penstock.data.lane import Lane
-from penstock.data.planning import Plan, prepare
-from penstock.data.service import ServeOptions, Serving
+from penstock.data.feed.feed import check_lane
+from penstock.data.feed.lane import Lane
+from penstock.data.plan.plan import Plan, prepare
+from penstock.data.plan.row_copies import with_row_copies
+from penstock.data.recipe.skips import Skips
+from penstock.data.service import DataServer, ServeOptions
 from penstock.data.service.address import TOKEN_VARIABLE, host_port
 from penstock.data.service.credential import is_loopback
-from penstock.data.service.serving import STOP_S
-from penstock.data.skips import Skips
+from penstock.data.service.server import STOP_S
 from penstock.errors import UsageError
 
 #: How often the main thread looks up, so that signals are never missed.
@@ -126,7 +126,7 @@ def serve(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
-    with Serving(plan, host, port, options=options) as serving:
+    with DataServer(plan, host, port, options=options) as serving:
         _announce(plan, serving, where, json=json)
         while not stop.wait(_LOOK_S):
             pass
@@ -203,7 +203,7 @@ def _skips(path: Path | None) -> Skips | None:
     return Skips(steps, samples)
 
 
-def _announce(plan: Plan, serving: Serving, where: Listening, *, json: bool) -> None:
+def _announce(plan: Plan, serving: DataServer, where: Listening, *, json: bool) -> None:
     host, port = serving.address
     shown = f"[{host}]" if ":" in host else host
     address = f"{'penstocks' if where.tls_cert else 'penstock'}://{shown}:{port}"
@@ -219,7 +219,7 @@ def _announce(plan: Plan, serving: Serving, where: Listening, *, json: bool) -> 
     sys.stdout.flush()
 
 
-def _explain(serving: Serving, where: Listening, host: str) -> None:
+def _explain(serving: DataServer, where: Listening, host: str) -> None:
     """What a person has to know about who gets in."""
     if serving.kept is not None and not is_loopback(host):
         say(f"token: {serving.kept.text}")

@@ -95,7 +95,7 @@ def measure_version(
     address
         Which version: web@3.
     """
-    from penstock.registry.tokens import TokenLength
+    from penstock.registry.tokenize.tokens import TokenLength
 
     opened = open_registry(registry)
     chosen = TokenLength(tokenizer, field=field)

@@ -1,11 +1,12 @@
 """From the options of ``penstock run`` to the description of a job. The environment is read here and nowhere below."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from penstock.cli.process.options import JOB, Words
+from penstock.cli.process.options import JOB, Words, misplaced
 from penstock.errors.root import UsageError
 from penstock.process import commands, units
 from penstock.process.describing import Budget, Hang, JobSpec, Policy, Role, Slots
@@ -29,16 +30,43 @@ REFUSED = {
     "duplicate_stderr_filters": "`penstock logs JOB | grep …` finds lines in what every rank wrote",
     "logs_specs": "logs are in the job's directory; --log-dir puts them elsewhere",
 }
+#: So much of a script is looked through for the options that it knows.
+SCRIPT_BYTES_MAX = 1 << 20
 CAUSES = ("crash", "memory", "hang", "preemption")
 
 
 def notes(words: Words) -> list[str]:
-    """What somebody asked for that is not needed."""
-    return [
+    """What somebody asked for that is not needed, or that the command will get and not we."""
+    needless = [
         f"--{key.replace('_', '-')} is not needed: {why}"
         for key, why in NEEDLESS.items()
         if key in words.given and words.values[key] != _default(key)
     ]
+    return needless + _late(words)
+
+
+def _late(words: Words) -> list[str]:
+    """Options of ours behind the command, unless its text knows them."""
+    late = misplaced(words)
+    if not late:
+        return []
+    script = words.command[0]
+    try:
+        with open(os.path.join(words.values["directory"] or "", script), "rb") as file:
+            text = file.read(SCRIPT_BYTES_MAX)
+    except OSError:
+        text = b""
+    unknown = [
+        word for word in late if not re.search(rb"--?" + re.escape(_bare(word)).encode() + rb"\b", text)
+    ]
+    return [
+        f"{word} stands after {script}, so {script} gets it; for Penstock it stands before: penstock run {word} … {script}"
+        for word in unknown
+    ]
+
+
+def _bare(word: str) -> str:
+    return word.lstrip("-").partition("=")[0]
 
 
 def _default(key: str) -> Any:

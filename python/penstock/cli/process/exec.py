@@ -10,10 +10,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_json
-from penstock.cli.process.home import home
+from penstock.cli.process.choice import job_called
 from penstock.errors import UsageError
 from penstock.process.beside import Beside, find_workers, nothing_left, start
-from penstock.process.jobs import find
 
 app = command_app(
     "exec",
@@ -71,7 +70,7 @@ def exec_(
         raise UsageError(
             "give a command after `--`, or --python EXPRESSION", hint="`penstock exec --help` has examples"
         )
-    found = find(home(), job)
+    found = job_called(job)
     workers = find_workers(found, rank, role)
     calls = [(worker, list(command) if python is None else _python(worker, python)) for worker in workers]
     with nothing_left():

@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 
 from penstock.cli.output import Json, command_app, print_json, print_table, say, size
-from penstock.cli.process.home import home
+from penstock.cli.process.choice import job_called
 from penstock.process.incidents import Incident, last_words, numbers, ranges, read
-from penstock.process.jobs import find
 from penstock.process.stacks import Collected, shown
 
 app = command_app(
@@ -39,7 +38,7 @@ def show(job: str, number: int | None = None, *, json: Json = False) -> int:
     number
         Which one, as `penstock incident list` has them.
     """
-    found = find(home(), job)
+    found = job_called(job)
     incident = read(found, number)
     if json:
         print_json({"job": found.id, "file": str(incident.path), **incident.document})
@@ -58,7 +57,7 @@ def list_(job: str, *, json: Json = False) -> int:
     job
         Name of the job, or how it begins.
     """
-    found = find(home(), job)
+    found = job_called(job)
     rows = [read(found, number) for number in numbers(found)]
     if json:
         for row in rows:
@@ -103,22 +102,39 @@ def told(job: str, incident: Incident) -> Iterator[str]:
 
 
 def _order(ranks: list[dict[str, Any]]) -> Iterator[str]:
-    """Who ended when, from the first on; ranks that ended alike after they were asked stand in one line."""
-    times = [rank["exit_ms"] for rank in ranks if rank.get("exit_ms") is not None]
-    begin = min(times, default=0)
-    listed = ranks if len(ranks) <= RANKS_LISTED else [rank for rank in ranks if not rank.get("asked_to_end")]
-    for rank in listed:
-        after = "       ?" if rank.get("exit_ms") is None else f"{(rank['exit_ms'] - begin) / 1000:+8.3f}"
-        asked = ", after it was asked to" if rank.get("asked_to_end") else ""
+    """Who failed or ended when, causes first; ranks that ended alike after they were asked stand in one line."""
+    begin = min((at for rank in ranks if (at := _moment(rank)) is not None), default=0)
+    listed = ranks if len(ranks) <= RANKS_LISTED else [rank for rank in ranks if not _is_bystander(rank)]
+    for rank in listed[: 2 * RANKS_LISTED]:
+        moment = _moment(rank)
+        after = "       ?" if moment is None else f"{(moment - begin) / 1000:+8.3f}"
         used = f" ({size(rank['rss_max_bytes'])} at most)" if rank.get("rss_max_bytes") else ""
-        ended = rank.get("ended") or "did not end"
-        yield f"  {after} s  rank {rank['rank']} {ended}{asked}{_progress(rank.get('pulse'))}{used}"
+        yield f"  {after} s  rank {rank['rank']} {_end(rank)}{_progress(rank.get('pulse'))}{used}"
     rest: dict[str, list[int]] = {}
-    for rank in ranks:
-        if rank not in listed:
-            rest.setdefault(rank.get("ended") or "did not end", []).append(rank["rank"])
+    for rank in [rank for rank in ranks if rank not in listed] + listed[2 * RANKS_LISTED :]:
+        rest.setdefault(_end(rank), []).append(rank["rank"])
     for ended, those in rest.items():
-        yield f"         later  ranks {ranges(those)} {ended}, after they were asked to"
+        yield f"         later  ranks {ranges(those)} {ended}"
+
+
+def _moment(rank: dict[str, Any]) -> int | None:
+    """When a rank failed; for one that did not, when it ended."""
+    at = rank.get("failed_ms")
+    return rank.get("exit_ms") if at is None else at
+
+
+def _is_bystander(rank: dict[str, Any]) -> bool:
+    """Whether it ended because it was asked; older files say no more than that."""
+    return bool(rank.get("part", "bystander" if rank.get("asked_to_end") else "") == "bystander")
+
+
+def _end(rank: dict[str, Any]) -> str:
+    """What a rank said, how it ended, and why it is not the cause."""
+    ended = rank.get("ended") or "did not end"
+    asked = ", after it was asked to" if rank.get("asked_to_end") else ""
+    error = f": {rank['error']}" if rank.get("error") else ""
+    lost = " (an effect: it lost a connection)" if rank.get("part") == "effect" else ""
+    return f"{ended}{asked}{error}{lost}"
 
 
 def _progress(pulse: Any) -> str:

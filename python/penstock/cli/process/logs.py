@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app
-from penstock.cli.process.home import home
+from penstock.cli.process.choice import job_called
 from penstock.cli.process.log_lines import Display, is_colourful, labels
 from penstock.errors import JobSilent, UsageError
-from penstock.process.jobs import FINAL, Job, find
+from penstock.process.jobs import FINAL, Job
 from penstock.process.moments import places_since
 from penstock.process.reading import STREAMS, Gap, Reader, Worker, last_lines_place, segments, workers
 
@@ -89,7 +89,7 @@ def logs(
         Name of the job, or how it begins.
     """
     choice, begin, form = choice or Choice(), begin or Begin(), form or Form()
-    found = find(home(), job)
+    found = job_called(job)
     chosen = _chosen(found, choice)
     streams = STREAMS if choice.stream == "both" else (choice.stream,)
     one = choice.rank is not None and len(chosen) == 1

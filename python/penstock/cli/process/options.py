@@ -192,6 +192,25 @@ OPTIONS = tuple(option for group in GROUPS.values() for option in group)
 _BY_NAME = {name: option for option in OPTIONS for name in option.names} | {
     f"--no-{option.names[0][2:]}": option for option in OPTIONS if option.kind == "switch"
 }
+#: Who writes one of these after the command may have meant it for us; most others are names that scripts have as well.
+_MEANT = frozenset(
+    name
+    for option in OPTIONS
+    if option.key
+    in (
+        "ranks",
+        "restarts",
+        "restart",
+        "detach",
+        "hang",
+        "silence",
+        "zygote",
+        "isolate",
+        "nnodes",
+        "standalone",
+    )
+    for name in option.names
+)
 #: Answered elsewhere.
 _ASIDE = ("--help", "-h", "--debug")
 
@@ -208,6 +227,8 @@ class Words:
     command: Sequence[str]
     #: ``--help`` or ``--debug``, before the command.
     aside: frozenset[str]
+    #: Whether somebody wrote ``--`` before the command: what follows is meant for it.
+    apart: bool = False
 
 
 def read(words: Sequence[str], environment: Mapping[str, str]) -> Words:
@@ -233,9 +254,18 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Words:
         value = _value(option, name, attached, rest)
         values[option.key] = [*values[option.key], value] if option.kind == "many" else value
         given.add(option.key)
-    if rest[:1] == ["--"]:
+    apart = rest[:1] == ["--"]
+    if apart:
         rest.pop(0)
-    return Words(values, frozenset(given), rest, frozenset(aside))
+    return Words(values, frozenset(given), rest, frozenset(aside), apart)
+
+
+def misplaced(words: Words) -> list[str]:
+    """Options of ours that stand after the command, and so are the command's; as they were written."""
+    if words.apart:
+        return []
+    names = [(word, _split(word)[0]) for word in words.command[1:] if word.startswith("--")]
+    return [word for word, name in names if name in _MEANT]
 
 
 def _split(word: str) -> tuple[str, str | None]:

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, duration, print_json, print_table, say, size
+from penstock.cli.process.choice import job_called
 from penstock.cli.process.home import home
 from penstock.process.gpus import GpuUse, gpu_uses
-from penstock.process.jobs import FINAL, Job, find
+from penstock.process.jobs import FINAL, Job
 from penstock.process.jobs import jobs as all_jobs
 from penstock.process.standing import Row, rows
 from penstock.process.sweeping import sweep_lost
@@ -45,7 +46,7 @@ def ps(
         Name of the job, or how it begins.
     """
     sweep_lost(home(), tell=say)
-    chosen = [find(home(), job)] if job is not None else _running()
+    chosen = [job_called(job)] if job is not None else _running()
     gpus = gpu_uses()
     if json:
         for each in chosen:

@@ -5,10 +5,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_json, say
-from penstock.cli.process.home import home
+from penstock.cli.process.choice import job_called
 from penstock.errors import SaveUnheard, UsageError
 from penstock.process.asking import save as ask_to_save
-from penstock.process.jobs import find
 
 app = command_app(
     "save",
@@ -33,7 +32,7 @@ def save(
     """
     if not 0 <= timeout <= 86400:
         raise UsageError(f"--timeout {timeout}: seconds from 0 to a day")
-    found = find(home(), job)
+    found = job_called(job)
     heard, listening = ask_to_save(found, timeout_s=timeout)
     if json:
         print_json({"job": found.id, "heard": heard, "listening": listening})

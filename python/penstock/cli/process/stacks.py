@@ -7,9 +7,9 @@ import msgspec
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_json, say
-from penstock.cli.process.home import home
+from penstock.cli.process.choice import job_called
 from penstock.errors import StacksForbidden, UsageError
-from penstock.process.jobs import FINAL, find
+from penstock.process.jobs import FINAL
 from penstock.process.stacks import Collected, collect, collect_by_agent, shown
 from penstock.process.stacks.collecting import Asked
 from penstock.process.stacks.grouping import ranks_in
@@ -52,7 +52,7 @@ def stacks(
     job
         Name of the job, or how it begins.
     """
-    found = find(home(), job)
+    found = job_called(job)
     if found.phase() in FINAL:
         raise UsageError(f"job {found.id} is over", hint=f"`penstock logs {found.id}` still works")
     if not 0 < deadline <= 3600:

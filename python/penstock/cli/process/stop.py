@@ -6,11 +6,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_json, say
+from penstock.cli.process.choice import job_called
 from penstock.cli.process.home import home
 from penstock.errors import JobSilent, JobUnknown, UsageError
 from penstock.process.asking import is_saving
 from penstock.process.asking import stop as ask_to_stop
-from penstock.process.jobs import FINAL, Job, find
+from penstock.process.jobs import FINAL, Job
 from penstock.process.removed import removed
 from penstock.process.sweeping import sweep as ending
 
@@ -45,7 +46,7 @@ def stop(
     if grace is not None and not 0 <= grace <= 86400:
         raise UsageError(f"--grace {grace}: seconds from 0 to a day")
     try:
-        found = find(home(), job)
+        found = job_called(job)
     except JobUnknown as problem:
         return _stop_removed(problem, grace, force=force, json=json)
     sweep = ask_to_stop(found, grace_s=grace, force=force)

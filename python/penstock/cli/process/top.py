@@ -11,9 +11,10 @@ import msgspec
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, duration, print_json, size
+from penstock.cli.process.choice import job_called
 from penstock.cli.process.home import home
 from penstock.errors import UsageError
-from penstock.process.jobs import FINAL, Job, find, jobs
+from penstock.process.jobs import FINAL, Job, jobs
 from penstock.process.watching import Row, Seen, Watcher
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def top(
     """
     if not 0.1 <= every <= 3600:
         raise UsageError(f"--every {every}: seconds from 0.1 to 3600")
-    found = find(home(), job) if job is not None else _newest()
+    found = job_called(job) if job is not None else _newest()
     watcher = Watcher(found)
     seen = watcher.look()
     if json or once or not sys.stdout.isatty():

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock import Recipe, Registry, Source
 from penstock.cli.scenes import insist
-from penstock.data.feed import open_feed
+from penstock.data.feed.feed import open_feed
 
 _SHARDS, _ROWS, _LENGTH = 4, 2048, 512
 _STEPS = _SHARDS * _ROWS // 64

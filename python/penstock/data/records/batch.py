@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock import _rust
-from penstock.data.batch import Batch
-from penstock.data.undecodable import Fault
+from penstock.data.feed.batch import Batch
+from penstock.data.feed.undecodable import Fault
 
 if TYPE_CHECKING:
-    from penstock.data.planning import Plan
+    from penstock.data.plan.plan import Plan
 
 
 class RecordBatch(Batch):

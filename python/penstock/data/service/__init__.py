@@ -7,6 +7,6 @@ repeated. Without a service everything works the same: it moves work to other ma
 
 from penstock.data.service.address import Service
 from penstock.data.service.feed import ServiceFeed, open_service
-from penstock.data.service.serving import ServeOptions, Serving
+from penstock.data.service.server import DataServer, ServeOptions
 
-__all__ = ["ServeOptions", "Service", "ServiceFeed", "Serving", "open_service"]
+__all__ = ["DataServer", "ServeOptions", "Service", "ServiceFeed", "open_service"]

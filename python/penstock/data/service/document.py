@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from penstock import _rust
-from penstock.data.planning import Plan
-from penstock.data.recipe import Recipe
+from penstock.data.plan.plan import Plan
+from penstock.data.recipe.recipe import Recipe
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:

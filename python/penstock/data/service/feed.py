@@ -5,17 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 from penstock import _rust
-from penstock.data import metrics, stalls
-from penstock.data.cursor import Cursor
-from penstock.data.feed import Feed, check_cursor, check_lane
-from penstock.data.lane import Lane
-from penstock.data.reading import MEMORY_BYTES, Reading
+from penstock.data.feed.batch_wire import receive
+from penstock.data.feed.cursor import Cursor
+from penstock.data.feed.feed import Feed, check_cursor, check_lane
+from penstock.data.feed.lane import Lane
+from penstock.data.feed.options import MEMORY_BYTES, ReadOptions
+from penstock.data.feed.undecodable import UndecodableCount
+from penstock.data.monitor import metrics, stalls
+from penstock.data.monitor.statistics import Counts
+from penstock.data.recipe.skips import Skips
 from penstock.data.service.address import Service, servers_of
 from penstock.data.service.plan import Asking, ServicePlan, read_plan
-from penstock.data.shipping import receive
-from penstock.data.skips import Skips
-from penstock.data.statistics import Counts
-from penstock.data.undecodable import UndecodableCount
 from penstock.errors import (
     PenstockError,
     ServiceError,
@@ -28,7 +28,7 @@ from penstock.errors import (
 SERVICE_MEMORY_BYTES = 2 * MEMORY_BYTES
 
 
-class Fetching:
+class ServiceSource:
     """Batches in order, as ``_rust.Feed`` gives them, from servers."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Fetching:
         return dict(zip(("requests", "failures", "damaged", "moved"), self._made.counts(), strict=True))
 
     @property
-    def planned(self) -> "Fetching":
+    def planned(self) -> "ServiceSource":
         """What says where a step stands: the servers."""
         return self
 
@@ -106,7 +106,7 @@ class ServiceFeed(Feed):
     """Batches of one lane, from whichever server answers."""
 
     plan: ServicePlan
-    _feed: Fetching
+    _feed: ServiceSource
 
     def __init__(
         self,
@@ -115,10 +115,10 @@ class ServiceFeed(Feed):
         lane: Lane,
         *,
         cursor: Cursor | None = None,
-        reading: Reading | None = None,
+        reading: ReadOptions | None = None,
     ) -> None:
         self.service, self.plan, self.lane = service, plan, lane
-        self._reading = reading or Reading(memory_bytes=SERVICE_MEMORY_BYTES)
+        self._reading = reading or ReadOptions(memory_bytes=SERVICE_MEMORY_BYTES)
         self._step = 0 if cursor is None else cursor.step
         if cursor is not None:
             check_cursor(plan, cursor)
@@ -137,7 +137,7 @@ class ServiceFeed(Feed):
         threads = max(1, self._reading.thread_count)
         made = _rust.ServiceFeed(options, wanted, self._step, threads, memory_bytes)
         assert plan.asking is not None
-        self._feed = Fetching(made, plan, plan.asking, self._undecodable)
+        self._feed = ServiceSource(made, plan, plan.asking, self._undecodable)
         self._forerunner = None
         self._pid = os.getpid()
         self._counts = Counts(plan)
@@ -165,7 +165,7 @@ def open_service(
     lane: Lane | None = None,
     cursor: Cursor | None = None,
     skips: Skips | None = None,
-    reading: Reading | None = None,
+    reading: ReadOptions | None = None,
 ) -> ServiceFeed:
     """Open a lane at a service. All servers that answer must serve the same plan.
 

@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 
 from penstock import _rust
-from penstock.data.lane import Lane
-from penstock.data.legs import Phase
-from penstock.data.planning import Plan, Prepared
-from penstock.data.recipe import Recipe, Source
-from penstock.data.skips import Skips
-from penstock.data.tables import Packing, PlanTable
+from penstock.data.feed.lane import Lane
+from penstock.data.plan.phases import Phase
+from penstock.data.plan.plan import Plan, Prepared
+from penstock.data.plan.table_cache import Packing, PlanTable
+from penstock.data.recipe.recipe import Recipe, Source
+from penstock.data.recipe.skips import Skips
 from penstock.errors import ServiceIncompatible
 from penstock.registry import Registry, Version
 

@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from penstock.data.spelling import suggestion
+from penstock.data.recipe.names import suggestion
 from penstock.data.stages.chat import Chat
 from penstock.data.stages.filter import Filter
 from penstock.data.stages.grammar import check_stages
@@ -16,7 +16,7 @@ from penstock.data.stages.map import Map
 from penstock.data.stages.shape import LENGTH_MAX, Pack, Pad, Truncate, until
 from penstock.data.stages.tokenize import Tokenize
 from penstock.errors import RecipeInvalid
-from penstock.registry.template import is_template
+from penstock.registry.tokenize.template import is_template
 
 __all__ = [
     "KINDS",

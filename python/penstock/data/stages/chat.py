@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from penstock._rust import digest
-from penstock.data.spelling import check_name
+from penstock.data.recipe.names import check_name
 from penstock.data.stages.tokenize import check_special_in_text, check_tokenizer
 from penstock.errors import RecipeInvalid, UsageError
-from penstock.registry.special_tokens import InText, SpecialUse, TokenizerFile
-from penstock.registry.template import find_template
+from penstock.registry.tokenize.special_tokens import InText, SpecialUse, TokenizerFile
+from penstock.registry.tokenize.template import find_template
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.data.expression import Expression
+from penstock.data.recipe.expression import Expression
 from penstock.errors import RecipeInvalid
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from penstock.data.schedule import cut, read_schedule
+from penstock.data.recipe.schedule import cut, read_schedule
 from penstock.errors import RecipeInvalid
 
 LENGTH_MAX = 1 << 24

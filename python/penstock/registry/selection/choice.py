@@ -15,9 +15,9 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.formats.contract import Policy, RawFile
-from penstock.formats.detecting import detect, ending_of, shards_of
-from penstock.formats.files import divide_shards
-from penstock.registry.scanning import ShardScan
+from penstock.formats.detection import detect, ending_of, shards_of
+from penstock.formats.media.files import divide_shards
+from penstock.registry.scan.scan import ShardScan
 from penstock.registry.selection.account import Account, LeftOut, grouped
 from penstock.registry.selection.candidates import Candidate, Candidates, find
 from penstock.registry.selection.hub_card import CARD_BYTES_MAX, README, file_patterns

@@ -7,7 +7,7 @@ always taken.
 import fnmatch
 import re
 
-from penstock.formats.detecting import ending_of
+from penstock.formats.detection import ending_of
 
 #: Pattern of the file's own name -> why it is no data. The first that matches counts.
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -9,12 +9,12 @@ from typing import Any
 from penstock.errors import UsageError
 from penstock.view.export.markup import Markup, element, joined, page, picture
 from penstock.view.lint import LintReport
-from penstock.view.model.batch import BatchView, TokenWindow
 from penstock.view.model.fields import FieldView
 from penstock.view.model.media import media_of
 from penstock.view.model.records import RecordView
 from penstock.view.model.rows import RowView, VersionView
-from penstock.view.model.vocabulary import KIND_NAMES, TokenKind
+from penstock.view.model.tokens.batch import BatchView, TokenWindow
+from penstock.view.model.tokens.vocabulary import KIND_NAMES, TokenKind
 
 #: More tokens than this make a file that browsers are slow with.
 TOKENS_MAX = 200_000

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.view.lint.specials import Specials, specials_of
-from penstock.view.model.vocabulary import Vocabulary
+from penstock.view.model.tokens.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from penstock.view.lint.checked_batch import Given
 from penstock.view.lint.expectation import Expected
-from penstock.view.lint.given import Given
 from penstock.view.lint.kinds import KINDS
 
 Severity = Literal["error", "warning"]

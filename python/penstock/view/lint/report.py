@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from penstock.errors import UsageError
+from penstock.view.lint.checked_batch import Given, Known, given_of
 from penstock.view.lint.checks import CHECKS
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Finding
-from penstock.view.lint.given import Given, Known, given_of
 from penstock.view.lint.kinds import KINDS
 from penstock.view.lint.piece import pieces_of_row
 

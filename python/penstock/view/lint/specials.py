@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.view.model.vocabulary import Vocabulary
+from penstock.view.model.tokens.vocabulary import Vocabulary
 
 _BEGIN = re.compile(
     r"<s>|<bos>|\[CLS\]|\[BOS\]|<\|begin_of_text\|>|<\|startoftext\|>|<\|bos\|>|<｜begin▁of▁sentence｜>",

@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from penstock.data.planning import Prepared
+from penstock.data.plan.plan import Prepared
 from penstock.data.stages import Chat, Filter, Pack, Stage, Tokenize, Truncate
 from penstock.errors import FeedClosed, UsageError
-from penstock.registry.template import find_template
+from penstock.registry.tokenize.template import find_template
 from penstock.view.address import VersionAddress, at
+from penstock.view.lint.checked_batch import Given, Known
 from penstock.view.lint.checks.conversation import Roles
 from penstock.view.lint.checks.mixture import SameSource
 from penstock.view.lint.checks.size import EmptyDocuments
 from penstock.view.lint.expectation import Expected
-from penstock.view.lint.given import Given, Known
 from penstock.view.lint.piece import Making, Piece, split
 from penstock.view.lint.report import Linting, LintReport
 from penstock.view.lint.specials import Specials
-from penstock.view.model.batch import BatchView
-from penstock.view.model.documents import Document
-from penstock.view.model.samples import TEMPLATE, Samples
-from penstock.view.model.vocabulary import Vocabulary, tokenizing
-from penstock.view.opening import OpenedStream
+from penstock.view.model.tokens.batch import BatchView
+from penstock.view.model.tokens.documents import Document
+from penstock.view.model.tokens.samples import TEMPLATE, Samples
+from penstock.view.model.tokens.vocabulary import Vocabulary, tokenizing
+from penstock.view.opener import OpenedStream
 
 #: Documents whose roles, and samples whose lengths, are looked up; beyond that they are taken to be good, and that is said.
 LOOKED_MAX = 2_000

@@ -3,12 +3,12 @@
 The terminal, the browser, ``--json`` and exported pages all show what is made here, so they cannot disagree.
 """
 
-from penstock.view.model.batch import BatchView, SourceView, TokenWindow
+from penstock.data.tap.columns import pack, unpack
 from penstock.view.model.fields import FieldView
-from penstock.view.model.packed import pack, unpack
 from penstock.view.model.records import RecordView
 from penstock.view.model.rows import RowView, VersionView
-from penstock.view.model.vocabulary import TokenKind, Vocabulary
+from penstock.view.model.tokens.batch import BatchView, SourceView, TokenWindow
+from penstock.view.model.tokens.vocabulary import TokenKind, Vocabulary
 
 __all__ = [
     "BatchView",

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.data.row_filter import bind_filter, check_inner_fields
+from penstock.data.plan.row_filter import bind_filter, check_inner_fields
 from penstock.errors import UsageError
-from penstock.view.model.glyphs import safe_line
 from penstock.view.model.rows import VersionView
+from penstock.view.model.tokens.glyphs import safe_line
 
 #: Rows that are looked at for one answer.
 LOOKED_MAX = 10_000

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.data.feed import batch_of
+from penstock.data.feed.feed import batch_of
 from penstock.errors import FeedClosed, UsageError
-from penstock.view.model.batch import BatchView
 from penstock.view.model.fields import plain
 from penstock.view.model.records import RecordView
 from penstock.view.model.rows import VersionView
+from penstock.view.model.tokens.batch import BatchView
 
 if TYPE_CHECKING:
-    from penstock.view.opening import OpenedStream
+    from penstock.view.opener import OpenedStream
 
 #: Steps of streams, and rows of versions, that are compared before the search is given up.
 STEPS_MAX, ROWS_MAX = 200, 20_000

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from penstock.view.model.glyphs import shown_text
 from penstock.view.model.media import media_of
+from penstock.view.model.tokens.glyphs import shown_text
 
 TEXT_MAX = 2000
 NUMBERS_MAX = 64

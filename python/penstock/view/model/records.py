@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from penstock.data.batch import Origin
-from penstock.data.lane import Lane
+from penstock.data.feed.batch import Origin
+from penstock.data.feed.lane import Lane
 from penstock.data.records import RecordBatch
 from penstock.errors import RowOutOfRange, UsageError
 from penstock.view.address import Address

@@ -1,8 +1,8 @@
 """The live tap: what processes that run now have in their hands. ``tap`` is what a training loop calls to show its own arrays."""
 
-from penstock.data.showing import tap
-from penstock.view.tap.looking import compare_taps, shown_view
-from penstock.view.tap.reading import Shown, Tapped, read_ring, read_tap, rings_in, taps_in
+from penstock.data.tap.arrays import tap
+from penstock.view.tap.look import compare_taps, shown_view
+from penstock.view.tap.reader import Shown, Tapped, read_ring, read_tap, rings_in, taps_in
 
 __all__ = [
     "Shown",

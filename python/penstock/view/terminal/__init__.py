@@ -12,7 +12,7 @@ from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.view.address import Address
-    from penstock.view.opening import Opener
+    from penstock.view.opener import Opener
 
 
 def run(address: "Address | None", opening: "Callable[[Callable[[str, int, int], None]], Opener]") -> int:

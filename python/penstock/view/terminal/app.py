@@ -9,11 +9,11 @@ from textual.binding import BindingType
 
 from penstock.errors import PenstockError
 from penstock.view.address import Address
-from penstock.view.terminal.drawing import Line, Piece
 from penstock.view.terminal.page import Page, tail
+from penstock.view.terminal.text.styled_line import Line, Piece
 
 if TYPE_CHECKING:
-    from penstock.view.opening import Opener
+    from penstock.view.opener import Opener
 
 #: Makes what opens addresses. Called in a thread, since importing it takes longer than drawing the first screen.
 Opening: TypeAlias = "Callable[[Callable[[str, int, int], None]], Opener]"
@@ -99,7 +99,7 @@ class ViewApp(App[int], inherit_bindings=False):
 
     def found(self, address: Address | None) -> list[Callable[[], Page]]:
         """What makes the pages of an address; called in a thread."""
-        from penstock.view.terminal.opened import pages_of
+        from penstock.view.terminal.page_of import pages_of
 
         return pages_of(self.opener, address)
 

@@ -12,14 +12,14 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from penstock.view.model.batch import BatchView
-from penstock.view.model.documents import NO_SOURCE
-from penstock.view.model.vocabulary import TokenKind
-from penstock.view.terminal import looks
-from penstock.view.terminal.drawing import Line, Piece, shortened
-from penstock.view.terminal.flow import Placed, flow, line_of, nearest
+from penstock.view.model.tokens.batch import BatchView
+from penstock.view.model.tokens.documents import NO_SOURCE
+from penstock.view.model.tokens.vocabulary import TokenKind
 from penstock.view.terminal.pane import Pane
-from penstock.view.terminal.walking import Position, moved
+from penstock.view.terminal.text import looks
+from penstock.view.terminal.text.block_walk import Position, moved
+from penstock.view.terminal.text.flow import Placed, flow, line_of, nearest
+from penstock.view.terminal.text.styled_line import Line, Piece, shortened
 
 #: Tokens that are laid out at once.
 STRETCH = 512

@@ -7,9 +7,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from penstock.view.terminal import looks
-from penstock.view.terminal.drawing import Line, Piece, wrapped
 from penstock.view.terminal.pane import Bar, Pane
+from penstock.view.terminal.text import looks
+from penstock.view.terminal.text.styled_line import Line, Piece, wrapped
 
 
 class Lines(Pane):

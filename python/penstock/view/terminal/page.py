@@ -11,13 +11,13 @@ from textual.widget import Widget
 
 from penstock.errors import PenstockError
 from penstock.view.address import Address
-from penstock.view.terminal import looks
-from penstock.view.terminal.asking import Question
-from penstock.view.terminal.drawing import Line, Piece, shortened, wrapped
-from penstock.view.terminal.going import target
-from penstock.view.terminal.loading import Loaded, Loader
+from penstock.view.terminal.background import Loaded, Loader
+from penstock.view.terminal.destination import target
 from penstock.view.terminal.overlay import Overlay
 from penstock.view.terminal.pane import Bar
+from penstock.view.terminal.text import looks
+from penstock.view.terminal.text.prompt import Question
+from penstock.view.terminal.text.styled_line import Line, Piece, shortened, wrapped
 
 if TYPE_CHECKING:
     from penstock.view.terminal.app import ViewApp

@@ -13,9 +13,9 @@ from textual import events
 from textual.strip import Strip
 from textual.widget import Widget
 
-from penstock.view.terminal import walking
-from penstock.view.terminal.drawing import Line, Piece, strip_of
-from penstock.view.terminal.walking import Position
+from penstock.view.terminal.text import block_walk as walking
+from penstock.view.terminal.text.block_walk import Position
+from penstock.view.terminal.text.styled_line import Line, Piece, strip_of
 
 #: Blocks whose layout is kept.
 _KEPT = 256

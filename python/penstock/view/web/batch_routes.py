@@ -13,15 +13,15 @@ from starlette.routing import BaseRoute, Route
 from penstock.errors import UsageError
 from penstock.view.bounds import parse_bounds
 from penstock.view.model import BatchView, RecordView, pack
-from penstock.view.model.budget import budget_by_role
 from penstock.view.model.difference import compare_streams
-from penstock.view.web import asked
-from penstock.view.web.cells import WHOLE_MAX, safe
-from penstock.view.web.comparing import compare_views
-from penstock.view.web.lens import look_at_lanes
-from penstock.view.web.live import look_at_run, shown_by
-from penstock.view.web.media import media_answer
-from penstock.view.web.opened import OpenedStream, Shown, open_stream
+from penstock.view.model.tokens.budget import budget_by_role
+from penstock.view.web import query as asked
+from penstock.view.web.address_scope import OpenedStream, Shown, open_stream
+from penstock.view.web.content.cells import WHOLE_MAX, safe
+from penstock.view.web.content.comparison import compare_views
+from penstock.view.web.content.lens import look_at_lanes
+from penstock.view.web.content.live import look_at_run, shown_by
+from penstock.view.web.content.media import media_answer
 
 TOKENS_MAX = 1 << 20
 """Tokens of one answer: about twenty megabytes of columns, and what a page lays out in a moment."""

@@ -8,12 +8,13 @@ from starlette.routing import BaseRoute, Route
 
 from penstock.errors import UsageError
 from penstock.registry import Version
-from penstock.view.web import asked, datasets
-from penstock.view.web.cells import PREVIEW_MAX, WHOLE_MAX, cell, row_cells, safe
-from penstock.view.web.columns import spread
-from penstock.view.web.filtering import passing
-from penstock.view.web.media import media_answer
-from penstock.view.web.streams import find_streams
+from penstock.view.web import query as asked
+from penstock.view.web.content import datasets
+from penstock.view.web.content.cells import PREVIEW_MAX, WHOLE_MAX, cell, row_cells, safe
+from penstock.view.web.content.columns import spread
+from penstock.view.web.content.filtered_rows import passing
+from penstock.view.web.content.media import media_answer
+from penstock.view.web.content.streams import find_streams
 
 ROWS_MAX = 200
 """Rows of one answer."""

@@ -16,7 +16,7 @@ from penstock import __version__
 from penstock.events import read
 from penstock.observe import doctor
 from penstock.view.web.access import error_answer
-from penstock.view.web.recordings import (
+from penstock.view.web.content.recordings import (
     as_text,
     describe_event,
     describe_recording,

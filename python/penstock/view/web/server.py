@@ -24,9 +24,9 @@ from penstock.errors import PenstockError, UsageError
 from penstock.view.web.access import DATA_POLICY, HEADERS, Access, Guard, access_for, error_answer
 from penstock.view.web.batch_routes import batch_routes
 from penstock.view.web.connections import ConnectionLimits, RequestLimit, connection_class
+from penstock.view.web.content.recordings import as_text
 from penstock.view.web.dataset_routes import dataset_routes
 from penstock.view.web.machine_routes import machine_routes
-from penstock.view.web.recordings import as_text
 from penstock.view.web.site import Site
 
 STATIC = Path(__file__).with_name("static")

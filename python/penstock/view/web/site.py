@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from penstock.data.planning import Plan
+from penstock.data.plan.plan import Plan
 from penstock.errors import UsageError
 from penstock.registry import Registry, Version
-from penstock.view.model.samples import Samples
-from penstock.view.opening import OpenedStream, Opener
+from penstock.view.model.tokens.samples import Samples
+from penstock.view.opener import OpenedStream, Opener
 
 _VERSIONS_KEPT = 32
 _PLANS_KEPT = 8

@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
+from penstock.view.lint.checked_batch import Given
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Tally, TokenCheck
-from penstock.view.lint.given import Given
 from penstock.view.lint.piece import changes
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from penstock.errors import UsageError
 from penstock.registry import Version
 from penstock.view.address import VersionAddress
+from penstock.view.lint.checked_batch import Given
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import PLACES_MAX, Check, Cost, Finding
-from penstock.view.lint.given import Given
 from penstock.view.lint.sketch import Hashes, shingles
 
 _WORD = re.compile(r"\w+")

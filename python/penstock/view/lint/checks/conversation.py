@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from penstock.view.lint.checked_batch import Given
 from penstock.view.lint.checks.loss import counted
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import PLACES_MAX, Check, Cost, Finding, Severity, Tally
-from penstock.view.lint.given import Given
 from penstock.view.lint.piece import Piece
 
 _HEADER = re.compile(

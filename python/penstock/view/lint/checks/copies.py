@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._rust import digest
+from penstock.view.lint.checked_batch import Given
 from penstock.view.lint.checks.loss import counted
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import PLACES_MAX, Check, Cost, Finding, Severity
-from penstock.view.lint.given import Given
 from penstock.view.lint.piece import Piece
 from penstock.view.lint.sketch import NOBODY, Owners, Sketch, placed_hashes, shingle_width, shingles
-from penstock.view.model.repeats import Stretch, repeats_of
+from penstock.view.model.tokens.repeats import Stretch, repeats_of
 
 #: Shorter rows are alike by chance.
 _TOKENS_MIN = 8

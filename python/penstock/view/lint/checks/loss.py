@@ -5,9 +5,9 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
+from penstock.view.lint.checked_batch import Given, trailing
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Tally, TokenCheck
-from penstock.view.lint.given import Given, trailing
 from penstock.view.lint.piece import Piece
 
 #: Rows without any loss are a loss of work; from this share on, nobody can have meant it.

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
+from penstock.view.lint.checked_batch import Given
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding
-from penstock.view.lint.given import Given
 
 #: Rows below which shares are chance.
 _ROWS_MIN = 4

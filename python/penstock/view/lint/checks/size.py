@@ -4,9 +4,9 @@ from collections import defaultdict
 
 import numpy as np
 
+from penstock.view.lint.checked_batch import Given
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Tally
-from penstock.view.lint.given import Given
 
 #: So many tokens, without special ones, are hardly a text.
 _TINY = 2

@@ -7,9 +7,9 @@ import re
 from abc import abstractmethod
 from collections import defaultdict
 
+from penstock.view.lint.checked_batch import Given
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Severity, Tally
-from penstock.view.lint.given import Given
 
 #: Characters that a document must have before shares of it mean something.
 _CHARACTERS_MIN = 16

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from penstock.view.lint.checked_batch import Given
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Tally, TokenCheck
-from penstock.view.lint.given import Given
-from penstock.view.model.vocabulary import Vocabulary
+from penstock.view.model.tokens.vocabulary import Vocabulary
 
 #: Shares of tokens that the tokenizer had no word for.
 _UNKNOWN_MIN, _UNKNOWN_ERROR = 0.02, 0.2

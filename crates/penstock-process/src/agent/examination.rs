@@ -1,0 +1,91 @@
+//! A life that is gone, looked at: who failed first, what it said last, and how long the life was.
+
+use std::time::Duration;
+
+use crate::agent::Agent;
+use crate::blame::{self, Account, Culprit};
+use crate::exit::Exit;
+use crate::incident;
+use crate::last_words::{self, LastWords};
+use crate::pump::{Distress, Listing, log_name};
+use crate::state::WorkerState;
+use crate::system::now_ms;
+
+const DRAIN: Duration = Duration::from_secs(2);
+/// So much of a log is read from the first line of a failure on.
+const WORDS_BYTES_MAX: u64 = 64 << 10;
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Examination {
+    /// What the failure has in common with the same one at another time.
+    pub(super) likeness: Option<String>,
+    /// Who failed first.
+    pub(super) culprit: Option<Culprit>,
+    /// From the beginning of the life to its first end.
+    pub(super) lived_ms: Option<u64>,
+    /// How each worker ended and what it said.
+    pub(super) accounts: Vec<Account>,
+}
+
+impl Agent {
+    /// Reads the logs of a life that is gone to their end and notes what its failure looked like.
+    pub(super) fn examine(&mut self, gang: usize) {
+        if self.tended[gang].examination.is_some() || self.state.gangs[gang].workers.is_empty() {
+            return;
+        }
+        let plan = &self.plans[gang];
+        let places: Vec<u32> = plan.ranks.clone().map(|rank| self.job.place(plan.role, rank)).collect();
+        self.pump.drain(&places, DRAIN);
+        let role = &self.job.roles[plan.role];
+        let there = Listing::read(&self.room.file("logs"));
+        let workers = &self.state.gangs[gang].workers;
+        let accounts: Vec<Account> =
+            workers.iter().map(|worker| self.account(gang, worker, &there)).collect();
+        let secrets = incident::secrets(role);
+        let culprit =
+            blame::culprit(&accounts).map(|culprit| Culprit { what: secrets.text(&culprit.what), ..culprit });
+        let first = culprit.as_ref().and_then(|culprit| {
+            let account = accounts.iter().find(|account| account.rank == culprit.rank)?;
+            Some((account, workers.iter().find(|worker| worker.rank == culprit.rank)?))
+        });
+        let likeness = first.and_then(|(account, worker)| match &account.words {
+            Some((_, words)) => words.likeness(),
+            None => incident::likeness(&there, role, worker),
+        });
+        let ended_ms = accounts.iter().filter_map(|account| account.exit_ms).min();
+        let began_ms = Some(self.tended[gang].began_ms).filter(|began_ms| *began_ms > 0);
+        self.tended[gang].examination = Some(Examination {
+            likeness: likeness.map(|likeness| secrets.text(&likeness)),
+            culprit,
+            lived_ms: ended_ms.zip(began_ms).map(|(ended, began)| ended.saturating_sub(began)),
+            accounts,
+        });
+    }
+
+    /// How a worker ended and what it said last.
+    pub(super) fn account(&self, gang: usize, worker: &WorkerState, there: &Listing) -> Account {
+        let role = self.plans[gang].role;
+        let progress_ms = self.pulse_of(gang, worker.rank).map_or(0, |pulse| pulse.step_at_ms);
+        let distresses = self.pump.distresses(role, worker.rank);
+        let succeeded = worker.exit.as_ref().is_some_and(Exit::is_success);
+        let begun = blame::last_episode(&distresses, progress_ms, worker.exit_ms.unwrap_or_else(now_ms));
+        let name = &self.job.roles[role].name;
+        let words = begun.filter(|_| !succeeded).and_then(|distress| {
+            Some((distress.at_ms, words(there, &log_name(name, worker.rank, distress.stream), distress)?))
+        });
+        let (rank, exit, exit_ms, asked) = (worker.rank, worker.exit.clone(), worker.exit_ms, worker.asked);
+        Account { rank, exit, exit_ms, asked, words }
+    }
+}
+
+/// What a log says from the beginning of the line on that a failure begins with.
+fn words(there: &Listing, name: &str, distress: Distress) -> Option<LastWords> {
+    // What stands before the mark in its line is the rank's name, or the first half of a Rust thread's.
+    const BEFORE: u64 = 96;
+    let from = distress.offset.saturating_sub(BEFORE);
+    let bytes = there.head(name, from, WORDS_BYTES_MAX).ok()?;
+    let at = usize::try_from(distress.offset - from).ok()?.min(bytes.len());
+    let line = bytes[..at].iter().rposition(|byte| *byte == b'\n' || *byte == b'\r').map_or(0, |end| end + 1);
+    last_words::read(&String::from_utf8_lossy(&bytes[line..]))
+}

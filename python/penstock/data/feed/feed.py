@@ -1,0 +1,398 @@
+"""The feed: batches of one lane, in order, read ahead by threads; resumable from a cursor at any size."""
+
+import logging
+import os
+import random
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Unpack
+
+import numpy as np
+
+from penstock import _rust, events
+from penstock.data.eras.lookahead import EraLookahead
+from penstock.data.feed.batch import Batch
+from penstock.data.feed.cursor import Cursor
+from penstock.data.feed.lane import Lane
+from penstock.data.feed.options import MEMORY_BYTES, THREADS, ReadKeywords, ReadOptions
+from penstock.data.feed.python_stage import Finished, PythonStage
+from penstock.data.feed.share import SharedFinish, key_of, told, warn_if_alone
+from penstock.data.feed.undecodable import UndecodableCount
+from penstock.data.maps.tokens import TokenMapper
+from penstock.data.monitor import metrics, stalls
+from penstock.data.monitor.statistics import RECURRENCE_BLOCKS, Counts, FeedStatistics, Spread
+from penstock.data.plan.plan import Plan, prepare
+from penstock.data.plan.row_copies import with_row_copies
+from penstock.data.plan.samples import PlanWatch
+from penstock.data.plan.to_rust import rust_plan
+from penstock.data.recipe.recipe import Recipe
+from penstock.data.recipe.skips import Skips
+from penstock.data.records.reader import RecordReader
+from penstock.data.tap.feed_tap import SUFFIX, Tap, home
+from penstock.errors import CursorForeign, FeedClosed, RecipeInvalid, UsageError
+from penstock.events.quantile import p50_p99
+from penstock.registry import Registry
+
+if TYPE_CHECKING:
+    from penstock.data.service import Service
+    from penstock.data.service.feed import ServiceSource
+
+_log = logging.getLogger(__name__)
+__all__ = ["MEMORY_BYTES", "THREADS", "Feed", "batch_at", "batch_of", "cursor_at", "open_feed"]
+
+
+class Feed:
+    """Batches of one lane. Iterate it; close it when done (or use it as a context)."""
+
+    #: Where it says what it hands out, once asked to.
+    _tap: Tap | None = None
+
+    def __init__(
+        self,
+        plan: Plan,
+        lane: Lane,
+        *,
+        cursor: Cursor | None = None,
+        threads: int = 0,
+        memory_bytes: int = MEMORY_BYTES,
+        share: bool = False,
+        stall_s: float | None = None,
+    ) -> None:
+        self.plan = plan
+        self.lane = lane
+        self._reading = ReadOptions(threads=threads, share=share, stall_s=stall_s, memory_bytes=memory_bytes)
+        self._step = 0 if cursor is None else cursor.step
+        if cursor is not None:
+            check_cursor(plan, cursor)
+        check_lane(plan, lane, self._step)
+        self._undecodable = UndecodableCount(plan.recipe.undecodable_max)
+        limit_s = self._reading.patience_s
+        self._feed: _rust.Feed | PythonStage | ServiceSource
+        self._forerunner: EraLookahead | None
+        self._feed, self._forerunner = start(plan, lane, self._step, self._undecodable, self._reading)
+        if self._forerunner is not None:
+            # It does not know this feed, which can therefore be forgotten without being closed.
+            weakref.finalize(self, self._forerunner.stop)
+        self._pid = os.getpid()
+        self._counts = Counts(plan)
+        # Not through this feed, so that it can be forgotten without being closed.
+        self._stalls = stalls.watch(limit_s, self._feed.stage)
+        metrics.enter(self)
+        warn_if_alone(told(self._feed.sharing()))
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        if os.getpid() != self._pid:
+            raise FeedClosed(reason="it was opened in another process, and threads do not survive a fork")
+        self._stalls.begin(self._step)
+        try:
+            with events.span("data.wait", step=self._step):
+                made = self._feed.next()
+        finally:
+            self._stalls.end()
+        if made is None:
+            raise StopIteration
+        batch = made if isinstance(made, Batch) else Batch(made, self.plan)
+        self._step = batch.step + 1
+        self._counts.add(batch)
+        if self._tap is not None:
+            self._tap.show(batch.step, batch.digest)
+        return batch
+
+    def publish(self, path: Path | None = None) -> Path:
+        """Say from now on, in a small file, which batch was handed out last, for ``penstock view``; the file is returned."""
+        if self._tap is None:
+            self._tap = Tap(path or home() / f"{os.getpid()}-{id(self):x}{SUFFIX}", self.plan, self.lane)
+        return self._tap.path
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where to resume so that the batch returned last is not seen again."""
+        return cursor_at(self.plan, self._step)
+
+    @property
+    def ready(self) -> int:
+        """Batches that are made and wait to be asked for."""
+        return self._feed.waits()[1]
+
+    def statistics(self, *, recurrence: bool = False) -> FeedStatistics:
+        """Counts, waits and times since opening. Cheap, unless ``recurrence`` asks how often packs recur; safe from any thread."""
+        batches, ready, waits = self._feed.waits()
+        waited = np.frombuffer(waits, dtype=np.float64)
+        p50, p99 = p50_p99(waited.tolist())
+        made = self._feed if isinstance(self._feed, _rust.Feed) else self._feed.planned
+        aliases = [each.source.alias for each in self.plan.prepared]
+        plan_s, read_s, digest_s = made.stage_times()
+        shards, uniform = self._counts.shards
+        recurring = made.recurrence(RECURRENCE_BLOCKS) if recurrence else None
+        return FeedStatistics(
+            batches=batches,
+            rows=self._counts.rows,
+            tokens=self._counts.tokens,
+            bytes=self._counts.bytes,
+            padding_share=self._counts.padding_share,
+            ready=ready,
+            wait_p50_s=float(p50),
+            wait_p99_s=float(p99),
+            plan_s=plan_s,
+            read_s=read_s,
+            digest_s=digest_s,
+            shards_per_batch=shards,
+            shards_uniform=uniform,
+            rows_by_source=self._counts.by_source,
+            epochs_by_source=dict(zip(aliases, made.epochs_before(self._step), strict=True)),
+            undecodable=self._undecodable.told(),
+            pack_recurrence=None if recurring is None else dict(zip(aliases, recurring, strict=True)),
+            stages=self._stages(Spread(float(p50), float(p99))),
+            stalls=self._stalls.count,
+            stalled_s=self._stalls.seconds,
+            sharing=told(self._feed.sharing()),
+            store=_rust.store_counts(),
+        )
+
+    def _stages(self, wait: Spread) -> dict[str, Spread]:
+        """How the time of each stage is spread over batches."""
+        names = ("plan", "read", "digest", "share")
+        if isinstance(self._feed, PythonStage):
+            # Reading and hashing are part of finishing; what is planned comes from Rust.
+            spread = {"plan": self._feed.planned.stage_spread()[0], **self._feed.stage_spread()}
+        else:
+            spread = dict(zip(names, self._feed.stage_spread(), strict=False))
+        return {"wait": wait, **{name: Spread(*each) for name, each in spread.items()}}
+
+    def reopened(self, cursor: Cursor, *, threads: int) -> "Feed":
+        """A fresh feed of the same lane at another place."""
+        same = self._reading
+        return Feed(
+            self.plan, self.lane, cursor=cursor, threads=threads, share=same.share, stall_s=same.stall_s
+        )
+
+    def has_step(self, step: int) -> bool:
+        """Whether anything comes at a step or after it."""
+        plan, lane = self.plan, self.lane
+        if plan.records or plan.drawn:
+            # What is planned says it; fetching records and calling maps is for whoever wants the batch.
+            planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, 0, MEMORY_BYTES)
+            return planned.next() is not None
+        with Feed(plan, lane, cursor=cursor_at(plan, step)) as probe:
+            return next(probe, None) is not None
+
+    def close(self) -> None:
+        """End the reading threads. Batches that were handed out stay good."""
+        if os.getpid() == self._pid:
+            stalls.unwatch(self._stalls)
+            metrics.leave(self)
+            self._feed.close()
+            if self._tap is not None:
+                self._tap.close()
+            if self._forerunner is not None:
+                self._forerunner.close()
+
+    def __enter__(self) -> "Feed":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_feed(
+    recipe: "Recipe | Service | str | os.PathLike[str]",
+    *,
+    lane: Lane | None = None,
+    registry: Registry | str | os.PathLike[str] | None = None,
+    cursor: Cursor | str | bytes | None = None,
+    skips: Skips | None = None,
+    watch: PlanWatch | None = None,
+    **reading: Unpack[ReadKeywords],
+) -> Feed:
+    """Open a recipe for reading: measure what is missing, then start at the cursor (or at the beginning).
+
+    ``threads`` read ahead (default: one per core but the caller's, at most 4; 0 reads in the caller's thread); they never change the order.
+    ``share=True``: processes of this host that read the same lane make each batch once, and look at it in the same memory.
+    ``stall_s``: how long a wait may last before it is told (default: ``PENSTOCK_STALL_S``, or 10 seconds).
+    ``copies``: shuffled records of parquet and Arrow whose units are large are copied once into a form with cheap single rows (``auto``);
+    ``always`` and ``never`` do as they say.
+    A ``Service``, or its address (``penstock://host:port``), opens the recipe that is served there; it has its registry already.
+    A path opens the recipe file; ``registry`` may be a place, and ``cursor`` a cursor's text.
+    """
+    manner = ReadOptions(**reading)
+    cursor = _cursor(cursor)
+    recipe = _recipe(recipe)
+    _check_given(lane, skips)
+    if not isinstance(recipe, Recipe):
+        if registry is not None or manner.share:
+            raise UsageError(
+                "a service has its registry already, and shares what it makes",
+                hint="give the registry to `penstock data serve`",
+            )
+        from penstock.data.service import open_service
+
+        return open_service(recipe, lane=lane, cursor=cursor, skips=skips, reading=manner)
+    plan = prepare(recipe, _registry(registry, recipe), watch, skips=skips)
+    plan = with_row_copies(plan, manner.copies, watch)
+    count, share, stall_s = manner.thread_count, manner.share, manner.stall_s
+    if lane is None or lane.number == 0:
+        for each in plan.prepared:
+            for note in each.notes:
+                _log.warning("%s: %s", each.source.alias, note)
+    return Feed(plan, lane or Lane(), cursor=cursor, threads=count, share=share, stall_s=stall_s)
+
+
+def batch_at(
+    recipe: Recipe | str | os.PathLike[str],
+    *,
+    step: int,
+    lane: Lane | None = None,
+    registry: Registry | str | os.PathLike[str] | None = None,
+    skips: Skips | None = None,
+) -> Batch:
+    """The batch of one step, rebuilt from nothing but the recipe (and the skips, if there were any)."""
+    found = _recipe(recipe)
+    _check_given(lane, skips)
+    if not isinstance(found, Recipe):
+        raise UsageError(f"{found!r:.100} is not a recipe", hint="give a Recipe or the path of its file")
+    return batch_of(prepare(found, _registry(registry, found), skips=skips), step, lane or Lane())
+
+
+def _recipe(given: "Recipe | Service | str | os.PathLike[str]") -> "Recipe | Service | str":
+    """A recipe, read from its file where a path is given; addresses of services are left as they are."""
+    if isinstance(given, Recipe) or (isinstance(given, str) and "://" in given):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return Recipe.load(given)
+    from penstock.data.service import Service
+
+    if not isinstance(given, Service):
+        hint = "give a Recipe, the path of its file, or the address of a service (penstock://host:port)"
+        raise UsageError(f"{given!r:.100} is not a recipe", hint=hint)
+    return given
+
+
+def _check_given(lane: Lane | None, skips: Skips | None) -> None:
+    if lane is not None and not isinstance(lane, Lane):
+        raise UsageError(f"{lane!r:.100} is not a lane", hint="lane=Lane(0, of=8)")
+    if skips is not None and not isinstance(skips, Skips):
+        raise UsageError(f"{skips!r:.100} are not skips", hint="skips=Skips(steps=[(97, 100)])")
+
+
+def _registry(given: Registry | str | os.PathLike[str] | None, recipe: Recipe) -> Registry:
+    """The registry that was given, or else the one that the recipe names."""
+    if given is None:
+        return recipe.open_registry()
+    if isinstance(given, Registry):
+        return given
+    if not isinstance(given, str | os.PathLike):
+        raise UsageError(f"{given!r:.100} is not a registry", hint='registry=Registry("path"), or its path')
+    return Registry(given)
+
+
+def _cursor(given: Cursor | str | bytes | None) -> Cursor | None:
+    if given is None or isinstance(given, Cursor):
+        return given
+    if not isinstance(given, str | bytes):
+        raise CursorForeign(cursor="", recipe="", reason=f"a {type(given).__name__} is no cursor")
+    return Cursor.from_json(given)
+
+
+def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:
+    """The batch of one step of a plan."""
+    if step < 0:
+        raise RecipeInvalid(field="step", reason=f"there is no step {step}")
+    check_lane(plan, lane, step, once=True)
+    count = UndecodableCount(plan.recipe.undecodable_max)
+    feed, forerunner = start(plan, lane, step, count, ReadOptions(threads=0))
+    try:
+        made = feed.next()
+    finally:
+        feed.close()
+        if forerunner is not None:
+            forerunner.close()
+    if made is None:
+        raise FeedClosed(reason=f"the stream ends before step {step}", hint="look at an earlier step")
+    if made.step != step:
+        raise FeedClosed(reason=f"step {step} is left out by the skips", hint="look without the skips")
+    return made if isinstance(made, Batch) else Batch(made, plan)
+
+
+def start(
+    plan: Plan, lane: Lane, step: int, count: UndecodableCount, reading: ReadOptions
+) -> tuple[_rust.Feed | PythonStage, EraLookahead | None]:
+    """What makes the batches of a lane from a step on, and what measures ahead of it where sources grow.
+
+    Rust makes them alone, or, where samples are records or random maps are called, Rust and then Python.
+    """
+    threads, memory_bytes = reading.thread_count, reading.memory_bytes
+    key = key_of(plan, lane) if reading.share else None
+    if not plan.records and not plan.drawn:
+        made = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, threads, memory_bytes, key)
+        return made, forerun(plan, lane, made)
+    # Saying which samples a step has takes no time worth a thread, and reading tokens takes little.
+    beside = min(threads, 1) if plan.drawn else 0
+    planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, beside, memory_bytes // 2)
+    finish: Callable[[_rust.FeedBatch], Finished] = RecordReader(plan) if plan.records else TokenMapper(plan)
+    if key is not None:
+        finish = SharedFinish(plan, finish, key=key, budget_bytes=memory_bytes)
+    finishing = PythonStage(
+        planned,
+        finish,
+        accept=lambda batch: count.add(batch.faults),
+        threads=threads,
+        memory_bytes=memory_bytes,
+    )
+    return finishing, forerun(plan, lane, planned)
+
+
+def forerun(plan: Plan, lane: Lane, feed: _rust.Feed) -> EraLookahead | None:
+    """Start to measure the eras of sources that grow, if there are any."""
+    sources = {number: each.growing for number, each in enumerate(plan.prepared) if each.growing}
+    if not sources:
+        return None
+    # Lanes begin apart from each other, and so do processes that read the same lane. Never from a global generator: those are
+    # the training's.
+    start = (lane.number + random.SystemRandom().random()) / lane.of
+    return EraLookahead(feed, sources, start=start, watch=plan.watch)
+
+
+def cursor_at(plan: Plan, step: int) -> Cursor:
+    """The cursor of a step."""
+    position = _rust.first_position(list(plan.recipe.batch_schedule), step)
+    return Cursor(step, position, plan.prefix(step), plan.digest(step), plan.skips.digest(step))
+
+
+def check_cursor(plan: Plan, cursor: Cursor) -> None:
+    """A cursor belongs to a plan; one of another is refused."""
+    expected = cursor_at(plan, cursor.step)
+    for name, reason in {
+        "prefix": "the recipes differ before its step",
+        "plan": "the versions or measured columns behind them differ",
+        "position": "the batch sizes differ",
+        "skips": "the steps that were left out before it differ",
+    }.items():
+        if getattr(cursor, name) != getattr(expected, name):
+            hint = _earlier_hint(plan, cursor) if name == "prefix" else None
+            raise CursorForeign(cursor=cursor.prefix, recipe=expected.prefix, reason=reason, hint=hint)
+
+
+def _earlier_hint(plan: Plan, cursor: Cursor) -> str | None:
+    """What to set where a cursor is from before text that spells special tokens was text; None for any other one."""
+    recipe = plan.recipe.with_special_tokens_in_text()
+    if recipe.prefix(plan.versions, cursor.step) != cursor.prefix:
+        return None
+    return (
+        'set special_in_text = "token" in the Tokenize or Chat stage: the run began when text that spells '
+        "special tokens became control tokens"
+    )
+
+
+def check_lane(plan: Plan, lane: Lane, first: int, *, once: bool = False) -> None:
+    """Every step from the first on can be dealt; a batch that lanes cannot share is an error at open, not a day later."""
+    schedule = plan.recipe.batch_schedule
+    for (step, rows), after in zip(schedule, [*(step for step, _ in schedule[1:]), None], strict=True):
+        if (after is None or after > first) and not (once and step > first):
+            lane.rows(0, rows)

@@ -1,0 +1,67 @@
+"""How batches are read: nothing here changes a bit of them."""
+
+import os
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+from penstock.errors import RecipeInvalid
+
+#: For batches that wait; a few small ones are as good as many.
+MEMORY_BYTES = 32 << 20
+#: Of a feed, unless the caller says otherwise. The caller's own thread helps when it would have to wait.
+THREADS = max(1, min(4, (os.cpu_count() or 1) - 1))
+#: A wait that is longer is a stall.
+STALL_S = 10.0
+Copies = Literal["auto", "always", "never"]
+COPIES = ("auto", "always", "never")
+
+
+class ReadKeywords(TypedDict, total=False):
+    """What may be said about reading where a feed or a loader is opened."""
+
+    threads: int | None
+    share: bool
+    stall_s: float | None
+    copies: Copies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """``threads`` read ahead (0: the caller's own reads). ``share``: with processes of this host that read the same lane.
+
+    ``stall_s``: how long a wait may last before it is told; by default ``PENSTOCK_STALL_S``, or 10 seconds.
+    ``copies``: whether shuffled records of parquet and Arrow are read through a row-addressable copy; see ``copies.py``.
+    """
+
+    threads: int | None = None
+    share: bool = False
+    stall_s: float | None = None
+    memory_bytes: int = MEMORY_BYTES
+    copies: Copies = "auto"
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and not (type(self.threads) is int and self.threads >= 0):
+            raise RecipeInvalid(field="threads", reason=f"{self.threads!r:.50} threads cannot be started")
+        if self.stall_s is not None and not (isinstance(self.stall_s, int | float) and self.stall_s > 0):
+            raise RecipeInvalid(field="stall_s", reason=f"a wait cannot last {self.stall_s!r:.50} seconds")
+        if self.copies not in COPIES:
+            raise RecipeInvalid(field="copies", reason=f"there is no {self.copies!r}", hint=", ".join(COPIES))
+
+    @property
+    def thread_count(self) -> int:
+        """Threads, where nobody said how many."""
+        return THREADS if self.threads is None else self.threads
+
+    @property
+    def patience_s(self) -> float:
+        """How long a wait may last before it is told."""
+        if self.stall_s is not None:
+            return self.stall_s
+        text = os.environ.get("PENSTOCK_STALL_S", "")
+        try:
+            given = float(text) if text else STALL_S
+        except ValueError:
+            given = -1.0
+        if not given > 0:
+            raise RecipeInvalid(field="PENSTOCK_STALL_S", reason=f"{text!r} is no number of seconds")
+        return given

@@ -1,0 +1,1 @@
+"""Maps: functions of the user on rows, on tokens, and in front of a measure."""

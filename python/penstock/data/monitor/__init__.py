@@ -1,0 +1,1 @@
+"""What a feed says about itself: statistics, spread over shards, stalls, numbers for Prometheus."""

@@ -1,0 +1,122 @@
+"""Legs: how a source goes on when the length of rows changes by schedule.
+
+A source is read in *phases*, one per length. At a change, what the source has not delivered of its epoch is packed to the new
+length in a *rest* of its own; after that come whole epochs in the new length. How many rows a source had delivered at the
+change follows from the mixture alone, so the rest is a table like any other: built once, found by its key.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock import _rust
+from penstock.data.plan.table_cache import BrokenLeg, PlanTable, rest_table
+
+if TYPE_CHECKING:
+    from penstock.data.plan.plan import Prepared
+    from penstock.data.recipe.recipe import Recipe
+    from penstock.registry import Registry
+
+
+#: Epochs, the last phase that is planned (first row, epoch, packs of the rest, part), packs up to and including each part.
+Course = tuple[int | None, tuple[int, int, int, int], list[int]]
+#: Rows that a source has given, and where the next one lies: part (None for the rest), epoch, index.
+Stop = tuple[int, int | None, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A source under one length of rows."""
+
+    #: The step from which rows have this length.
+    step: int
+    length: int
+    #: The table of a whole epoch.
+    whole: PlanTable
+    #: Rows that the source has delivered before, and the epoch that it goes on with.
+    first: int = 0
+    epoch: int = 0
+    #: The first part that comes after the rest.
+    part: int = 0
+    #: What the length before left of the epoch, and what the orders of that derive from.
+    rest: PlanTable | None = None
+    rest_key: str = ""
+
+    @property
+    def tables(self) -> tuple[Any, ...]:
+        """What of it enters the plan's digest."""
+        rest = None if self.rest is None else (self.rest.table, self.rest.packs)
+        return (self.whole.table, self.whole.packs, rest)
+
+
+def merged(lengths: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """A schedule of lengths without changes that change nothing."""
+    kept = [lengths[0]]
+    for step, length in lengths[1:]:
+        if length != kept[-1][1]:
+            kept.append((step, length))
+    return kept
+
+
+def plan_phases(recipe: "Recipe", registry: "Registry", prepared: Sequence["Prepared"]) -> "list[Prepared]":
+    """Plan where each source stands at each change of length; changes that the stream never comes to are left out."""
+    found = [replace(each, phases=each.phases[:1]) for each in prepared]
+    for number in range(1, len(prepared[0].phases)):
+        step = prepared[0].phases[number].step
+        stops = _rust.stops_at(mixture_values(recipe), [_course(each) for each in found], step)
+        if stops is None:
+            break
+        found = [
+            replace(now, phases=(*now.phases, _change(recipe, registry, now, each.phases[number], stop)))
+            for now, each, stop in zip(found, prepared, stops, strict=True)
+        ]
+    return found
+
+
+def mixture_values(recipe: "Recipe") -> dict[str, Any]:
+    """What decides whose turn it is, as the Rust side takes it."""
+    aliases = [source.alias for source in recipe.sources]
+    return {
+        "seed": recipe.seed % (1 << 64),
+        "batch": list(recipe.batch_schedule),
+        "weights": [
+            (each.step, [each.weights.get(alias, 0.0) for alias in aliases]) for each in recipe.weight_entries
+        ],
+        "ramps": [
+            {
+                "step": each.step,
+                "until": each.ramp.until,
+                "to": [each.until.get(alias, 0.0) for alias in aliases],
+                "shape": each.ramp.shape,
+                "every": each.ramp.every,
+            }
+            for each in recipe.weight_entries
+            if each.ramp is not None
+        ],
+        "shuffle": recipe.shuffle,
+        "exhaustion": recipe.exhaustion,
+    }
+
+
+def _course(prepared: "Prepared") -> Course:
+    last = prepared.phases[-1]
+    phase = (last.first, last.epoch, 0 if last.rest is None else last.rest.packs, last.part)
+    return (prepared.source.epochs, phase, [last.whole.packs])
+
+
+def _change(recipe: "Recipe", registry: "Registry", now: "Prepared", to: Phase, stop: Stop) -> Phase:
+    """The phase that begins where a source stands; what it breaks off is packed anew."""
+    count, part, epoch, within = stop
+    last = now.phases[-1]
+    if part is not None and within == 0:
+        return replace(to, first=count, epoch=epoch, part=part)
+    if now.packing.policy == "crop":
+        # Crops are drawn anew in every epoch, so there is nothing left of one: the next begins.
+        return replace(to, first=count, epoch=epoch + 1, part=0)
+    table, key = last.whole.table, now.tokens.digest
+    if part is None and last.rest is not None:
+        table, key = last.rest.table, last.rest_key
+    broken = BrokenLeg(table, key, recipe.seed % (1 << 64), last.length, epoch, within)
+    rest, rest_key = rest_table(registry, broken, now.packing, to.length)
+    after = last.part if part is None else part + 1
+    return replace(to, first=count, epoch=epoch, part=after, rest=rest, rest_key=rest_key)

@@ -1,0 +1,80 @@
+"""A plan handed over to the Rust side: everything as plain values."""
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.data.plan.phases import Phase, mixture_values
+from penstock.data.plan.table_cache import table_source
+from penstock.data.plan.token_layout import record_shards, shard_descriptions
+from penstock.registry import Version
+
+if TYPE_CHECKING:
+    from penstock.data.plan.plan import Plan, Prepared
+    from penstock.store import Store
+
+
+def rust_plan(plan: "Plan") -> dict[str, Any]:
+    """A plan as the Rust side takes it."""
+    return {
+        "sources": [_source(plan.registry.store, each) for each in plan.prepared],
+        "mixture": mixture_values(plan.recipe),
+        "lengths": plan.lengths,
+        "skips": list(plan.skips.steps),
+    }
+
+
+def _source(store: "Store", each: "Prepared") -> dict[str, Any]:
+    return {
+        "parts": [] if each.growing else [_whole(store, each)],
+        "expected": len(each.growing.eras) if each.growing else 1,
+        "phases": [_phase(store, phase) for phase in each.phases],
+        "item_bytes": each.dtype.itemsize,
+        "pad": each.pad,
+        "masked": each.growing.masked if each.growing else each.loss is not None,
+        "policy": each.packing.policy,
+        "epochs": each.source.epochs,
+    }
+
+
+def _whole(store: "Store", each: "Prepared") -> dict[str, Any]:
+    """All of a source as one part."""
+    part = part_values(
+        store,
+        digest=each.tokens.digest,
+        tokens=each.tokens,
+        loss=each.loss,
+        tables=[phase.whole.table for phase in each.phases],
+        rows=[],
+        separator=each.packing.rust_separator(),
+    )
+    # Samples whose length a random map may change are read by whoever calls the map.
+    unread = each.records or each.drawn_length is not None
+    return part | {"shards": record_shards(each.tokens)} if unread else part
+
+
+def part_values(
+    store: "Store",
+    *,
+    digest: str,
+    tokens: Version | None,
+    loss: Version | None,
+    tables: list[str],
+    rows: list[tuple[int, int]],
+    separator: tuple[int, int] | None = None,
+) -> dict[str, Any]:
+    """A part of a source as the Rust side takes it; one without tokens has no rows.
+
+    ``digest`` is what its orders derive from; ``rows`` are runs of rows: (row of the part, row of the version).
+    """
+    return {
+        "digest": digest,
+        "shards": [] if tokens is None else shard_descriptions(tokens),
+        "mask": None if loss is None else shard_descriptions(loss),
+        "rows": [] if tokens is None else rows,
+        "separator": separator,
+        "tables": [table_source(store, table) if table else None for table in tables],
+    }
+
+
+def _phase(store: "Store", phase: Phase) -> dict[str, Any]:
+    rest = None if phase.rest is None else (phase.rest_key, table_source(store, phase.rest.table))
+    return {"first": phase.first, "epoch": phase.epoch, "part": phase.part, "rest": rest}

@@ -1,0 +1,63 @@
+"""How the tokens of a version are stored: their type, the length of fixed rows, and shards as the Rust side opens them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import RecipeInvalid
+from penstock.formats.shard_bytes import source_of
+from penstock.registry import Version
+from penstock.registry.layout import layout_of_first, layouts_of
+
+#: Source, index, its digest, rows, and first byte and bytes of each row where rows follow each other without gaps.
+ShardParts = tuple[Any, Any, str, int, tuple[int, int] | None]
+
+
+def stored_dtype(tokens: Version) -> np.dtype[Any]:
+    """The numpy type of a version's tokens."""
+    # Token versions are ours and have one type; files of others are looked at one by one.
+    ours = tokens.manifest.format == "tokens"
+    dtypes = {np.dtype(each.dtype) for each in ([layout_of_first(tokens)] if ours else layouts_of(tokens))}
+    if len(dtypes) > 1:
+        shown = " and ".join(sorted(str(dtype) for dtype in dtypes))
+        raise RecipeInvalid(
+            field="sources", reason=f"{tokens.address} holds {shown}", hint="store all its arrays in one type"
+        )
+    (dtype,) = dtypes
+    if dtype.kind not in "iu" or dtype.byteorder == ">":
+        raise RecipeInvalid(
+            field="sources", reason=f"{tokens.address} holds {dtype}, but tokens are whole numbers"
+        )
+    return dtype
+
+
+def row_length(alias: str, tokens: Version, dtype: np.dtype[Any]) -> int:
+    """Tokens of a row of a source that is not packed."""
+    if tokens.manifest.format != "npy":
+        hint = "add a Pack stage: these rows have lengths of their own"
+        raise RecipeInvalid(field="stages", reason=f"{alias} is not packed", hint=hint)
+    sizes = {layout.fixed[1] for layout in layouts_of(tokens) if layout.fixed is not None}
+    if len(sizes) != 1:
+        raise RecipeInvalid(field="sources", reason=f"the arrays of {alias} have rows of different lengths")
+    return sizes.pop() // dtype.itemsize
+
+
+def record_shards(version: Version) -> list[ShardParts]:
+    """Samples as the Rust side plans them without reading any: rows of no bytes, in a shard that is never opened."""
+    return [(Path(version.address), b"", version.digest, version.rows, (0, 0))]
+
+
+def shard_descriptions(tokens: Version) -> list[ShardParts]:
+    """The shards of a version as the Rust side opens them."""
+    shards = tokens.manifest.shards
+    fixed = (
+        [layout.fixed for layout in layouts_of(tokens)]
+        if tokens.manifest.format == "npy"
+        else [None] * len(shards)
+    )
+    found: list[ShardParts] = []
+    for shard, layout in zip(shards, fixed, strict=True):
+        opened = tokens.open_shard(shard)
+        found.append((source_of(opened.raw), opened.index, opened.index_digest, shard.rows, layout))
+    return found

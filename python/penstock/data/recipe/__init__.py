@@ -1,0 +1,1 @@
+"""What determines a stream: sources, stages, weights, schedules and skips, as frozen values with a digest."""

@@ -1,0 +1,1 @@
+"""Taps: what a training loop has in its hands, for whoever wants to look."""

@@ -1,0 +1,1 @@
+"""Arrays: a row is the same index of the first axis of every array of a file."""

@@ -1,0 +1,1 @@
+"""Files of whole samples: WebDataset, MDS, TFRecord, ArrayRecord."""

@@ -1,0 +1,1 @@
+"""Token files: Megatron's, flat ones, and those that the registry keeps."""

@@ -1,0 +1,1 @@
+"""What is made from a version: row copies, derived copies, exports."""

@@ -1,0 +1,1 @@
+"""From files to a manifest: scanned in parallel, here or on Ray, resumable, the same wherever it runs."""

@@ -1,0 +1,1 @@
+"""Text and conversations to tokens, and which of them count in the loss."""

@@ -1,0 +1,1 @@
+"""What recorded facts mean, computed once: screens only show it."""

@@ -1,0 +1,1 @@
+"""Pages: one thing to look at each."""

@@ -1,0 +1,52 @@
+"""From the address that a page asks for to what is opened, below the folders of the server and nowhere else."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import UsageError
+from penstock.view.address import RecipeAddress, RunAddress, StreamAddress, at, parse
+from penstock.view.model import BatchView, RecordView
+from penstock.view.model.commands import commands_of
+from penstock.view.opener import OpenedStream
+from penstock.view.web.site import Site
+
+__all__ = ["OpenedStream", "Shown", "open_stream"]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An address as the page shows it: short where the reader stands in the folder of the server."""
+
+    address: StreamAddress
+    #: What commands need to find the same registry.
+    option: str = ""
+
+    def facts(self, view: BatchView | RecordView) -> dict[str, Any]:
+        """What of a view's facts depends on how its address is written."""
+        here = at(self.address, step=view.step, row=None, token=None)
+        commands = {name: f"{line} {self.option}".rstrip() for name, line in commands_of(here).items()}
+        return {"address": str(here), **commands}
+
+
+def open_stream(site: Site, text: str) -> tuple[Shown, OpenedStream]:
+    """The stream of batches at an address, and how to write the address."""
+    address = parse(text)
+    if not isinstance(address, RecipeAddress | RunAddress):
+        raise UsageError(f"{text[:200]} is a version, and batches are of recipes and runs")
+    is_recipe = isinstance(address, RecipeAddress)
+    path = site.file(address.path if isinstance(address, RecipeAddress) else address.run)
+    place = address.place
+    shown = str(_shortest(path))
+    written: StreamAddress = RecipeAddress(shown, place) if is_recipe else RunAddress(shown, place)
+    target: StreamAddress = RecipeAddress(str(path), place) if is_recipe else RunAddress(str(path), place)
+    opened = site.opener.open(target)
+    if not isinstance(opened, OpenedStream):
+        raise UsageError(f"there are no batches at {text[:200]}")
+    return Shown(written, site.option), opened
+
+
+def _shortest(path: Path) -> Path:
+    here = Path(os.getcwd()).resolve()
+    return path.relative_to(here) if path.is_relative_to(here) else path

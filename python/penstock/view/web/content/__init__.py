@@ -1,0 +1,1 @@
+"""What pages show, made from files and registries; no HTTP."""
