@@ -264,12 +264,13 @@ def _kill(target: Target, life: int, chance: random.Random) -> Tally:
         "launcher": target.launcher.pid,
     }
     everybody = [*members, *single.values()]
-    victims = {
-        "rank": lambda: [chance.choice(ranks)],
-        "descendant": lambda: [chance.choice(descendants)],
-        "keeper and agent": lambda: [state.keeper, state.agent],
-        "two": lambda: chance.sample(everybody, 2),
-    }.get(kind, lambda: [single[kind]])()
+    chosen: dict[str, list[int]] = {
+        "rank": [chance.choice(ranks)],
+        "descendant": [chance.choice(descendants)] if descendants else [],
+        "keeper and agent": [state.keeper, state.agent],
+        "two": chance.sample(everybody, 2),
+    }
+    victims = chosen[kind] if kind in chosen else [single[kind]]
     before = {pid: starts(pid) for pid in everybody}
     if len(victims) > 1:
         _send(victims, signal.SIGSTOP)

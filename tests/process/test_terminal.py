@@ -155,5 +155,9 @@ def test_the_person_leaving_ends_the_job_and_the_terminal_is_left_clean(sit: Cal
     person.wait_lines(["[0] at 10%"])
     person.type(b"\x03")
     assert person.wait_end() == 130
-    assert person.lines() == ["[0] at 10%", "stopped by SIGINT to the launcher"]
+    assert person.lines() == [
+        "[penstock] stopping: ranks have 10 s (saving: 5 min); Ctrl-C again kills",
+        "[0] at 10%",
+        "stopped by SIGINT to the launcher",
+    ]
     wait_until(lambda: person.running.job.phase() == "stopped", "the job is over")

@@ -23,7 +23,7 @@ use crate::{sweep, terminal};
 /// How long a launcher that does not stay waits for the ranks to be started.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 /// Signals that follow each other within this time are one wish.
-const SAME_WISH: Duration = Duration::from_millis(300);
+const SAME_WISH: Duration = Duration::from_millis(100);
 /// How long a launcher waits for a job that was to end at once.
 const URGENT_PATIENCE: Duration = Duration::from_secs(8);
 const PIPE_BYTES: i32 = 1 << 20;
