@@ -65,6 +65,8 @@ _OF_LAUNCHERS = (
     "OMPI_",
     "PMI",
     "PENSTOCK_JOB",
+    # None of theirs, and it has every start compile what it imports, which is most of the time.
+    "PYTHONDONTWRITEBYTECODE",
 )
 
 

@@ -74,7 +74,13 @@ def test_the_document_is_the_contract_with_the_agent() -> None:
                     "same_failure_max": 2,
                     "stop_grace_ms": 10000,
                     "failure_grace_ms": 500,
-                    "hang": {"factor": 10.0, "least_ms": 10000, "silence_ms": 1500},
+                    "hang": {
+                        "factor": 10.0,
+                        "least_ms": 60000,
+                        "silence_ms": 1500,
+                        "given": False,
+                        "stopped_ms": 600000,
+                    },
                 },
             }
         ],

@@ -21,6 +21,7 @@ from penstock.run import EXIT_LEFT, EXIT_UNSAVED, Policy, Run, Spike, journal, m
 from penstock.run.account import account
 from penstock.state.finishing import Finisher
 from penstock.state.waiting import Clock
+from tests.process.jobs import wait_until
 from tests.run.comparing import first_difference
 from tests.run.small import make, start, train
 from tests.torch.stream import Stream
@@ -288,12 +289,12 @@ def test_a_changed_recipe_is_told_with_the_supported_way(stream: Stream, tmp_pat
 
 
 PROGRAM = """
-import sys, time
+import os, sys, time
 import penstock as ps
 from pathlib import Path
 from tests.run.small import make, start, update
 from tests.torch.stream import Stream
-run = make(Stream(Path(sys.argv[1])), Path(sys.argv[2]), ps.RunPolicy(save_every=None, stop_at=400, grace_s=1.5))
+run = make(Stream(Path(sys.argv[1])), Path(sys.argv[2]), ps.RunPolicy(save_every=None, stop_at=400, grace_s=float(os.environ.get("GRACE_S", 1.5))))
 state = start()
 for step, batch in run.steps(state):
     run.report(loss=update(run, state, batch)[0])
@@ -330,6 +331,22 @@ def test_ctrl_c_saves_and_leaves(stream: Stream, tmp_path: Path) -> None:
     assert process.returncode == EXIT_LEFT, said
     assert "once more to stop at once" in said
     assert max(saved(tmp_path)) >= 6
+
+
+@pytest.mark.parametrize("point", ["run.restore", "state.captured", "state.parted"])
+def test_a_notice_before_the_first_step_is_heeded_after_it(
+    stream: Stream, tmp_path: Path, point: str
+) -> None:
+    """Goal: SIGTERM while a run restores, or saves for the first time, is no end in the middle. Method: real processes that are held there."""
+    for life in range(2):
+        with _started(stream, tmp_path, PENSTOCK_POINTS=f"{point}=hold:1", GRACE_S="60") as process:
+            wait_until((tmp_path / f"events/{life:06d}-0000.pev").exists, "it listens")
+            os.kill(process.pid, signal.SIGTERM)
+            _, said = process.communicate(timeout=60)
+        assert process.returncode == EXIT_LEFT, said
+    ends = [each for each in journal.read(tmp_path) if each.kind == "end"]
+    assert [each.facts["how"] for each in ends] == ["left", "left"]
+    assert 0 < ends[0].step < ends[1].step == max(saved(tmp_path))
 
 
 def test_a_failed_save_ends_the_run_after_the_step(stream: Stream, tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """A place is whole again after the loss or flip of any single file of it, and after worse where the data is still there."""
 
 import itertools
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from penstock.state.records import Lost
 from penstock.state.repair import repair
 from penstock.state.verifying import Verifier
 from penstock.store import Store, open_store
+from tests.conftest import ROOT
 
 
 def tree(step: int) -> dict[str, Any]:
@@ -218,3 +222,42 @@ def test_the_command_shows_repairs_and_says_so(tmp_path: Path, capsys: pytest.Ca
     assert '"number":3' in capsys.readouterr().out.replace(" ", "")
     assert main(command) == 0
     assert main(["checkpoint", "verify", str(place), "--all"]) == 0
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "file"])
+def test_a_place_without_anything_saved_is_no_whole_place(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / kind
+    if kind == "empty":
+        place.mkdir()
+    elif kind == "file":
+        place.write_text("no place")
+    assert main(["checkpoint", "repair", str(place), "--dry-run"]) == 1
+    assert main(["checkpoint", "repair", str(place), "--wait-s", "0"]) == 1
+    assert "needs no repair" not in capsys.readouterr().err
+
+
+def test_a_place_that_may_only_be_read_is_said_and_left_as_it_is(tmp_path: Path) -> None:
+    """Method: processes without the right to write there, even as root."""
+    place = tmp_path / "place"
+    make(place)
+    for name in (record_name(3), copy_name(3)):
+        flip(place / name)
+    folders = [place, *(path for path in place.rglob("*") if path.is_dir())]
+    drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    command = [*drop, sys.executable, "-m", "penstock.cli.main", "checkpoint", "repair", str(place)]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        ran = [
+            subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, check=False)
+            for more in (["--dry-run"], ["--wait-s", "0"])
+        ]
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    assert [each.returncode for each in ran] == [1, 2], ran
+    assert "the checkpoint of step 3" in ran[0].stdout
+    assert "not allowed to write" in ran[1].stderr
+    assert [each.number for each in repair(open_store(place), patience_s=0).rebuilt] == [3]

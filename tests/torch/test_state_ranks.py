@@ -24,7 +24,7 @@ def noted(trained: Path, name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", ["broadcast", "own_buffers", "averaged", "wide", "staged"])
+@pytest.mark.parametrize("name", ["broadcast", "own_buffers", "synchronised", "averaged", "wide", "staged"])
 def test_every_rank_of_a_resumed_gang_ends_with_the_bits_of_one_that_was_never_interrupted(
     trained: Path, name: str
 ) -> None:
@@ -40,6 +40,7 @@ def test_every_rank_of_a_resumed_gang_ends_with_the_bits_of_one_that_was_never_i
 
 def test_buffers_that_ddp_broadcasts_are_saved_once_and_others_per_rank(trained: Path) -> None:
     assert noted(trained, "broadcast") == {"apart": [], "partial": [], "form": 1}
+    assert noted(trained, "synchronised") == {"apart": [], "partial": [], "form": 1}
     assert noted(trained, "wide") == {"apart": [], "partial": [], "form": 1}
     running = [
         f"model/{norm}.{name}" for norm in ("norm", "other") for name in ("running_mean", "running_var")

@@ -5,10 +5,12 @@ there and nobody gives a rank or a token: ``Checkpoints(place)`` has to find out
 """
 
 import json
+import logging
 import os
 import random
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,15 @@ import pytest
 import torch
 import torch._dynamo  # optimizers and groups import it when first used: once here rather than once per process
 from torch import distributed, nn
+from torch.distributed.nn.functional import all_reduce
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
 import penstock as ps
 from penstock.errors import LayoutChanged, RanksDiffer, SaveFailed, TreeInvalid
 from penstock.torch import ddp, state
+from penstock.torch import gang as torch_gang
+from tests.process.jobs import wait_until
 from tests.torch.processes import forked, statuses
 
 RANKS, STEPS, SAVED = 2, 5, 2
@@ -50,6 +55,21 @@ class Residual(nn.Module):
         return self.head(self.drop(hidden.mean((2, 3))))
 
 
+class Synchronised(nn.SyncBatchNorm):
+    """PyTorch's own computes on devices only; this one says the same on the CPU."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        sums = torch.stack([images.mean((0, 2, 3)), images.square().mean((0, 2, 3))])
+        mean, square = all_reduce(sums) / RANKS
+        variance = square - mean.square()
+        with torch.no_grad():
+            for kept, seen in ((self.running_mean, mean), (self.running_var, variance)):
+                assert kept is not None
+                kept.lerp_(seen, 0.1)
+        scaled = (images - mean[:, None, None]) * (variance[:, None, None] + self.eps).rsqrt()
+        return scaled * self.weight[:, None, None] + self.bias[:, None, None]
+
+
 class Program:
     """One of the programs below on one rank: what it trains, and how a step goes."""
 
@@ -75,6 +95,17 @@ class Program:
         net = Residual(masked=True)
         net.mask.copy_(torch.arange(8) % 2 == self.rank)
         return ddp(net, broadcast_buffers=False)
+
+    def _synchronised(self) -> nn.Module:
+        """Statistics over all ranks, which each of them keeps: the same on all, without being broadcast."""
+        net = nn.SyncBatchNorm.convert_sync_batchnorm(Residual())
+        for module in net.modules():
+            if isinstance(module, nn.SyncBatchNorm):
+                module.__class__ = Synchronised
+        # DDP refuses the class on the CPU.
+        for parameter in net.parameters():
+            parameter.register_post_accumulate_grad_hook(lambda each: distributed.all_reduce(each.grad))
+        return net
 
     def _averaged(self) -> nn.Module:
         """An average of a model whose buffers differ: it has taken them over."""
@@ -123,7 +154,7 @@ class Program:
         return {**texts, "python": str(random.getstate())}
 
 
-PROGRAMS = ("broadcast", "own_buffers", "averaged", "wide", "staged")
+PROGRAMS = ("broadcast", "own_buffers", "synchronised", "averaged", "wide", "staged")
 
 
 def train(out: Path, rank: int, *, resumed: bool) -> None:
@@ -201,6 +232,29 @@ def plain(out: Path, rank: int) -> None:
     assert (loaded["w"].tolist(), loaded["own"].item(), loaded["rank"]) == ([0, 1, 2, 3, 4, 5], rank, rank)
 
 
+def lonely(out: Path, rank: int) -> None:
+    """A rank that saves alone is told after a while, and gets an error of ours when the group's patience is over."""
+    told: list[str] = []
+    listener = logging.Handler()
+    listener.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("penstock.torch").addHandler(listener)
+    torch_gang.PATIENCE_S = 0.5
+    checkpoints = ps.Checkpoints(out / "lonely")
+    tree = state(nn.Linear(3, 4))
+    assert checkpoints.resume(tree) is None
+    if rank == 0:
+        distributed.distributed_c10d._set_pg_timeout(timedelta(seconds=2))
+        with pytest.raises(SaveFailed, match="other ranks did not say what they hold") as caught:
+            checkpoints.save(1, tree)
+        assert caught.value.hint.startswith("every rank calls save, in the same order")
+        assert told == [
+            "rank 0 has waited 0 s for the other ranks: all of them call resume, prepare and save, in the same order"
+        ]
+        (out / "over").touch()
+    wait_until((out / "over").exists, "the lonely rank has given up")
+    os._exit(0)  # the group is of no use any more
+
+
 def rank(number: int, work: Callable[[Path, int], None], out: Path, name: str) -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -243,4 +297,5 @@ if __name__ == "__main__":
     gang(partial(train, resumed=True), folder, "resumed")
     gang(refuse, folder, "refuse")
     gang(plain, folder, "plain")
+    gang(lonely, folder, "lonely")
     assert statuses([forked(partial(alone, folder))]) == [0]

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use crate::error::{ProcessError, Result};
 
 /// So many are answered at once; the kernel gives the others their turn in the next round.
-const READY_MAX: usize = 64;
+pub const READY_MAX: usize = 64;
 
 /// A set of descriptors, each with a name of ours. It can itself be polled.
 pub struct Epoll(OwnedFd);

@@ -9,6 +9,8 @@ use crate::error::Result;
 use crate::hang::Pulse;
 use crate::job::{Role, Room, Stream};
 use crate::last_words::without_numbers;
+use crate::memory::Suspicion;
+use crate::policy::Cause;
 use crate::pump::{Listing, log_name};
 use crate::redact::Redaction;
 use crate::state::{GangState, WorkerState, wall_s, write_whole};
@@ -47,6 +49,8 @@ pub struct Evidence<'a> {
     pub action: &'a Action,
     /// Why.
     pub reason: &'a str,
+    /// What is suspected, where nothing failed.
+    pub suspicion: Option<&'a Suspicion>,
     /// What workers last said about their progress, by rank.
     pub pulses: BTreeMap<u32, Pulse>,
     /// Stacks of the workers, as the collector gave them.
@@ -67,7 +71,7 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
             let worker = gang.workers.iter().find(|worker| worker.rank == account.rank)?;
             let error = account.words.as_ref().filter(|_| part != Part::Bystander);
             Some(json!({
-                "rank": worker.rank, "pid": worker.pid, "exit": worker.exit, "asked_to_end": worker.asked,
+                "rank": worker.rank, "pid": worker.pid, "exit": worker.exit, "asked_to_end": worker.asked, "held": worker.held,
                 "ended": worker.exit.as_ref().map(ToString::to_string), "exit_ms": worker.exit_ms,
                 "part": part, "error": error.map(|(_, words)| secrets.text(&words.error)),
                 "failed_ms": (part != Part::Bystander).then(|| moment_ms(account, part)),
@@ -78,11 +82,15 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
         })
         .collect();
     let cause = gang.failures.iter().find(|failure| Some(failure.incarnation) == gang.incarnation);
+    let suspected = evidence.suspicion;
+    let what = cause.map(|cause| &cause.what).or(suspected.map(|suspicion| &suspicion.what));
+    let kind = cause.map(|cause| cause.cause).or(suspected.map(|_| Cause::Hang));
+    let rank = cause.map_or(suspected.and_then(|suspicion| suspicion.rank), |cause| cause.rank);
+    let step = cause.map_or(suspected.and_then(|suspicion| suspicion.step), |cause| cause.step);
     let command = secrets.command(&role.command);
     let document = json!({
         "number": number, "role": role.name, "incarnation": gang.incarnation, "at": wall_s(), "command": command,
-        "first_cause": cause.map(|cause| secrets.text(&cause.what)), "cause": cause.map(|cause| cause.cause),
-        "rank": cause.map(|cause| cause.rank), "step": cause.map(|cause| cause.step),
+        "first_cause": what.map(|what| secrets.text(what)), "cause": kind, "rank": rank, "step": step,
         "verdict": evidence.action, "reason": secrets.text(evidence.reason),
         "ranks": ranks, "stacks": evidence.stacks.map(|stacks| secrets.value(stacks)), "kernel": evidence.kernel,
     });

@@ -43,6 +43,7 @@ pub mod relay;
 pub mod reserve;
 pub mod slots;
 pub mod spawn;
+pub mod standstill;
 pub mod state;
 pub mod sweep;
 pub mod system;

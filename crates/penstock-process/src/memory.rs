@@ -23,6 +23,23 @@ pub enum Outcome {
     Stopped,
 }
 
+/// A life that may hang.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspicion {
+    /// Which life.
+    pub incarnation: u32,
+    /// Counts the suspicions of a gang, from 1.
+    pub number: u32,
+    /// Who is to blame, where one is.
+    pub rank: Option<u32>,
+    /// In words.
+    pub what: String,
+    /// How far the life came.
+    pub step: Option<u64>,
+    /// When.
+    pub at_ms: u64,
+}
+
 /// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
@@ -66,6 +83,33 @@ pub enum Entry {
         gang: usize,
         /// Which life, why, and what it is charged to.
         failure: Failure,
+    },
+    /// A life may hang, and nothing is ended because of it.
+    Suspected {
+        /// Which gang.
+        gang: usize,
+        /// Who, and why.
+        suspicion: Suspicion,
+    },
+    /// What a life that ended has shown about its steps.
+    Learned {
+        /// Which gang.
+        gang: usize,
+        /// Which life.
+        incarnation: u32,
+        /// Its longest time between two steps.
+        longest_ms: u64,
+    },
+    /// A gang that seemed to hang gets more time.
+    Patience {
+        /// Which gang.
+        gang: usize,
+        /// Which life.
+        incarnation: u32,
+        /// Its limits are so many times what they were at first.
+        times: u32,
+        /// Why.
+        reason: String,
     },
     /// All of a failed life is gone, and this is what its failure looked like.
     Examined {
@@ -141,6 +185,14 @@ pub struct GangMemory {
     pub outcome: Option<Outcome>,
     /// The last verdict, so that one is written down once.
     pub verdict: Option<String>,
+    /// The newest suspicion that a life hangs.
+    pub suspicion: Option<Suspicion>,
+    /// The newest life of which it is known how long its steps took.
+    pub learned: Option<u32>,
+    /// The longest time between two steps of any life that ended.
+    pub longest_ms: u64,
+    /// Limits of hangs are so many times what they were at first.
+    pub times: Option<u32>,
     /// How often each slot of the role was that of a worker that failed.
     pub charges: Vec<u32>,
     /// Why the newest life was ordered, or why there is no other.
@@ -222,6 +274,17 @@ impl Memory {
             Entry::Failed { gang, failure } => {
                 self.reason.clone_from(&failure.what);
                 self.with(*gang, |memory| memory.note_failure(failure));
+            }
+            Entry::Suspected { gang, suspicion } => self.with(*gang, |memory| {
+                memory.suspicion = Some(suspicion.clone());
+            }),
+            Entry::Learned { gang, incarnation, longest_ms } => self.with(*gang, |memory| {
+                memory.learned = Some(*incarnation);
+                memory.longest_ms = memory.longest_ms.max(*longest_ms);
+            }),
+            Entry::Patience { gang, times, reason, .. } => {
+                self.reason.clone_from(reason);
+                self.with(*gang, |memory| memory.times = Some(*times));
             }
             Entry::Blamed { gang, failure } => {
                 self.reason.clone_from(&failure.what);

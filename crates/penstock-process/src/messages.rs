@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::blame::Culprit;
 use crate::exit::Exit;
-use crate::hang::Pulse;
+use crate::hang::{Patience, Pulse, Signs};
+use crate::memory::Suspicion;
 use crate::state::Phase;
 use crate::verdict::{Action, Failure, Stop};
 
@@ -31,6 +32,9 @@ pub struct WorkerReport {
     pub pulse: Option<Pulse>,
     /// When it last wrote anything.
     pub heard_ms: Option<u64>,
+    /// What was seen of it.
+    #[serde(default)]
+    pub signs: Signs,
 }
 
 /// What is with one gang.
@@ -54,6 +58,15 @@ pub struct GangReport {
     pub examined: bool,
     /// Stacks were taken.
     pub witnessed: bool,
+    /// When they were taken, in order; the newest of them.
+    #[serde(default)]
+    pub looks: Vec<u64>,
+    /// Which time counts for its workers.
+    #[serde(default)]
+    pub patience: Patience,
+    /// The newest suspicion that people were told.
+    #[serde(default)]
+    pub warned: u32,
     /// When workers were told to leave.
     pub notified_since_ms: Option<u64>,
     /// When they were sent what the person sent.
@@ -85,10 +98,12 @@ impl Report {
     pub fn is_like(&self, other: &Self) -> bool {
         let bare = |report: &Self| {
             let mut gangs = report.gangs.clone();
+            gangs.iter_mut().for_each(|gang| gang.patience = Patience::default());
             for worker in gangs.iter_mut().flat_map(|gang| &mut gang.workers) {
                 let pulse = worker.pulse.take();
                 worker.pulse = pulse.map(|pulse| Pulse { listens: pulse.listens, ..Pulse::default() });
                 worker.heard_ms = None;
+                worker.signs = worker.signs.hold.map(Signs::held).unwrap_or_default();
             }
             gangs
         };
@@ -115,6 +130,9 @@ pub struct Order {
     pub placement: Vec<u32>,
     /// The life that ended is worth an incident.
     pub incident: bool,
+    /// What to tell people, for a warning.
+    #[serde(default)]
+    pub suspicion: Option<Suspicion>,
 }
 
 impl Order {

@@ -7,18 +7,20 @@
 mod neighbours;
 mod noting;
 mod placing;
+mod progress;
 
-use crate::hang::{Pulse, due_ms};
+use crate::hang::{Judgement, Patience, Pulse};
 use crate::job::{GangPlan, Job, Kind};
 use crate::memory::{Entry, GangMemory, Memory, Outcome};
 use crate::messages::{GangReport, Order, Orders, Over, Report, WorkerReport};
-use crate::mind::noting::suspects;
 use crate::policy::Cause;
 use crate::state::Phase;
 use crate::verdict::{Action, Gang, UNKILLABLE_MS, Verdict, WITNESS_MS, decide};
 
 /// From the end of a save to the end of the worker.
 const LEAVING_MS: u64 = 5000;
+/// Why a gang that seems to hang runs on.
+const KILLS_NOTHING: &str = "nothing is ended, because neither --restarts nor --hang was given";
 /// How often the pulses of a gang that may hang are looked at, at least.
 const PULSE_LOOK_MS: u64 = 1000;
 
@@ -53,6 +55,7 @@ impl Mind {
         }
         self.note_preemptions(report);
         self.spread_failures(report);
+        (0..self.plans.len()).for_each(|gang| self.learn(gang, about(report, gang)));
         self.settle(report);
         let mut orders = Vec::new();
         let mut look_at_ms: Option<u64> = None;
@@ -124,9 +127,12 @@ impl Mind {
     /// The order to a gang, and when to look again.
     fn order(&mut self, gang: usize, report: &Report) -> (Order, Option<u64>) {
         let about = about(report, gang);
-        let verdict = self.verdict(gang, report);
+        let mut verdict = self.verdict(gang, report);
         self.write_down(gang, &verdict);
         let known = self.gang(gang, about, report.now_ms);
+        let watched = known.running > 0 && self.memory.gangs[gang].failure().is_none();
+        let watched_ms = if watched { self.look_after(gang, report, &mut verdict) } else { None };
+        let suspicion = self.untold(gang, about).filter(|_| verdict.action == Action::Warn).cloned();
         let memory = &self.memory.gangs[gang];
         let begins = matches!(verdict.action, Action::Start { .. });
         // These are followed by nothing if what they want to bring about does not happen, so somebody has to look.
@@ -135,11 +141,6 @@ impl Mind {
             Action::Kill => about.killing_since_ms.map(|since_ms| since_ms.saturating_add(UNKILLABLE_MS)),
             Action::Witness => memory.failure().map(|failure| failure.at_ms.saturating_add(WITNESS_MS)),
             _ => None,
-        };
-        let watched = if known.running > 0 && memory.failure().is_none() {
-            self.hang_due(gang, about, report.now_ms)
-        } else {
-            None
         };
         // A life that was ordered and will never begin cannot be ended; the order is about the one before it.
         let late = memory.incarnation > about.incarnation && !begins;
@@ -153,17 +154,34 @@ impl Mind {
             reason: verdict.reason,
             failures: memory.failures.clone(),
             placement: if begins { memory.placement.clone() } else { Vec::new() },
+            suspicion,
         };
-        (order, until_ms.into_iter().chain(watched).min())
+        (order, until_ms.into_iter().chain(watched_ms).min())
     }
 
-    /// When somebody may hang at the earliest; at most a little while from now, because pulses change what is typical.
-    fn hang_due(&self, gang: usize, about: &GangReport, now_ms: u64) -> Option<u64> {
+    /// Where nothing else is to be done: tells people what they were not told, or has stacks looked at before somebody is judged. When
+    /// somebody may hang at the earliest; at most a little while from now, because pulses change what is typical.
+    fn look_after(&self, gang: usize, report: &Report, verdict: &mut Verdict) -> Option<u64> {
+        let (about, now_ms) = (about(report, gang), report.now_ms);
+        let idle = matches!(verdict.action, Action::Wait { .. });
+        if let Some(suspicion) = self.untold(gang, about).filter(|_| idle) {
+            *verdict =
+                Verdict { action: Action::Warn, reason: format!("{}; {KILLS_NOTHING}", suspicion.what) };
+        }
+        let due_ms = match self.judgement(gang, about, now_ms)? {
+            Judgement::Fine(due_ms) => due_ms,
+            Judgement::Look => {
+                if matches!(verdict.action, Action::Wait { .. }) {
+                    verdict.action = Action::Look;
+                }
+                None
+            }
+            Judgement::Hung(_) | Judgement::Slow(_) => None,
+        };
         let rule = self.job.roles[self.plans[gang].role].policy.hang.as_ref()?;
-        let due = suspects(about).iter().filter_map(|suspect| due_ms(suspect, rule)).min();
         let listening = about.workers.iter().any(|worker| worker.pulse.is_some()) || rule.silence_ms > 0;
         let slow = listening.then_some(now_ms + PULSE_LOOK_MS);
-        due.map(|due_ms| due_ms.max(now_ms + 1)).into_iter().chain(slow).min()
+        due_ms.map(|due_ms| due_ms.max(now_ms + 1)).into_iter().chain(slow).min()
     }
 
     /// The view that `decide` has of a gang: what is, what was, and what its neighbours mean for it.
@@ -203,7 +221,7 @@ impl Mind {
         let memory = &self.memory.gangs[gang];
         let reason = verdict.reason.clone();
         let name = match verdict.action {
-            Action::Wait { .. } => return,
+            Action::Wait { .. } | Action::Look | Action::Warn => return,
             Action::Start { incarnation } => {
                 if memory.incarnation != Some(incarnation) {
                     let placement = self.place(gang);
@@ -306,6 +324,9 @@ fn about(report: &Report, gang: usize) -> &GangReport {
         lived_ms: None,
         examined: false,
         witnessed: false,
+        looks: Vec::new(),
+        patience: Patience { fresh_ms: 0, excused: Vec::new() },
+        warned: 0,
         notified_since_ms: None,
         signalled_since_ms: None,
         ending_since_ms: None,
@@ -325,7 +346,7 @@ fn phase_of_gang(gang: &Gang, verdict: &Verdict, outcome: Option<Outcome>) -> Ph
         (None, Action::Witness | Action::End | Action::Kill) => Phase::Ending,
         (None, Action::Wait { .. }) if gang.running == 0 => Phase::Waiting,
         (None, Action::Wait { .. }) if is_ending(gang) => Phase::Ending,
-        (None, Action::Wait { .. }) => Phase::Running,
+        (None, Action::Wait { .. } | Action::Look | Action::Warn) => Phase::Running,
     }
 }
 

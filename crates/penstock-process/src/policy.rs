@@ -74,6 +74,20 @@ pub struct HangRule {
     pub least_ms: u64,
     /// So long without a word, for workers that report no steps; 0 for ever.
     pub silence_ms: u64,
+    /// Somebody chose the limit: it is obeyed, whatever a worker shows and whether or not there are restarts.
+    #[serde(default = "yes")]
+    pub given: bool,
+    /// So long one worker alone may be stopped; 0 for ever.
+    #[serde(default = "stopped_ms")]
+    pub stopped_ms: u64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn stopped_ms() -> u64 {
+    10 * 60_000
 }
 
 /// What jobs have that say nothing about it.

@@ -10,7 +10,7 @@ mod segments;
 mod work;
 mod worker_log;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -35,6 +35,8 @@ use crate::{system, terminal};
 
 const READ_BYTES: usize = 256 << 10;
 const PIPE_BYTES: i32 = 1 << 20;
+/// A thread that moves output for so long without a look at its sources waits for a disk.
+const STUCK_MS: u64 = 1000;
 /// Gaps that are told at once.
 const GAPS_MAX: usize = 64;
 /// Lines of ours that wait for the thread.
@@ -95,6 +97,10 @@ struct Shared {
     done: AtomicBool,
     /// The person's terminal has another size.
     resized: AtomicBool,
+    /// Workers whose output is left alone, because the person does not take what is there.
+    held: Mutex<BTreeSet<u32>>,
+    /// Since when the thread has been moving output; 0 while it waits for some.
+    moving_since_ms: AtomicU64,
     /// What we have to say ourselves.
     announcements: Mutex<Vec<String>>,
 }
@@ -185,6 +191,7 @@ impl Pump {
             sets: [Epoll::new()?, Epoll::new()?],
             sources: BTreeMap::new(),
             next: 0,
+            is_holding: false,
             buffer: vec![0; READ_BYTES],
         };
         std::thread::Builder::new()
@@ -242,6 +249,22 @@ impl Pump {
     pub fn heard_ms(&self, role: usize, rank: u32) -> Option<u64> {
         let kept = self.kept.lock().expect("nobody panics while holding this");
         Some(kept.get(&(role, rank))?.heard_ms.load(Ordering::Relaxed))
+    }
+
+    /// Workers that may have to wait with their output: nobody takes it, or it cannot be written down.
+    pub fn held(&self) -> BTreeSet<u32> {
+        let since_ms = self.shared.moving_since_ms.load(Ordering::Relaxed);
+        if since_ms > 0 && system::now_ms() > since_ms + STUCK_MS {
+            return self
+                .shared
+                .open
+                .lock()
+                .expect("nobody panics while holding this")
+                .keys()
+                .copied()
+                .collect();
+        }
+        self.shared.held.lock().expect("nobody panics while holding this").clone()
     }
 
     /// When and where the newest life of a worker wrote what failures begin with; the newest of them, oldest first.

@@ -69,6 +69,9 @@ pub struct WorkerState {
     pub cpu_s: Option<f64>,
     /// The most memory that it held at once, once it ended.
     pub rss_max_bytes: Option<u64>,
+    /// What keeps it from going on, in words: `held by output`, `stopped`, `traced` or `frozen`.
+    #[serde(default)]
+    pub held: Option<String>,
     /// Where in its log of standard output this life begins.
     pub stdout_from: u64,
     /// Where in its log of standard error this life begins.

@@ -47,6 +47,14 @@ pub fn now_ms() -> u64 {
     u64::try_from(at.tv_sec).unwrap_or(0) * 1000 + u64::try_from(at.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
+/// The same without the time in which the machine slept.
+pub fn awake_ms() -> u64 {
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `at` is a valid place to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut at) };
+    u64::try_from(at.tv_sec).unwrap_or(0) * 1000 + u64::try_from(at.tv_nsec).unwrap_or(0) / 1_000_000
+}
+
 /// Orphans among our descendants become our children, so none can slip away.
 pub fn become_subreaper() -> Result<()> {
     // SAFETY: plain integers.

@@ -187,7 +187,11 @@ pub enum Action {
         /// Which signal.
         signal: i32,
     },
-    /// Take the stacks of all workers.
+    /// Take the stacks of all workers, because one may hang; nothing is decided yet.
+    Look,
+    /// Tell people that the gang may hang, and end nothing.
+    Warn,
+    /// Take the stacks of all workers, before they are ended.
     Witness,
     /// Send SIGTERM to the workers.
     End,

@@ -25,6 +25,10 @@ PRESSURES = ("wait", "drop")
 PREEMPTIONS = 1000
 #: What needed too much memory needs it again, mostly; two tries allow for a neighbour that took it.
 MEMORY_RESTARTS_MAX = 2
+#: What a rank that makes no steps has at least, where nobody chose a limit.
+HANG_LEAST_S = 60.0
+#: What one rank may be stopped alone.
+STOPPED_S = 600.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -68,18 +72,38 @@ class Hang:
 
     #: So many times the learned time of a step.
     factor: float = 10.0
-    #: Never sooner than this.
-    least_s: float = 10.0
+    #: Never sooner than this. Without a choice a minute, a worker that shows work has half an hour, and without restarts nothing is ended.
+    least_s: float | None = None
     #: Without any output for so long, for workers that report no steps. 0: output is not looked at.
     silence_s: float = 0.0
+    #: So long one worker alone may be stopped by a signal. 0: for ever.
+    stopped_s: float = STOPPED_S
 
     @classmethod
-    def of(cls, *, least_s: float, silence_s: float = 0.0, factor: float = 10.0) -> "Hang | None":
-        """What ``--hang`` and ``--silence`` mean: 0 is for never."""
+    def of(
+        cls,
+        *,
+        least_s: float | None = None,
+        silence_s: float = 0.0,
+        factor: float = 10.0,
+        stopped_s: float = STOPPED_S,
+    ) -> "Hang | None":
+        """What ``--hang``, ``--silence`` and ``--stopped-limit`` mean: 0 is for never."""
         if least_s == silence_s == 0:
             return None
         # Who watches for silence only is not to be judged by steps.
-        return cls(factor=factor, least_s=least_s or _COUNT_MAX, silence_s=silence_s)
+        least_s = _COUNT_MAX if least_s == 0 else least_s
+        return cls(factor=factor, least_s=least_s, silence_s=silence_s, stopped_s=stopped_s)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the agent reads it."""
+        return {
+            "factor": self.factor,
+            "least_ms": _ms(HANG_LEAST_S if self.least_s is None else self.least_s),
+            "silence_ms": _ms(self.silence_s),
+            "given": self.least_s is not None,
+            "stopped_ms": _ms(self.stopped_s),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,13 +141,7 @@ class Policy:
             "stop_grace_ms": _ms(self.stop_grace_s),
             "save_grace_ms": _ms(self.save_grace_s),
             "failure_grace_ms": _ms(self.failure_grace_s),
-            "hang": None
-            if self.hang is None
-            else {
-                "factor": self.hang.factor,
-                "least_ms": _ms(self.hang.least_s),
-                "silence_ms": _ms(self.hang.silence_s),
-            },
+            "hang": None if self.hang is None else self.hang.to_json(),
         }
 
 
@@ -194,7 +212,8 @@ class Role:
             self._between(name, getattr(policy, name), 0, _COUNT_MAX)
         if policy.hang is not None:
             self._between("hang.factor", policy.hang.factor, 1, 1e6)
-            self._between("hang.least_s", policy.hang.least_s, 0, _COUNT_MAX)
+            self._between("hang.least_s", policy.hang.least_s or 0, 0, _COUNT_MAX)
+            self._between("hang.stopped_s", policy.hang.stopped_s, 0, _COUNT_MAX)
             self._between("hang.silence_s", policy.hang.silence_s, 0, _COUNT_MAX)
 
     def _between(self, name: str, value: float, least: float, most: float) -> None:

@@ -33,6 +33,7 @@ _CALLED = {
     "same_failure_max": "same_failure",
     "hang.least_s": "hang.least",
     "hang.silence_s": "hang.silence",
+    "hang.stopped_s": "hang.stopped",
     "slots.memory_bytes": "slots.memory",
 }
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -304,6 +305,7 @@ _HANG: dict[str, _Reader] = {
     "factor": ("factor", _File.number),
     "least": ("least_s", _File.seconds),
     "silence": ("silence_s", _File.seconds),
+    "stopped": ("stopped_s", _File.seconds),
 }
 _ROLE: dict[str, _Reader] = {
     "command": ("command", _File.words),

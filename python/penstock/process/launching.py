@@ -37,8 +37,9 @@ class Restarts:
     stop_grace_s: float = 10.0
     save_grace_s: float = 300.0
     failure_grace_s: float = 0.5
-    #: Without a step for ten times the usual step, and at least this long, a rank hangs. 0: it never does.
-    hang_s: float = 10.0
+    #: Without a step for ten times the usual step, and at least this long, a rank hangs. 0: it never does. Without a choice a minute,
+    #: and nothing is ended where there are no restarts.
+    hang_s: float | None = None
     #: Without a step ever reported, a rank that writes nothing for so long hangs. 0: it never does.
     silence_s: float = 0.0
 

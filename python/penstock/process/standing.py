@@ -45,7 +45,7 @@ def rows(job: Job, *, supervisors: bool = False, gpus: Mapping[int, GpuUse] | No
         if mine is None or mine.start_ticks != worker["start_ticks"] or worker["exit"] is not None:
             found.append({**base, **_ended(worker, commands[gang.role], redaction)})
             continue
-        own = {"how": worker["how"], **_said(pulse, gang)}
+        own = {"how": worker["how"], "held": worker.get("held"), **_said(pulse, gang)}
         found.append({**base, **_alive(mine, 0, redaction, gpus), **own})
         found += [
             {**base, **_alive(each, depth, redaction, gpus)}

@@ -59,9 +59,16 @@ class Story:
         shown: Any = self._redaction.document(entry)
         gang = entry.get("gang")
         who = self._gangs[gang] if isinstance(gang, int) and 0 <= gang < len(self._gangs) else ""
-        life = entry.get("incarnation", (entry.get("failure") or {}).get("incarnation"))
+        life = entry.get("incarnation", _life(entry))
         tell = _SENTENCES.get(str(entry.get("event")), _anything)
         return Happening(float(entry.get("at", 0.0)), who, life, tell(shown), shown)
+
+
+def _life(entry: dict[str, Any]) -> int | None:
+    """Which life an entry is about, where that stands further inside."""
+    about = entry.get("failure") or entry.get("suspicion") or {}
+    life: int | None = about.get("incarnation")
+    return life
 
 
 def _names(description: dict[str, Any]) -> list[str]:
@@ -112,6 +119,25 @@ def _failed(entry: dict[str, Any]) -> str:
     return f"failed: {failure.get('what')} ({failure.get('cause')}{step})"
 
 
+def _suspected(entry: dict[str, Any]) -> str:
+    suspicion = entry.get("suspicion") or {}
+    return f"warning: {suspicion.get('what')}; nothing is ended"
+
+
+def _learned(entry: dict[str, Any]) -> str:
+    return f"the longest time between two steps was {entry.get('longest_ms', 0) / 1000:.3f} s"
+
+
+def _patience(entry: dict[str, Any]) -> str:
+    return f"{entry.get('times')} times the limits of a hang from now on: {entry.get('reason')}"
+
+
+def _gap(entry: dict[str, Any]) -> str:
+    about = entry.get("about") or {}
+    seconds = (about.get("to_ms", 0) - about.get("from_ms", 0)) / 1000
+    return f"the agent itself was held for {seconds:.1f} s, so every rank has fresh patience"
+
+
 def _blamed(entry: dict[str, Any]) -> str:
     return _failed(entry).replace("failed:", "first of all:", 1)
 
@@ -149,6 +175,10 @@ _SENTENCES = {
     "failed": _failed,
     "blamed": _blamed,
     "examined": _examined,
+    "suspected": _suspected,
+    "learned": _learned,
+    "patience": _patience,
+    "gap": _gap,
     "verdict": _verdict,
     "stop": _stop,
     "finished": _finished,

@@ -31,6 +31,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int
     #: As the kernel has it, in one letter; in words how it ended, for one that did.
     state: str
+    #: What keeps it from going on: held by output, stopped, traced or frozen.
+    held: str | None = None
     step: int | None = None
     step_age_s: float | None = None
     step_s: float | None = None
@@ -121,6 +123,7 @@ def _row(gang: GangState, worker: dict[str, Any], pulse: Pulse | None, logs: dic
         pid=worker["pid"],
         incarnation=incarnation,
         state=_state(worker["pid"]) if worker["exit"] is None else _ended(worker["exit"]),
+        held=worker.get("held") if worker["exit"] is None else None,
         last_line=last_line(map(Path, newest)),
     )
     if pulse is None or pulse.incarnation != incarnation:

@@ -39,6 +39,7 @@ from penstock.run.records import Records, StepRecord, bits, last_step
 from penstock.run.refusals import refuse_seed, refuse_short_memory, refuse_stopped
 from penstock.run.requests import Requests, Wish, reason_of
 from penstock.run.saving import CalledOff, Late, Saving
+from penstock.run.scalars import scalar
 from penstock.run.settings import Settings
 from penstock.run.shared_facts import shared_decisions, shared_skips
 from penstock.run.standing import Standing
@@ -93,7 +94,7 @@ class Life:
         self._requests = Requests()
         #: Why the program wants to end after this step, if it does.
         self._stopping: str | None = None
-        self._to_host = getattr(state, "to_host", _same)
+        self._to_host = getattr(state, "to_host", lambda value: value)
         self._phases = Phases(state, self.lane, settings.seed)
         self._progress = StepProgress(state)
 
@@ -167,11 +168,12 @@ class Life:
         """What the step gave."""
         for name, value in (("loss", loss), ("grad_norm", grad_norm), ("tokens", tokens)):
             if value is not None:
-                setattr(self._report, name, self._to_host(value))
+                setattr(self._report, name, self._to_host(scalar(name, value)))
 
     def log(self, values: dict[str, Any]) -> None:
         """Named numbers of this rank."""
-        self._metrics.log(self._report.step, {name: self._to_host(value) for name, value in values.items()})
+        given = {name: self._to_host(scalar(name, value)) for name, value in values.items()}
+        self._metrics.log(self._report.step, given)
 
     def save(self) -> None:
         """Save after this step, on all ranks."""
@@ -446,7 +448,7 @@ class Life:
         if self._ended:
             return
         self._ended = True
-        self._saving.note()
+        self._saving.end()
         how = "done"
         if isinstance(problem, Leave):
             how = "left"
@@ -487,10 +489,6 @@ class Life:
         if self._own_events:
             events.stop()
             self._own_events = False
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _why(answer: Answer) -> str:

@@ -1,7 +1,9 @@
 """When a run saves, and what of its checkpoints is in the journal."""
 
+import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,8 @@ from penstock.run.contract import Trainable
 from penstock.run.journal import Journal
 from penstock.run.policies import Policy, Verdict
 from penstock.state import Checkpoints, Pending
+
+_log = logging.getLogger("penstock.run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class Saving:
         self._under_way: list[Pending] = []
         self._committed: set[int] = set()
         self._is_postponed = False
+        #: Names of metrics that were committed in this life.
+        self._metrics: set[str] = set()
         #: The step that was saved last, if any was in this life.
         self.saved: int | None = None
         self._clock = time.monotonic()
@@ -78,6 +84,7 @@ class Saving:
             nonlocal found, waited_s
             began = time.perf_counter()
             found = late()
+            self._metrics |= found.metrics.keys()
             waited_s = time.perf_counter() - began
             return found.entries
 
@@ -117,6 +124,20 @@ class Saving:
         self._under_way = [each for each in self._under_way if not each.done()]
         for pending in ended:
             self._journalled(pending)
+
+    def end(self) -> None:
+        """The life ends. A best checkpoint that nothing was logged for is told once: it would be missed when it is needed."""
+        self.note()
+        best = None if self._policy.keep is None else self._policy.keep.best
+        if self._state.rank or best is None or len(self._committed) < 2 or best.metric in self._metrics:
+            return
+        with suppress(PenstockError, OSError):
+            if not any(best.metric in each.metrics for each in self.checkpoints.list()):
+                _log.warning(
+                    "no checkpoint has the metric %r that Keep(best=…) goes by: log it on rank 0, run.log(%s=…), before a save",
+                    best.metric,
+                    best.metric,
+                )
 
     def settle(self, timeout_s: float | None = None) -> bool:
         """Wait until every save has ended, or time is over; whether all have."""

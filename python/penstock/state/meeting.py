@@ -89,7 +89,7 @@ class Meeting:
     def by_exchange(self, own: Holdings | None, exchange: Exchange, step: int) -> Division:
         """The division of a save, by ranks that can talk to each other. A rank that cannot save gives None, and all learn of it."""
         known = "" if self._division is None else self._division.id
-        told = exchange(_FAILED if own is None else f"{own.digest} {known}".encode())
+        told = _exchanged(exchange, _FAILED if own is None else f"{own.digest} {known}".encode(), step)
         if failed := [rank for rank, said in enumerate(told) if said == _FAILED]:
             raise SaveFailed(step=step, reason=f"rank {failed[0]} could not say what it holds")
         assert own is not None, "a rank that has nothing to say has failed"
@@ -98,7 +98,7 @@ class Meeting:
             return self._division
         # Of ranks with equal lists the first one tells it.
         tells = digests.index(own.digest) == self.rank
-        documents = exchange(own.document if tells else b"")
+        documents = _exchanged(exchange, own.document if tells else b"", step)
         told_lists = {digests[rank]: document for rank, document in enumerate(documents) if document}
         return self._divided(list(digests), told_lists, step)
 
@@ -135,3 +135,14 @@ class Meeting:
         self._division = None
         self._division = Division(self.rank, digests, lists, step)
         return self._division
+
+
+def _exchanged(exchange: Exchange, document: bytes, step: int) -> list[bytes]:
+    """What every rank has given. Frameworks have errors of their own for ranks that do not come, and none of them says what to do."""
+    try:
+        return exchange(document)
+    except RuntimeError as problem:
+        hint = "every rank calls save, in the same order; if all do, look at the logs of the others first"
+        raise SaveFailed(
+            step=step, reason=f"other ranks did not say what they hold: {problem}", hint=hint
+        ) from problem

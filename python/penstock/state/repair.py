@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import CheckpointDamaged, ObjectMissing
+from penstock.errors import CheckpointDamaged, NothingSaved, ObjectMissing
 from penstock.state import record_copies
 from penstock.state.checkpoint import checkpoint_of
 from penstock.state.history import Committed, History, record_name
@@ -112,13 +112,17 @@ class Repaired:
 def repair(
     store: Store, *, dry_run: bool = False, patience_s: float = PATIENCE_S, clock: Clock | None = None
 ) -> Repaired:
-    """Repair a place; see the module's description. A dry run changes nothing and says what would be done.
+    """Repair a place; see the module's description. A dry run changes nothing and says what would be done. Where nothing was ever saved,
+    that is an error.
 
     ``patience_s``: how long an incarnation that may be at work is given to say so; it answers within ``PERIOD_S``.
     """
     clock = clock or Clock()
     log = Log(store)
     done = _plan(log, clock)
+    if done.nothing and log.read().length == 0:
+        # A misspelt place is none that needs no repair.
+        raise NothingSaved(place=store.url)
     if dry_run or done.nothing:
         return done
     ask_for_life(store, patience_s=patience_s, clock=clock)

@@ -1,6 +1,7 @@
 """The ranks of a run: joining them, and the two things they have to say to each other between steps."""
 
 import atexit
+import logging
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
@@ -17,6 +18,9 @@ TIMEOUT_S = 600.0
 _SHARED_BYTES_MAX = 1 << 30
 #: Of an exchange: the length of what is given, and its beginning.
 _HEAD_BYTES, _LENGTH_BYTES = 192, 8
+#: A rank that waits longer for the others says so; how long it waits is the group's own limit.
+PATIENCE_S = 60.0
+_log = logging.getLogger("penstock.torch")
 
 
 def join(backend: str | None = None, *, timeout_s: float = TIMEOUT_S) -> torch.device:
@@ -97,7 +101,18 @@ def _gathered(content: bytes) -> list[bytes]:
     """What each rank has given, of the same length everywhere."""
     own = torch.frombuffer(bytearray(content), dtype=torch.uint8)
     found = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
-    distributed.all_gather(found, own, group=_host_group())
+    work = distributed.all_gather(found, own, group=_host_group(), async_op=True)
+    try:
+        work.wait(timedelta(seconds=PATIENCE_S))
+    except RuntimeError:
+        if work.is_completed():
+            raise
+        _log.warning(
+            "rank %d has waited %.0f s for the other ranks: all of them call resume, prepare and save, in the same order",
+            distributed.get_rank(),
+            PATIENCE_S,
+        )
+        work.wait()
     return [each.numpy().tobytes() for each in found]
 
 

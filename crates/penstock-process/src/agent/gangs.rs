@@ -10,6 +10,7 @@ use crate::complain;
 use crate::custody;
 use crate::error::{ProcessError, Result};
 use crate::exit::{Exit, memory_kills};
+use crate::hang::Pulse;
 use crate::incident::{self, Evidence};
 use crate::kmsg::about_memory;
 use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
@@ -34,6 +35,8 @@ pub(super) struct Tended {
     pub(super) killing_since_ms: Option<u64>,
     /// Stacks were taken.
     pub(super) witnessed: bool,
+    /// The newest suspicion that people were told.
+    pub(super) warned: u32,
     /// All of the life is gone and was looked at; what was found.
     pub(super) examination: Option<Examination>,
     /// Living descendants of its workers that are gone.
@@ -86,7 +89,8 @@ impl Agent {
                 self.tended[gang].signalled_since_ms.get_or_insert_with(now_ms);
                 self.interrupt_gang(gang, signal, true);
             }
-            Action::Witness => self.collect(Some(gang)),
+            Action::Look | Action::Witness => self.collect(Some(gang)),
+            Action::Warn => self.warn(order),
             Action::End => {
                 self.tended[gang].ending_since_ms.get_or_insert_with(now_ms);
                 self.signal_gang(gang, libc::SIGTERM);
@@ -161,6 +165,7 @@ impl Agent {
                 asked: false,
                 cpu_s: None,
                 rss_max_bytes: None,
+                held: None,
                 stdout_from,
                 stderr_from,
             });
@@ -283,18 +288,32 @@ impl Agent {
         let (action, reason) = (&order.action, order.reason.as_str());
         let mut kernel = self.unkillable(order.gang);
         kernel.extend(self.kernel_words(order.gang));
+        let suspicion = order.suspicion.as_ref();
         let there = Listing::read(&self.room.file("logs"));
         let known = self.tended[order.gang].examination.as_ref().map(|found| found.accounts.clone());
         // Who may still run is told about as it is.
         let accounts = known.unwrap_or_else(|| {
             gang.workers.iter().map(|worker| self.account(order.gang, worker, &there)).collect()
         });
-        let evidence = Evidence { gang, accounts: &accounts, action, reason, pulses, stacks, kernel };
+        let evidence =
+            Evidence { gang, accounts: &accounts, action, reason, suspicion, pulses, stacks, kernel };
         match incident::write(&self.room, role, self.state.incidents.len(), evidence) {
             Ok(name) => self.state.incidents.push(name),
             // A full disk must not keep a gang from being restarted.
             Err(problem) => complain!("penstock-agent: {problem}"),
         }
+    }
+
+    /// Tells people that a gang may hang, once, with an incident that has its stacks.
+    fn warn(&mut self, order: &Order) {
+        let Some(suspicion) = &order.suspicion else { return };
+        if self.tended[order.gang].warned >= suspicion.number {
+            return;
+        }
+        self.tended[order.gang].warned = suspicion.number;
+        self.note_incident(order);
+        let job = self.job.id.clone();
+        self.say(&format!("warning: {}; `penstock incident {job}` has the stacks", order.reason));
     }
 
     /// What the kernel said about the memory of a gang that failed for want of it.
@@ -342,7 +361,13 @@ impl Agent {
     }
 
     /// How a gang is, for the coordinator.
-    pub(super) fn gang_report(&self, gang: usize) -> GangReport {
+    pub(super) fn gang_report(&mut self, gang: usize) -> GangReport {
+        let ranks: Vec<u32> = self.state.gangs[gang].workers.iter().map(|worker| worker.rank).collect();
+        let mut pulses: BTreeMap<u32, Pulse> = BTreeMap::new();
+        for rank in ranks {
+            let pulse = self.pulse_of(gang, rank).map(|pulse| self.discounted(gang, rank, pulse));
+            pulses.extend(pulse.map(|pulse| (rank, pulse)));
+        }
         let (state, tended) = (&self.state.gangs[gang], &self.tended[gang]);
         if let Some((incarnation, why)) = &tended.queued {
             let (incarnation, queued) = (Some(*incarnation), Some(why.clone()));
@@ -355,8 +380,9 @@ impl Agent {
             exit: worker.exit.clone(),
             exit_ms: worker.exit_ms,
             asked: worker.asked,
-            pulse: self.pulse_of(gang, worker.rank),
+            pulse: pulses.get(&worker.rank).cloned(),
             heard_ms: self.heard_ms(gang, worker.rank),
+            signs: self.lookout.signs(gang, worker.rank),
         });
         let found = tended.examination.as_ref();
         GangReport {
@@ -369,6 +395,9 @@ impl Agent {
             lived_ms: found.and_then(|found| found.lived_ms),
             examined: found.is_some(),
             witnessed: tended.witnessed,
+            looks: self.lookout.looks(gang),
+            patience: self.lookout.patience(gang),
+            warned: tended.warned,
             notified_since_ms: tended.notified_since_ms,
             signalled_since_ms: tended.signalled_since_ms,
             ending_since_ms: tended.ending_since_ms,

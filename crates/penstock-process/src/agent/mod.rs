@@ -6,6 +6,7 @@ mod examination;
 mod gangs;
 mod interruption;
 mod link;
+mod lookout;
 pub mod places;
 mod stopping;
 mod vitals;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use crate::agent::gangs::Tended;
 use crate::agent::link::{Link, empty};
+use crate::agent::lookout::Lookout;
 use crate::agent::places::Places;
 use crate::agent::vitals::Vitals;
 use crate::cgroup::Cgroup;
@@ -92,6 +94,7 @@ pub struct Agent {
     nursery: Nursery,
     wishes: Vec<Option<usize>>,
     vitals: Vitals,
+    lookout: Lookout,
     /// The report that was sent last.
     told: Option<Report>,
     /// When to report again, even if nothing happened.
@@ -138,8 +141,9 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
         let safety_ms = agent.keep_safe();
         let queue_ms = agent.serve_waves()?;
         let zygotes_ms = agent.keep_zygotes();
+        let lookout_ms = agent.keep_lookout();
         let link_ms = agent.talk();
-        let vitals_ms = [agent.keep_collector(), agent.pulses_due_ms()];
+        let vitals_ms = [agent.keep_collector(), lookout_ms];
         let next = [look_ms, safety_ms, queue_ms, zygotes_ms, link_ms, agent.look_at_ms];
         let next = next.into_iter().chain(vitals_ms).flatten().min();
         agent.wait(next)?;
@@ -208,6 +212,7 @@ impl Agent {
             nursery: Nursery::default(),
             wishes: Vec::new(),
             vitals,
+            lookout: Lookout::default(),
             told: None,
             look_at_ms: None,
             ready: wires.ready,

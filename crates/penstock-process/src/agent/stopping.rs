@@ -77,6 +77,7 @@ impl Agent {
                 failures: state.failures.clone(),
                 placement: Vec::new(),
                 incident: true,
+                suspicion: None,
             };
             if state.incarnation.is_some() {
                 self.note_incident(&order);

@@ -20,8 +20,6 @@ use crate::pulses::{Notice, NoticeKind, Pulses};
 use crate::state::{wall_s, write_whole};
 use crate::system::{self, now_ms};
 
-/// How often pulses are looked at while nobody has said when to.
-const LOOK_MS: u64 = 1000;
 /// What the collector may take.
 const COLLECT_MS: u64 = 10_000;
 const STACKS_BYTES_MAX: u64 = 64 << 20;
@@ -94,6 +92,7 @@ impl Agent {
             self.vitals.pulses.iter().for_each(|pulses| pulses.clear(self.job.place(plan.role, rank)));
         }
         self.vitals.stacks.remove(&gang);
+        self.lookout.forget(gang);
     }
 
     /// What a worker of this life last said, in the words of the verdict.
@@ -112,6 +111,12 @@ impl Agent {
         })
     }
 
+    /// The process that pulses for a worker.
+    pub(super) fn said_pid(&self, gang: usize, rank: u32) -> Option<i32> {
+        let said = self.vitals.pulses.as_ref()?.read(self.job.place(self.plans[gang].role, rank))?;
+        i32::try_from(said.pid).ok().filter(|_| Some(said.incarnation) == self.state.gangs[gang].incarnation)
+    }
+
     /// When a worker last wrote anything, where its silence counts.
     pub(super) fn heard_ms(&self, gang: usize, rank: u32) -> Option<u64> {
         let role = &self.job.roles[self.plans[gang].role];
@@ -121,16 +126,6 @@ impl Agent {
         let begun_ms = now_ms().saturating_sub(age_ms);
         // What an earlier life wrote says nothing about this one.
         self.pump.heard_ms(self.plans[gang].role, rank).max(Some(begun_ms))
-    }
-
-    /// When to look at pulses again, if anybody may hang: a pulse wakes nobody.
-    pub(super) fn pulses_due_ms(&self) -> Option<u64> {
-        let watched = self.running.values().any(|(gang, _)| {
-            let state = &self.state.gangs[*gang];
-            state.phase == crate::state::Phase::Running
-                && self.job.roles[self.plans[*gang].role].policy.hang.is_some()
-        });
-        (watched && self.vitals.pulses.is_some()).then(|| now_ms() + LOOK_MS)
     }
 
     /// Tells every worker of a gang to save and leave: by when, and by when at the latest if it is saving then.
@@ -177,9 +172,13 @@ impl Agent {
             });
         }
         match (&mut self.vitals.collector, gang) {
-            (Some(collector), Some(gang)) => drop(collector.gangs.insert(gang)),
+            // One that was killed and does not end takes no more.
+            (Some(collector), Some(gang)) if !collector.ended => drop(collector.gangs.insert(gang)),
             (Some(collector), None) => collector.wanted = true,
-            (None, Some(gang)) => self.tended[gang].witnessed = true,
+            (_, Some(gang)) => {
+                self.tended[gang].witnessed = true;
+                self.note_look(&BTreeSet::from([gang]), None);
+            }
             (None, None) => {}
         }
     }
@@ -259,6 +258,7 @@ impl Agent {
 
     fn note_stacks(&mut self, gangs: BTreeSet<usize>, found: Option<Value>) {
         let answered = found.is_some();
+        self.note_look(&gangs, found.as_ref());
         let stacks =
             found.unwrap_or_else(|| json!({"problem": "the collector did not answer; see agent.log"}));
         self.journal.add_fact("stacks", json!({"answered": answered, "took_s": stacks.get("took_s")}));

@@ -1,6 +1,5 @@
 //! What is new in a report, for the journal: lives that began, workers that ended, and the first failure of a life.
 
-use crate::hang::{Suspect, hung};
 use crate::job::Kind;
 use crate::memory::Entry;
 use crate::messages::{GangReport, Report, WorkerReport};
@@ -29,8 +28,9 @@ impl Mind {
             }
         }
         if self.memory.gangs[gang].failure().is_none() {
-            if let Some(failure) = self.failure_of(gang, incarnation, about, now_ms) {
-                self.note(Entry::Failed { gang, failure });
+            match self.failure_of(gang, incarnation, about, now_ms) {
+                Some(failure) => self.note(Entry::Failed { gang, failure }),
+                None => self.watch_progress(gang, incarnation, about, now_ms),
             }
         }
         let memory = &self.memory.gangs[gang];
@@ -69,7 +69,7 @@ impl Mind {
     /// The first failure of a life, if it has one.
     fn failure_of(&self, gang: usize, incarnation: u32, about: &GangReport, now_ms: u64) -> Option<Failure> {
         let role = &self.job.roles[self.plans[gang].role];
-        let step = about.workers.iter().filter_map(|worker| Some(worker.pulse.as_ref()?.step)).max();
+        let step = furthest_step(about);
         let failed = |what: String, cause, rank, code, at_ms| {
             Some(Failure {
                 incarnation,
@@ -111,12 +111,7 @@ impl Mind {
             // It died while it started them.
             return failed("the agent was killed".to_owned(), Cause::Crash, None, 1, now_ms);
         }
-        let rule = role.policy.hang.as_ref()?;
-        if about.notified_since_ms.or(about.ending_since_ms).is_some() {
-            return None;
-        }
-        let (rank, what) = hung(now_ms, &suspects(about), rule)?;
-        failed(what, Cause::Hang, Some(rank), 1, now_ms)
+        None
     }
 
     /// How a worker is called in sentences: with its role, where a job has several.
@@ -175,9 +170,7 @@ impl Mind {
     }
 }
 
-pub(super) fn suspects(about: &GangReport) -> Vec<Suspect<'_>> {
-    let running = about.workers.iter().filter(|worker| worker.running);
-    running
-        .map(|worker| Suspect { rank: worker.rank, pulse: worker.pulse.as_ref(), heard_ms: worker.heard_ms })
-        .collect()
+/// How far a life came.
+pub(super) fn furthest_step(about: &GangReport) -> Option<u64> {
+    about.workers.iter().filter_map(|worker| Some(worker.pulse.as_ref()?.step)).max()
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::exit::Exit;
-use crate::hang::Pulse;
+use crate::hang::{Pulse, Signs};
 use crate::job::Role;
 use crate::policy::{Budget, HangRule, Policy, Scope};
 use crate::verdict::{Failure, Stop};
@@ -44,6 +44,7 @@ fn worker(rank: u32, code: Option<i32>) -> WorkerReport {
         asked: false,
         pulse: None,
         heard_ms: None,
+        signs: Signs::default(),
     }
 }
 
@@ -89,7 +90,8 @@ fn nobody_begins_in_the_answer_that_says_that_the_job_failed() {
 #[test]
 fn somebody_looks_again_after_sigkill_and_while_stacks_are_taken() {
     let mut one = role("rank", Kind::Gang, Scope::Gang, 2);
-    one.policy.hang = Some(HangRule { factor: 4.0, least_ms: 100, silence_ms: 0 });
+    one.policy.hang =
+        Some(HangRule { factor: 4.0, least_ms: 100, silence_ms: 0, given: true, stopped_ms: 0 });
     let mut mind = mind(vec![one]);
     mind.consider(&report(0, vec![GangReport::default()]));
     let pulse =
@@ -97,8 +99,11 @@ fn somebody_looks_again_after_sigkill_and_while_stacks_are_taken() {
     let still = |rank| WorkerReport { pulse: Some(pulse.clone()), ..worker(rank, None) };
     let stuck = life(0, vec![still(0), still(1)]);
     let (_, orders) = mind.consider(&report(500, vec![stuck.clone()]));
+    assert_eq!(actions(&orders), [Action::Look]);
+    let looked = GangReport { looks: vec![600], ..stuck.clone() };
+    let (_, orders) = mind.consider(&report(601, vec![looked]));
     assert_eq!(actions(&orders), [Action::Witness]);
-    assert_eq!(orders.look_at_ms, Some(500 + WITNESS_MS), "stacks may never come");
+    assert_eq!(orders.look_at_ms, Some(601 + WITNESS_MS), "stacks may never come");
     let killed = GangReport { ending_since_ms: Some(600), killing_since_ms: Some(900), ..stuck };
     let (_, orders) = mind.consider(&report(901, vec![killed]));
     assert_eq!(actions(&orders), [Action::Kill]);

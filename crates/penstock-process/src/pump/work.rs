@@ -2,7 +2,7 @@
 //!
 //! Sources wait in one set per console, so that a full console is left alone by leaving its set alone, however many workers there are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsRawFd;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::distress::{Distress, Lookout};
 use super::{Kept, Shared};
 use crate::console::{Console, Voice};
-use crate::epoll::Epoll;
+use crate::epoll::{Epoll, READY_MAX};
 use crate::job::Stream;
 use crate::system;
 use crate::terminal::Size;
@@ -22,6 +22,8 @@ use crate::terminal::Size;
 /// Reads of a pipe whose writer cannot be killed; what it writes after them is not listened to.
 const LAST_READS_MAX: u32 = 64;
 
+/// How often it is looked who has to wait, while a console is full.
+const HELD_LOOK: Duration = Duration::from_millis(500);
 /// Who speaks when we do.
 const OUR_NAME: &str = "penstock";
 
@@ -54,6 +56,8 @@ pub(super) struct Work {
     /// By a number of their own that is never used again.
     pub(super) sources: BTreeMap<u64, Source>,
     pub(super) next: u64,
+    /// Somebody's output is left alone.
+    pub(super) is_holding: bool,
     pub(super) buffer: Vec<u8>,
 }
 
@@ -71,7 +75,10 @@ impl Work {
                 self.shared.finish();
                 return;
             }
+            self.shared.moving_since_ms.store(0, Ordering::Relaxed);
             let ready = self.wait();
+            self.shared.moving_since_ms.store(system::now_ms(), Ordering::Relaxed);
+            self.note_held();
             while (&self.woken).read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
             if self.shared.take_resized() {
                 self.resize();
@@ -152,8 +159,27 @@ impl Work {
         let due = self.consoles.iter().filter_map(Console::due).min();
         // A millisecond more, because the wait is cut to whole ones.
         let timeout = due.map(|due| due.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
+        let full = self.consoles.iter().any(Console::is_full) && !hurry;
+        let timeout = timeout.into_iter().chain(full.then_some(HELD_LOOK)).min();
         system::poll(&mut interests, timeout);
         [interests[3].revents != 0, interests[4].revents != 0]
+    }
+
+    /// Says which workers have output that is left alone. One that has none is not held, however full the console is.
+    fn note_held(&mut self) {
+        let hurry = self.shared.is_hurrying() || self.shared.is_closing();
+        let mut held = BTreeSet::new();
+        for at in (0..2).filter(|at| self.consoles[*at].is_full() && !hurry) {
+            // Each call gives some of them, and others the next time.
+            for _ in 0..=self.sources.len() / READY_MAX {
+                let names = self.sets[at].ready();
+                held.extend(names.filter_map(|name| Some(self.sources.get(&name)?.place)));
+            }
+        }
+        if self.is_holding || !held.is_empty() {
+            self.is_holding = !held.is_empty();
+            *self.shared.held.lock().expect("nobody panics while holding this") = held;
+        }
     }
 
     /// Moves what one read gives; true when the source ended.

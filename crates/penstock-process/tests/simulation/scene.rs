@@ -194,6 +194,8 @@ fn role(chance: &mut Chance, cast: Cast, number: u64, before: &[Role]) -> Role {
             factor: 4.0,
             least_ms: 400,
             silence_ms: chance.pick(&[0, 700]),
+            given: true,
+            stopped_ms: 0,
         }),
     };
     let cpus = u32::from(anything && chance.percent(30));

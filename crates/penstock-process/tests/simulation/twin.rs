@@ -1,6 +1,7 @@
 //! The agent's twin: does with imagined processes what the agent does with real ones, by the same rules.
 
 use penstock_process::exit::Exit;
+use penstock_process::hang::{Patience, Signs};
 use penstock_process::messages::{GangReport, Order, Report, WorkerReport};
 use penstock_process::verdict::{Action, Stop, UNKILLABLE_MS};
 
@@ -68,6 +69,11 @@ pub(crate) struct Tended {
     /// When the stacks will have been taken.
     pub(crate) witness_ms: Option<u64>,
     pub(crate) witnessed: bool,
+    /// When stacks were looked at because somebody may hang, and when they will be.
+    pub(crate) looks: Vec<u64>,
+    pub(crate) look_ms: Option<u64>,
+    /// The newest suspicion that people were told.
+    pub(crate) warned: u32,
     pub(crate) examined: bool,
     /// Incidents that were written, by life.
     pub(crate) incidents: Vec<u32>,
@@ -137,6 +143,7 @@ impl Twin {
                 orphan.ends_ms.get_or_insert(now_ms + orphan.heir.kill_ms);
             }
             tended.orphans.retain(|orphan| orphan.ends_ms.is_none_or(|ends_ms| ends_ms > now_ms));
+            tended.looks.extend(tended.look_ms.take_if(|at_ms| *at_ms <= now_ms));
             tended.witnessed |= tended.witness_ms.is_some_and(|at_ms| at_ms <= now_ms);
             tended.examined |=
                 tended.orphans.is_empty() && tended.running() == 0 && !tended.workers.is_empty();
@@ -162,9 +169,10 @@ impl Twin {
                 .iter()
                 .map(|orphan| orphan.ends_ms.unwrap_or(orphan.since_ms + ORPHAN_GRACE_MS));
             let witness = tended.witness_ms.filter(|_| !tended.witnessed);
+            let look = tended.look_ms;
             let queued =
                 tended.queued.as_ref().map(|(_, until_ms)| *until_ms).filter(|_| self.stop.is_none());
-            ends.chain(orphans).chain(witness).chain(queued)
+            ends.chain(orphans).chain(witness).chain(look).chain(queued)
         });
         gangs.chain(self.stop_by_ms).min()
     }
@@ -203,6 +211,13 @@ impl Twin {
                 }
             }
             Action::Notify { .. } => self.notify(order.gang, now_ms),
+            Action::Look => {
+                let takes_ms = self.chance.between(0, 2000);
+                self.gangs[order.gang].look_ms.get_or_insert(now_ms + takes_ms);
+            }
+            Action::Warn => {
+                tended.warned = order.suspicion.as_ref().map_or(0, |suspicion| suspicion.number);
+            }
             Action::Witness => {
                 // Some take their time, and some never come.
                 let takes_ms = if self.chance.percent(20) { 100_000 } else { self.chance.between(0, 2000) };
@@ -322,6 +337,7 @@ fn gang_report(tended: &Tended, now_ms: u64) -> GangReport {
         asked: worker.asked,
         pulse: worker.fate.pulse(worker.started_ms, worker.age_ms(now_ms)),
         heard_ms: worker.fate.heard_ms(worker.started_ms, worker.age_ms(now_ms)),
+        signs: Signs::default(),
     });
     let failed = tended
         .workers
@@ -338,6 +354,9 @@ fn gang_report(tended: &Tended, now_ms: u64) -> GangReport {
         lived_ms: tended.workers.iter().map(|worker| worker.age_ms(now_ms)).min().filter(|_| tended.examined),
         examined: tended.examined,
         witnessed: tended.witnessed,
+        looks: tended.looks.clone(),
+        patience: Patience::default(),
+        warned: tended.warned,
         notified_since_ms: tended.notified_ms,
         signalled_since_ms: tended.signalled_ms,
         ending_since_ms: tended.ending_ms,

@@ -171,8 +171,12 @@ def _policy(values: Any) -> Policy:
         factor = float(values["hang_factor"])
     except ValueError:
         raise UsageError(f"--hang-factor {values['hang_factor']}: a number") from None
-    least_s = 0.0 if values["hang"] == "off" else _seconds("--hang", values["hang"])
-    hang = Hang.of(least_s=least_s, silence_s=_seconds("--silence", values["silence"]), factor=factor)
+    hang = Hang.of(
+        least_s=_hang_s(values["hang"]),
+        silence_s=_seconds("--silence", values["silence"]),
+        factor=factor,
+        stopped_s=_seconds("--stopped-limit", values["stopped_limit"]),
+    )
     return Policy(
         restart=values["restart"],
         budget=_budget(values["restarts"], values["budget"]),
@@ -184,6 +188,13 @@ def _policy(values: Any) -> Policy:
         failure_grace_s=_seconds("--failure-grace", failure_grace),
         hang=hang,
     )
+
+
+def _hang_s(text: str | None) -> float | None:
+    """The limit that somebody chose; nothing for the default, which depends on restarts."""
+    if text is None or text == "auto":
+        return None
+    return 0.0 if text == "off" else _seconds("--hang", text)
 
 
 def _budget(restarts: int, text: str | None) -> Budget:

@@ -130,7 +130,7 @@ def _is_bystander(rank: dict[str, Any]) -> bool:
 
 def _end(rank: dict[str, Any]) -> str:
     """What a rank said, how it ended, and why it is not the cause."""
-    ended = rank.get("ended") or "did not end"
+    ended = rank.get("ended") or rank.get("held") or "is still there"
     asked = ", after it was asked to" if rank.get("asked_to_end") else ""
     error = f": {rank['error']}" if rank.get("error") else ""
     lost = " (an effect: it lost a connection)" if rank.get("part") == "effect" else ""
@@ -178,6 +178,8 @@ def _verdict(verdict: Any) -> str:
     """``start`` life 2, and so on; older files have one word."""
     if not isinstance(verdict, dict):
         return str(verdict or "nothing").lower()
+    if verdict.get("do") == "warn":
+        return "end nothing"
     if verdict.get("do") == "start":
         return f"start life {verdict.get('incarnation')}"
     return str(verdict.get("do", verdict))

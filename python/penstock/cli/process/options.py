@@ -130,8 +130,8 @@ RESTARTS = (
     Option(
         ("--hang",),
         "text",
-        "A rank that pulses hangs after ten times its usual step, but not within so long; 0: it never does.",
-        "10s",
+        "A rank that pulses hangs after ten times its usual step, but not within so long, and is ended; 0: never."
+        " By default a minute, half an hour for one that shows work, and without --restarts only a warning.",
     ),
     Option(("--hang-factor",), "text", "How many times its usual step.", "10"),
     Option(
@@ -139,6 +139,12 @@ RESTARTS = (
         "text",
         "A rank that does not pulse hangs when it writes nothing for so long; 0: it never does.",
         "0",
+    ),
+    Option(
+        ("--stopped-limit",),
+        "text",
+        "How long one rank alone may be stopped by a signal, before it is the one to blame; 0: for ever.",
+        "10m",
     ),
 )
 WARM = (

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 
 from penstock.cli.output import print_json, size
-from penstock.process.describing import JobSpec, Role
+from penstock.process.describing import HANG_LEAST_S, JobSpec, Role
 from penstock.process.ordering import waves
 from penstock.process.redacting import Redaction
 
@@ -70,4 +70,7 @@ def _hang(role: Role) -> str:
     if hang is None:
         return "not looked for"
     silence = f", or {hang.silence_s:g} s without output" if hang.silence_s else ""
-    return f"{hang.factor:g} × a usual step, {hang.least_s:g} s at least{silence}"
+    least_s = HANG_LEAST_S if hang.least_s is None else hang.least_s
+    warns = hang.least_s is None and not role.policy.budget.hang
+    only = "; a warning, nothing is ended" if warns else ""
+    return f"{hang.factor:g} × a usual step, {least_s:g} s at least{silence}{only}"

@@ -100,7 +100,7 @@ def _tree(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse]) -> list[list[
 
 def _row(row: Row, indent: int, gpus: dict[int, GpuUse]) -> list[object]:
     name = row["worker"] if row["depth"] == 0 else "└"
-    state = STATES.get(row["state"], row["state"])
+    state = row.get("held") or STATES.get(row["state"], row["state"])
     if row.get("exit"):
         state = _ended(row["exit"])
     return [

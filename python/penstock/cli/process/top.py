@@ -132,7 +132,7 @@ def order(rows: Sequence[Row]) -> list[Row]:
     return sorted(
         rows,
         key=lambda row: (
-            row.state in ("R", "S"),
+            row.state in ("R", "S") and row.held is None,
             row.step if row.step is not None else -1,
             row.role,
             row.rank,
@@ -145,7 +145,7 @@ def summary(rows: Sequence[Row]) -> str:
     if not rows:
         return "no workers"
     said = [f"{len(rows)} workers"]
-    phases = Counter(row.phase or "no pulse" for row in rows)
+    phases = Counter(row.held or row.phase or "no pulse" for row in rows)
     said.append(", ".join(f"{count} {phase}" for phase, count in phases.most_common()))
     steps = [row.step for row in rows if row.step is not None]
     if steps:
@@ -172,6 +172,8 @@ def _quiet_s(row: Row) -> float:
 def _style(row: Row) -> str:
     if row.state not in ("R", "S"):
         return "red" if row.state != "exit 0" else "dim"
+    if row.held is not None:
+        return "yellow"
     late = row.typical_s is not None and row.phase == "step" and _quiet_s(row) > 5 * row.typical_s + 1
     return "yellow" if late else ""
 
@@ -203,7 +205,7 @@ COLUMNS = (
     Column("worker", lambda row: row.worker, is_number=False),
     Column("pid", lambda row: str(row.pid), width_min=90),
     Column("life", lambda row: str(row.incarnation), width_min=110),
-    Column("state", lambda row: row.state, is_number=False),
+    Column("state", lambda row: row.held or row.state, is_number=False),
     Column("step", lambda row: _known(row.step, lambda step: f"{step:.0f}")),
     Column("step time", lambda row: _known(row.step_s, _time)),
     Column("steps/s", lambda row: _known(row.steps_per_s, lambda rate: f"{rate:.3g}"), width_min=90),

@@ -79,8 +79,10 @@ def _alike(look: Look) -> object:
     if not look.threads:
         return (look.problem, look.kernel.state, look.kernel.waits_in)
     main, *others = look.threads
+    # One that was stopped stands where the others pass; it is not like them.
+    stopped = look.kernel.state in "Tt"
     # The order of the other threads is the order of their birth, which says nothing. Why native frames are missing does not either.
-    return main, tuple(sorted(others, key=_order))
+    return stopped, main, tuple(sorted(others, key=_order))
 
 
 def _order(thread: Thread) -> tuple[object, ...]:
