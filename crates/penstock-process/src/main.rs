@@ -4,11 +4,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use penstock_process::agent::places::check;
 use penstock_process::error::{ProcessError, Result};
 use penstock_process::job::Room;
 use penstock_process::launch::{self, Wires};
 use penstock_process::slots::report::report;
-use penstock_process::{agent, coordinator, keeper, sweep};
+use penstock_process::{agent, coordinator, keeper, sweep, system};
 
 const USAGE: &str =
     "usage: penstock-agent launch|sweep|end DIRECTORY (`penstock run` calls it; so do keeper and agent)";
@@ -28,11 +29,22 @@ fn play(words: &[String]) -> Result<i32> {
     if words == ["slots"] {
         return print(&report()?).map(|()| 0);
     }
+    if words == ["check"] {
+        let job = serde_json::from_reader(std::io::stdin())
+            .map_err(|source| ProcessError::Format { path: "/dev/stdin".into(), source })?;
+        return check(&job).map(|()| 0);
+    }
     let [role, directory, rest @ ..] = words else { return Err(ProcessError::Usage(USAGE.to_owned())) };
     if matches!(role.as_str(), "sweep" | "end") {
         return sweep(role, Path::new(directory));
     }
     let room = Room::new(Path::new(directory))?;
+    system::set_name(match role.as_str() {
+        "coordinator" => "penstock-coord",
+        "launch" => "penstock-run",
+        "keeper" => "penstock-keeper",
+        _ => "penstock-agent",
+    });
     match role.as_str() {
         "launch" => launch::run(&room),
         "keeper" => keeper::run(&room, Wires::from_words(rest)?),

@@ -82,6 +82,7 @@ fn own_line() -> BTreeSet<i32> {
 /// Ends whoever is in the control groups of a job all the same, and removes them.
 fn clear(directory: &Path) {
     let Ok(room) = Room::new(directory) else { return };
+    room.forget_secrets();
     let state = State::load(&room).ok().flatten();
     let group = state.and_then(|state| Cgroup::at(state.cgroup.as_deref()?));
     group.iter().for_each(Cgroup::kill);
