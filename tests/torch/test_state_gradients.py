@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import accelerate
 import pytest
 import torch
 from torch import nn
@@ -207,3 +208,19 @@ def test_gradients_that_no_optimizer_has_are_named(tmp_path: Path) -> None:
         checkpoints.save(0, by_hand).wait()
     model[0].zero_grad()
     assert head.unpinned() == ()
+
+
+def test_an_accumulation_that_accelerate_counts_is_named_while_it_is_half_done() -> None:
+    """Goal: a resumed program does not step after other batches in silence. Method: the real wrapper, between its steps and after one."""
+    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
+    model = nn.Linear(2, 2)
+    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters()))
+    tree = state(model, optimizer)
+    seen = []
+    for _ in range(4):
+        with accelerator.accumulate(model):
+            accelerator.backward(model(torch.ones(1, 2)).sum())
+            optimizer.step()
+            optimizer.zero_grad()
+        seen.append([each for each in tree.unpinned() if "accelerator.step = step" in each])
+    assert [len(each) for each in seen] == [1, 0, 1, 0]

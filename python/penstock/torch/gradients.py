@@ -137,6 +137,20 @@ def unowned(model: nn.Module, optimizers: Sequence[Optimizer]) -> tuple[str, ...
     return (text,)
 
 
+def counted_elsewhere(given: Sequence[Optimizer]) -> tuple[str, ...]:
+    """In words: gradients are pending, and it is a count of Accelerate's that says when its wrapper of an optimizer steps. No state has that count."""
+    for wrapper in given:
+        steps = getattr(getattr(wrapper, "gradient_state", None), "num_steps", 1)
+        members = (each for group in wrapper.param_groups for each in group["params"])
+        if isinstance(steps, int) and steps > 1 and any(is_pending(each.grad) for each in members):
+            text = (
+                f"Accelerate counts the {steps} batches of an accumulation by itself, and begins at 0 in a resumed program: set accelerator.step = step when a "
+                f"step begins, or save only after steps of the optimizer, every {steps} batches"
+            )
+            return (text,)
+    return ()
+
+
 def refuse_outside(model: nn.Module) -> None:
     """Gradients that FSDP2 accumulates unreduced are whole, on every rank, and in no ``.grad``: they cannot be saved."""
     for name, accumulated in _outside(model):

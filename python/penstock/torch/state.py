@@ -44,7 +44,8 @@ class State:
         lane: Lane | None = None,
     ) -> None:
         self.model = model
-        self.optimizers = with_inner(optimizers)
+        #: As the program has them, wrappers and all; and what has the state.
+        self._given, self.optimizers = tuple(optimizers), with_inner(optimizers)
         self._extra = extra
         self._dtype = dtype
         self._skip = tuple(skip)
@@ -161,7 +162,9 @@ class State:
     def unpinned(self) -> tuple[str, ...]:
         """What has changed since the state was made and is not part of it, in words: a resume does not bring it back."""
         outsiders = self._outsiders.named(self._extra.values()) if self._wants("optimizer") else ()
-        return (*self._unheld.changed(), *gradients.unowned(self.model, self.optimizers), *outsiders)
+        of_gradients = gradients.unowned(self.model, self.optimizers)
+        counted = gradients.counted_elsewhere(self._given)
+        return (*self._unheld.changed(), *of_gradients, *counted, *outsiders)
 
     @property
     def device(self) -> torch.device:
