@@ -42,6 +42,8 @@ class Program:
     directory: Path
     module: bool = False
     environment: dict[str, str | None] = field(default_factory=dict)
+    #: What would be executed, where that matters.
+    command: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -88,7 +90,7 @@ class Zygote:
         self.requests += 1
         request = {
             "request": self.requests,
-            "command": ["python", *(["-m"] if program.module else []), *program.argv],
+            "command": program.command or ["python", *(["-m"] if program.module else []), *program.argv],
             "argv": program.argv,
             "module": program.module,
             "directory": str(folder),

@@ -62,6 +62,7 @@ def test_the_document_is_the_contract_with_the_agent() -> None:
                 "slots": {"cpus": 0, "gpus": 1, "memory_bytes": 8 << 30, "ports": 0},
                 "spares": 1,
                 "terminal": True,
+                "stdin": None,
                 "zygote": None,
                 "zygote_why": "",
                 "hidden": {},
@@ -123,7 +124,10 @@ def _role(name: str, *after: str, kind: str = "gang") -> Role:
         ([_role("a", "a")], "role 'a': after names the role itself"),
         ([_role("a", "b")], "role 'a': after names 'b', which is no role of this job"),
         ([_role("a", "b"), _role("b", "c"), _role("c", "b")], "goes in a circle: b after c after b"),
-        ([_role("a", kind="service")], "are services only"),
+        (
+            [Role(name="a", command=["x"], stdin=0), Role(name="b", command=["x"], stdin=0)],
+            "role 'b': stdin is given to 'a' already",
+        ),
         ([Role(name="a", command=["x"], ranks=4000), Role(name="b", command=["x"], ranks=97)], "4097 ranks"),
     ],
 )

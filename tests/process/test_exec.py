@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.process.beside import Beside, start
-from penstock.process.lineage import descendants, everyone, process
+from penstock.process.lineage import children_of, descendants, everyone, process
 from tests.process import jobs
 from tests.process.jobs import PENSTOCK, Running, is_alive, penstock, wait_until
 
@@ -161,8 +161,8 @@ def test_a_process_in_namespaces_of_its_own_is_met_there(running: Running) -> No
     ]
     keeper = subprocess.Popen(words)
     try:
-        wait_until(lambda: descendants(everyone(), keeper.pid), "it has a child")
-        ((_, inside),) = descendants(everyone(), keeper.pid)
+        wait_until(lambda: descendants(children_of(everyone()), keeper.pid), "it has a child")
+        ((_, inside),) = descendants(children_of(everyone()), keeper.pid)
         wait_until(lambda: process(inside.pid).words()[:1] == ["sleep"], "it has mounted and begun")  # type: ignore[union-attr]
         reading, writing = os.pipe()
         beside = Beside(running.job, gang, {**worker, "how": "exec"}, inside)

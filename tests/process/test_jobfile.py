@@ -132,7 +132,7 @@ ROLE = '[roles.a]\ncommand = ["true"]\n'
         ('[roles.a]\ncommand = "echo \'x"\n', 2, "roles.a.command", "cannot be split"),
         ("roles = 3\n", 1, "roles", "must be a table"),
         ("[job]\nname = '../x'\n" + ROLE, 2, "job.name", "cannot be the name of a job"),
-        (ROLE + "kind = 'service'\n", 1, "roles", "are services only"),
+        (ROLE + "stdin = 7\n", 3, "roles.a.stdin", "must be 0 to 0, not 7"),
     ],
 )
 def test_a_mistake_is_told_with_its_line_and_what_was_meant(

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from penstock.process import Job, Launch, prepare
 from penstock.process.launching import agent_path
 from penstock.process.moments import APART_MS, moment_ms, places_since
 from penstock.process.reading import Worker
+from penstock.state.waiting import Clock
 from tests.process.jobs import PENSTOCK, Running, penstock, wait_until
 
 Run = Callable[..., Running]
@@ -80,11 +82,11 @@ def test_roles_ranks_and_forms(tmp_path: Path) -> None:
 
     steps = [f"[trainer-{rank}] step {n} of {rank}" for rank in range(3) for n in (1, 2, 3)]
     score = "[   eval-0] score 7"
-    assert logs() == [*steps, score]
-    assert logs("-f") == [*steps, score]
+    assert sorted(logs()) == sorted([*steps, score]) == sorted(logs("-f"))
+    assert logs("--role", "trainer", "--rank", "1") == [line.partition("] ")[2] for line in steps[3:6]]
     assert logs("--role", "eval", "--no-prefix") == ["score 7"]
-    assert logs("--role", "trainer", "--rank", "0-1", "--tail", "1") == [steps[2], steps[5]]
-    assert logs("--rank", "0,2", "--role", "trainer", "--grep", "step [13]") == [
+    assert sorted(logs("--role", "trainer", "--rank", "0-1", "--tail", "1")) == [steps[2], steps[5]]
+    assert sorted(logs("--rank", "0,2", "--role", "trainer", "--grep", "step [13]")) == [
         steps[0],
         steps[2],
         steps[6],
@@ -93,10 +95,52 @@ def test_roles_ranks_and_forms(tmp_path: Path) -> None:
     assert logs("--role", "trainer", "--grep", "of 1", "--tail", "2") == steps[4:6]
     assert logs("--rank", "2", "--role", "trainer", "--prefix", "--tail", "1") == steps[8:]
     assert logs("--tail", "0") == []
-    assert [json.loads(line) for line in logs("--json", "--grep", "2 of 1|score")] == [
-        {"role": "trainer", "rank": 1, "stream": "stdout", "offset": 12, "text": "step 2 of 1"},
+    found = [json.loads(line) for line in logs("--json", "--grep", "2 of 1|score")]
+    assert all(0 <= time.time() - line.pop("at") < 600 for line in found)
+    assert sorted(found, key=lambda line: line["rank"]) == [
         {"role": "eval", "rank": 0, "stream": "stderr", "offset": 0, "text": "score 7"},
+        {"role": "trainer", "rank": 1, "stream": "stdout", "offset": 12, "text": "step 2 of 1"},
     ]
+
+
+def test_lines_of_all_ranks_and_both_streams_come_in_the_order_of_time(run: Run) -> None:
+    """Goal: one story of several ranks. Method: ranks that take turns, each after the other's line is in its log."""
+    script = """
+    for n in 1 2 3 4 5 6; do
+        until [ -e $MARKS/turn-$n-$RANK ]; do sleep 0.002; done
+        echo turn $n of $RANK >&$((1 + n % 2))
+    done
+    """
+    running = run("--detach", "--ranks", "3", "--", "bash", "-c", script)
+    expected, moments = [], []
+    for turn in range(1, 7):
+        for rank in (2, 0, 1):
+            stream = "stderr" if turn % 2 else "stdout"
+            log, line = running.job.directory / f"logs/rank-{rank}.{stream}", f"turn {turn} of {rank}"
+            if turn == 4 and rank == 2:
+                Clock().pause(0.05)
+            moments.append(time.time())
+            (running.marks / f"turn-{turn}-{rank}").touch()
+            wait_until(lambda log=log, line=line: log.exists() and line in log.read_text(), line)  # type: ignore[misc]
+            expected.append(f"[{rank}] {line}")
+    running.wait_phase("succeeded")
+
+    def logs(*words: str) -> list[str]:
+        return penstock(running.home, "logs", running.job.id, *words).stdout.splitlines()
+
+    assert logs() == expected == logs("-f") == logs("--grep", "turn")
+    assert logs("--rank", "2") == [line.removeprefix("[2] ") for line in expected if line.startswith("[2]")]
+    dated = [json.loads(line) for line in logs("--json")]
+    for line, before, after in zip(dated, moments, [*moments[1:], time.time()], strict=True):
+        assert before - 0.01 <= line["at"] <= after + 0.01, (line, before, after)
+    stamps = [datetime.fromisoformat(line[:23]).timestamp() for line in logs("--times")]
+    assert stamps == [pytest.approx(line["at"], abs=0.001) for line in dated]
+    assert [line[24:] for line in logs("--times")] == expected
+    until = datetime.fromtimestamp(moments[9] - 0.01).isoformat()
+    assert logs("--until", until) == expected[:9]
+    assert set(logs("--since", until)) >= set(expected[9:])
+    refused = penstock(running.home, "logs", running.job.id, "--until", "1m", "-f")
+    assert (refused.returncode, "exclude each other" in refused.stderr) == (2, True)
 
 
 def test_since_a_moment_gives_what_was_written_after_it(run: Run) -> None:
@@ -112,7 +156,7 @@ def test_since_a_moment_gives_what_was_written_after_it(run: Run) -> None:
     running.wait_phase("succeeded")
     assert penstock(running.home, "logs", running.job.id, "--since", between).stdout == "[0] two 0\n"
     whole = penstock(running.home, "logs", running.job.id, "--since", "1h").stdout
-    assert whole.splitlines() == ["[0] one 0", "[0] two 0", "[0] oops"]
+    assert whole.splitlines() == ["[0] one 0", "[0] oops", "[0] two 0"]
 
 
 def test_a_record_covers_what_was_written_soon_after_it(tmp_path: Path) -> None:

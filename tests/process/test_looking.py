@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.process.incidents import last_words, ranges
-from penstock.process.lineage import descendants, everyone, process
+from penstock.process.lineage import children_of, descendants, everyone, process
 from penstock.process.story import how_it_ended
 from penstock.process.sweeping import prune
 from tests.process.jobs import PATIENCE_S, Running, is_alive, penstock, wait_until
@@ -212,7 +212,7 @@ def test_who_descends_from_whom_is_read_from_the_system() -> None:
     assert me.parent == os.getppid()
     assert me.is_alive
     assert process(os.getpid(), me.start_ticks - 1) is None
-    assert me.pid in {each.pid for _, each in descendants(everyone(), me.parent)}
+    assert me.pid in {each.pid for _, each in descendants(children_of(everyone()), me.parent)}
     assert me.environment()["PATH"]
 
 
@@ -252,3 +252,113 @@ def test_an_incident_of_a_hang_shows_stacks_and_how_far_everybody_came(run: Run,
     assert "at step 4" in text
     assert "stacks, taken before anything was killed:" in text
     assert "stuck_here (pulsing.py:" in text
+
+
+def test_ps_shows_the_command_of_a_forked_rank_and_nothing_else(run: Run, tmp_path: Path) -> None:
+    """Goal: a screen for a person. Method: ranks that are forked, whose place for a title is far larger than their command."""
+    script = tmp_path / "waits.py"
+    script.write_text(
+        "import os, time\nopen(f\"{os.environ['MARKS']}/{os.getpid()}.pid\", 'w')\ntime.sleep(1000)\n"
+    )
+    running = run("--detach", "--ranks", "2", "--zygote", "always", "--", str(script), "", "two words")
+    running.pids(2)
+    found = rows(running, "ps")
+    assert {row["how"] for row in found} == {"zygote"}
+    assert {row["command"] for row in found} == {f"{sys.executable} {script} '' 'two words'"}
+    text = penstock(running.home, "ps").stdout
+    assert len(text) < 2000
+    assert "''" in text
+    assert "'' ''" not in text
+    long = run("--detach", "--", "bash", "-c", f": {'x' * 5000}\ntouch $MARKS/$$.pid; sleep 1000; true")
+    long.pids(1)
+    assert max(map(len, penstock(long.home, "ps").stdout.splitlines())) < 400
+    assert "x" * 5000 in str(rows(long, "ps")[0]["command"])
+
+
+def test_supervisors_have_names_of_their_own(run: Run) -> None:
+    running = run("--", "bash", "-c", WAITER)
+    running.pids(1)
+    assert running.launcher is not None
+    wait_until(lambda: running.state().coordinator > 0, "the coordinator runs")
+    state = running.state()
+    names = {
+        who: Path(f"/proc/{pid}/comm").read_text().strip()
+        for who, pid in {
+            "launcher": running.launcher.pid,
+            "keeper": state.keeper,
+            "agent": state.agent,
+            "coordinator": state.coordinator,
+        }.items()
+    }
+    assert names == {
+        "launcher": "penstock-run",
+        "keeper": "penstock-keeper",
+        "agent": "penstock-agent",
+        "coordinator": "penstock-coord",
+    }
+
+
+def test_a_name_that_several_jobs_have_is_no_unknown_one(run: Run) -> None:
+    running = run("--detach", "--name", "cat", "--", "true")
+    running.wait_phase("succeeded")
+    assert penstock(running.home, "run", "--name", "cow", "--", "true").returncode == 0
+    refused = penstock(running.home, "stop", "c")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: 2 jobs have names that begin with 'c'\n\nhint: one of cat-")
+    assert "there is no job 'dog'" in penstock(running.home, "stop", "dog").stderr
+
+
+def test_a_lost_job_says_what_happened_to_it(run: Run) -> None:
+    running = run("--detach", "--", "bash", "-c", WAITER)
+    running.pids(1)
+    state = running.state()
+    for pid in (state.keeper, state.agent):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: running.job.phase() == "lost", "the job is lost")
+    (row,) = rows(running, "jobs")
+    assert (row["phase"], row["reason"]) == ("lost", "keeper and agent were killed")
+    assert "keeper and agent were killed" in penstock(running.home, "ps", running.job.id).stdout
+
+
+def test_events_are_sentences(run: Run, tmp_path: Path) -> None:
+    """Goal: no raw values among sentences. Method: a job that is forked, whose coordinator is killed, and an entry of a later version."""
+    script = tmp_path / "waits.py"
+    script.write_text(
+        "import os, time\nopen(f\"{os.environ['MARKS']}/{os.getpid()}.pid\", 'w')\ntime.sleep(1000)\n"
+    )
+    running = run("--detach", "--zygote", "always", "--", str(script))
+    running.pids(1)
+    first = running.state().coordinator
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: running.journal("coordinator-lost"), "its end is noticed")
+    with (running.job.directory / "journal.jsonl").open("a") as journal:
+        journal.write('{"event": "later", "at": 1.0, "about": {"deep": {"number": 7}}}\n')
+    text = penstock(running.home, "events", running.job.id).stdout
+    assert "{" not in text
+    assert "the warm Python (pid " in text
+    assert f"the coordinator (pid {first}) was killed; another goes on" in text
+    assert "later about.deep.number=7" in text
+
+
+def test_services_alone_run_until_they_are_stopped(tmp_path: Path) -> None:
+    """Goal: a job file of services only. Method: two services, stopped by a person."""
+    file = tmp_path / "services.toml"
+    file.write_text(
+        "[roles.store]\nkind = 'service'\ncommand = ['sleep', '1000']\n"
+        "[roles.web]\nkind = 'service'\nafter = ['store']\ncommand = ['sleep', '1000']\n"
+    )
+    begun = penstock(tmp_path, "run", "--detach", "--file", str(file))
+    assert begun.returncode == 0, begun.stderr
+    wait_until(lambda: len(penstock(tmp_path, "ps", "--json").stdout.splitlines()) == 2, "both services run")
+    assert penstock(tmp_path, "stop", begun.stdout.strip()).returncode == 0
+    (row,) = map(json.loads, penstock(tmp_path, "jobs", "--json").stdout.splitlines())
+    assert (row["phase"], row["reason"]) == ("stopped", "stopped by `penstock stop`")
+
+
+def test_a_dry_run_refuses_what_a_start_would(tmp_path: Path) -> None:
+    refused = penstock(tmp_path, "run", "--dry-run", "--cpus", "5000", "--", "true")
+    assert refused.returncode == 2
+    assert "5000 CPUs are wanted, and this machine has" in refused.stderr
+    told = penstock(tmp_path, "run", "--dry-run", "--cpus", "1", "--zygote", "never", "--", "bash", "-c", ":")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.count("executed") == 1

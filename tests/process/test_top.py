@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import subprocess
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,6 +97,27 @@ def test_on_a_terminal_top_ends_with_the_job(run: Run, tmp_path: Path) -> None:
         text += os.read(ours, 65536)
     with os.fdopen(ours, "rb", closefd=True):
         assert shown.wait(20) == 0
+
+
+def test_q_leaves_and_the_terminal_is_as_before(run: Run) -> None:
+    """Goal: as in every pager. Method: a real terminal, other keys first, then `q`; the job goes on."""
+    running = run("--detach", "--", "bash", "-c", "touch $MARKS/$$.pid; sleep 1000; true")
+    running.pids(1)
+    ours, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    environment = {**os.environ, "PENSTOCK_HOME": str(running.home), "TERM": "xterm"}
+    words = [*PENSTOCK, "top", running.job.id, "--every", "3600"]
+    shown = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    text = b""
+    while b"running for" not in text:
+        text += os.read(ours, 65536)
+    os.write(ours, b"x")
+    os.write(ours, b"q")
+    assert shown.wait(20) == 0
+    assert termios.tcgetattr(theirs) == before
+    os.close(theirs)
+    os.close(ours)
+    assert running.job.phase() == "running"
 
 
 STEPS = st.one_of(st.none(), st.integers(0, 5))

@@ -66,6 +66,20 @@ def test_a_tree_comes_back_from_every_kind_of_place(store: Store) -> None:
     assert again.entries(found) == {"cursor": {"step": 5}, "raw": b"\0\1"}
 
 
+def test_a_checkpoint_is_loaded_by_its_step(tmp_path: Path) -> None:
+    tree, other = state(), empty_like(state())
+    with ps.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(5, tree, entries={"cursor": 5}).wait()
+        checkpoints.load(5, into=other)
+        np.testing.assert_equal(other, tree)
+        assert checkpoints.entries(5) == {"cursor": 5}
+        with pytest.raises(CheckpointUnknown, match="step 6"):
+            checkpoints.load(6, into=other)
+        for wrong in ("latest", True, None):
+            with pytest.raises(UsageError, match="a checkpoint or a step is needed"):
+                checkpoints.load(wrong, into=other)  # type: ignore[arg-type]
+
+
 def test_what_is_saved_is_what_was_there_at_the_call(tmp_path: Path) -> None:
     tree = {"w": np.ones(1 << 20, np.float32)}
     with ps.Checkpoints(tmp_path) as ck:

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 pub use screen::Screen;
 pub use voice::Voice;
+pub use width::harmless;
 
 use self::sink::Sink;
 use crate::terminal::Size;

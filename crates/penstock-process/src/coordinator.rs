@@ -46,6 +46,7 @@ pub fn run(room: &Room, wires: Wires) -> Result<i32> {
 
 /// What happened and what was decided, one line each, in order; never rewritten.
 pub struct Journal {
+    room: Room,
     file: File,
     /// The last line may have no end: the disk was full.
     torn: bool,
@@ -63,7 +64,7 @@ impl Journal {
         if text.last().is_some_and(|last| *last != b'\n') {
             let _ = file.write_all(b"\n");
         }
-        Ok(Self { file, torn: false })
+        Ok(Self { room: room.clone(), file, torn: false })
     }
 
     /// All that was written so far.
@@ -82,7 +83,8 @@ impl Journal {
         self.add_value(json!({"event": event, "about": about}));
     }
 
-    fn add_value(&mut self, mut value: Value) {
+    fn add_value(&mut self, value: Value) {
+        let mut value = self.room.secrets().value(value);
         value["at"] = wall_s().into();
         let begin = if self.torn { "\n" } else { "" };
         self.torn = self.file.write_all(format!("{begin}{value}\n").as_bytes()).is_err();

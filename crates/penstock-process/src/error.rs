@@ -66,6 +66,7 @@ pub type Result<T> = std::result::Result<T, ProcessError>;
 macro_rules! complain {
     ($($words:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($words)*);
+        let sentence = $crate::console::harmless(&format!($($words)*));
+        let _ = writeln!(std::io::stderr(), "{sentence}");
     }};
 }

@@ -12,7 +12,6 @@ use crate::last_words::without_numbers;
 use crate::memory::Suspicion;
 use crate::policy::Cause;
 use crate::pump::{Listing, log_name};
-use crate::redact::Redaction;
 use crate::state::{GangState, WorkerState, wall_s, write_whole};
 use crate::verdict::Action;
 
@@ -61,7 +60,7 @@ pub struct Evidence<'a> {
 
 /// Writes the incident of the life that just failed; its name in the room.
 pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) -> Result<String> {
-    let secrets = secrets(role);
+    let secrets = room.secrets();
     let there = Listing::read(&room.file("logs"));
     let shown = |lines: Vec<String>| -> Vec<String> { lines.iter().map(|line| secrets.text(line)).collect() };
     let gang = evidence.gang;
@@ -97,11 +96,4 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
     let name = format!("incidents/{number}.json");
     write_whole(&room.file(&name), &serde_json::to_vec_pretty(&document).expect("plain values"))?;
     Ok(name)
-}
-
-/// What never goes into an incident: secrets that the workers were given.
-pub fn secrets(role: &Role) -> Redaction {
-    let inherited = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    Redaction::of(inherited.chain(role.environment.iter().map(|(name, value)| (name.clone(), value.clone()))))
 }

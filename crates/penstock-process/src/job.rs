@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ProcessError, Result};
 use crate::policy::{Policy, Scope};
+use crate::redact::Redaction;
 use crate::slots::{Need, Want};
 
 /// What a role is for.
@@ -72,6 +74,9 @@ pub struct Role {
     /// Whether workers get a terminal instead of pipes.
     #[serde(default)]
     pub terminal: bool,
+    /// Which rank reads what the person types or pipes into the launcher; the others read nothing.
+    #[serde(default)]
+    pub stdin: Option<u32>,
     /// How to fork from a warm interpreter, where that is possible.
     #[serde(default)]
     pub zygote: Option<Warm>,
@@ -212,25 +217,35 @@ impl Stream {
     }
 }
 
+/// What was asked for with all secrets in it, where `job.json` hides some. Gone when the job has ended.
+const PRIVATE: &str = "private.json";
+
 /// The directory of a job.
 #[derive(Debug, Clone)]
-pub struct Room(PathBuf);
+pub struct Room {
+    path: PathBuf,
+    /// What must not be written down for others to read; known when it is first asked for.
+    secrets: Arc<OnceLock<Redaction>>,
+}
 
 impl Room {
     /// An existing directory with a `job.json`.
     pub fn new(path: &Path) -> Result<Self> {
         let whole = path.canonicalize();
-        whole.map(Self).map_err(|source| ProcessError::File { verb: "open", path: path.to_owned(), source })
+        whole
+            .map(|path| Self { path, secrets: Arc::default() })
+            .map_err(|source| ProcessError::File { verb: "open", path: path.to_owned(), source })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
-    /// What was asked for.
+    /// What was asked for, exactly while the job may need it.
     pub fn job(&self) -> Result<Job> {
-        let path = self.0.join("job.json");
+        let exact = self.file(PRIVATE);
+        let path = if exact.exists() { exact } else { self.file("job.json") };
         let text = std::fs::read(&path).map_err(|source| ProcessError::File {
             verb: "read",
             path: path.clone(),
@@ -239,13 +254,23 @@ impl Room {
         serde_json::from_slice(&text).map_err(|source| ProcessError::Format { path, source })
     }
 
+    /// Hides the secrets that the job was given, in all that is written for people.
+    pub fn secrets(&self) -> &Redaction {
+        self.secrets.get_or_init(|| Redaction::of_job(self.job().ok().as_ref()))
+    }
+
+    /// Nothing will be started any more, so nobody needs the secrets.
+    pub fn forget_secrets(&self) {
+        let _ = std::fs::remove_file(self.file(PRIVATE));
+    }
+
     /// What a worker wrote, all lives one after the other: the first segment of it.
     pub fn log(&self, role: &str, rank: u32, stream: Stream) -> PathBuf {
-        self.0.join("logs").join(format!("{role}-{rank}.{}", stream.name()))
+        self.path.join("logs").join(format!("{role}-{rank}.{}", stream.name()))
     }
 
     /// A file of the room by its name.
     pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path.join(name)
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::agent::places::check;
 use crate::complain;
 use crate::error::{ProcessError, Result};
+use crate::input;
 use crate::isolate::{self, First};
 use crate::job::{Job, Room};
 use crate::relay::relay;
@@ -39,6 +40,8 @@ pub struct Wires {
     pub out_terminal: Option<OwnedFd>,
     /// The same for its standard error.
     pub err_terminal: Option<OwnedFd>,
+    /// What the rank reads that has standard input.
+    pub input: Option<OwnedFd>,
     /// Closed when the ranks are started.
     pub ready: Option<OwnedFd>,
     /// The /proc of the launcher, for a job in a namespace of its own.
@@ -64,6 +67,7 @@ impl Wires {
                 "err" => &mut wires.err,
                 "out_terminal" => &mut wires.out_terminal,
                 "err_terminal" => &mut wires.err_terminal,
+                "input" => &mut wires.input,
                 "ready" => &mut wires.ready,
                 "outside" => &mut wires.outside,
                 "namespace" => &mut wires.namespace,
@@ -75,13 +79,14 @@ impl Wires {
         Ok(wires)
     }
 
-    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 8] {
+    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 9] {
         [
             ("leash", &self.leash),
             ("out", &self.out),
             ("err", &self.err),
             ("out_terminal", &self.out_terminal),
             ("err_terminal", &self.err_terminal),
+            ("input", &self.input),
             ("ready", &self.ready),
             ("outside", &self.outside),
             ("namespace", &self.namespace),
@@ -157,6 +162,7 @@ fn stay(room: &Room, job: &Job) -> Result<i32> {
         err: Some(err_writer),
         out_terminal: copy_of_terminal(&std::io::stdout()),
         err_terminal: copy_of_terminal(&std::io::stderr()),
+        input: input::open(job)?,
         ..Wires::default()
     };
     let keeper = start_keeper(room, job, wires)?;
@@ -218,6 +224,9 @@ fn conclude(room: &Room) -> i32 {
             let reason =
                 if state.phase == Phase::Failed { &state.reason } else { "keeper and agent were killed" };
             complain!("error: {reason}");
+            if let Some(hint) = input::hint(room, &state) {
+                complain!("\nhint: {hint}");
+            }
             if !state.incidents.is_empty() {
                 complain!("\nhint: `penstock incident {}` tells how every rank ended, and why", state.job);
             }

@@ -21,6 +21,7 @@ pub mod error;
 pub mod exit;
 pub mod hang;
 pub mod incident;
+pub mod input;
 pub mod isolate;
 pub mod job;
 pub mod keeper;

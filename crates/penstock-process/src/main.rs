@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use penstock_process::agent::places::check;
 use penstock_process::cgroup::{Cgroup, name};
 use penstock_process::error::{ProcessError, Result};
 use penstock_process::job::Room;
@@ -11,7 +12,7 @@ use penstock_process::launch::{self, Wires};
 use penstock_process::memory_limit::MemoryGroups;
 use penstock_process::slots::report::report;
 use penstock_process::state::State;
-use penstock_process::{agent, coordinator, keeper, lineage};
+use penstock_process::{agent, coordinator, keeper, lineage, system};
 
 const USAGE: &str =
     "usage: penstock-agent launch|sweep DIRECTORY (`penstock run` calls it; so do keeper and agent)";
@@ -34,8 +35,19 @@ fn play(words: &[String]) -> Result<i32> {
             .map(|()| 0)
             .map_err(|source| ProcessError::System { call: "write", source });
     }
+    if words == ["check"] {
+        let job = serde_json::from_reader(std::io::stdin())
+            .map_err(|source| ProcessError::Format { path: "/dev/stdin".into(), source })?;
+        return check(&job).map(|()| 0);
+    }
     let [role, directory, rest @ ..] = words else { return Err(ProcessError::Usage(USAGE.to_owned())) };
     let room = Room::new(Path::new(directory))?;
+    system::set_name(match role.as_str() {
+        "coordinator" => "penstock-coord",
+        "launch" => "penstock-run",
+        "keeper" => "penstock-keeper",
+        _ => "penstock-agent",
+    });
     match role.as_str() {
         "launch" => launch::run(&room),
         "keeper" => keeper::run(&room, Wires::from_words(rest)?),
@@ -57,6 +69,7 @@ fn sweep(room: &Room) -> i32 {
         if left.is_empty() {
             group.iter().for_each(Cgroup::remove);
             MemoryGroups::left(&name(room)).iter().for_each(MemoryGroups::remove);
+            room.forget_secrets();
             return 0;
         }
         for process in &left {

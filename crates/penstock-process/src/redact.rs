@@ -1,4 +1,4 @@
-//! What must not be written into an incident: secrets.
+//! What must not be written down for people: secrets.
 //!
 //! Three rules, the same as those of what commands show (`penstock/process/redacting.py`): values of variables whose names say so, words of a
 //! known shape, and what follows a name that says so. One file of cases is tested against both.
@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use regex_lite::{Captures, Regex};
 use serde_json::Value;
+
+use crate::job::Job;
 
 /// Names that say that the value is a secret.
 const SECRET: [&str; 11] = [
@@ -60,7 +62,23 @@ pub fn is_secret_name(name: &str) -> bool {
 /// Hides secrets of an environment, and what looks like one.
 pub struct Redaction(Vec<(String, String)>);
 
+impl std::fmt::Debug for Redaction {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} secrets", self.0.len())
+    }
+}
+
 impl Redaction {
+    /// Of a job: secrets of our environment, of its roles' environments, and of options in its commands.
+    pub fn of_job(job: Option<&Job>) -> Self {
+        let inherited = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let roles = job.map_or(&[][..], |job| &job.roles[..]);
+        let given = roles.iter().flat_map(|role| role.environment.clone());
+        let options = roles.iter().flat_map(|role| options(&role.command));
+        Self::of(inherited.chain(given).chain(options))
+    }
+
     /// Of these variables, those that are secrets.
     pub fn of(variables: impl Iterator<Item = (String, String)>) -> Self {
         let mut found: Vec<(String, String)> = variables
@@ -122,6 +140,18 @@ impl Redaction {
     }
 }
 
+/// Options of a command with their values: `--token X` and `--token=X`.
+fn options(command: &[String]) -> Vec<(String, String)> {
+    let name = |word: &str| word.trim_start_matches('-').to_owned();
+    let attached = command.iter().filter_map(|word| word.split_once('='));
+    let following = command.windows(2).filter(|pair| !pair[0].contains('=') && !pair[1].starts_with('-'));
+    attached
+        .chain(following.map(|pair| (pair[0].as_str(), pair[1].as_str())))
+        .filter(|(option, _)| option.starts_with('-'))
+        .map(|(option, value)| (name(option), value.to_owned()))
+        .collect()
+}
+
 /// `num_tokens: 123456789` and `the secret of something` are no secrets; already hidden ones stay as they are.
 fn is_harmless(name: &str, value: &str) -> bool {
     if value.starts_with('[') || !is_secret_name(name) {
@@ -174,6 +204,17 @@ mod tests {
         assert_eq!(
             redaction.text("login hf_0123456789 failed short /some/where"),
             "login [HF_TOKEN] failed short /some/where"
+        );
+    }
+
+    #[test]
+    fn values_of_options_are_secrets_wherever_they_turn_up() {
+        let command =
+            ["train.py", "--api-key", "correct-horse", "--db_password=battery-staple", "--max-tokens", "123456789"];
+        let redaction = Redaction::of(options(&command.map(str::to_owned)).into_iter());
+        assert_eq!(
+            redaction.text("no correct-horse with battery-staple in 123456789"),
+            "no [api-key] with [db_password] in 123456789"
         );
     }
 

@@ -34,6 +34,8 @@ pub struct Life<'a> {
     pub incarnation: u32,
     /// Where rank 0 listens.
     pub master_port: u16,
+    /// What the rank reads that has standard input.
+    pub input: Option<&'a OwnedFd>,
     /// The control group of the job, where there is one.
     pub cgroup: Option<&'a Cgroup>,
     /// The limit of open files that workers should see.
@@ -132,7 +134,7 @@ pub fn start(life: &Life<'_>, rank: u32, place: Place) -> Result<Started> {
     if let Some(directory) = life.role.directory.as_ref().or(life.job.directory.as_ref()) {
         command.current_dir(directory);
     }
-    command.stdin(Stdio::null()).stdout(out_writer).stderr(err_writer);
+    command.stdin(input(life, rank)?).stdout(out_writer).stderr(err_writer);
     // SAFETY: the closure only makes calls that are allowed between fork and exec, and allocates nothing.
     unsafe {
         command.pre_exec(move || {
@@ -162,6 +164,13 @@ pub fn start(life: &Life<'_>, rank: u32, place: Place) -> Result<Started> {
     let started =
         command.spawn().map_err(|source| ProcessError::Start { command: words[0].clone(), source })?;
     Ok(Started { pid: started.id() as i32, outputs })
+}
+
+/// Standard input of a rank: what was handed down for the one that reads, else nothing.
+fn input(life: &Life<'_>, rank: u32) -> Result<Stdio> {
+    let Some(given) = life.input.filter(|_| life.role.stdin == Some(rank)) else { return Ok(Stdio::null()) };
+    let copy = given.try_clone().map_err(|source| ProcessError::System { call: "dup", source })?;
+    Ok(Stdio::from(copy))
 }
 
 /// Our ends, and the rank's standard output and error.

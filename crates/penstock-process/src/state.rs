@@ -201,6 +201,20 @@ impl State {
         }
     }
 
+    /// The same without secrets: sentences may hold what workers said last.
+    fn redacted(&self, room: &Room) -> Self {
+        let mut shown = self.clone();
+        let sentences = shown.gangs.iter_mut().flat_map(|gang| {
+            let failures = gang.failures.iter_mut();
+            let told = failures.flat_map(|failure| [Some(&mut failure.what), failure.likeness.as_mut()]);
+            [Some(&mut gang.reason), Some(&mut gang.zygote)].into_iter().chain(told)
+        });
+        for sentence in sentences.flatten().chain([&mut shown.reason]) {
+            *sentence = room.secrets().text(sentence);
+        }
+        shown
+    }
+
     /// Replaces what the room says.
     pub fn save(&self, room: &Room) -> Result<()> {
         self.save_changes(room, &mut Vec::new())
@@ -208,7 +222,7 @@ impl State {
 
     /// The same, unless the room says that already: `saved`. On a full disk the space is used that was held for this.
     pub fn save_changes(&self, room: &Room, saved: &mut Vec<u8>) -> Result<()> {
-        let text = serde_json::to_vec(self).expect("a state is plain values");
+        let text = serde_json::to_vec(&self.redacted(room)).expect("a state is plain values");
         if *saved == text {
             return Ok(());
         }
@@ -218,6 +232,7 @@ impl State {
         })?;
         if self.phase.is_final() {
             reserve::give_up(room);
+            room.forget_secrets();
         } else {
             reserve::hold(room, text.len() as u64);
         }

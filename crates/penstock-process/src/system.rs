@@ -47,6 +47,13 @@ pub fn now_ms() -> u64 {
     u64::try_from(at.tv_sec).unwrap_or(0) * 1000 + u64::try_from(at.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
+/// What `ps`, `top` and `pgrep` call us: started through `/proc/self/exe`, we would be `exe`. At most 15 letters.
+pub fn set_name(name: &str) {
+    let Ok(name) = std::ffi::CString::new(name) else { return };
+    // SAFETY: the name ends with a zero and lives until the call returns.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+}
+
 /// The same without the time in which the machine slept.
 pub fn awake_ms() -> u64 {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };

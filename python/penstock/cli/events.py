@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.output import Json, command_app, duration, print_json, print_table, say
+from penstock.cli.output import Json, command_app, duration, print_json, print_table, print_text, say
 from penstock.errors import UsageError
 from penstock.events import Event, Recording, read
 from penstock.report.recording import by_kind
@@ -65,7 +65,7 @@ def events(
             if json:
                 print_json(event.to_json())
             else:
-                print(_line(event))
+                print_text(_line(event))
     _tell_losses(recording)
     return 0
 

@@ -18,6 +18,7 @@ EXIT_INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_streams()
     debug = _take_debug(words)
     _let_streams_take_anything()
     try:
@@ -103,6 +104,18 @@ def _take_debug(words: list[str]) -> bool:
             return False
     words.remove("--debug")
     return True
+
+
+def _open_closed_streams() -> None:
+    """What is closed (``>&-``) becomes a place where everything fits: else the next file that is opened would take its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            try:
+                os.fstat(number)
+            except OSError:
+                # The lowest number that is free: this one.
+                os.open(os.devnull, os.O_RDWR)
+                setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
 
 def _let_streams_take_anything() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from penstock.cli.escape import harmless
+from penstock.cli.escape import harmless, said, unsteering
 
 #: The option that every command has.
 Json = Annotated[bool, Parameter(name="--json", negative=(), help="Machine-readable output on stdout.")]
@@ -27,8 +27,16 @@ def command_app(name: str, purpose: str, *, examples: str) -> App:
 
 def print_json(document: Any) -> None:
     """One JSON document on one line; in plain ASCII where the stream cannot take more."""
-    whole = (sys.stdout.encoding or "").replace("-", "").lower() == "utf8"
-    print(json.dumps(document, ensure_ascii=not whole, separators=(", ", ": ")))
+    print(unsteering(json.dumps(document, ensure_ascii=not _is_unicode(), separators=(", ", ": "))))
+
+
+def _is_unicode() -> bool:
+    return (sys.stdout.encoding or "").replace("-", "").lower() == "utf8"
+
+
+def print_text(words: str = "") -> None:
+    """Lines for a person who asked for them, on stdout. Programs had a part in most: nothing of it steers the terminal."""
+    print(said(words))
 
 
 def say(words: str) -> None:
@@ -40,19 +48,46 @@ def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:
     """A table that fits its content on a terminal and stays whole lines in a pipe."""
+    heads = [harmless(column) for column in columns]
+    cells = [[harmless(str(cell)) for cell in row] for row in rows]
+    is_right = [column in right for column in columns]
+    if sys.stdout.isatty():
+        _print_folded(heads, cells, is_right)
+    else:
+        _print_whole(heads, cells, is_right)
+
+
+def _print_folded(heads: list[str], cells: list[list[str]], is_right: list[bool]) -> None:
+    """With cells that fold where the terminal ends."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(harmless(column), justify="right" if column in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(harmless(str(cell))) for cell in row))
-    # Folding in a pipe would cut lines that programs read; a very wide console never folds.
-    width = None if sys.stdout.isatty() else 4096
-    Console(width=width).print(table)
+    for head, at_right in zip(heads, is_right, strict=True):
+        table.add_column(head, justify="right" if at_right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
+def _print_whole(heads: list[str], cells: list[list[str]], is_right: list[bool]) -> None:
+    """With every row on one line, however long, because programs read it. Looks the same, and costs a tenth."""
+    from rich.cells import cell_len
+
+    rows = [[cell.replace("\n", "\\n") for cell in row] for row in [heads, *cells]]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+
+    def line(row: list[str]) -> str:
+        padded = (
+            " " * (width - cell_len(cell)) + cell if at_right else cell + " " * (width - cell_len(cell))
+            for cell, width, at_right in zip(row, widths, is_right, strict=True)
+        )
+        return "   ".join(padded)
+
+    rule = "─" if _is_unicode() else "-"
+    print(line(rows[0]), rule * (sum(widths) + 3 * (len(widths) - 1)), *map(line, rows[1:]), sep="\n")
 
 
 def print_facts(facts: dict[str, object]) -> None:

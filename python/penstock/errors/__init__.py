@@ -68,12 +68,15 @@
     ├── ProcessError             jobs and their processes
     │   ├── AgentMissing         the executable that supervises is not there
     │   ├── JobUnknown           no job has that name
+    │   ├── JobAmbiguous         several jobs have names that begin as asked for
     │   ├── JobInvalid           a job that makes no sense, with the role and the field
     │   ├── JobFileInvalid       a job file that makes no sense, with the place in it
     │   ├── RankUnknown          a job has no such rank, or it does not run
+    │   ├── HomeUnwritable       the directory of a job cannot be made
     │   ├── IncidentUnknown      a job has no such incident
     │   ├── StateUnreadable      a job's state was written by another Penstock, or is damaged
     │   ├── JobSilent            the job's agent does not answer
+    │   ├── SlotsImpossible      a job wants more than this machine has
     │   ├── SlotsUnreadable      what is leased on this machine cannot be read
     │   ├── SpyMissing           the executable that reads stacks is not there
     │   └── StacksForbidden      the kernel does not let us look into processes
@@ -155,13 +158,16 @@ from penstock.errors.events import (
 )
 from penstock.errors.process import (
     AgentMissing,
+    HomeUnwritable,
     IncidentUnknown,
+    JobAmbiguous,
     JobFileInvalid,
     JobInvalid,
     JobSilent,
     JobUnknown,
     ProcessError,
     RankUnknown,
+    SlotsImpossible,
     SlotsUnreadable,
     SpyMissing,
     StacksForbidden,
@@ -273,9 +279,11 @@ __all__ = [
     "FilesLeftOut",
     "ForeignUnusable",
     "FormatsMixed",
+    "HomeUnwritable",
     "IncarnationTaken",
     "IncidentUnknown",
     "IndexDamaged",
+    "JobAmbiguous",
     "JobFileInvalid",
     "JobInvalid",
     "JobSilent",
@@ -329,6 +337,7 @@ __all__ = [
     "ServiceUnavailable",
     "ServiceUnusable",
     "SilentCorruption",
+    "SlotsImpossible",
     "SlotsUnreadable",
     "SourceEmpty",
     "SplitsMixed",

@@ -19,6 +19,17 @@ class AgentMissing(ProcessError):
         super().__init__(f"{path} is missing, so no job can be started")
 
 
+class HomeUnwritable(ProcessError):
+    """The directory of a job cannot be made: no permission, a file system that is full or only read."""
+
+    exit_code = 1
+    hint = "set PENSTOCK_HOME to a directory that can be written"
+
+    def __init__(self, *, home: Path, reason: str) -> None:
+        self.home, self.reason = home, reason
+        super().__init__(f"a job needs a directory of its own in {home}: {reason}")
+
+
 class JobUnknown(ProcessError):
     """No job has that name, or more than one."""
 
@@ -27,6 +38,16 @@ class JobUnknown(ProcessError):
         some = ", ".join(known[-8:])
         self.hint = f"known jobs are {some}" if known else "`penstock run --detach -- COMMAND` starts one"
         super().__init__(f"there is no job {wanted!r} in {home}")
+
+
+class JobAmbiguous(ProcessError):
+    """Several jobs have names that begin as asked for."""
+
+    def __init__(self, *, wanted: str, matching: list[str]) -> None:
+        self.wanted, self.matching = wanted, matching
+        some = ", ".join(matching[-8:])
+        self.hint = f"one of {some}" if len(matching) <= 8 else f"the newest of them are {some}"
+        super().__init__(f"{len(matching)} jobs have names that begin with {wanted!r}")
 
 
 class JobInvalid(ProcessError):
@@ -97,6 +118,16 @@ class SlotsUnreadable(ProcessError):
     def __init__(self, *, reason: str) -> None:
         self.reason = reason
         super().__init__(f"what is leased cannot be read: {reason}")
+
+
+class SlotsImpossible(ProcessError):
+    """A job wants more than this machine has, so it would never start."""
+
+    hint = "`penstock slots` shows what there is"
+
+    def __init__(self, *, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
 
 
 class SpyMissing(ProcessError):

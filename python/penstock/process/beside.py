@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from penstock.errors import RankUnknown
 from penstock.process.jobs import FINAL, GangState, Job
-from penstock.process.lineage import Process, descendants, everyone, process
+from penstock.process.lineage import Process, children_of, descendants, everyone, process
 
 #: Rounds of killing what a command left; each finds what was forked during the one before.
 ROUNDS_MAX = 50
@@ -45,7 +45,7 @@ class Beside:
         """The worker's variables. A forked one shows those of its zygote in /proc, so what tells workers apart is added."""
         found = self.process.environment()
         if self.worker["how"] == "zygote":
-            role = next(r for r in self.job.description()["roles"] if r["name"] == self.gang.role)
+            role = next(r for r in self.job.exact_description()["roles"] if r["name"] == self.gang.role)
             rank, ranks, life = str(self.worker["rank"]), str(role["ranks"]), str(self.gang.incarnation or 0)
             found |= dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), rank)
             found |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"), ranks)
@@ -59,7 +59,7 @@ class Beside:
 
     def python(self) -> str | None:
         """The interpreter that the worker runs, if it is Python; else the one that the job knows."""
-        description = self.job.description()
+        description = self.job.exact_description()
         role = next(r for r in description["roles"] if r["name"] == self.gang.role)
         first = role["command"][0]
         if Path(first).name.startswith("python"):
@@ -216,12 +216,16 @@ def nothing_left() -> Iterator[None]:
     """What is started inside is gone afterwards, with all that it started."""
     _prctl(_SET_SUBREAPER, 1)
     # Who came before is not ours to kill.
-    before = {each.pid for _, each in descendants(everyone(), os.getpid())}
+    before = {each.pid for _, each in descendants(children_of(everyone()), os.getpid())}
     try:
         yield
     finally:
         for _ in range(ROUNDS_MAX):
-            left = [each for _, each in descendants(everyone(), os.getpid()) if each.pid not in before]
+            left = [
+                each
+                for _, each in descendants(children_of(everyone()), os.getpid())
+                if each.pid not in before
+            ]
             if not left:
                 break
             for each in left:

@@ -108,6 +108,8 @@ def _processors() -> int:
 
 def warmed(role: Role, mode: str, preload: Sequence[str], *, directory: Path) -> Role:
     """The role with what its ranks are forked from, where that is wished for and possible; else with the reason."""
+    if role.stdin is not None:
+        return replace(role, zygote=None, zygote_why=f"rank {role.stdin} reads standard input")
     from penstock.process.warming import Surroundings, warmth
 
     around = Surroundings(

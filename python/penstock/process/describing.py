@@ -162,6 +162,8 @@ class Role:
     spares: int = 0
     #: A terminal of its own instead of pipes.
     terminal: bool = False
+    #: The rank that reads what is typed or piped into the launcher; the others read nothing.
+    stdin: int | None = None
     policy: Policy = field(default_factory=Policy)
     #: Ranks whose output is kept from the terminal, by stream. Files have all of it.
     hidden: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -185,6 +187,8 @@ class Role:
         self._among("restart", self.policy.restart, RESTARTS)
         self._between("ranks", self.ranks, 1, RANKS_MAX)
         self._between("spares", self.spares, 0, RANKS_MAX)
+        if self.stdin is not None:
+            self._between("stdin", self.stdin, 0, self.ranks - 1)
         if self.master_port is not None:
             self._between("master_port", self.master_port, 1, 65535)
         for name, value in vars(self.slots).items():
@@ -235,6 +239,7 @@ class Role:
             "slots": dict(vars(self.slots)),
             "spares": self.spares,
             "terminal": self.terminal,
+            "stdin": self.stdin,
             "zygote": None if self.zygote is None else dict(self.zygote),
             "zygote_why": self.zygote_why,
             "policy": self.policy.to_json(),
@@ -305,18 +310,22 @@ class JobSpec:
                         reason=f"names {before!r}, which is no role of this job",
                         hint=f"roles are {', '.join(names)}",
                     )
+        reading = [role.name for role in self.roles if role.stdin is not None]
+        if len(reading) > 1:
+            raise JobInvalid(role=reading[1], field="stdin", reason=f"is given to {reading[0]!r} already")
+        if reading and self.detached:
+            raise JobInvalid(
+                role=reading[0],
+                field="stdin",
+                reason="belongs to the terminal, which a detached job does not have",
+                hint="run the job in the foreground, or let it read a file",
+            )
         circle = cycle({role.name: role.after for role in self.roles})
         if circle:
             raise JobInvalid(
                 role=circle[0],
                 field="after",
                 reason=f"goes in a circle: {' after '.join(circle)}, so none of them could start",
-            )
-        if all(role.kind == "service" for role in self.roles):
-            raise JobInvalid(
-                field="roles",
-                reason="are services only, and services end when everything else is over",
-                hint='give one of them kind = "gang"',
             )
 
     def to_json(self, identity: str) -> dict[str, Any]:

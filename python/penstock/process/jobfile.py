@@ -317,6 +317,7 @@ _ROLE: dict[str, _Reader] = {
     "slots": ("slots", _File.slots),
     "spares": ("spares", _File.count),
     "terminal": ("terminal", _File.truth),
+    "stdin": ("stdin", _File.count),
     "restart": ("restart", _File.text),
     "restarts": ("restarts", _File.count),
     "budget": ("budget", _File.budget),

@@ -12,8 +12,11 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import JobUnknown, StateUnreadable
+from penstock.errors import JobAmbiguous, JobUnknown, StateUnreadable
+from penstock.process.launching import PRIVATE
 
+#: What the last words of a lost job would have been.
+LOST = "keeper and agent were killed"
 FINAL = frozenset({"succeeded", "failed", "stopped"})
 
 
@@ -97,8 +100,17 @@ class Job:
         return state
 
     def description(self) -> dict[str, Any]:
-        """What was asked for."""
+        """What was asked for, with secrets hidden."""
         found: dict[str, Any] = msgspec.json.decode((self.directory / "job.json").read_bytes())
+        return found
+
+    def exact_description(self) -> dict[str, Any]:
+        """What was asked for, for those who start something in the job's stead; never to be shown."""
+        try:
+            found: dict[str, Any] = msgspec.json.decode((self.directory / PRIVATE).read_bytes())
+        except FileNotFoundError:
+            # Nothing is hidden, or the job is over.
+            return self.description()
         return found
 
     def phase(self) -> str:
@@ -115,6 +127,13 @@ class Job:
         # It may have ended between the two looks.
         again = self.state()
         return again.phase if again is not None and again.phase in FINAL else "lost"
+
+    def reason(self) -> str:
+        """Why it is in its phase; of a lost job the agent could not say any more."""
+        if self.phase() == "lost":
+            return LOST
+        state = self.state()
+        return state.reason if state is not None else ""
 
     def _supervised(self, state: JobState) -> bool:
         if state.namespace and state.namespace != _namespace():
@@ -166,6 +185,8 @@ def namesakes(home: Path, wanted: str) -> list[Job]:
     )
     matching = next((found for rule in rules if (found := [job for job in known if rule(job)])), [])
     alike = {job.name for job in matching} == {wanted}
-    if not wanted or not (len(matching) == 1 or alike):
+    if wanted and len(matching) > 1 and not alike:
+        raise JobAmbiguous(wanted=wanted, matching=[job.id for job in matching])
+    if not wanted or not matching:
         raise JobUnknown(wanted=wanted, home=home, known=[job.id for job in matching or known])
     return matching

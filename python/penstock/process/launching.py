@@ -7,21 +7,24 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.errors.process import AgentMissing
+from penstock.errors.process import AgentMissing, HomeUnwritable
 from penstock.errors.root import UsageError
 from penstock.process.commands import warmed
 from penstock.process.describing import Budget, Hang, JobSpec, Policy, Role
 from penstock.process.output import Output
+from penstock.process.suspicion import may_hold_secret
 
 if TYPE_CHECKING:
     from penstock.process.jobs import Job
 
+#: What was asked for with all secrets in it, beside a ``job.json`` that hides them.
+PRIVATE = "private.json"
 AGENT = Path(__file__).parent / "bin" / "penstock-agent"
 
 
@@ -111,12 +114,29 @@ def prepare(home: Path, wish: JobSpec | Launch) -> "Job":
     return Job(furnish(home, wish.spec() if isinstance(wish, Launch) else wish))
 
 
-def furnish(home: Path, spec: JobSpec, *, logs: Path | None = None) -> Path:
-    """The directory of a new job. Its logs go below a directory of their own when one is given."""
+def furnish(
+    home: Path, spec: JobSpec, *, logs: Path | None = None, environment: Mapping[str, str] | None = None
+) -> Path:
+    """The directory of a new job. Its logs go below a directory of their own when one is given.
+
+    ``environment`` is the caller's: what is a secret there is not written down for others.
+    """
     agent_path()
     folder = home / "jobs"
-    folder.mkdir(parents=True, exist_ok=True)
-    directory = _new(folder, spec.name or stem(spec.roles[0].command))
+    directory = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        directory = _new(folder, spec.name or stem(spec.roles[0].command))
+        _fill(directory, spec.to_json(directory.name), logs, environment or {})
+    except OSError as problem:
+        if directory is not None:
+            # Half a directory is no job, and takes the space that another try needs.
+            _remove(directory)
+        raise HomeUnwritable(home=home, reason=problem.strerror or str(problem)) from problem
+    return directory
+
+
+def _fill(directory: Path, asked: dict[str, Any], logs: Path | None, environment: Mapping[str, str]) -> None:
     (directory / "incidents").mkdir()
     if logs is None:
         (directory / "logs").mkdir()
@@ -124,11 +144,43 @@ def furnish(home: Path, spec: JobSpec, *, logs: Path | None = None) -> Path:
         place = logs.absolute() / directory.name
         place.mkdir(parents=True, mode=0o700)
         (directory / "logs").symlink_to(place, target_is_directory=True)
+    shown = _shown(asked, environment)
+    if shown != asked:
+        # What restarts need, exactly; the agent removes it when the job has ended.
+        exact = os.open(directory / PRIVATE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(exact, "w") as file:
+            json.dump(asked, file)
     # Renamed into place, because a job is listed as soon as it has this file.
     beside = directory / "job.json.new"
-    beside.write_text(json.dumps(spec.to_json(directory.name)))
+    beside.write_text(json.dumps(shown))
     beside.rename(directory / "job.json")
-    return directory
+
+
+def _shown(asked: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The description for people: what is a secret in it is hidden."""
+    given = {name: value for role in asked["roles"] for name, value in role["environment"].items()}
+    words = [word for role in asked["roles"] for word in role["command"]]
+    if not may_hold_secret([*words, *given, *given.values()], environment):
+        return asked
+    from penstock.process.redacting import Redaction
+
+    redaction = Redaction({**environment, **given})
+    hidden = ("command", "environment", "zygote")
+    roles = [
+        {**role, **_part(redaction.document({key: role[key] for key in hidden}))} for role in asked["roles"]
+    ]
+    return {**asked, "roles": roles}
+
+
+def _part(document: object) -> dict[str, Any]:
+    assert isinstance(document, dict)
+    return document
+
+
+def _remove(directory: Path) -> None:
+    import shutil
+
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _new(folder: Path, wanted: str) -> Path:

@@ -28,19 +28,25 @@ class Process(NamedTuple):
         """A zombie only waits for its parent to notice."""
         return self.state not in "ZX"
 
-    def age_s(self) -> float:
-        """How long it is there."""
-        with open("/proc/uptime", encoding="ascii") as file:
-            return max(float(file.read().split()[0]) - self.start_ticks / _TICK, 0.0)
+    def age_s(self, uptime_s: float) -> float:
+        """How long it is there, on a machine that is up for so long."""
+        return max(uptime_s - self.start_ticks / _TICK, 0.0)
 
     def words(self) -> list[str]:
-        """Its command line; empty when it is gone or has none."""
-        return [os.fsdecode(word) for word in _read(f"/proc/{self.pid}/cmdline").split(b"\0")[:-1]]
+        """Its command line; empty when it is gone or has none.
+
+        A process that changed its title leaves the rest of the place empty: as many words as there are bytes. They are no arguments.
+        """
+        text = _read(f"/proc/{self.pid}/cmdline").rstrip(b"\0")
+        return [os.fsdecode(word) for word in text.split(b"\0")] if text else []
 
     def environment(self) -> dict[str, str]:
         """The variables that it was started with."""
         pairs = (os.fsdecode(pair).partition("=") for pair in _read(f"/proc/{self.pid}/environ").split(b"\0"))
         return {name: value for name, equals, value in pairs if equals}
+
+
+Children = dict[int, list[Process]]
 
 
 def process(pid: int, start_ticks: int | None = None) -> Process | None:
@@ -68,11 +74,21 @@ def everyone() -> dict[int, Process]:
     return {each.pid: each for each in found if each is not None}
 
 
-def descendants(all_of_them: Mapping[int, Process], root: int) -> list[tuple[int, Process]]:
-    """Those below a process, with their depth; parents before children, zombies left out."""
-    children: dict[int, list[Process]] = {}
+def uptime_s() -> float:
+    """How long the machine is up: the clock of starts."""
+    return float(_read("/proc/uptime").split()[0])
+
+
+def children_of(all_of_them: Mapping[int, Process]) -> Children:
+    """The children of every process."""
+    children: Children = {}
     for each in all_of_them.values():
         children.setdefault(each.parent, []).append(each)
+    return children
+
+
+def descendants(children: Children, root: int) -> list[tuple[int, Process]]:
+    """Those below a process, with their depth; parents before children, zombies left out."""
     found: list[tuple[int, Process]] = []
     seen = {root}
     waiting = [(1, child) for child in reversed(children.get(root, []))]

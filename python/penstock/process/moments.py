@@ -1,7 +1,8 @@
 """Where logs were at a moment: ``--since`` as places in streams.
 
 The agent writes ``ROLE-RANK.times`` beside the logs: records of four numbers (milliseconds since 1970, the places in stdout and stderr at that moment,
-the incarnation), one when a life begins and at most one in half a second while there is output. So a place is known to half a second.
+the incarnation): one when a life begins, and while there is output one in half a second at least, more as long as they stay small beside the
+log itself. So a place is known to half a second, and mostly to a few milliseconds.
 """
 
 import re
@@ -37,6 +38,11 @@ def moment_ms(text: str, *, now_s: float | None = None) -> int:
         ) from problem
 
 
+def index_path(job: Job, worker: Worker) -> Path:
+    """The index beside the logs of a worker."""
+    return job.directory / "logs" / f"{worker.name}.times"
+
+
 def places_since(job: Job, workers: list[Worker], since: str) -> Places:
     """Where the logs of these workers were then."""
     if since == "incarnation":
@@ -45,7 +51,7 @@ def places_since(job: Job, workers: list[Worker], since: str) -> Places:
     there = segments(job)
     places: Places = {}
     for worker in workers:
-        found = _record(job.directory / "logs" / f"{worker.name}.times", at_ms)
+        found = _record(index_path(job, worker), at_ms)
         for index, stream in enumerate(STREAMS):
             of_log = there.get(f"{worker.name}.{stream}", [])
             end = of_log[-1].end if of_log else 0

@@ -151,26 +151,40 @@ class Reader:
         self._removes = bool(job.description().get("segments_kept"))
 
     def pieces(self, *, whole_lines: bool = True) -> Iterator[Piece | Gap]:
-        """What is new since the last call; a line whose end is not written yet comes later."""
+        """What is new since the last call, one log after the other; a line whose end is not written yet comes later."""
+        for pieces in self.logs(whole_lines=whole_lines):
+            yield from pieces
+
+    def logs(self, *, whole_lines: bool = True) -> list[Iterator[Piece | Gap]]:
+        """The same, each log for itself; they may be read by turns."""
         there = segments(self._job)
-        for worker, stream in self._places:
-            runs = list(_runs(there.get(f"{worker.name}.{stream}", [])))
-            for at, run in enumerate(runs):
-                # A line that a gap cuts will not get longer.
-                whole = whole_lines and at + 1 == len(runs)
-                place = self._places[worker, stream]
-                if run[0].begin > place:
-                    missing = run[0].begin - place
-                    yield Gap(worker, stream, place, missing, removed=self._removes and at == 0)
-                    self._places[worker, stream] = run[0].begin
-                yield from self._of_run(worker, stream, run, whole_lines=whole)
+        # All of them together hold this much.
+        piece_bytes = max(PIECE_BYTES // len(self._places), BLOCK_BYTES) if self._places else PIECE_BYTES
+        return [
+            self._of_log(worker, stream, there.get(f"{worker.name}.{stream}", []), piece_bytes, whole_lines)
+            for worker, stream in self._places
+        ]
+
+    def _of_log(
+        self, worker: Worker, stream: str, there: list[Segment], piece_bytes: int, whole_lines: bool
+    ) -> Iterator[Piece | Gap]:
+        runs = list(_runs(there))
+        for at, run in enumerate(runs):
+            # A line that a gap cuts will not get longer.
+            whole = whole_lines and at + 1 == len(runs)
+            place = self._places[worker, stream]
+            if run[0].begin > place:
+                missing = run[0].begin - place
+                yield Gap(worker, stream, place, missing, removed=self._removes and at == 0)
+                self._places[worker, stream] = run[0].begin
+            yield from self._of_run(worker, stream, run, piece_bytes, whole)
 
     def _of_run(
-        self, worker: Worker, stream: str, run: list[Segment], *, whole_lines: bool
+        self, worker: Worker, stream: str, run: list[Segment], piece_bytes: int, whole_lines: bool
     ) -> Iterator[Piece]:
         place = self._places[worker, stream]
         while place < run[-1].end:
-            content = _read(run, place, PIECE_BYTES)
+            content = _read(run, place, piece_bytes)
             end = content.rfind(b"\n") + 1
             more = place + len(content) < run[-1].end
             if end and (whole_lines or more):

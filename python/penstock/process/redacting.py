@@ -7,22 +7,8 @@ say so, words of a known shape, and what follows an option or a name that says s
 import re
 from collections.abc import Iterable, Mapping
 
-#: Names that say that the value is a secret.
-SECRET_NAMES = (
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-    "API_KEY",
-    "APIKEY",
-    "ACCESS_KEY",
-    "PRIVATE_KEY",
-    "AUTH",
-)
-#: Shorter values would be found everywhere.
-SECRET_BYTES_MIN = 8
+from penstock.process.secret_names import SECRET_BYTES_MIN, SECRET_NAMES
+
 HIDDEN = "[secret]"
 #: Names that only look like it: numbers of tokens are no secrets.
 _HARMLESS = re.compile(

@@ -3,12 +3,14 @@
 A lease is a locked file in a directory of the user; the agent's executable knows how to read it.
 """
 
+import json
 import subprocess
 from typing import Any
 
 import msgspec
 
-from penstock.errors import SlotsUnreadable
+from penstock.errors import SlotsImpossible, SlotsUnreadable
+from penstock.process.describing import JobSpec
 from penstock.process.launching import agent_path
 
 PATIENCE_S = 30.0
@@ -57,6 +59,23 @@ class Slots(msgspec.Struct, frozen=True):
     ports: dict[str, Any]
     leases: list[Lease]
     waiting: list[Ticket]
+
+
+def check_slots(spec: JobSpec) -> None:
+    """Refuse a job that wants more than this machine has, as its start would."""
+    wants = [role.slots for role in spec.roles]
+    if not any(any(vars(want).values()) for want in wants):
+        return
+    done = subprocess.run(
+        [agent_path(), "check"],
+        input=json.dumps(spec.to_json(spec.name or "job")),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    if done.returncode != 0:
+        raise SlotsImpossible(reason=done.stderr.strip().removeprefix("error: "))
 
 
 def slots() -> Slots:

@@ -4,12 +4,12 @@ The agent is not asked, so a job whose agent is busy, stopped or gone can be loo
 """
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.process.gpus import GpuUse
 from penstock.process.jobs import FINAL, GangState, Job, JobState
-from penstock.process.lineage import Process, descendants, everyone
+from penstock.process.lineage import Process, children_of, descendants, everyone, uptime_s
 from penstock.process.pulsefile import Pulse, pulses_of
 from penstock.process.redacting import Redaction
 
@@ -22,15 +22,15 @@ def rows(job: Job, *, supervisors: bool = False, gpus: Mapping[int, GpuUse] | No
     state = job.state()
     if state is None:
         return []
-    gpus = gpus or {}
-    redaction = Redaction(_environment(job, state))
+    look = _Look(Redaction(_environment(job, state)), gpus or {})
     commands = {role["name"]: role["command"] for role in job.description()["roles"]}
     over = job.phase() in FINAL
     all_of_them = {} if over else everyone()
+    children = children_of(all_of_them)
     pulses = pulses_of(job)
     found: list[Row] = []
     if supervisors and not over:
-        found += list(_supervisors(job, state, all_of_them, redaction))
+        found += list(_supervisors(job, state, all_of_them, look))
     for gang, worker in state.workers:
         base = {
             "job": job.id,
@@ -42,44 +42,56 @@ def rows(job: Job, *, supervisors: bool = False, gpus: Mapping[int, GpuUse] | No
         pulse = pulses.get((gang.role, worker["rank"]))
         mine = all_of_them.get(worker["pid"])
         if mine is None or mine.start_ticks != worker["start_ticks"] or worker["exit"] is not None:
-            found.append({**base, **_ended(worker, commands[gang.role], redaction)})
+            found.append({**base, **_ended(worker, look.command(commands[gang.role]))})
             continue
         own = {"how": worker["how"], "held": worker.get("held"), **_said(pulse, gang)}
-        found.append({**base, **_alive(mine, 0, redaction, gpus), **own})
-        found += [
-            {**base, **_alive(each, depth, redaction, gpus)}
-            for depth, each in descendants(all_of_them, mine.pid)
-        ]
+        found.append({**base, **look.row(mine, 0), **own})
+        found += [{**base, **look.row(each, depth)} for depth, each in descendants(children, mine.pid)]
     return found
 
 
-def _supervisors(
-    job: Job, state: JobState, all_of_them: Mapping[int, Process], redaction: Redaction
-) -> Iterator[Row]:
+class _Look:
+    """One look at a machine: what is the same for all of its processes is read once."""
+
+    def __init__(self, redaction: Redaction, gpus: Mapping[int, GpuUse]) -> None:
+        self._redaction, self._gpus = redaction, gpus
+        self._uptime_s = uptime_s()
+        #: Ranks mostly have one command, and hiding secrets in it is what costs most of a row.
+        self._commands: dict[tuple[str, ...], str] = {}
+
+    def command(self, words: Iterable[str]) -> str:
+        """A command as a person would type it, without secrets."""
+        key = tuple(words)
+        if key not in self._commands:
+            self._commands[key] = shlex.join(self._redaction.command(key))
+        return self._commands[key]
+
+    def row(self, found: Process, depth: int) -> Row:
+        """A process that is there."""
+        used = self._gpus.get(found.pid)
+        return {
+            "pid": found.pid,
+            "parent": found.parent,
+            "depth": depth,
+            "state": found.state,
+            "cpu_s": round(found.cpu_s, 3),
+            "rss_bytes": found.rss_bytes,
+            "gpu_bytes": None if used is None else used.bytes,
+            "gpu_percent": None if used is None else used.percent,
+            "age_s": round(found.age_s(self._uptime_s), 3),
+            "command": self.command(found.words()),
+        }
+
+
+def _supervisors(job: Job, state: JobState, all_of_them: Mapping[int, Process], look: _Look) -> Iterator[Row]:
     for name in SUPERVISORS:
         found = all_of_them.get(getattr(state, name))
         if found is not None:
             base = {"job": job.id, "role": None, "rank": None, "worker": name, "incarnation": None}
-            yield {**base, **_alive(found, 0, redaction, {})}
+            yield {**base, **look.row(found, 0)}
 
 
-def _alive(found: Process, depth: int, redaction: Redaction, gpus: Mapping[int, GpuUse]) -> Row:
-    used = gpus.get(found.pid)
-    return {
-        "pid": found.pid,
-        "parent": found.parent,
-        "depth": depth,
-        "state": found.state,
-        "cpu_s": round(found.cpu_s, 3),
-        "rss_bytes": found.rss_bytes,
-        "gpu_bytes": None if used is None else used.bytes,
-        "gpu_percent": None if used is None else used.percent,
-        "age_s": round(found.age_s(), 3),
-        "command": shlex.join(redaction.command(found.words())),
-    }
-
-
-def _ended(worker: Mapping[str, Any], command: list[str], redaction: Redaction) -> Row:
+def _ended(worker: Mapping[str, Any], command: str) -> Row:
     return {
         "pid": worker["pid"],
         "depth": 0,
@@ -89,7 +101,7 @@ def _ended(worker: Mapping[str, Any], command: list[str], redaction: Redaction) 
         "rss_bytes": worker["rss_max_bytes"],
         "age_s": None,
         "how": worker["how"],
-        "command": shlex.join(redaction.command(command)),
+        "command": command,
     }
 
 

@@ -163,9 +163,44 @@ def _over(entry: dict[str, Any]) -> str:
     return f"the job is over, {entry.get('phase')}: {entry.get('reason')}"
 
 
+def _zygote(entry: dict[str, Any]) -> str:
+    about = entry.get("about") or {}
+    who = f"the warm Python (pid {about.get('pid')})"
+    if about.get("warming"):
+        return f"{who} is being made"
+    if about.get("unusable"):
+        return f"{who} cannot be used: {about['unusable']}"
+    ready = about.get("ready") or {}
+    return f"{who} is ready after {ready.get('took_s', '?')} s"
+
+
+def _stacks(entry: dict[str, Any]) -> str:
+    about = entry.get("about") or {}
+    if not about.get("answered"):
+        return "stacks could not be taken"
+    return f"stacks were taken in {about.get('took_s', '?')} s"
+
+
+def _unkillable(entry: dict[str, Any]) -> str:
+    return f"process {(entry.get('about') or {}).get('pid')} sleeps in the kernel and cannot be killed"
+
+
+def _coordinator_lost(entry: dict[str, Any]) -> str:
+    return f"the coordinator (pid {(entry.get('about') or {}).get('pid')}) was killed; another goes on"
+
+
 def _anything(entry: dict[str, Any]) -> str:
     rest = {key: value for key, value in entry.items() if key not in ("at", "event", "gang", "incarnation")}
-    return " ".join([str(entry.get("event", "?")), *(f"{key}={value}" for key, value in rest.items())])
+    return " ".join([str(entry.get("event", "?")), *_facts(rest)])
+
+
+def _facts(about: dict[str, Any], of: str = "") -> Iterator[str]:
+    """Names and values, however deep they stand."""
+    for key, value in about.items():
+        if isinstance(value, dict):
+            yield from _facts(value, f"{of}{key}.")
+        else:
+            yield f"{of}{key}={value}"
 
 
 _SENTENCES = {
@@ -183,4 +218,8 @@ _SENTENCES = {
     "stop": _stop,
     "finished": _finished,
     "over": _over,
+    "zygote": _zygote,
+    "stacks": _stacks,
+    "unkillable": _unkillable,
+    "coordinator-lost": _coordinator_lost,
 }

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from penstock.process.gpus import GpuUse, gpu_uses
-from penstock.process.jobs import GangState, Job
+from penstock.process.jobs import LOST, GangState, Job
 from penstock.process.pulsefile import Pulse, pulses_of
 from penstock.process.reading import STREAMS, Segment, segments
 from penstock.process.stacks.kernel import children, family
@@ -93,7 +93,14 @@ class Watcher:
         ]
         rows = [row if row.is_over else self._measured(row, family(row.pid, below), gpus) for row in rows]
         age_s = (state.ended_at or now_s) - state.started_at
-        return Seen(job=state.job, phase=phase, reason=state.reason, at=now_s, age_s=age_s, rows=rows)
+        return Seen(
+            job=state.job,
+            phase=phase,
+            reason=LOST if phase == "lost" else state.reason,
+            at=now_s,
+            age_s=age_s,
+            rows=rows,
+        )
 
     def _measured(self, row: Row, pids: list[int], gpus: dict[int, GpuUse]) -> Row:
         usages = [usage for usage in map(_usage, pids) if usage is not None]

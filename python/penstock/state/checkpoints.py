@@ -336,7 +336,7 @@ class Checkpoints:
 
     def load(
         self,
-        found: Checkpoint,
+        found: Checkpoint | int,
         into: Any,
         *,
         strict: bool = True,
@@ -345,7 +345,7 @@ class Checkpoints:
         cast: bool = False,
         resize: Mapping[str, str] | None = None,
     ) -> Any:
-        """Fill a tree in place from a checkpoint, whatever layout it was saved with; the tree.
+        """Fill a tree in place from a checkpoint, or that of a step, whatever layout it was saved with; the tree.
 
         ``only`` restricts it to beginnings of names in the tree (``"model"``); generators are then left alone, unless ``"rng"`` is among them.
         ``rename`` says what the checkpoint calls them. Without ``strict``, what is missing on either side is left alone, and ``report`` lists it.
@@ -356,14 +356,26 @@ class Checkpoints:
         first = self._options.replicas == "first"
         wish = Wish(strict, names, rename, cast, dict(resize or {}), first=first)
         self._seen = self.log.read().length
-        self.report = fill(found, state, wish, self.log)
-        if found.store.url == self.store.url and not self._options.read_only:
-            self._loaded = found
+        meant = self._meant(found)
+        self.report = fill(meant, state, wish, self.log)
+        if meant.store.url == self.store.url and not self._options.read_only:
+            self._loaded = meant
         return state.root if isinstance(state, PlainTree) else into
 
-    def entries(self, found: Checkpoint, *, rank: int | None = None) -> dict[str, Any]:
+    def entries(self, found: Checkpoint | int, *, rank: int | None = None) -> dict[str, Any]:
         """The documents that were saved with it: the shared ones, and those of a rank."""
-        return entries_of(found, self._ranks.place[0] if rank is None else rank)
+        return entries_of(self._meant(found), self._ranks.place[0] if rank is None else rank)
+
+    def _meant(self, found: Checkpoint | int) -> Checkpoint:
+        if isinstance(found, Checkpoint):
+            return found
+        if not isinstance(found, int) or isinstance(found, bool):
+            kind = type(found).__name__
+            raise UsageError(
+                f"a checkpoint or a step is needed, got {kind}",
+                hint="checkpoints.latest(), checkpoints.at(100)",
+            )
+        return self.at(found)
 
     def begin(self, tree: Any, *, token: str = "") -> int:
         """Begin this incarnation without loading anything: from here on no earlier one can commit. Its number.

@@ -68,6 +68,7 @@ impl Agent {
             room: &self.room,
             incarnation,
             master_port,
+            input: self.input.as_ref(),
             cgroup: self.cgroup.as_ref(),
             file_limit: self.file_limit,
         }

@@ -42,7 +42,7 @@ impl Agent {
         let workers = &self.state.gangs[gang].workers;
         let accounts: Vec<Account> =
             workers.iter().map(|worker| self.account(gang, worker, &there)).collect();
-        let secrets = incident::secrets(role);
+        let secrets = self.room.secrets();
         let culprit =
             blame::culprit(&accounts).map(|culprit| Culprit { what: secrets.text(&culprit.what), ..culprit });
         let first = culprit.as_ref().and_then(|culprit| {

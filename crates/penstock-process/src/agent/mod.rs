@@ -23,6 +23,7 @@ use crate::agent::places::Places;
 use crate::agent::vitals::Vitals;
 use crate::cgroup::Cgroup;
 use crate::complain;
+use crate::console::harmless;
 use crate::control::{Ear, StopRequest, listen};
 use crate::coordinator::Journal;
 use crate::ending::Orphans;
@@ -81,6 +82,8 @@ pub struct Agent {
     look_at_ms: Option<u64>,
     /// Told once that workers run, for a launcher that does not stay.
     ready: Option<OwnedFd>,
+    /// What the rank reads that has standard input, in every life of it.
+    input: Option<OwnedFd>,
     file_limit: libc::rlimit,
     /// The control group of the workers, where we may have one.
     cgroup: Option<Cgroup>,
@@ -194,6 +197,7 @@ impl Agent {
             told: None,
             look_at_ms: None,
             ready: wires.ready,
+            input: wires.input,
             running: BTreeMap::new(),
             abandoned: BTreeSet::new(),
             orphans: Orphans::default(),
@@ -329,7 +333,7 @@ impl Agent {
 
     /// A line for the person at the terminal, if there is one.
     fn say(&self, words: &str) {
-        self.pump.announce(words);
+        self.pump.announce(&harmless(words));
     }
 
     /// Waits until something happens or the moment comes, and takes note of what happened.

@@ -2,7 +2,7 @@
 //!
 //! A carriage return begins a line anew, as progress bars use it: of each line only the last state is shown. The log has every byte.
 
-use memchr::{memchr, memchr_iter, memchr2};
+use memchr::{memchr, memchr_iter};
 
 use super::width;
 
@@ -61,7 +61,7 @@ impl Voice {
     pub fn feed(&mut self, bytes: &[u8], offset: u64, shared: bool, out: &mut Vec<u8>) {
         let bytes_end = offset + bytes.len() as u64;
         let rest = self.resume(bytes, offset, out);
-        let special = if shared { memchr2(b'\r', 0x1b, rest) } else { memchr(b'\r', rest) };
+        let special = if shared { width::steering(rest) } else { memchr(b'\r', rest) };
         let mut begin = 0;
         for end in memchr_iter(b'\n', rest) {
             if special.is_none() && self.text.is_empty() && !self.returned {

@@ -1,7 +1,7 @@
 //! How wide text is on a terminal, and what of it may be drawn beside other text.
 //!
 //! Lines of several workers share one terminal, so a sequence that moves the cursor or erases would hit the lines of others: only
-//! those that set colours are kept.
+//! those that set colours are kept. `penstock/cli/escape.py` does the same for logs that are read later.
 
 const ESCAPE: u8 = 0x1b;
 /// Longer sequences are not sequences.
@@ -41,18 +41,38 @@ pub(super) fn fit(text: &[u8], columns: usize, out: &mut Vec<u8>) -> usize {
     used
 }
 
-/// Appends `text` without sequences that move the cursor or erase.
+/// Where in `text` the first byte stands that a terminal may obey: a control but tab and line end, or the first byte of one of eight bits.
+pub(super) fn steering(text: &[u8]) -> Option<usize> {
+    text.iter().enumerate().position(|(at, byte)| match *byte {
+        b'\t' | b'\n' => false,
+        0xc2 => text.get(at + 1).is_none_or(|next| *next < 0xa0),
+        byte => byte < b' ' || byte == 0x7f,
+    })
+}
+
+/// Appends `text` without what moves the cursor, erases, rings or changes the terminal in another way.
 pub(super) fn without_moves(text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
-    while let Some(at) = memchr::memchr(ESCAPE, rest) {
+    while let Some(at) = steering(rest) {
         out.extend_from_slice(&rest[..at]);
-        let (length, colour) = sequence(&rest[at..]);
-        if colour {
+        let (length, kept) = match rest[at] {
+            ESCAPE => sequence(&rest[at..]),
+            0xc2 => (2.min(rest.len() - at), false),
+            _ => (1, false),
+        };
+        if kept {
             out.extend_from_slice(&rest[at..at + length]);
         }
         rest = &rest[at + length..];
     }
     out.extend_from_slice(rest);
+}
+
+/// A sentence for a terminal, in which programs may have had a part.
+pub fn harmless(sentence: &str) -> String {
+    let mut out = Vec::new();
+    without_moves(sentence.as_bytes(), &mut out);
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// Length of the escape sequence at the beginning of `text`, and whether it only sets colours.
@@ -66,8 +86,8 @@ fn sequence(text: &[u8]) -> (usize, bool) {
                 None => (2 + body.count(), false),
             }
         }
-        // A title or a link: up to a bell or to the next escape and its backslash.
-        Some(b']') => {
+        // A title, a link, the clipboard or a message to the terminal: up to a bell or to the next escape and its backslash.
+        Some(b']' | b'P' | b'X' | b'^' | b'_') => {
             let end = text[2..].iter().position(|byte| matches!(*byte, 0x07 | ESCAPE));
             let more = end.map_or(text.len(), |end| end + 3 + usize::from(text[end + 2] == ESCAPE));
             (more.min(text.len()), false)
@@ -133,6 +153,9 @@ mod tests {
         let mut out = Vec::new();
         without_moves(b"a\x1b[2Kb\x1b[32mc\x1b[0m\x1b]0;title\x07d\x1b[", &mut out);
         assert_eq!(out, b"ab\x1b[32mc\x1b[0md");
+        out.clear();
+        without_moves("bell\x07, shift\x0e, ca\u{9b}2Jfé\tstays\x1bPq#0\x1b\\!".as_bytes(), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "bell, shift, ca2Jfé\tstays!");
     }
 
     proptest! {

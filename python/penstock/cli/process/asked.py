@@ -151,6 +151,7 @@ def _role(words: Words, directory: Path) -> Role:
         ),
         spares=values["spares"],
         terminal=values["tty"],
+        stdin=values["stdin"],
         policy=_policy(values),
         hidden=commands.hidden(
             max(ranks, 1),

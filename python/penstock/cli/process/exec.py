@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from penstock.cli.escape import coloured
 from penstock.cli.output import Json, command_app, print_json
 from penstock.cli.process.choice import job_called
 from penstock.errors import UsageError
@@ -134,7 +135,8 @@ def _together(calls: list[tuple[Beside, list[str]]], *, json: bool) -> int:
 def _show(name: str, stream: int, text: bytearray, *, whole: bool) -> None:
     """Whole lines with a prefix; what is shown is taken from the text."""
     end = len(text) if whole else text.rfind(b"\n") + 1
-    for line in bytes(text[:end]).splitlines():
+    whole_lines = bytes(text[:end])
+    for line in (coloured(whole_lines) if os.isatty(stream) else whole_lines).splitlines():
         os.write(stream, b"[%s] %s\n" % (name.encode(), line))
     del text[:end]
 

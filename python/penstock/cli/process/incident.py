@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.cli.output import Json, command_app, print_json, print_table, say, size
+from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say, size
 from penstock.cli.process.choice import job_called
 from penstock.process.incidents import Incident, last_words, numbers, ranges, read
 from penstock.process.stacks import Collected, shown
@@ -44,7 +44,7 @@ def show(job: str, number: int | None = None, *, json: Json = False) -> int:
         print_json({"job": found.id, "file": str(incident.path), **incident.document})
         return 0
     for line in told(found.id, incident):
-        print(line)
+        print_text(line)
     return 0
 
 

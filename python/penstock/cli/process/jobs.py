@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from penstock.cli.output import Json, command_app, print_json, print_table, say, size
+from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say, size
 from penstock.cli.process.home import home
 from penstock.cli.process.ps import span
 from penstock.errors import UsageError
-from penstock.process.jobs import Job
+from penstock.process.jobs import LOST, Job
 from penstock.process.jobs import jobs as all_jobs
 from penstock.process.redacting import Redaction
 from penstock.process.sweeping import prune as remove
@@ -71,7 +71,7 @@ def _prune(older: str | None, *, dry_run: bool, json: bool) -> int:
             )
     else:
         for each in gone:
-            print(f"{each.job}  {each.phase}  {size(each.freed_bytes)}")
+            print_text(f"{each.job}  {each.phase}  {size(each.freed_bytes)}")
     total = size(sum(each.freed_bytes for each in gone))
     say(f"{len(gone)} jobs, {total} {'would be freed' if dry_run else 'freed'}")
     return 0
@@ -108,7 +108,7 @@ def _about(job: Job) -> dict[str, Any]:
         "restarts": state.incarnation if state else 0,
         "age_s": round(((state.ended_at if state else None) or time.time()) - begun, 3),
         "exit_code": state.exit_code if state else None,
-        "reason": redaction.text(state.reason) if state else "",
+        "reason": redaction.text(LOST if phase == "lost" else state.reason) if state else "",
         "incidents": state.incidents if state else [],
         "directory": str(job.directory),
     }

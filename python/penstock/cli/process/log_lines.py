@@ -1,4 +1,4 @@
-"""How ``penstock logs`` shows what it reads: names before lines, lines that match, JSON."""
+"""How ``penstock logs`` shows what it reads: names and times before lines, lines that match, JSON."""
 
 import os
 import re
@@ -6,8 +6,11 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from penstock.cli.escape import coloured
 from penstock.cli.output import print_json, say, size
+from penstock.process.chronology import Dated
 from penstock.process.reading import Gap, Piece, Worker
 
 #: As the terminal of a running job has them.
@@ -34,52 +37,61 @@ def is_colourful() -> bool:
 
 @dataclass
 class Display:
-    """Shows pieces. Without prefix, pattern and JSON the bytes go out as they are."""
+    """Shows parts of logs. Without prefix, times, pattern and JSON the bytes go out as they are, unless a terminal would obey them."""
 
     prefixes: dict[Worker, bytes] | None
     pattern: "re.Pattern[bytes] | None"
     json: bool
+    #: Whether the moment stands before every line.
+    times: bool = False
     #: Show only so many of the last lines of each log that match, when asked to; 0 shows all.
     last: int = 0
-    _held: dict[tuple[Worker, str], deque[tuple[int, bytes]]] = field(default_factory=dict)
+    _held: dict[tuple[Worker, str], deque[tuple[int, int, bytes]]] = field(default_factory=dict)
 
     @property
     def is_raw(self) -> bool:
         """Whether lines need not be whole."""
-        return self.prefixes is None and self.pattern is None and not self.json
+        return self.prefixes is None and self.pattern is None and not self.json and not self.times
 
-    def show(self, found: Piece | Gap) -> None:
+    def show(self, found: Dated) -> None:
         """One thing that was read."""
-        if isinstance(found, Gap):
-            why = "were removed" if found.removed else "did not fit on the disk"
+        part = found.part
+        if isinstance(part, Gap):
+            why = "were removed" if part.removed else "did not fit on the disk"
             sys.stdout.flush()
             say(
-                f"note: {found.worker.name}.{found.stream}: {size(found.byte_count)} from offset {found.offset} {why}"
+                f"note: {part.worker.name}.{part.stream}: {size(part.byte_count)} from offset {part.offset} {why}"
             )
         elif self.is_raw:
-            sys.stdout.buffer.write(found.content)
+            _write(part.content)
         elif self.pattern is None and not self.json:
-            self._show_prefixed(found)
+            self._show_prefixed(part, found.at_ms)
         else:
-            for offset, line in self._matching(found):
+            for offset, line in self._matching(part):
                 if self.last:
-                    key = (found.worker, found.stream)
-                    self._held.setdefault(key, deque(maxlen=self.last)).append((offset, line))
+                    key = (part.worker, part.stream)
+                    self._held.setdefault(key, deque(maxlen=self.last)).append((found.at_ms, offset, line))
                 else:
-                    self._show_line(found.worker, found.stream, offset, line)
+                    self._show_line(part.worker, part.stream, offset, line, found.at_ms)
 
     def release(self) -> None:
-        """Show the last matching lines; later ones come as they are read."""
+        """Show the last matching lines, by time; later ones come as they are read."""
         self.last = 0
-        for (worker, stream), lines in self._held.items():
-            for offset, line in lines:
-                self._show_line(worker, stream, offset, line)
+        held = [
+            (at_ms, key, offset, line) for key, lines in self._held.items() for at_ms, offset, line in lines
+        ]
+        for at_ms, (worker, stream), offset, line in sorted(held, key=lambda each: each[0]):
+            self._show_line(worker, stream, offset, line, at_ms)
         self._held.clear()
 
-    def _show_prefixed(self, piece: Piece) -> None:
-        assert self.prefixes is not None
-        prefix = self.prefixes[piece.worker]
+    def _prefix(self, worker: Worker, at_ms: int) -> bytes:
+        prefix = b"" if self.prefixes is None else self.prefixes[worker]
+        return f"{_clock(at_ms)} ".encode() + prefix if self.times else prefix
+
+    def _show_prefixed(self, piece: Piece, at_ms: int) -> None:
+        prefix = self._prefix(piece.worker, at_ms)
         text = _OVERWRITTEN.sub(b"", piece.content) if b"\r" in piece.content else piece.content
+        text = coloured(text) if sys.stdout.isatty() else text
         body = text.removesuffix(b"\n").replace(b"\n", b"\n" + prefix)
         sys.stdout.buffer.write(prefix + body + b"\n")
 
@@ -91,16 +103,26 @@ class Display:
                 yield offset, shown
             offset += len(line)
 
-    def _show_line(self, worker: Worker, stream: str, offset: int, line: bytes) -> None:
+    def _show_line(self, worker: Worker, stream: str, offset: int, line: bytes, at_ms: int) -> None:
         if self.json:
-            text = line.decode(errors="replace")
-            print_json(
-                {"role": worker.role, "rank": worker.rank, "stream": stream, "offset": offset, "text": text}
-            )
+            about = {"role": worker.role, "rank": worker.rank, "stream": stream, "offset": offset}
+            print_json({**about, "at": at_ms / 1000, "text": line.decode(errors="replace")})
         else:
             sys.stdout.flush()
-            prefix = b"" if self.prefixes is None else self.prefixes[worker]
-            sys.stdout.buffer.write(prefix + _OVERWRITTEN.sub(b"", line) + b"\n")
+            text = _OVERWRITTEN.sub(b"", line)
+            sys.stdout.buffer.write(self._prefix(worker, at_ms))
+            _write(text + b"\n")
+
+
+def _write(output: bytes) -> None:
+    sys.stdout.buffer.write(coloured(output) if sys.stdout.isatty() else output)
+
+
+def _clock(at_ms: int) -> str:
+    """A moment as people compare it; local, to the millisecond."""
+    if not at_ms:
+        return f"{'?':<23}"
+    return datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def _lines(piece: Piece) -> list[bytes]:

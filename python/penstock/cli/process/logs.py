@@ -12,8 +12,9 @@ from penstock.cli.output import Json, command_app
 from penstock.cli.process.choice import job_called
 from penstock.cli.process.log_lines import Display, is_colourful, labels
 from penstock.errors import JobSilent, UsageError
+from penstock.process.chronology import in_order
 from penstock.process.jobs import FINAL, Job
-from penstock.process.moments import places_since
+from penstock.process.moments import moment_ms, places_since
 from penstock.process.reading import STREAMS, Gap, Reader, Worker, last_lines_place, segments, workers
 
 #: Between two looks while there is output; twice as long after each look without.
@@ -28,6 +29,7 @@ app = command_app(
     examples=(
         "  penstock logs train-3f2a -f\n"
         "  penstock logs train-3f2a --rank 0-3,7 --since 10m --grep 'loss|nan'\n"
+        "  penstock logs train-3f2a --since 2026-11-15T12:00 --until 2026-11-15T12:05 --times\n"
         "  penstock logs train-3f2a --role trainer --since incarnation --json | jq -r .text\n"
         "  penstock logs train-3f2a --rank 3 --stream stdout --start 1048576"
     ),
@@ -46,12 +48,15 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begin:
-    """From where on."""
+class Span:
+    """From where on, and to where."""
 
     since: Annotated[
         str | None,
         Parameter(help="10m ago, 2026-11-15T12:00, or `incarnation` for the newest life of each worker."),
+    ] = None
+    until: Annotated[
+        str | None, Parameter(help="Up to this moment, given in the same way; not with --follow.")
     ] = None
     start: Annotated[int, Parameter(help="Byte of the streams to begin at.")] = 0
     tail: Annotated[
@@ -67,6 +72,7 @@ class Form:
     prefix: Annotated[
         bool | None, Parameter(help="The worker before every line (default: unless --rank names one).")
     ] = None
+    times: Annotated[bool, Parameter(negative=(), help="The moment before every line.")] = False
     json: Json = False
 
 
@@ -75,20 +81,22 @@ def logs(
     job: str,
     *,
     choice: Annotated[Choice | None, Parameter(name="*")] = None,
-    begin: Annotated[Begin | None, Parameter(name="*")] = None,
+    span: Annotated[Span | None, Parameter(name="*")] = None,
     form: Annotated[Form | None, Parameter(name="*")] = None,
     follow: Annotated[
         bool, Parameter(name=["--follow", "-f"], negative=(), help="Go on until the job is over.")
     ] = False,
 ) -> int:
-    """Workers one after the other; with --follow, as they write.
+    """Lines of all workers by time; with --follow, as they write.
+
+    A moment is known to half a second, and mostly to a few milliseconds. On a terminal only colours are obeyed; in a pipe bytes stay as they are.
 
     Parameters
     ----------
     job
         Name of the job, or how it begins.
     """
-    choice, begin, form = choice or Choice(), begin or Begin(), form or Form()
+    choice, span, form = choice or Choice(), span or Span(), form or Form()
     found = job_called(job)
     chosen = _chosen(found, choice)
     streams = STREAMS if choice.stream == "both" else (choice.stream,)
@@ -98,34 +106,46 @@ def logs(
         prefixes=labels(workers(found), colour=is_colourful()) if prefixed else None,
         pattern=_pattern(form.grep),
         json=form.json,
-        last=begin.tail or 0 if form.grep is not None else 0,
+        times=form.times,
+        last=span.tail or 0 if form.grep is not None else 0,
     )
-    if begin.tail == 0 and not follow:
+    if span.tail == 0 and not follow:
         return 0
-    places = _places(found, chosen, begin, exact_tail=form.grep is None)
-    _show(found, Reader(found, chosen, streams, places=places), display, follow=follow)
+    if span.until is not None and follow:
+        raise UsageError("--until and --follow exclude each other")
+    until_ms = None if span.until is None else moment_ms(span.until)
+    places = _places(found, chosen, span, exact_tail=form.grep is None)
+    reader = Reader(found, chosen, streams, places=places)
+    if follow:
+        _follow(found, reader, display)
+    _show_new(found, reader, display, until_ms=until_ms)
+    _show_new(found, reader, display, whole_lines=False, until_ms=until_ms)
+    display.release()
+    sys.stdout.flush()
     return 0
 
 
-def _show(job: Job, reader: Reader, display: Display, *, follow: bool) -> None:
+def _follow(job: Job, reader: Reader, display: Display) -> None:
+    """Until the job is over; what it wrote last is left."""
     pause_s = LOOK_S
-    while follow and not _over(job):
-        count = _show_new(reader, display, whole_lines=not display.is_raw)
+    while not _over(job):
+        count = _show_new(job, reader, display, whole_lines=not display.is_raw)
         display.release()
         sys.stdout.flush()
         pause_s = LOOK_S if count else min(2 * pause_s, LOOK_MAX_S)
         time.sleep(pause_s)
-    _show_new(reader, display, whole_lines=True)
-    _show_new(reader, display, whole_lines=False)
-    display.release()
-    sys.stdout.flush()
 
 
-def _show_new(reader: Reader, display: Display, *, whole_lines: bool) -> int:
+def _show_new(
+    job: Job, reader: Reader, display: Display, *, whole_lines: bool = True, until_ms: int | None = None
+) -> int:
     count = 0
-    for piece in reader.pieces(whole_lines=whole_lines):
-        display.show(piece)
-        count += not isinstance(piece, Gap)
+    for found in in_order(job, reader, whole_lines=whole_lines):
+        if until_ms is not None and found.at_ms > until_ms:
+            # A clock that was set back may have put earlier moments behind later ones.
+            continue
+        display.show(found)
+        count += not isinstance(found.part, Gap)
     return count
 
 
@@ -171,20 +191,18 @@ def _pattern(text: str | None) -> "re.Pattern[bytes] | None":
         raise UsageError(f"--grep {text!r} is no regular expression: {problem}") from problem
 
 
-def _places(
-    job: Job, chosen: list[Worker], begin: Begin, *, exact_tail: bool
-) -> dict[tuple[Worker, str], int]:
-    if begin.start < 0:
-        raise UsageError(f"--start {begin.start}: a log begins at byte 0")
-    if begin.tail is not None and begin.tail < 0:
-        raise UsageError(f"--tail {begin.tail}: a number of lines")
-    places = {(worker, stream): begin.start for worker in chosen for stream in STREAMS}
-    if begin.since is not None:
-        for key, place in places_since(job, chosen, begin.since).items():
+def _places(job: Job, chosen: list[Worker], span: Span, *, exact_tail: bool) -> dict[tuple[Worker, str], int]:
+    if span.start < 0:
+        raise UsageError(f"--start {span.start}: a log begins at byte 0")
+    if span.tail is not None and span.tail < 0:
+        raise UsageError(f"--tail {span.tail}: a number of lines")
+    places = {(worker, stream): span.start for worker in chosen for stream in STREAMS}
+    if span.since is not None:
+        for key, place in places_since(job, chosen, span.since).items():
             places[key] = max(places[key], place)
-    if begin.tail is not None and exact_tail:
+    if span.tail is not None and exact_tail:
         there = segments(job)
         for (worker, stream), place in places.items():
             of_log = there.get(f"{worker.name}.{stream}", [])
-            places[worker, stream] = max(place, last_lines_place(of_log, begin.tail))
+            places[worker, stream] = max(place, last_lines_place(of_log, span.tail))
     return places

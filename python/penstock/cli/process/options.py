@@ -87,6 +87,11 @@ GANG = (
         "A terminal for each rank: bars, colours; stderr joins stdout.",
         False,
     ),
+    Option(
+        ("--stdin",),
+        "count",
+        "The rank that reads what is typed or piped into this command; without it ranks read nothing.",
+    ),
     Option(("--role",), "text", "Name of the ranks, in names of files and in ROLE_NAME.", "rank", "role"),
 )
 SLOTS = (

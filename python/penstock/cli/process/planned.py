@@ -3,14 +3,16 @@
 import shlex
 from collections.abc import Mapping
 
-from penstock.cli.output import print_json, size
+from penstock.cli.output import print_json, print_text, size
 from penstock.process.describing import HANG_LEAST_S, JobSpec, Role
 from penstock.process.ordering import waves
 from penstock.process.redacting import Redaction
+from penstock.process.slots import check_slots
 
 
 def show(spec: JobSpec, *, json: bool, environment: Mapping[str, str]) -> int:
     """Print a job that is not started. JSON is the very document that the agent would read, but for its name and secrets."""
+    check_slots(spec)
     redaction = Redaction(environment)
     if json:
         print_json(redaction.document(spec.to_json(spec.name or "")))
@@ -24,7 +26,7 @@ def show(spec: JobSpec, *, json: bool, environment: Mapping[str, str]) -> int:
 
 def _show_role(wave: int, role: Role, spec: JobSpec, redaction: Redaction) -> None:
     ranks = "1 rank" if role.ranks == 1 else f"{role.ranks} ranks"
-    print(f"{wave}. {role.name}: {role.kind} of {ranks}{_waits(role, spec)}")
+    print_text(f"{wave}. {role.name}: {role.kind} of {ranks}{_waits(role, spec)}")
     facts = {
         "command": shlex.join(redaction.command(role.command)),
         "directory": str(role.directory or spec.directory),
@@ -32,11 +34,16 @@ def _show_role(wave: int, role: Role, spec: JobSpec, redaction: Redaction) -> No
         "slots": _slots(role),
         "restarts": _restarts(role),
         "hang": _hang(role),
-        "start": "forked from a warm Python" if role.zygote else f"executed ({role.zygote_why})",
+        "start": "forked from a warm Python" if role.zygote else _executed(role),
     }
     for name, text in facts.items():
         if text:
-            print(f"     {name:<11}  {text}")
+            print_text(f"     {name:<11}  {text}")
+
+
+def _executed(role: Role) -> str:
+    why = role.zygote_why
+    return why if why.startswith("executed") else f"executed: {why}" if why else "executed"
 
 
 def _waits(role: Role, spec: JobSpec) -> str:

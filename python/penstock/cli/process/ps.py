@@ -18,6 +18,8 @@ app = command_app(
     "Show the processes of jobs: roles, ranks and their descendants, with step, processor time and memory.",
     examples="  penstock ps\n  penstock ps train-3f2a --all\n  penstock ps train-3f2a --json | jq .pid",
 )
+#: Of a command that holds a whole program, such as `python -c`.
+COMMAND_LETTERS_MAX = 200
 STATES = {
     "R": "runs",
     "S": "sleeps",
@@ -86,7 +88,7 @@ def _tree(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse]) -> list[list[
         return cells
 
     state = job.state()
-    lines = [line(job.id, job.phase(), state.reason if state else "")]
+    lines = [line(job.id, job.phase(), job.reason())]
     found = rows(job, supervisors=supervisors, gpus=gpus)
     lines += [_row(row, 1, gpus) for row in found if row["role"] is None]
     for role in job.description()["roles"]:
@@ -115,8 +117,14 @@ def _row(row: Row, indent: int, gpus: dict[int, GpuUse]) -> list[object]:
         span(row["age_s"]),
         _or_nothing(row["incarnation"]) if row["depth"] == 0 else "",
         row.get("how", ""),
-        row["command"],
+        _on_a_line(row["command"]),
     ]
+
+
+def _on_a_line(command: str) -> str:
+    """A command as far as a table has room for it; ``--json`` has all of it."""
+    whole = command.replace("\n", "\\n")
+    return whole if len(whole) <= COMMAND_LETTERS_MAX else f"{whole[:COMMAND_LETTERS_MAX]}…"
 
 
 def _gpu(row: Row) -> list[str]:

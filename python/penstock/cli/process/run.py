@@ -46,7 +46,7 @@ def start(words: Words) -> int:
 
 def _launch(spec: JobSpec, words: Words) -> int:
     logs = words.values["log_dir"]
-    directory = furnish(home(), spec, logs=None if logs is None else Path(logs))
+    directory = furnish(home(), spec, logs=None if logs is None else Path(logs), environment=os.environ)
     call = [str(agent_path()), "launch", str(directory)]
     if not spec.detached:
         sys.stdout.flush()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from penstock.cli.output import Json, command_app, duration, print_json, print_table, size
+from penstock.cli.output import Json, command_app, duration, print_json, print_table, print_text, size
 from penstock.process.slots import Lease, Share, Slots
 from penstock.process.slots import slots as read_slots
 
@@ -25,10 +25,10 @@ def slots(*, json: Json = False) -> int:
         return 0
     print_table(["", "there", "leased", "free"], _totals(found), right=["there", "leased", "free"])
     if found.leases:
-        print()
+        print_text()
         print_table(["job", "worker", "pid", "GPUs", "CPUs", "memory", "ports"], map(_row, found.leases))
     if found.waiting:
-        print()
+        print_text()
         now = time.time()
         rows = [(t.job, t.wanted, duration(max(now - t.since, 0) * 1e9)) for t in found.waiting]
         print_table(["waiting", "for", "since"], rows, right=["since"])

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from penstock.cli.output import Json, command_app, print_json, say
+from penstock.cli.output import Json, command_app, print_json, print_text, say
 from penstock.cli.process.choice import job_called
 from penstock.errors import StacksForbidden, UsageError
 from penstock.process.jobs import FINAL
@@ -71,7 +71,7 @@ def stacks(
     if json:
         print_json(msgspec.to_builtins(collected))
         return 0
-    print(shown(collected))
+    print_text(shown(collected))
     say(f"{len(collected.looks)} workers, {len(collected.groups)} groups, {collected.took_s:.2f} s")
     return 0
 

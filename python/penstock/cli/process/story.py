@@ -4,7 +4,7 @@ import sys
 import time
 from datetime import datetime
 
-from penstock.cli.output import print_json
+from penstock.cli.output import print_json, print_text
 from penstock.process.jobs import FINAL, Job
 from penstock.process.story import Happening, Story
 
@@ -21,7 +21,7 @@ def show(job: Job, *, follow: bool, json: bool) -> int:
             if json:
                 print_json(happening.entry)
             else:
-                print(_line(happening))
+                print_text(_line(happening))
         sys.stdout.flush()
         if over or not follow:
             return 0

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 from cyclopts import Parameter
 
+from penstock.cli.escape import said
 from penstock.cli.output import Json, command_app, duration, print_json, size
 from penstock.cli.process.choice import job_called
 from penstock.cli.process.home import home
+from penstock.cli.process.keys import Keys
 from penstock.errors import UsageError
 from penstock.process.jobs import FINAL, Job, jobs
 from penstock.process.watching import Row, Seen, Watcher
@@ -47,7 +49,7 @@ def top(
     once: Annotated[bool, Parameter(negative=(), help="One picture; always so without a terminal.")] = False,
     json: Json = False,
 ) -> int:
-    """Those furthest behind come first. Ends with the job, or with Ctrl-C.
+    """Those furthest behind come first. Ends with the job, or when q is pressed.
 
     Parameters
     ----------
@@ -93,14 +95,13 @@ def _live(watcher: Watcher, every_s: float) -> None:
     from rich.live import Live
 
     console = Console()
-    with Live(console=console, screen=True, auto_refresh=False) as live:
+    with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             seen = watcher.look()
             rows_max = max(1, console.size.height - FRAME_LINES)
             live.update(picture(seen, rows_max=rows_max, width=console.width), refresh=True)
-            if seen.phase in FINAL:
+            if seen.phase in (*FINAL, "lost") or keys.leave_within(every_s):
                 break
-            time.sleep(every_s)
     console.print(picture(seen, rows_max=ROWS_MAX, width=console.width))
 
 
@@ -118,13 +119,13 @@ def picture(seen: Seen, *, rows_max: int, width: int) -> "RenderableType":
         table.add_column(column.head, justify="right" if column.is_number else "left", no_wrap=True)
     ordered = order(seen.rows)
     for row in ordered[:rows_max]:
-        table.add_row(*(Text(column.cell(row)) for column in shown), style=_style(row))
+        table.add_row(*(Text(said(column.cell(row))) for column in shown), style=_style(row))
     lasting = "after" if seen.phase in FINAL else "for"
     title = f"{seen.job}  {seen.phase} {lasting} {_time(seen.age_s)}: {seen.reason}"
-    lines: list[RenderableType] = [Text(title, style="bold"), table]
+    lines: list[RenderableType] = [Text(said(title), style="bold"), table]
     if len(ordered) > rows_max:
         lines.append(Text(f"… and {len(ordered) - rows_max} more that are not behind these"))
-    return Group(*lines, Text(summary(seen.rows)))
+    return Group(*lines, Text(said(summary(seen.rows))))
 
 
 def order(rows: Sequence[Row]) -> list[Row]:

@@ -46,13 +46,16 @@ def _enter() -> list[Any]:
     serving = importlib.import_module(_NAME + ".serving")
     settling = importlib.import_module(_NAME + ".settling")
     program = importlib.import_module(_NAME + ".program")
+    late = importlib.import_module(_NAME + ".late")
     ours = [name for name in sys.modules if name.partition(".")[0] == _NAME]
     birth = serving.serve(int(sys.argv[1]))
     settling.settle(birth)
     # By their names: looking through all modules would copy the pages of all their names. They and what they know are kept, because
     # taking them apart would copy more.
     _OURS.extend([birth, *map(sys.modules.pop, ours)])
-    return [program.begin(birth)]
+    begun = [program.begin(birth)]
+    late.arm(birth)
+    return begun
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import time
 from typing import Any
 
 from .birth import Birth, Warm
+from .late import listen
 from .preloading import Unfit, preload
 from .program import first_folder
 from .rules import check, descriptors, loaded_from, rehearse, shadowed
@@ -51,6 +52,7 @@ def _warm(first: dict[str, Any], inherited: dict[int, str]) -> dict[str, Any]:
     loaded, absent = preload(first["preload"])
     check(inherited, descriptors())
     rehearse()
+    listen()
     took_s = round(time.perf_counter() - begun, 3)
     return {"loaded": loaded, "absent": absent, "took_s": took_s, "python": sys.version.split()[0]}
 
