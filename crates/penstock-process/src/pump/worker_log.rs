@@ -48,6 +48,11 @@ impl WorkerLog {
         [self.log(Stream::Out).at(), self.log(Stream::Err).at()]
     }
 
+    /// Goes on within a life.
+    pub(super) fn go_on(&mut self, incarnation: u32) {
+        self.incarnation = incarnation;
+    }
+
     /// One of the two.
     pub(super) fn log(&self, stream: Stream) -> &Log {
         &self.logs[stream as usize]
@@ -123,7 +128,8 @@ mod tests {
     fn after_a_pause_every_line_has_its_moment_and_the_index_stays_small() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        let logs = [path("r.stdout"), path("r.stderr")].map(|path| Log::open(&path, &[], Rotation::default()));
+        let logs =
+            [path("r.stdout"), path("r.stderr")].map(|path| Log::open(&path, &[], Rotation::default()));
         let mut worker = WorkerLog::open(logs, path("r.times"));
         worker.begin(0);
         let begun = Instant::now() + APART;
