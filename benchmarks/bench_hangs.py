@@ -76,9 +76,8 @@ def run() -> Table:
             _report(table, trial, rank)
         [thread.join() for thread in threads]
         wrong = [trial.name for trial in stalls if not _is_healthy(trial)]
-        table.add(
-            "stalls that were taken for hangs", float(len(wrong)), "; ".join(wrong) or f"of {len(stalls)}"
-        )
+        healthy = float(len(stalls) - len(wrong))
+        table.add(f"of {len(stalls)} stalls, a number: not taken for hangs", healthy, "; ".join(wrong))
     return table
 
 

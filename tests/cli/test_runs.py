@@ -69,6 +69,16 @@ def test_what_was_logged_is_shown(folder: Path, tmp_path: Path, capsys: pytest.C
         (step, {"val_loss": step / 4, "lr": 0.5}) for step in (0, 2, 4)
     ]
     assert main(["runs", "show", str(tmp_path / "run"), "--metrics"]) == 0
-    assert "val_loss" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "val_loss" in shown
+    assert "rank" not in shown
+    # Whoever logs on another rank finds it too.
+    logged = tmp_path / "run/metrics/000000-0000.jsonl"
+    logged.with_name("000000-0001.jsonl").write_bytes(
+        logged.read_bytes().replace(b'"values"', b'"rank":1,"values"')
+    )
+    assert main(["runs", "show", str(tmp_path / "run"), "--metrics"]) == 0
+    rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert [row for row in rows if row[0].isdigit()] == [[step, rank] for step in "024" for rank in "01"]
     assert main(["runs", "show", str(folder / "bad"), "--metrics"]) == 0
     assert "nothing was logged" in capsys.readouterr().err

@@ -165,43 +165,55 @@ if os.access(FREEZER, os.W_OK):
     HOLDS["frozen"] = _held_by_freezer
 
 
-@pytest.mark.parametrize("how", sorted(HOLDS))
-def test_ranks_that_are_held_are_not_hung_and_go_on(run: Run, tmp_path: Path, how: str) -> None:
-    """Goal: a paused job is no hang. Method: a signal, a tracer or a frozen group holds ranks for several times the limit."""
+def test_ranks_that_are_held_are_not_hung_and_go_on(run: Run, tmp_path: Path) -> None:
+    """Goal: a paused job is no hang. Method: a signal, a tracer and a frozen group hold ranks for several times the limit."""
     text = "steps(30)\nopen(f\"{os.environ['MARKS']}/{rank}.ready\", 'w')\nsteps(300)\n"
-    running = run("--ranks", "2", "--hang", "1", "--restarts", "1", "--", script(tmp_path, text))
-    wait_until(lambda: len(list(running.marks.glob("*.ready"))) == 2, "both make steps")
-    release = HOLDS[how]([pid_of(running, rank) for rank in range(2)])
+    program = script(tmp_path, text)
+    started = {how: run("--ranks", "2", "--hang", "1", "--restarts", "1", "--", program) for how in HOLDS}
+    releases = []
     try:
-        wait_until(lambda: any(row["held"] == how for row in rows(running)), "it is seen")
+        for how, running in started.items():
+            wait_until(lambda of=running: len(list(of.marks.glob("*.ready"))) == 2, "both make steps")
+            releases.append(HOLDS[how]([pid_of(running, rank) for rank in range(2)]))
+        for how, running in started.items():
+            wait_until(
+                lambda of=running, how=how: any(row["held"] == how for row in rows(of)), f"{how} is seen"
+            )
         Clock().pause(3)
     finally:
-        release()
-    ended(running)
-    assert (running.state().incidents, running.state().incarnation) == ([], 0)
+        for release in releases:
+            release()
+    for how, running in started.items():
+        ended(running)
+        assert (how, running.state().incidents, running.state().incarnation) == (how, [], 0)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_a_rank_that_is_stopped_alone_is_the_one_to_blame(run: Run, tmp_path: Path, ranks: int) -> None:
+def test_a_rank_that_is_stopped_alone_is_the_one_to_blame(run: Run, tmp_path: Path) -> None:
     """Goal: blame by the state of processes. Method: `kill -STOP` of rank 1 at the very place where its peers wait."""
     text = "steps(30)\nopen(f\"{os.environ['MARKS']}/{rank}.ready\", 'w')\nwait_for_the_others() if life == 0 else None\n"
-    words = ["--ranks", str(ranks), "--restarts", "1", "--stopped-limit", "1", "--", script(tmp_path, text)]
-    running = run(*words)
-    wait_until(lambda: len(list(running.marks.glob("*.ready"))) == ranks, "all wait")
-    os.kill(pid_of(running, 1), signal.SIGSTOP)
-    ended(running)
-    about = incident(running)
-    assert (about["rank"], about["cause"]) == (1, "hang")
-    assert about["first_cause"].startswith("rank 1 is stopped since ")
-    (own,) = [group for group in about["stacks"]["groups"] if ["rank", 1] in group["workers"]]
-    assert own["workers"] == [["rank", 1]], "one that is stopped is not like those who wait"
+    program = script(tmp_path, text)
+    words = ["--restarts", "1", "--stopped-limit", "1", "--", program]
+    started = {ranks: run("--ranks", str(ranks), *words) for ranks in (2, 3)}
+    for ranks, running in started.items():
+        wait_until(lambda of=running, n=ranks: len(list(of.marks.glob("*.ready"))) == n, "all wait")
+        os.kill(pid_of(running, 1), signal.SIGSTOP)
+    for running in started.values():
+        ended(running)
+        about = incident(running)
+        assert (about["rank"], about["cause"]) == (1, "hang")
+        assert about["first_cause"].startswith("rank 1 is stopped since ")
+        (own,) = [group for group in about["stacks"]["groups"] if ["rank", 1] in group["workers"]]
+        assert own["workers"] == [["rank", 1]], "one that is stopped is not like those who wait"
 
 
-def test_without_restarts_and_limit_a_suspicion_is_told_and_nothing_is_ended(run_default: Any) -> None:
+def test_without_restarts_and_limit_a_suspicion_is_told_and_nothing_is_ended(
+    run_default: Any, tmp_path: Path
+) -> None:
     """Goal: the default ends no healthy job. Method: a stall of many times the limit, without any work; then steps go on."""
-    running = run_default(
-        "steps(30)\nif rank == 1:\n    threading.Event().wait(9)\nelse:\n    wait = threading.Event().wait(9)\nsteps(30)\n"
-    )
+    os.mkfifo(tmp_path / "go")
+    running = run_default(f"steps(30)\nopen('{tmp_path}/go')\nsteps(30)\n")
+    wait_until(lambda: running.state().incidents, "people are told", timeout_s=60)
+    (tmp_path / "go").write_text("on")
     err = ended(running)
     assert "warning: the gang hangs: no step for " in err
     assert "nothing is ended, because neither --restarts nor --hang was given" in err
@@ -209,7 +221,7 @@ def test_without_restarts_and_limit_a_suspicion_is_told_and_nothing_is_ended(run
     assert (len(state.incidents), state.incarnation, state.phase) == (1, 0, "succeeded")
     about = incident(running)
     assert (about["cause"], about["verdict"], about["step"]) == ("hang", {"do": "warn"}, 29)
-    assert "threading.py" in str(about["stacks"]["groups"])
+    assert [group["workers"] for group in about["stacks"]["groups"]] == [[["rank", 0], ["rank", 1]]]
     shown = penstock(running.home, "incident", running.job.id).stdout
     assert "decided: end nothing, because " in shown
     assert "warning: " in penstock(running.home, "events", running.job.id).stdout
@@ -239,6 +251,13 @@ def work():
     while time.monotonic() < until:
         for depth in range(11):
             idle(depth)
+""",
+    "somebody-thinks-in-pdb": """
+def work():
+    import pdb
+    reads, writes = os.pipe()
+    threading.Timer(9, lambda: os.write(writes, b'continue\\n')).start()
+    pdb.Pdb(stdin=os.fdopen(reads), stdout=sys.stderr).set_trace()
 """,
 }
 
@@ -295,3 +314,28 @@ def test_after_a_gap_of_the_agent_everybody_has_fresh_patience(run: Run, tmp_pat
     assert (running.state().incidents, running.state().incarnation) == ([], 0)
     (gap,) = running.journal("gap")
     assert gap["about"]["to_ms"] - gap["about"]["from_ms"] > 5000
+
+
+#: Life 0: rank 1 never comes to the collective. Life 1: both wait in one, and nobody is to blame. Life 2 ends.
+COLLECTIVES = """
+import torch, torch.distributed as dist
+dist.init_process_group('gloo')
+dist.barrier()
+steps(30)
+if life == 0:
+    dist.all_reduce(torch.ones(2)) if rank == 0 else time.sleep(1000)
+elif life == 1:
+    dist.recv(torch.ones(2), src=1 - rank)
+os._exit(0)  # taking torch apart takes seconds, which count
+"""
+
+
+def test_who_is_outside_the_collective_is_named_and_else_the_gang(run: Run, tmp_path: Path) -> None:
+    """Goal: blame by where ranks stand. Method: two ranks with gloo, one outside the collective, then both inside one that never ends."""
+    running = run("--ranks", "2", "--restarts", "2", "--hang", "2", "--", script(tmp_path, COLLECTIVES))
+    ended(running, timeout_s=120)
+    first, second = incident(running, 0), incident(running, 1)
+    assert (first["rank"], second["rank"]) == (1, None)
+    assert first["first_cause"].startswith("rank 1 hangs: no step for ")
+    assert first["first_cause"].endswith("its peers wait in a collective")
+    assert second["first_cause"].startswith("the gang hangs: no step for ")

@@ -22,6 +22,10 @@ pub fn hold_of(pid: i32, own: Option<i32>) -> Option<HoldKind> {
         let ours = own.is_some_and(|own| tracer == own || session_of(tracer) == Some(own));
         return (!ours).then_some(HoldKind::Traced);
     }
+    if process.state == 't' {
+        // Whoever traces it is not in our namespace of processes.
+        return Some(HoldKind::Traced);
+    }
     is_frozen(pid).then_some(HoldKind::Frozen)
 }
 

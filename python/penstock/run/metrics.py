@@ -83,6 +83,13 @@ class Metrics:
         self._file.close()
 
 
+def ranks_of(directory: str | os.PathLike[str]) -> list[int]:
+    """Ranks that have logged something."""
+    folder = Path(directory) / FOLDER
+    names = [_NAME.fullmatch(path.name) for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted({int(name[2]) for name in names if name is not None})
+
+
 def read(directory: str | os.PathLike[str], rank: int = 0) -> list[Logged]:
     """What a rank logged in steps that count, in order."""
     found: list[Logged] = []

@@ -13,8 +13,10 @@ use crate::standstill::{families, hold_of};
 use crate::state::Phase;
 use crate::system::{awake_ms, now_ms};
 
-/// Between two looks.
+/// Between two looks; and where so many looks found that nobody says how far it is.
 const LOOK_MS: u64 = 1000;
+const SLOW_LOOK_MS: u64 = 5000;
+const UNHEARD_MAX: u32 = 60;
 /// A look that comes so much later than planned means that the agent itself was held.
 const GAP_MS: u64 = 5000;
 /// Who has been quiet for less is not looked at.
@@ -30,11 +32,17 @@ const FRAMES_SEEN: usize = 3;
 /// Functions in which Python waits for what peers have to do first.
 const WAITS: [&str; 4] = ["_engine_run_backward", "synchronize", "block_until_ready", "sync_global_devices"];
 
+/// Files of debuggers of Python, and how long a look at one in them counts.
+const DEBUGGERS: [&str; 4] = ["/pdb.py", "/bdb.py", "/IPython/core/debugger.py", "/pydevd.py"];
+const DEBUGGED_MS: u64 = 60_000;
+
 /// What was seen of a worker in this life.
 #[derive(Default)]
 struct Seen {
     signs: Signs,
     gaps: Gaps,
+    /// When its main thread was seen in a debugger of Python, where somebody thinks.
+    debugged_ms: Option<u64>,
 }
 
 /// What was seen of all workers.
@@ -42,6 +50,10 @@ struct Seen {
 pub(super) struct Lookout {
     clocks: Clocks,
     due_ms: Option<u64>,
+    /// How far from the last look that is.
+    planned_ms: u64,
+    /// Looks in a row at which nobody said how far it is.
+    unheard: u32,
     workers: BTreeMap<(usize, u32), Seen>,
     patience: BTreeMap<usize, Patience>,
     /// When stacks of a gang were taken in this life.
@@ -86,7 +98,8 @@ impl Agent {
         if let Some(due_ms) = self.lookout.due_ms.filter(|due_ms| now_ms < *due_ms) {
             return Some(due_ms);
         }
-        let between = self.lookout.clocks.look(now_ms, awake_ms(), LOOK_MS + GAP_MS);
+        let planned_ms = self.lookout.planned_ms;
+        let between = self.lookout.clocks.look(now_ms, awake_ms(), planned_ms + GAP_MS);
         for gang in &watched {
             let patience = self.lookout.patience.entry(*gang).or_default();
             if between.is_gap {
@@ -106,7 +119,11 @@ impl Agent {
         for gang in held {
             self.lookout.patience.entry(gang).or_default().excuse(between.looked_ms, now_ms);
         }
-        self.lookout.due_ms = Some(now_ms + LOOK_MS);
+        let heard = watched.iter().any(|gang| self.is_heard(*gang));
+        self.lookout.unheard = if heard { 0 } else { self.lookout.unheard.saturating_add(1) };
+        let slow = self.lookout.unheard > UNHEARD_MAX;
+        self.lookout.planned_ms = if slow { SLOW_LOOK_MS } else { LOOK_MS };
+        self.lookout.due_ms = Some(now_ms + self.lookout.planned_ms);
         self.lookout.due_ms
     }
 
@@ -119,6 +136,13 @@ impl Agent {
                     && self.job.roles[self.plans[*gang].role].policy.hang.is_some()
             })
             .collect()
+    }
+
+    /// Whether anybody of a gang reports steps, or is judged by its output.
+    fn is_heard(&self, gang: usize) -> bool {
+        let rule = self.job.roles[self.plans[gang].role].policy.hang.as_ref();
+        let mut ranks = self.plans[gang].ranks.clone();
+        rule.is_some_and(|rule| rule.silence_ms > 0) || ranks.any(|rank| self.pulse_of(gang, rank).is_some())
     }
 
     /// Notes of every quiet worker what holds it, and whether it reads or writes.
@@ -140,6 +164,11 @@ impl Agent {
             } else {
                 None
             };
+            let debugged_ms = self.lookout.workers.get(&(gang, rank)).and_then(|seen| seen.debugged_ms);
+            let thinks = debugged_ms.is_some_and(|at_ms| {
+                now_ms < at_ms + DEBUGGED_MS && pulse.as_ref().is_none_or(|pulse| pulse.last_ms() <= at_ms)
+            });
+            let kind = kind.or(thinks.then_some(HoldKind::Traced));
             let rule = self.job.roles[self.plans[gang].role].policy.hang.as_ref();
             let idle_ms = rule.map_or(IDLE_MS, |rule| (rule.least_ms / 4).min(IDLE_MS));
             if pulse.is_some() && quiet_ms >= idle_ms {
@@ -203,10 +232,20 @@ impl Agent {
             let since_ms = self.pulse_of(gang, rank).map_or(0, |pulse| pulse.last_ms());
             let signs = &mut self.lookout.workers.entry((gang, rank)).or_default().signs;
             signs.note_place(place_of(look), since_ms, now_ms);
+            if is_debugged(look) {
+                self.lookout.workers.entry((gang, rank)).or_default().debugged_ms = Some(now_ms);
+            }
         }
         // A verdict follows, and who was stopped since the last look is not to be judged.
         self.look_at_quiet(gangs, 0, now_ms);
     }
+}
+
+/// Whether the main thread of a worker is in a debugger of Python.
+fn is_debugged(look: &Value) -> bool {
+    let frames = look.pointer("/threads/0/frames").and_then(Value::as_array);
+    let files = frames.into_iter().flatten().filter_map(|frame| frame.get("file").and_then(Value::as_str));
+    files.into_iter().any(|file| DEBUGGERS.iter().any(|debugger| file.ends_with(debugger)))
 }
 
 /// Where the main thread of a worker stands, from its look.

@@ -209,8 +209,9 @@ fn repeated_step(case: &Case<'_>) -> bool {
 }
 
 fn verdict(case: &Case<'_>, judged: &[&Standing<'_, '_>], repeated: bool) -> Judgement {
+    // Ranks of a gang stand still one after the other, so who is almost over its limit stands as well.
     let over: Vec<&&Standing<'_, '_>> =
-        judged.iter().filter(|standing| standing.left_ms(&case.past) == 0).collect();
+        judged.iter().filter(|standing| standing.left_ms(&case.past) <= standing.limit_ms / 2).collect();
     let quiet: Vec<&Suspect<'_>> = over.iter().map(|standing| standing.suspect).collect();
     let (ranks, evidence) = blame::blamed(&quiet);
     let (name, verb) = blame::named(&ranks);

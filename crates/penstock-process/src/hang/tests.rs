@@ -224,6 +224,11 @@ fn blame_falls_on_who_is_outside_the_collective_or_behind_or_elsewhere_and_else_
         assert_eq!(rank, None);
         assert!(why.starts_with("the gang hangs: no step for 9.0 s after step 40"), "{why}");
     }
+    // Rank 0 was the first to wait, and is the first whose time is over.
+    let later = pulse(40, 300, 10);
+    let places = |rank, pulse, digest| at(rank, pulse, digest, false);
+    let one_by_one = [places(0, &one, 7), places(1, &later, 8), places(2, &later, 7)];
+    assert!(matches!(judged(2000, &one_by_one, &GIVEN), Judgement::Hung(Hang { rank: Some(1), .. })));
     let several = [at(0, &one, 7, true), at(1, &one, 8, false), at(2, &one, 9, false)];
     assert!(named(&several).1.starts_with("ranks 1,2 hang: "));
 }
