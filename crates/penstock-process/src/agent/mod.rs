@@ -137,7 +137,9 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
     let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     system::become_subreaper()?;
     system::outlive_full_files();
-    let mut agent = Agent::open(room, wires, signals)?;
+    // First of all, because nothing begins before it has answered, and it starts while we prepare the rest.
+    let link = Link::started(room);
+    let mut agent = Agent::open(room, wires, signals, link)?;
     agent.wish_for_zygotes();
     while agent.over.is_none() {
         let look_ms = agent.look();
@@ -167,7 +169,7 @@ fn known(room: &Room, job: &Job, wires: &Wires) -> Result<State> {
 }
 
 impl Agent {
-    fn open(room: &Room, wires: Wires, signals: Signals) -> Result<Self> {
+    fn open(room: &Room, wires: Wires, signals: Signals, link: Link) -> Result<Self> {
         let job = room.job()?;
         let mut state = known(room, &job, &wires)?;
         let shown = Arc::new(Mutex::new(state.clone()));
@@ -211,7 +213,7 @@ impl Agent {
             saved: Vec::new(),
             shown,
             watch,
-            link: Link::default(),
+            link,
             nursery: Nursery::default(),
             wishes: Vec::new(),
             vitals,
