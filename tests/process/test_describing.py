@@ -74,6 +74,7 @@ def test_the_document_is_the_contract_with_the_agent() -> None:
                     "backoff_max_ms": 30000,
                     "same_failure_max": 2,
                     "stop_grace_ms": 10000,
+                    "save_grace_ms": 300000,
                     "failure_grace_ms": 500,
                     "hang": {
                         "factor": 10.0,

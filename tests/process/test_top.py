@@ -47,7 +47,9 @@ PMON = """\
 
 def test_top_shows_steps_phases_and_last_lines_of_a_real_job(run: Run, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
-    running = run("--ranks", "3", "--grace", "1", "--detach", "--", str(tmp_path / "train.py"))
+    running = run(
+        "--ranks", "3", "--grace", "1", "--grace-save", "1", "--detach", "--", str(tmp_path / "train.py")
+    )
     wait_until(
         lambda: [p.phase for p in pulses_of(running.job).values()].count("step") == 2, "two make steps"
     )
