@@ -232,9 +232,11 @@ impl Room {
     /// An existing directory with a `job.json`.
     pub fn new(path: &Path) -> Result<Self> {
         let whole = path.canonicalize();
-        whole
-            .map(|path| Self { path, secrets: Arc::default() })
-            .map_err(|source| ProcessError::File { verb: "open", path: path.to_owned(), source })
+        whole.map(|path| Self { path, secrets: Arc::default() }).map_err(|source| ProcessError::File {
+            verb: "open",
+            path: path.to_owned(),
+            source,
+        })
     }
 
     /// Where it is.

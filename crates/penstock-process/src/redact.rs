@@ -209,8 +209,14 @@ mod tests {
 
     #[test]
     fn values_of_options_are_secrets_wherever_they_turn_up() {
-        let command =
-            ["train.py", "--api-key", "correct-horse", "--db_password=battery-staple", "--max-tokens", "123456789"];
+        let command = [
+            "train.py",
+            "--api-key",
+            "correct-horse",
+            "--db_password=battery-staple",
+            "--max-tokens",
+            "123456789",
+        ];
         let redaction = Redaction::of(options(&command.map(str::to_owned)).into_iter());
         assert_eq!(
             redaction.text("no correct-horse with battery-staple in 123456789"),

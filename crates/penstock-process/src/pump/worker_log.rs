@@ -123,7 +123,8 @@ mod tests {
     fn after_a_pause_every_line_has_its_moment_and_the_index_stays_small() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        let logs = [path("r.stdout"), path("r.stderr")].map(|path| Log::open(&path, &[], Rotation::default()));
+        let logs =
+            [path("r.stdout"), path("r.stderr")].map(|path| Log::open(&path, &[], Rotation::default()));
         let mut worker = WorkerLog::open(logs, path("r.times"));
         worker.begin(0);
         let begun = Instant::now() + APART;
