@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import JobUnknown
+from penstock.errors import JobAmbiguous, JobUnknown
 from penstock.process import JobSpec, Role, prepare
 from penstock.process.jobs import find, namesakes
 from tests.process.jobs import Running, penstock
@@ -26,9 +26,11 @@ def test_of_one_name_the_newest_is_meant(tmp_path: Path) -> None:
     assert find(tmp_path, first).id == first
     assert find(tmp_path, "train-eval").id == other
     assert find(tmp_path, "train-e").id == other
-    for unclear in ("tra", "", "nobody"):
+    for unknown in ("", "nobody"):
         with pytest.raises(JobUnknown):
-            find(tmp_path, unclear)
+            find(tmp_path, unknown)
+    with pytest.raises(JobAmbiguous):
+        find(tmp_path, "tra")
 
 
 def test_commands_say_which_they_mean(run: Run) -> None:

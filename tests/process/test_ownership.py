@@ -83,6 +83,8 @@ def test_a_rank_that_restarts_alone_takes_its_own_family_along_and_no_other(
     """Goal: P2, descendants belong to their rank. Method: three families that restart alone; kill one rank, then look at all."""
     running = run_roles(role("rank", "", ranks=RANKS, restart="one", command=FAMILY))
     before = running.pids(RANKS * FAMILY_SIZE)
+    # A file is there before its text is.
+    wait_until(lambda: all(path.read_text() for path in running.marks.glob("*.pid")), "all wrote their rank")
     family = {int(path.stem): path.read_text() for path in running.marks.glob("*.pid")}
     victim = next(worker["pid"] for _, worker in running.state().workers if worker["rank"] == 1)
 

@@ -50,7 +50,7 @@ def slots(job: Job) -> list[Pulse | None]:
 def tell(room: Path, slot: int, *, kind: int, number: int, in_s: float, reason: str) -> None:
     """A notice, as the agent writes it."""
     deadline_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) + round(in_s * 1e9) if in_s else 0
-    half = sealed(NOTICE.pack(deadline_ns, number, kind, reason.encode()))
+    half = sealed(NOTICE.pack(deadline_ns, number, kind, reason.encode(), 2 * deadline_ns))
     with (room / FILE).open("r+b") as file:
         file.seek((slot + 1) * SLOT_BYTES + RECORD_BYTES)
         file.write(half)
@@ -125,7 +125,8 @@ def test_a_notice_is_seen_at_the_next_pulse_and_a_newer_one_replaces_it(tmp_path
     assert mine.notice_seen == 1
     tell(tmp_path, 1, kind=1, number=2, in_s=60, reason="é" * 40)
     told = worker(
-        tmp_path, "told = notice()\nprint(told.kind, told.number, 50 < told.remaining_s <= 60, told.reason)"
+        tmp_path,
+        "told = notice()\nprint(told.kind, told.number, 50 < told.remaining_s <= 60 < told.save_by - told.leave_by, told.reason)",
     )
     assert told.split() == ["stop", "2", "True", "é" * 40]
 
@@ -134,7 +135,7 @@ def test_a_notice_that_is_half_written_is_not_seen_yet(tmp_path: Path) -> None:
     make(tmp_path, 2)
     with (tmp_path / FILE).open("r+b") as file:
         file.seek(2 * SLOT_BYTES + RECORD_BYTES)
-        file.write(NOTICE.pack(1, 5, 1, b"torn"))
+        file.write(NOTICE.pack(1, 5, 1, b"torn", 0))
     assert worker(tmp_path, "print(pulse(1), notice())").split() == ["None", "None"]
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from penstock.state.waiting import Clock
 from tests.process.jobs import PATIENCE_S, Running, is_alive, penstock, wait_until
 
 Run = Callable[..., Running]
 #: Ends orderly after SIGTERM, which it shows.
-ORDERLY = "trap 'echo saved; exit 0' TERM; touch $MARKS/$$.pid; sleep 1000 & wait"
+ORDERLY = "trap 'echo saved; exit 0' TERM INT; touch $MARKS/$$.pid; sleep 1000 & wait"
 #: Does not.
-DEAF = "trap '' TERM; touch $MARKS/$$.pid; while :; do sleep 1000; done"
+DEAF = "trap '' TERM INT; touch $MARKS/$$.pid; while :; do sleep 1000; done"
 
 
 def test_ranks_find_the_environment_of_torchrun(run: Run) -> None:
@@ -96,6 +97,8 @@ def test_a_second_interrupt_forces(run: Run) -> None:
     running.launcher.send_signal(signal.SIGINT)
     wait_until(lambda: running.state().phase == "ending", "the first one asks")
     assert is_alive(rank)
+    # What follows within a tenth of a second is the same wish.
+    Clock().pause(0.2)
     running.launcher.send_signal(signal.SIGINT)
     assert running.launcher.wait(PATIENCE_S) == 130
     assert not is_alive(rank)

@@ -151,9 +151,13 @@ def test_the_last_words_on_a_terminal_tell_that_a_failure_is_the_same(run: Run) 
 
 def test_the_person_leaving_ends_the_job_and_the_terminal_is_left_clean(sit: Callable[..., Person]) -> None:
     """Goal: Ctrl-C while a bar stands there. Method: the byte that a keyboard sends, on a real terminal."""
-    person = sit("--", "bash", "-c", "trap 'exit 0' TERM; printf 'at 10%%'; while :; do sleep 0.01; done")
+    person = sit("--", "bash", "-c", "trap 'exit 0' INT; printf 'at 10%%'; while :; do sleep 0.01; done")
     person.wait_lines(["[0] at 10%"])
     person.type(b"\x03")
     assert person.wait_end() == 130
-    assert person.lines() == ["[0] at 10%", "stopped by SIGINT to the launcher"]
+    assert person.lines() == [
+        "[penstock] stopping: ranks have 10 s (saving: 5 min); Ctrl-C again kills",
+        "[0] at 10%",
+        "stopped by SIGINT to the launcher",
+    ]
     wait_until(lambda: person.running.job.phase() == "stopped", "the job is over")

@@ -18,8 +18,9 @@ use serde_json::{Value, json};
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
 use crate::lineage::{Process, descendants, everyone};
+use crate::mark;
 use crate::outside::Outside;
-use crate::state::{GangState, State, WorkerState};
+use crate::state::{GangState, Phase, State, WorkerState};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 const QUESTION_BYTES_MAX: u64 = 64 << 10;
@@ -34,6 +35,8 @@ enum Question {
     Ps {},
     /// Take the stacks of all workers and put them into the room, for those who may not look themselves.
     Stacks {},
+    /// Ask the workers to save and go on.
+    Save {},
     /// End the job.
     Stop { grace_ms: Option<u64>, force: bool, incarnation: Option<u32> },
 }
@@ -56,6 +59,8 @@ pub struct Ear {
     pub stops: Sender<StopRequest>,
     /// Somebody wants to see stacks.
     pub stacks: Arc<AtomicBool>,
+    /// Somebody wants a checkpoint.
+    pub saves: Arc<AtomicBool>,
     /// Wakes the agent.
     pub wake: std::fs::File,
 }
@@ -107,6 +112,13 @@ fn reply(question: Question, state: &State, ear: &Ear) -> Value {
             ear.stacks.store(true, Ordering::Release);
             json!({"ok": (&ear.wake).write(b"!").is_ok()})
         }
+        Question::Save {} if state.phase != Phase::Running => {
+            json!({"ok": false, "problem": format!("nobody runs who could save; the job is {}", json!(state.phase).as_str().unwrap_or_default())})
+        }
+        Question::Save {} => {
+            ear.saves.store(true, Ordering::Release);
+            json!({"ok": (&ear.wake).write(b"!").is_ok()})
+        }
         Question::State {} => json!({"ok": true, "state": shown(state, ear)}),
         Question::Ps {} => {
             let mut found = processes(state);
@@ -152,11 +164,25 @@ fn processes(state: &State) -> Vec<Value> {
     running.flat_map(|(gang, worker)| tree(&all, gang, worker)).collect()
 }
 
+/// What a worker that runs started and left, and what is below that.
+fn left(all: &[Process], rank: &WorkerState) -> Vec<Process> {
+    let agent = std::process::id() as i32;
+    let ours = |process: &&Process| {
+        process.parent == agent && process.pid != rank.pid && mark::is_same(process.pid, rank.pid)
+    };
+    let none = std::collections::BTreeSet::new();
+    let families = all.iter().filter(ours).flat_map(|root| {
+        std::iter::once(root.clone()).filter(Process::is_alive).chain(descendants(all, root.pid, &none))
+    });
+    families.collect()
+}
+
 fn tree(all: &[Process], gang: &GangState, rank: &WorkerState) -> Vec<Value> {
     // SAFETY: plain integers.
     let (tick, page) = unsafe { (libc::sysconf(libc::_SC_CLK_TCK), libc::sysconf(libc::_SC_PAGESIZE)) };
     let own = all.iter().filter(|process| process.pid == rank.pid).cloned();
-    let below = descendants(all, rank.pid, &std::collections::BTreeSet::new());
+    let none = std::collections::BTreeSet::new();
+    let below = descendants(all, rank.pid, &none).into_iter().chain(left(all, rank));
     let shown = |process: Process| {
         let words = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
         json!({

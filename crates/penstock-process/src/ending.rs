@@ -1,6 +1,6 @@
 //! Orphans: descendants of ranks that are gone. They are asked to end, and killed half a second later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::lineage::{CHILDREN_ROUNDS, Process, kill_children};
 
@@ -18,13 +18,13 @@ pub struct Orphans {
 impl Orphans {
     /// Asks new ones to end and kills those that did not; when to look again.
     ///
-    /// `ranks` are our children that are no orphans; `unseen` says that there are others than those found.
+    /// `unseen` says that there are others than those found; `spared` are our children that are no orphans.
     pub fn tick(
         &mut self,
         now_ms: u64,
         found: &[Process],
-        ranks: &BTreeSet<i32>,
         unseen: bool,
+        spared: &dyn Fn(i32) -> bool,
     ) -> Option<u64> {
         let identity = |process: &Process| (process.pid, process.start_ticks);
         self.asked.retain(|known, _| found.iter().any(|process| identity(process) == *known));
@@ -46,7 +46,7 @@ impl Orphans {
         let any = unseen || !found.is_empty();
         self.since_ms = any.then(|| self.since_ms.unwrap_or(now_ms));
         if self.since_ms.is_some_and(|first_ms| now_ms >= first_ms + GRACE_MS) {
-            kill_children(ranks, CHILDREN_ROUNDS);
+            kill_children(spared, CHILDREN_ROUNDS);
         }
         any.then_some(now_ms + if found.is_empty() { 2 } else { 20 })
     }

@@ -9,13 +9,16 @@ use std::process::{Command, Stdio};
 
 use crate::cgroup::{self, Cgroup};
 use crate::complain;
+use crate::custody::Custody;
 use crate::error::{ProcessError, Result};
 use crate::job::Room;
 use crate::launch::Wires;
+use crate::mark::Mark;
 use crate::memory_limit::MemoryGroups;
 use crate::policy::LIVES_MAX;
 use crate::state::{Phase, State, wall_s};
 use crate::system::{self, Signals};
+use crate::zygote::packet;
 use crate::{lineage, system::interest};
 
 /// Rounds of killing; the later ones are 20 ms apart, so this is about five seconds.
@@ -25,19 +28,27 @@ const KILL_ROUNDS_MAX: u32 = 250;
 pub fn run(room: &Room, mut wires: Wires) -> Result<i32> {
     let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     system::become_subreaper()?;
+    system::outlive_full_files();
+    if !Mark::of(room.path()).put() {
+        complain!("penstock-keeper: processes of this job are known by their environment only");
+    }
     let job = room.job()?;
     let most = job.roles.iter().map(|role| role.policy.budget.crash).max().unwrap_or(0);
     let lives_max = most.min(LIVES_MAX).saturating_add(2);
     for _ in 0..lives_max {
-        let (pid, ours) = start_agent(room, &wires)?;
+        let (pid, ours, hand) = start_agent(room, &wires)?;
+        let mut custody = Custody::default();
         // The launcher waits for its other end to close; the agent has its own copy.
         wires.ready = None;
-        let over = wait_for(pid, &signals) == 0;
+        let over = wait_for(pid, &signals, &hand, &mut custody) == 0;
         drop(ours);
         let state = State::load(room)?;
         let group = state.as_ref().and_then(|state| Cgroup::at(state.cgroup.as_deref()?));
         group.iter().for_each(Cgroup::kill);
         let left = lineage::kill_all(KILL_ROUNDS_MAX);
+        if !over {
+            custody.finish(room, &job)?;
+        }
         group.iter().for_each(Cgroup::remove);
         MemoryGroups::left(&cgroup::name(room)).iter().for_each(MemoryGroups::remove);
         if left > 0 {
@@ -55,9 +66,10 @@ pub fn run(room: &Room, mut wires: Wires) -> Result<i32> {
     Ok(1)
 }
 
-/// The agent's process, and the end of the pipe whose closing tells it that we are gone.
-fn start_agent(room: &Room, wires: &Wires) -> Result<(i32, OwnedFd)> {
+/// The agent's process, the end of the pipe whose closing tells it that we are gone, and where it hands over second copies of pipes.
+fn start_agent(room: &Room, wires: &Wires) -> Result<(i32, OwnedFd, OwnedFd)> {
     let (theirs, ours) = system::pipe()?;
+    let (hand, given) = packet::pair()?;
     let path = room.file("agent.log");
     let log = File::options().create(true).append(true).open(&path);
     let log = log.map_err(|source| ProcessError::File { verb: "open", path, source })?;
@@ -66,27 +78,35 @@ fn start_agent(room: &Room, wires: &Wires) -> Result<(i32, OwnedFd)> {
         .arg0("penstock-agent")
         .arg("agent")
         .arg(room.path())
-        .arg(format!("keeper={}", theirs.as_raw_fd()));
+        .arg(format!("keeper={}", theirs.as_raw_fd()))
+        .arg(format!("custody={}", given.as_raw_fd()));
     command.args(wires.words()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let mut passed = wires.numbers();
-    passed.push(theirs.as_raw_fd());
+    passed.extend([theirs.as_raw_fd(), given.as_raw_fd()]);
     // SAFETY: only calls that are allowed between fork and exec.
     unsafe { command.pre_exec(move || passed.iter().try_for_each(|fd| system::keep_over_exec(*fd))) };
     let child = command
         .spawn()
         .map_err(|source| ProcessError::Start { command: "penstock-agent".to_owned(), source })?;
-    Ok((child.id() as i32, ours))
+    Ok((child.id() as i32, ours, hand))
 }
 
 /// Waits until the agent is gone, and gives its status; passes on what we are asked, because the agent is who can do it orderly.
-fn wait_for(agent: i32, signals: &Signals) -> i32 {
+fn wait_for(agent: i32, signals: &Signals, hand: &OwnedFd, custody: &mut Custody) -> i32 {
+    let mut listening = true;
     loop {
         while let Some(reaped) = system::reap() {
             if reaped.pid == agent {
+                custody.take(hand);
                 return reaped.status;
             }
         }
-        system::poll(&mut [interest(signals.as_raw_fd(), libc::POLLIN)], None);
+        let number = if listening { hand.as_raw_fd() } else { -1 };
+        system::poll(
+            &mut [interest(signals.as_raw_fd(), libc::POLLIN), interest(number, libc::POLLIN)],
+            None,
+        );
+        listening = listening && custody.take(hand);
         for signal in signals.take().into_iter().filter(|signal| *signal != libc::SIGCHLD) {
             // SAFETY: the number is the agent's, because only we reap it and we have not.
             unsafe { libc::kill(agent, signal) };

@@ -27,6 +27,14 @@ static POINTED_TO: LazyLock<Regex> =
     LazyLock::new(|| rule(r"(?i)\b(?:peer|remote|from|to|with|of) rank[ :=]*(\d+)"));
 
 const TRACEBACK: &str = "Traceback (most recent call last)";
+const OF_THE_MACHINE: [&str; 6] = [
+    "Fatal Python error: ",
+    "terminate called ",
+    "*** SIG",
+    "' panicked at ",
+    "Assertion `",
+    "*** stack smashing detected",
+];
 const LINKS: [&str; 2] = [
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
@@ -100,7 +108,12 @@ pub fn read(text: &str) -> Option<LastWords> {
     let plain = ESCAPES.replace_all(text, "");
     let lines: Vec<String> = plain.lines().map(|line| undressed(line.trim_end())).collect();
     let first = lines.first()?;
-    let mut found = if first.contains(TRACEBACK) { of_python(&lines) } else { of_the_machine(&lines) };
+    let mut found = match first.contains(TRACEBACK) {
+        true => of_python(&lines),
+        false if OF_THE_MACHINE.iter().any(|mark| first.contains(mark)) => of_the_machine(&lines),
+        // What was noted is not there any more: old segments are removed, and a disk may have been full.
+        false => return None,
+    };
     let told = found.message.join("\n").to_lowercase();
     found.words.of_connection = OF_CONNECTIONS.iter().any(|sign| told.contains(sign));
     let pointed = POINTED_TO.captures(&told).and_then(|parts| parts[1].parse().ok());

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::agent::places::check;
 use crate::complain;
@@ -19,10 +19,14 @@ use crate::job::{Job, Room};
 use crate::relay::relay;
 use crate::state::{Phase, State, wall_s};
 use crate::system::{self, Signals, inherited, interest};
-use crate::terminal;
+use crate::{sweep, terminal};
 
 /// How long a launcher that does not stay waits for the ranks to be started.
 const START_PATIENCE: Duration = Duration::from_secs(30);
+/// Signals that follow each other within this time are one wish.
+const SAME_WISH: Duration = Duration::from_millis(100);
+/// How long a launcher waits for a job that was to end at once.
+const URGENT_PATIENCE: Duration = Duration::from_secs(8);
 const PIPE_BYTES: i32 = 1 << 20;
 
 /// Descriptors that are handed down from the launcher to the keeper to every agent.
@@ -30,6 +34,8 @@ const PIPE_BYTES: i32 = 1 << 20;
 pub struct Wires {
     /// Ends with the keeper; for agents only.
     pub keeper: Option<OwnedFd>,
+    /// Where second copies of pipes go; for agents only.
+    pub custody: Option<OwnedFd>,
     /// Ends with the launcher.
     pub leash: Option<OwnedFd>,
     /// To the launcher's standard output.
@@ -62,6 +68,7 @@ impl Wires {
                 parts.ok_or_else(|| ProcessError::Usage(format!("what is `{word}`?")))?;
             let wire = match name {
                 "keeper" => &mut wires.keeper,
+                "custody" => &mut wires.custody,
                 "leash" => &mut wires.leash,
                 "out" => &mut wires.out,
                 "err" => &mut wires.err,
@@ -176,7 +183,7 @@ fn stay(room: &Room, job: &Job) -> Result<i32> {
         });
     }
     drop(showing);
-    attend(&signals, keeper, &mut File::from(ours), &shown);
+    attend(room, &signals, keeper, &mut File::from(ours), &shown);
     Ok(conclude(room))
 }
 
@@ -185,26 +192,62 @@ fn copy_of_terminal(fd: &impl AsFd) -> Option<OwnedFd> {
 }
 
 /// Waits for the end of the job, passing on signals. The end is: no keeper any more, and everything shown.
-fn attend(signals: &Signals, keeper: i32, leash: &mut File, shown: &OwnedFd) {
+fn attend(room: &Room, signals: &Signals, keeper: i32, leash: &mut File, shown: &OwnedFd) {
     let (mut gone, mut done, mut forced) = (false, false, false);
+    let mut wishes = Wishes::default();
     while !gone || !(done || forced) {
         let mut interests = [
             interest(signals.as_raw_fd(), libc::POLLIN),
             interest(if done { -1 } else { shown.as_raw_fd() }, libc::POLLIN),
         ];
-        system::poll(&mut interests, None);
+        system::poll(&mut interests, wishes.patience());
+        if wishes.are_ignored() {
+            // The agent is stopped, or stuck: nobody else can end the job.
+            sweep::sweep(room.path());
+        }
         done |= interests[1].revents != 0;
         for signal in signals.take() {
             if signal == libc::SIGCHLD {
                 while let Some(reaped) = system::reap() {
                     gone |= reaped.pid == keeper;
                 }
-            } else {
+            } else if signal == libc::SIGWINCH || wishes.note() {
                 forced |= gone && signal != libc::SIGWINCH;
                 let byte = u8::try_from(signal).unwrap_or(15);
                 let _ = leash.write_all(&[byte]);
             }
         }
+    }
+}
+
+/// What the person wanted so far: an end, and then at once.
+#[derive(Default)]
+struct Wishes {
+    first: Option<Instant>,
+    /// When it was to be at once, until somebody else had to see to it.
+    urgent: Option<Instant>,
+}
+
+impl Wishes {
+    /// Takes note of a signal; whether it is another wish. Who stands between the person and us passes on what we have from the
+    /// terminal already (`timeout`, `uv run`), and that is one wish.
+    fn note(&mut self) -> bool {
+        match self.first {
+            None => self.first = Some(Instant::now()),
+            Some(first) if first.elapsed() < SAME_WISH => return false,
+            Some(_) => drop(self.urgent.get_or_insert_with(Instant::now)),
+        }
+        true
+    }
+
+    /// How long to wait for the agent to obey.
+    fn patience(&self) -> Option<Duration> {
+        self.urgent.map(|since| URGENT_PATIENCE.saturating_sub(since.elapsed()) + Duration::from_millis(1))
+    }
+
+    /// Whether the agent has had its time; true once.
+    fn are_ignored(&mut self) -> bool {
+        self.urgent.take_if(|since| since.elapsed() >= URGENT_PATIENCE).is_some()
     }
 }
 

@@ -109,13 +109,14 @@ pub fn strangers(except: &BTreeSet<i32>) -> Vec<i32> {
     pids.filter(|pid| !except.contains(pid)).collect()
 }
 
-/// Sends SIGKILL to our own children, but `except`, as fast as they show up; for those that fork and end all the time.
+/// Sends SIGKILL to our own children, but those `spared`, as fast as they show up; for those that fork and end all the time.
 ///
 /// A whole look at /proc takes longer than such a process lives. The list of our own children is short, and a child
 /// that was not reaped keeps its number, so the signal needs no further care. Only for the thread that reaps.
-pub fn kill_children(except: &BTreeSet<i32>, rounds_max: u32) {
+pub fn kill_children(spared: &dyn Fn(i32) -> bool, rounds_max: u32) {
     for _ in 0..rounds_max {
-        let found = strangers(except);
+        let mut found = strangers(&BTreeSet::new());
+        found.retain(|pid| !spared(*pid));
         if found.is_empty() {
             return;
         }
@@ -142,7 +143,7 @@ pub fn kill_all(rounds_max: u32) -> usize {
         for process in &found {
             process.signal(libc::SIGKILL);
         }
-        kill_children(&BTreeSet::new(), CHILDREN_ROUNDS);
+        kill_children(&|_| false, CHILDREN_ROUNDS);
         if round > 0 {
             std::thread::sleep(std::time::Duration::from_millis(u64::from(round.min(20))));
         }
@@ -156,17 +157,6 @@ pub fn variable_of(pid: i32, name: &str) -> Option<String> {
     let start = format!("{name}=").into_bytes();
     let entry = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(&start[..]))?;
     String::from_utf8(entry.to_vec()).ok()
-}
-
-/// Those of our user that carry a mark in their environment; of jobs whose keeper and agent both are gone.
-pub fn marked(variable: &str, value: &str) -> Vec<Process> {
-    let mark = format!("{variable}={value}").into_bytes();
-    let me = std::process::id() as i32;
-    let carries = |process: &Process| {
-        let environment = std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-        process.pid != me && environment.split(|byte| *byte == 0).any(|entry| entry == mark)
-    };
-    everyone().into_iter().filter(|process| process.is_alive() && carries(process)).collect()
 }
 
 #[cfg(test)]

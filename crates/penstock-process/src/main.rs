@@ -5,17 +5,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use penstock_process::agent::places::check;
-use penstock_process::cgroup::{Cgroup, name};
 use penstock_process::error::{ProcessError, Result};
 use penstock_process::job::Room;
 use penstock_process::launch::{self, Wires};
-use penstock_process::memory_limit::MemoryGroups;
 use penstock_process::slots::report::report;
-use penstock_process::state::State;
-use penstock_process::{agent, coordinator, keeper, lineage, system};
+use penstock_process::{agent, coordinator, keeper, sweep, system};
 
 const USAGE: &str =
-    "usage: penstock-agent launch|sweep DIRECTORY (`penstock run` calls it; so do keeper and agent)";
+    "usage: penstock-agent launch|sweep|end DIRECTORY (`penstock run` calls it; so do keeper and agent)";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -30,10 +27,7 @@ fn main() -> ExitCode {
 
 fn play(words: &[String]) -> Result<i32> {
     if words == ["slots"] {
-        let text = report()?.to_string();
-        return writeln!(std::io::stdout(), "{text}")
-            .map(|()| 0)
-            .map_err(|source| ProcessError::System { call: "write", source });
+        return print(&report()?).map(|()| 0);
     }
     if words == ["check"] {
         let job = serde_json::from_reader(std::io::stdin())
@@ -41,6 +35,9 @@ fn play(words: &[String]) -> Result<i32> {
         return check(&job).map(|()| 0);
     }
     let [role, directory, rest @ ..] = words else { return Err(ProcessError::Usage(USAGE.to_owned())) };
+    if matches!(role.as_str(), "sweep" | "end") {
+        return sweep(role, Path::new(directory));
+    }
     let room = Room::new(Path::new(directory))?;
     system::set_name(match role.as_str() {
         "coordinator" => "penstock-coord",
@@ -53,29 +50,21 @@ fn play(words: &[String]) -> Result<i32> {
         "keeper" => keeper::run(&room, Wires::from_words(rest)?),
         "coordinator" => coordinator::run(&room, Wires::from_words(rest)?),
         "agent" => agent::run(&room, Wires::from_words(rest)?).map(|()| 0),
-        "sweep" => Ok(sweep(&room)),
         _ => Err(ProcessError::Usage(USAGE.to_owned())),
     }
 }
 
-/// Kills what a job left behind whose keeper and agent were killed in the same instant.
-fn sweep(room: &Room) -> i32 {
-    let state = State::load(room).ok().flatten();
-    let group = state.and_then(|state| Cgroup::at(state.cgroup.as_deref()?));
-    group.iter().for_each(Cgroup::kill);
-    let mark = room.path().display().to_string();
-    for _ in 0..50 {
-        let left = lineage::marked("PENSTOCK_JOB_DIRECTORY", &mark);
-        if left.is_empty() {
-            group.iter().for_each(Cgroup::remove);
-            MemoryGroups::left(&name(room)).iter().for_each(MemoryGroups::remove);
-            room.forget_secrets();
-            return 0;
-        }
-        for process in &left {
-            process.signal(libc::SIGKILL);
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+fn print(answer: &serde_json::Value) -> Result<()> {
+    writeln!(std::io::stdout(), "{answer}").map_err(|source| ProcessError::System { call: "write", source })
+}
+
+/// Ends what is left of a job without its agent; of one that somebody wants to end, that is written down.
+fn sweep(role: &str, directory: &Path) -> Result<i32> {
+    let whole = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let (answer, clean) = sweep::sweep(&whole);
+    if clean && role == "end" {
+        sweep::conclude(&whole, "stopped by `penstock stop --force`; its agent did not answer")?;
     }
-    1
+    print(&answer)?;
+    Ok(i32::from(!clean))
 }

@@ -69,6 +69,9 @@ pub struct GangReport {
     pub warned: u32,
     /// When workers were told to leave.
     pub notified_since_ms: Option<u64>,
+    /// When they were sent what the person sent.
+    #[serde(default)]
+    pub signalled_since_ms: Option<u64>,
     /// When they were sent SIGTERM.
     pub ending_since_ms: Option<u64>,
     /// When they were sent SIGKILL.

@@ -9,7 +9,7 @@ mod noting;
 mod placing;
 mod progress;
 
-use crate::hang::{Judgement, Patience};
+use crate::hang::{Judgement, Patience, Pulse};
 use crate::job::{GangPlan, Job, Kind};
 use crate::memory::{Entry, GangMemory, Memory, Outcome};
 use crate::messages::{GangReport, Order, Orders, Over, Report, WorkerReport};
@@ -17,6 +17,8 @@ use crate::policy::Cause;
 use crate::state::Phase;
 use crate::verdict::{Action, Gang, UNKILLABLE_MS, Verdict, WITNESS_MS, decide};
 
+/// From the end of a save to the end of the worker.
+const LEAVING_MS: u64 = 5000;
 /// Why a gang that seems to hang runs on.
 const KILLS_NOTHING: &str = "nothing is ended, because neither --restarts nor --hang was given";
 /// How often the pulses of a gang that may hang are looked at, at least.
@@ -104,7 +106,7 @@ impl Mind {
                 settled(outcome, memory)
             };
         }
-        let known = self.gang(gang, about);
+        let known = self.gang(gang, about, report.now_ms);
         if memory.incarnation > about.incarnation {
             // A life that was ordered and not begun is ordered again: whoever ordered it may be gone.
             let (action, reason) = match (&known.stop, memory.incarnation) {
@@ -127,7 +129,7 @@ impl Mind {
         let about = about(report, gang);
         let mut verdict = self.verdict(gang, report);
         self.write_down(gang, &verdict);
-        let known = self.gang(gang, about);
+        let known = self.gang(gang, about, report.now_ms);
         let watched = known.running > 0 && self.memory.gangs[gang].failure().is_none();
         let watched_ms = if watched { self.look_after(gang, report, &mut verdict) } else { None };
         let suspicion = self.untold(gang, about).filter(|_| verdict.action == Action::Warn).cloned();
@@ -183,7 +185,7 @@ impl Mind {
     }
 
     /// The view that `decide` has of a gang: what is, what was, and what its neighbours mean for it.
-    fn gang(&self, gang: usize, about: &GangReport) -> Gang {
+    fn gang(&self, gang: usize, about: &GangReport, now_ms: u64) -> Gang {
         let memory = &self.memory.gangs[gang];
         let role = &self.job.roles[self.plans[gang].role];
         let count = |wanted: &dyn Fn(&WorkerReport) -> bool| {
@@ -203,8 +205,12 @@ impl Mind {
                 .workers
                 .iter()
                 .any(|worker| worker.running && worker.pulse.as_ref().is_some_and(|pulse| pulse.listens)),
+            saving: about.workers.iter().any(|worker| {
+                worker.running && worker.pulse.as_ref().is_some_and(|pulse| saves(pulse, now_ms))
+            }),
             witnessed: about.witnessed,
             notified_since_ms: about.notified_since_ms,
+            signalled_since_ms: about.signalled_since_ms,
             ending_since_ms: about.ending_since_ms,
             killing_since_ms: about.killing_since_ms,
         }
@@ -227,6 +233,7 @@ impl Mind {
             Action::Fail => return self.finish(gang, Outcome::Failed, reason),
             Action::Stopped => return self.finish(gang, Outcome::Stopped, reason),
             Action::Notify { .. } => "notify",
+            Action::Interrupt { .. } => "interrupt",
             Action::Witness => "witness",
             Action::End => "end",
             Action::Kill => "kill",
@@ -321,6 +328,7 @@ fn about(report: &Report, gang: usize) -> &GangReport {
         patience: Patience { fresh_ms: 0, excused: Vec::new() },
         warned: 0,
         notified_since_ms: None,
+        signalled_since_ms: None,
         ending_since_ms: None,
         killing_since_ms: None,
     };
@@ -334,13 +342,25 @@ fn phase_of_gang(gang: &Gang, verdict: &Verdict, outcome: Option<Outcome>) -> Ph
         (Some(Outcome::Stopped), _) | (_, Action::Stopped) => Phase::Stopped,
         (None, _) if gang.queued.is_some() => Phase::Queued,
         (None, Action::Start { .. }) => Phase::Running,
-        (None, Action::Notify { .. } | Action::Witness | Action::End | Action::Kill) => Phase::Ending,
+        (None, Action::Notify { .. } | Action::Interrupt { .. }) => Phase::Ending,
+        (None, Action::Witness | Action::End | Action::Kill) => Phase::Ending,
         (None, Action::Wait { .. }) if gang.running == 0 => Phase::Waiting,
-        (None, Action::Wait { .. }) if gang.notified_since_ms.or(gang.ending_since_ms).is_some() => {
-            Phase::Ending
-        }
+        (None, Action::Wait { .. }) if is_ending(gang) => Phase::Ending,
         (None, Action::Wait { .. } | Action::Look | Action::Warn) => Phase::Running,
     }
+}
+
+/// Whether a worker must not be ended before it is further: it saves, or has just saved and leaves.
+pub fn saves(pulse: &Pulse, now_ms: u64) -> bool {
+    match pulse.phase.as_str() {
+        "checkpoint" => true,
+        "leaving" => now_ms < pulse.phase_at_ms.saturating_add(LEAVING_MS),
+        _ => false,
+    }
+}
+
+fn is_ending(gang: &Gang) -> bool {
+    gang.notified_since_ms.or(gang.signalled_since_ms).or(gang.ending_since_ms).is_some()
 }
 
 /// A job is what the liveliest of its gangs is.

@@ -90,6 +90,11 @@ fn stopped_ms() -> u64 {
     10 * 60_000
 }
 
+/// What jobs have that say nothing about it.
+fn save_grace_ms() -> u64 {
+    5 * 60_000
+}
+
 /// The rules of a role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
@@ -107,6 +112,9 @@ pub struct Policy {
     pub same_failure_max: u32,
     /// From the first notice to SIGKILL when somebody asks the job to stop.
     pub stop_grace_ms: u64,
+    /// How long a worker that is saving then may go on with that, at most.
+    #[serde(default = "save_grace_ms")]
+    pub save_grace_ms: u64,
     /// From SIGTERM to SIGKILL for workers that lost a peer.
     pub failure_grace_ms: u64,
     /// What counts as a hang; nothing does without it.

@@ -81,8 +81,18 @@ pub struct Notice {
     pub kind: NoticeKind,
     /// Until when; 0 for no deadline.
     pub deadline_ns: u64,
+    /// Until when for a worker that is saving then; 0 for the same.
+    #[serde(default)]
+    pub save_by_ns: u64,
     /// Why, in a few words.
     pub reason: String,
+}
+
+impl Notice {
+    /// One without a deadline. Its number is given when it is given.
+    pub fn new(kind: NoticeKind, reason: &str) -> Self {
+        Self { number: 0, kind, deadline_ns: 0, save_by_ns: 0, reason: reason.to_owned() }
+    }
 }
 
 /// The open file.
@@ -226,6 +236,8 @@ fn notice_record(notice: &Notice) -> [u8; RECORD_BYTES] {
         len -= 1;
     }
     record[16..16 + len].copy_from_slice(&notice.reason.as_bytes()[..len]);
+    // After the longest reason: readers of an earlier form skip it.
+    put_u64(&mut record, 16 + REASON_BYTES_MAX, notice.save_by_ns);
     let end = RECORD_BYTES - 4;
     let check = crc32fast::hash(&record[..end]);
     put_u32(&mut record, end, check);
@@ -320,7 +332,7 @@ mod tests {
     #[test]
     fn a_reason_that_is_too_long_is_cut_between_characters() {
         let reason = "é".repeat(60);
-        let notice = Notice { number: 1, kind: NoticeKind::Stop, deadline_ns: 0, reason };
+        let notice = Notice { number: 1, ..Notice::new(NoticeKind::Stop, &reason) };
         let bytes = notice_record(&notice);
         assert_eq!(std::str::from_utf8(&bytes[16..16 + REASON_BYTES_MAX]).unwrap(), "é".repeat(48));
         assert!(is_whole(&bytes));

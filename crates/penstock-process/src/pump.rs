@@ -239,17 +239,7 @@ impl Pump {
     fn kept_of(&self, speaker: Speaker) -> Kept {
         let mut kept = self.kept.lock().expect("nobody panics while holding this");
         let entry = kept.entry((speaker.role, speaker.rank)).or_insert_with(|| {
-            let name = &self.job.roles[speaker.role].name;
-            let rotation = Rotation {
-                segment_bytes: self.job.segment_bytes,
-                segments_kept: u64::from(self.job.segments_kept),
-            };
-            let logs = Stream::ALL.map(|stream| {
-                let begins = self.found.begins(&log_name(name, speaker.rank, stream));
-                Log::open(&self.room.log(name, speaker.rank, stream), begins, rotation)
-            });
-            let times = self.room.log(name, speaker.rank, Stream::Out).with_extension("times");
-            let log = WorkerLog::open(logs, times);
+            let log = worker_log(&self.room, &self.job, &self.found, speaker);
             Kept { log: Arc::new(Mutex::new(log)), heard_ms: Arc::default(), distresses: Arc::default() }
         });
         entry.clone()
@@ -368,6 +358,33 @@ impl Pump {
     fn nudge(&self) {
         // A full pipe wakes the thread as well as one byte more.
         let _ = (&self.wake).write(b"!");
+    }
+}
+
+fn worker_log(room: &Room, job: &Job, found: &Listing, speaker: Speaker) -> WorkerLog {
+    let name = &job.roles[speaker.role].name;
+    let rotation = Rotation { segment_bytes: job.segment_bytes, segments_kept: u64::from(job.segments_kept) };
+    let logs = Stream::ALL.map(|stream| {
+        let begins = found.begins(&log_name(name, speaker.rank, stream));
+        Log::open(&room.log(name, speaker.rank, stream), begins, rotation)
+    });
+    WorkerLog::open(logs, room.log(name, speaker.rank, Stream::Out).with_extension("times"))
+}
+
+/// The logs of a worker whose agent was killed, for what it could not read any more.
+pub struct Remainder(WorkerLog);
+
+impl Remainder {
+    /// Goes on where the agent was.
+    pub fn open(room: &Room, job: &Job, speaker: Speaker) -> Self {
+        let mut log = worker_log(room, job, &Listing::read(&room.file("logs")), speaker);
+        log.go_on(speaker.incarnation);
+        Self(log)
+    }
+
+    /// Adds what was left of a stream.
+    pub fn append(&mut self, stream: Stream, bytes: &[u8]) {
+        self.0.append(stream, bytes, Instant::now());
     }
 }
 

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
 use crate::job::{Job, Role, Room};
+use crate::mark::{self, Mark};
 use crate::pump::Outputs;
 use crate::slots::giving::{confine, mask};
 use crate::system;
@@ -40,6 +41,19 @@ pub struct Life<'a> {
     pub cgroup: Option<&'a Cgroup>,
     /// The limit of open files that workers should see.
     pub file_limit: libc::rlimit,
+}
+
+impl Life<'_> {
+    /// The number of a worker among all of the job.
+    fn place(&self, rank: u32) -> u32 {
+        let number = self.job.roles.iter().position(|role| role.name == self.role.name).unwrap_or(0);
+        self.job.place(number, rank)
+    }
+
+    /// The limit that marks a worker and all that it starts, where the system lets us.
+    pub fn marking(&self, rank: u32) -> Option<libc::rlimit> {
+        Mark::of(self.room.path()).limit(Some(self.place(rank)))
+    }
 }
 
 /// What a worker has of its slot.
@@ -128,7 +142,7 @@ pub fn start(life: &Life<'_>, rank: u32, place: Place) -> Result<Started> {
     let (limit, has_terminal) = (life.file_limit, life.role.terminal);
     let words = &life.role.command;
     let doors = [life.cgroup.and_then(|group| group.door(&life.role.name, rank)), place.memory];
-    let (kept, mask) = (place.kept, mask(&place.cpus));
+    let (kept, mask, marking) = (place.kept, mask(&place.cpus), life.marking(rank));
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).envs(environment(life, rank)).envs(place.variables);
     if let Some(directory) = life.role.directory.as_ref().or(life.job.directory.as_ref()) {
@@ -147,8 +161,10 @@ pub fn start(life: &Life<'_>, rank: u32, place: Place) -> Result<Started> {
                 libc::write(door.as_raw_fd(), c"0".as_ptr().cast(), 1);
             }
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-            // A rank is a subreaper too: while it lives its orphans stay below it, so they are known to be its own.
-            libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+            // Whatever comes from here is known to be this rank's.
+            for limit in marking.iter() {
+                mark::put(limit);
+            }
             // Where only ancestors may look into a process, the agent's children may as well: they take stacks.
             libc::prctl(PR_SET_PTRACER, agent as libc::c_ulong, 0, 0, 0);
             libc::setrlimit(libc::RLIMIT_NOFILE, &limit);

@@ -163,14 +163,29 @@ pub fn raise_file_limit() -> libc::rlimit {
 /// Signals as something to poll. They are blocked from then on, also in threads that start later.
 pub struct Signals(File);
 
+/// Whether a signal of a person is ignored since before we began. A blocked signal would be collected all the same.
+fn stays_ignored(signal: i32) -> bool {
+    const OF_PERSONS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+    // SAFETY: nothing is set, and the place is valid to write to.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        OF_PERSONS.contains(&signal)
+            && libc::sigaction(signal, std::ptr::null(), &mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 impl Signals {
-    /// Blocks the signals and collects them instead.
+    /// Blocks the signals and collects them instead. Those that whoever started us wants ignored stay ignored: SIGHUP below `nohup`,
+    /// SIGINT and SIGQUIT in the background of a shell. Also in all that we start.
     pub fn catch(signals: &[i32]) -> Result<Self> {
         // SAFETY: the set is initialised before it is used, and outlives the calls.
         unsafe {
+            // Where this is ignored nobody can wait for children, which no parent means.
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
-            for signal in signals {
+            for signal in signals.iter().filter(|signal| !stays_ignored(**signal)) {
                 libc::sigaddset(&mut set, *signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());

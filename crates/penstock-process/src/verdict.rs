@@ -16,8 +16,12 @@ pub const WITNESS_MS: u64 = 15_000;
 pub const TOLD_TOGETHER_MS: u64 = 2000;
 /// A life that was not longer has done nothing but start.
 pub const START_MS: u64 = 3000;
-/// Workers that look for notices get SIGTERM when this share of their time is over.
+/// Workers that look for notices get a signal when this share of their time is over; those who got one get SIGTERM then.
 const NOTICE_SHARE: f64 = 0.7;
+/// From one signal to the next one, of those who have had a notice.
+const LAST_SHARE: f64 = 0.15;
+/// How often a save that puts off the end is looked at.
+const SAVE_LOOK_MS: u64 = 100;
 
 /// Why a life failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +69,7 @@ impl Failure {
 }
 
 /// Somebody wants a gang to end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
     /// Who, in words: `SIGINT from the terminal`.
     pub by: String,
@@ -77,6 +81,19 @@ pub struct Stop {
     pub code: i32,
     /// The stop is a failure: the keeper is gone, or the command cannot be started.
     pub failed: bool,
+    /// What the person sent, for workers that do not look for notices; 0 is SIGTERM.
+    #[serde(default)]
+    pub signal: i32,
+    /// How long a save may put off the end.
+    #[serde(default)]
+    pub save_ms: u64,
+}
+
+impl Stop {
+    /// The signal of a person that is not SIGTERM, which comes later in any case.
+    fn own_signal(&self) -> Option<i32> {
+        Some(self.signal).filter(|signal| !matches!(*signal, 0 | libc::SIGTERM))
+    }
 }
 
 /// What is known about a gang at one moment.
@@ -102,10 +119,14 @@ pub struct Gang {
     pub stop: Option<Stop>,
     /// Whether any worker looks for notices.
     pub listens: bool,
+    /// Whether any worker is saving.
+    pub saving: bool,
     /// Stacks were taken in this life.
     pub witnessed: bool,
     /// When workers were told that they have to leave.
     pub notified_since_ms: Option<u64>,
+    /// When the workers were sent what the person sent.
+    pub signalled_since_ms: Option<u64>,
     /// When the workers were sent SIGTERM.
     pub ending_since_ms: Option<u64>,
     /// When everybody was first sent SIGKILL.
@@ -126,8 +147,10 @@ impl Gang {
             failures: Vec::new(),
             stop: None,
             listens: false,
+            saving: false,
             witnessed: false,
             notified_since_ms: None,
+            signalled_since_ms: None,
             ending_since_ms: None,
             killing_since_ms: None,
         }
@@ -150,8 +173,19 @@ pub enum Action {
     },
     /// Tell the workers to save and leave.
     Notify {
-        /// When they get SIGTERM, which ends who does not catch it.
+        /// When they get a signal, which ends who does not catch it.
         deadline_ms: u64,
+        /// When they get it at the latest, as long as they are saving.
+        #[serde(default)]
+        save_by_ms: u64,
+        /// For those who do not look for notices; 0 for nothing.
+        #[serde(default)]
+        signal: i32,
+    },
+    /// Send the workers what the person sent.
+    Interrupt {
+        /// Which signal.
+        signal: i32,
     },
     /// Take the stacks of all workers, because one may hang; nothing is decided yet.
     Look,
@@ -239,14 +273,19 @@ fn while_alive(now_ms: u64, gang: &Gang, policy: &Policy, failure: Option<&Failu
             return Verdict::new(Action::Wait { until_ms: None }, reason);
         }
     };
-    if let Some(verdict) = before_the_end(now_ms, gang, failure, grace_ms, &why) {
+    if let Some(verdict) = before_the_end(now_ms, gang, failure, &why) {
         return verdict;
     }
     // The time runs from the first that the workers were told.
-    let told = gang.notified_since_ms.filter(|_| gang.stop.is_some());
+    let told = gang.notified_since_ms.or(gang.signalled_since_ms).filter(|_| gang.stop.is_some());
     let Some(since) = told.or(gang.ending_since_ms) else { return Verdict::new(Action::End, why) };
-    let kill_at_ms = since.saturating_add(grace_ms);
-    if now_ms >= kill_at_ms {
+    // A save may have taken all of it; then a little is left for the end.
+    let least_ms = gang
+        .ending_since_ms
+        .filter(|_| told.is_some())
+        .map_or(0, |at_ms| at_ms + share(grace_ms, LAST_SHARE));
+    let kill_at_ms = since.saturating_add(grace_ms).max(least_ms);
+    if now_ms >= kill_at_ms && gang.ending_since_ms.is_some() {
         return Verdict::new(
             Action::Kill,
             format!("{why}; {grace_ms} ms after they were asked to leave, some are still there"),
@@ -258,14 +297,12 @@ fn while_alive(now_ms: u64, gang: &Gang, policy: &Policy, failure: Option<&Failu
     Verdict::new(Action::Wait { until_ms: Some(kill_at_ms) }, why)
 }
 
+fn share(grace_ms: u64, share: f64) -> u64 {
+    (grace_ms as f64 * share) as u64
+}
+
 /// What has to happen before SIGTERM: stacks of a hang, and the time to leave for those who look for notices.
-fn before_the_end(
-    now_ms: u64,
-    gang: &Gang,
-    failure: Option<&Failure>,
-    grace_ms: u64,
-    why: &str,
-) -> Option<Verdict> {
+fn before_the_end(now_ms: u64, gang: &Gang, failure: Option<&Failure>, why: &str) -> Option<Verdict> {
     if gang.ending_since_ms.is_some() || gang.killing_since_ms.is_some() {
         return None;
     }
@@ -275,15 +312,40 @@ fn before_the_end(
             return Some(Verdict::new(Action::Witness, why));
         }
     }
-    if !gang.listens || gang.stop.is_none() || gang.running == 0 {
-        return None;
+    let stop = gang.stop.as_ref().filter(|_| gang.running > 0)?;
+    before_sigterm(now_ms, gang, stop, why)
+}
+
+/// The time that workers have before SIGTERM: to hear a notice, to finish a save, and to answer what the person sent.
+fn before_sigterm(now_ms: u64, gang: &Gang, stop: &Stop, why: &str) -> Option<Verdict> {
+    let wait = |until_ms: u64| Some(Verdict::new(Action::Wait { until_ms: Some(until_ms) }, why));
+    let notice_ms = share(stop.grace_ms, NOTICE_SHARE);
+    let saving = gang.saving && stop.save_ms > 0;
+    if gang.notified_since_ms.is_none() && (gang.listens || saving) {
+        let signal = stop.own_signal().filter(|_| !saving).unwrap_or(0);
+        let (deadline_ms, save_by_ms) =
+            (now_ms.saturating_add(notice_ms), now_ms.saturating_add(stop.save_ms));
+        return Some(Verdict::new(Action::Notify { deadline_ms, save_by_ms, signal }, why));
     }
-    let notice_ms = (grace_ms as f64 * NOTICE_SHARE) as u64;
-    let Some(since) = gang.notified_since_ms else {
-        return Some(Verdict::new(Action::Notify { deadline_ms: now_ms.saturating_add(notice_ms) }, why));
+    if let Some(since) = gang.notified_since_ms {
+        let save_by_ms = since.saturating_add(stop.save_ms);
+        if saving && now_ms < save_by_ms {
+            // The end of a save wakes nobody.
+            return wait(save_by_ms.min(now_ms.saturating_add(SAVE_LOOK_MS)));
+        }
+        let heard_ms = since.saturating_add(notice_ms);
+        if gang.listens && now_ms < heard_ms {
+            return wait(heard_ms);
+        }
+    }
+    let signal = stop.own_signal()?;
+    let Some(since) = gang.signalled_since_ms else {
+        return Some(Verdict::new(Action::Interrupt { signal }, why));
     };
-    let end_at_ms = since.saturating_add(notice_ms);
-    (now_ms < end_at_ms).then(|| Verdict::new(Action::Wait { until_ms: Some(end_at_ms) }, why))
+    // Who had a notice has had most of the time.
+    let left = if gang.notified_since_ms.is_some() { LAST_SHARE } else { NOTICE_SHARE };
+    let end_at_ms = since.saturating_add(share(stop.grace_ms, left));
+    if now_ms < end_at_ms { wait(end_at_ms) } else { None }
 }
 
 fn after_failure(

@@ -48,8 +48,13 @@ COMMANDS = (
         "penstock.cli.process.logs:app",
     ),
     Command(
+        "save",
+        "Ask the ranks of a job for a checkpoint now; they save after the step that they are in, and go on.",
+        "penstock.cli.process.save:app",
+    ),
+    Command(
         "stop",
-        "End a job: SIGTERM to its ranks, SIGKILL to all of its tree when the grace is over.",
+        "End a job: a notice or SIGTERM to its ranks, SIGKILL to all of its tree when the grace is over.",
         "penstock.cli.process.stop:app",
     ),
     Command(

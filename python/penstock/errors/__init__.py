@@ -76,6 +76,7 @@
     │   ├── IncidentUnknown      a job has no such incident
     │   ├── StateUnreadable      a job's state was written by another Penstock, or is damaged
     │   ├── JobSilent            the job's agent does not answer
+    │   ├── SaveUnheard          ranks were to save, and not all have heard it
     │   ├── SlotsImpossible      a job wants more than this machine has
     │   ├── SlotsUnreadable      what is leased on this machine cannot be read
     │   ├── SpyMissing           the executable that reads stacks is not there
@@ -167,6 +168,7 @@ from penstock.errors.process import (
     JobUnknown,
     ProcessError,
     RankUnknown,
+    SaveUnheard,
     SlotsImpossible,
     SlotsUnreadable,
     SpyMissing,
@@ -325,6 +327,7 @@ __all__ = [
     "RunUnwritable",
     "SampleUndecodable",
     "SaveFailed",
+    "SaveUnheard",
     "ScanCancelled",
     "SchemaMixed",
     "SelectionEmpty",

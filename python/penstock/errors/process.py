@@ -105,9 +105,21 @@ class JobSilent(ProcessError):
     exit_code = 1
     hint = "`penstock jobs` shows what is known; `penstock logs` still works"
 
-    def __init__(self, *, job: str, reason: str) -> None:
+    def __init__(self, *, job: str, reason: str, hint: str | None = None) -> None:
         self.job, self.reason = job, reason
+        if hint is not None:
+            self.hint = hint
         super().__init__(f"the agent of job {job} does not answer: {reason}")
+
+
+class SaveUnheard(ProcessError):
+    """Ranks of a job were to save, and not all of them have heard it."""
+
+    exit_code = 1
+
+    def __init__(self, *, job: str, reason: str, hint: str | None = None) -> None:
+        self.job, self.reason, self.hint = job, reason, hint
+        super().__init__(f"job {job}: {reason}")
 
 
 class SlotsUnreadable(ProcessError):

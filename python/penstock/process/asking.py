@@ -2,17 +2,21 @@
 
 import os
 import socket
-import subprocess
+import time
 from typing import Any
 
 import msgspec
 
-from penstock.errors import JobSilent
+from penstock.errors import JobSilent, SaveUnheard
 from penstock.process.jobs import FINAL, Job
-from penstock.process.launching import agent_path
+from penstock.process.pulsefile import pulses_of
+from penstock.process.sweeping import Sweep, sweep
 
 PATIENCE_S = 5.0
 ANSWER_BYTES_MAX = 64 << 20
+#: A notice is heard after the step that a rank is in.
+SAVE_PATIENCE_S = 60.0
+LOOK_S = 0.02
 
 
 def ask(job: Job, question: dict[str, Any]) -> dict[str, Any]:
@@ -20,7 +24,8 @@ def ask(job: Job, question: dict[str, Any]) -> dict[str, Any]:
     try:
         answer = _exchange(job, msgspec.json.encode(question) + b"\n")
     except OSError as problem:
-        raise JobSilent(job=job.id, reason=problem.strerror or str(problem)) from problem
+        hint = f"`penstock stop --force {job.id}` ends it without its help; `penstock logs` still works"
+        raise JobSilent(job=job.id, reason=problem.strerror or str(problem), hint=hint) from problem
     try:
         found: dict[str, Any] = msgspec.json.decode(answer)
     except msgspec.DecodeError as problem:
@@ -30,20 +35,66 @@ def ask(job: Job, question: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def stop(job: Job, *, grace_s: float | None = None, force: bool = False) -> None:
-    """Ask the job to end. Of a job whose keeper and agent are gone, what is left is killed."""
+def stop(job: Job, *, grace_s: float | None = None, force: bool = False) -> Sweep | None:
+    """Ask the job to end. Of a job whose keeper and agent are gone, or do not answer to force, all is killed; what came of that."""
     phase = job.phase()
     if phase in FINAL:
-        return
+        return None
     if phase == "lost":
-        subprocess.run([agent_path(), "sweep", job.directory], check=False)
-        return
+        return sweep(job.directory)
     grace_ms = None if grace_s is None else round(grace_s * 1000)
     try:
         ask(job, {"ask": "stop", "grace_ms": grace_ms, "force": force, "incarnation": None})
     except JobSilent:
-        if job.phase() not in FINAL:
-            raise
+        if job.phase() in FINAL:
+            return None
+        if force:
+            return sweep(job.directory, end=True)
+        raise
+    return None
+
+
+def save(job: Job, *, timeout_s: float = SAVE_PATIENCE_S) -> tuple[int, int]:
+    """Ask every rank that listens for notices to save and go on; how many have heard it, of how many who listen."""
+    before = _listening(job)
+    if not before:
+        raise SaveUnheard(
+            job=job.id,
+            reason="none of its ranks listens for notices, so nobody would save",
+            hint="ranks listen that train with `penstock.run`, or look at what `pulse(step)` gives back",
+        )
+    ask(job, {"ask": "save"})
+    until = time.monotonic() + timeout_s
+    while True:
+        now = _listening(job)
+        heard = [worker for worker, seen in before.items() if now.get(worker, seen) != seen]
+        if len(heard) == len(before) or time.monotonic() > until:
+            return len(heard), len(before)
+        time.sleep(LOOK_S)
+
+
+def is_saving(job: Job) -> bool:
+    """Whether any rank says that it is saving."""
+    return any(pulse.phase == "checkpoint" for pulse in pulses_of(job).values())
+
+
+def _listening(job: Job) -> dict[tuple[str, int], int]:
+    """The last notice that each listening rank of this life has seen."""
+    state = job.state()
+    lives = (
+        {}
+        if state is None
+        else {
+            (gang.role, worker["rank"]): gang.incarnation
+            for gang, worker in state.workers
+            if worker["exit"] is None
+        }
+    )
+    return {
+        worker: pulse.notice_seen
+        for worker, pulse in pulses_of(job).items()
+        if pulse.listens and lives.get(worker) == pulse.incarnation
+    }
 
 
 def _exchange(job: Job, line: bytes) -> bytes:

@@ -122,6 +122,8 @@ class Policy:
     same_failure_max: int = 2
     #: From SIGTERM to SIGKILL when somebody asks the job to stop.
     stop_grace_s: float = 10.0
+    #: A rank in phase ``checkpoint`` may finish its save before it is stopped, within so long.
+    save_grace_s: float = 300.0
     #: From SIGTERM to SIGKILL for ranks that lost a peer. Long enough to say something; there is nothing left to save without the peer,
     #: and taking a torch process apart in order costs more than restarting the gang.
     failure_grace_s: float = 0.5
@@ -137,6 +139,7 @@ class Policy:
             "backoff_max_ms": _ms(self.backoff_max_s),
             "same_failure_max": self.same_failure_max,
             "stop_grace_ms": _ms(self.stop_grace_s),
+            "save_grace_ms": _ms(self.save_grace_s),
             "failure_grace_ms": _ms(self.failure_grace_s),
             "hang": None if self.hang is None else self.hang.to_json(),
         }
@@ -207,6 +210,7 @@ class Role:
             "backoff_max_s",
             "same_failure_max",
             "stop_grace_s",
+            "save_grace_s",
             "failure_grace_s",
         ):
             self._between(name, getattr(policy, name), 0, _COUNT_MAX)

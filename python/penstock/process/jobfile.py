@@ -28,6 +28,7 @@ _CALLED = {
     "backoff_s": "backoff",
     "backoff_max_s": "backoff_max",
     "stop_grace_s": "grace",
+    "save_grace_s": "grace_save",
     "failure_grace_s": "failure_grace",
     "same_failure_max": "same_failure",
     "hang.least_s": "hang.least",
@@ -326,6 +327,7 @@ _ROLE: dict[str, _Reader] = {
     "backoff_max": ("backoff_max_s", _File.seconds),
     "same_failure": ("same_failure_max", _File.count),
     "grace": ("stop_grace_s", _File.seconds),
+    "grace_save": ("save_grace_s", _File.seconds),
     "failure_grace": ("failure_grace_s", _File.seconds),
     "hang": ("hang", _File.hang),
     "zygote": ("zygote", _File.text),
@@ -338,6 +340,7 @@ _POLICY = (
     "backoff_max_s",
     "same_failure_max",
     "stop_grace_s",
+    "save_grace_s",
     "failure_grace_s",
     "hang",
 )

@@ -38,6 +38,7 @@ class Restarts:
     backoff_max_s: float = 30.0
     same_failure_max: int = 2
     stop_grace_s: float = 10.0
+    save_grace_s: float = 300.0
     failure_grace_s: float = 0.5
     #: Without a step for ten times the usual step, and at least this long, a rank hangs. 0: it never does. Without a choice a minute,
     #: and nothing is ended where there are no restarts.
@@ -53,6 +54,7 @@ class Restarts:
             backoff_max_s=self.backoff_max_s,
             same_failure_max=self.same_failure_max,
             stop_grace_s=self.stop_grace_s,
+            save_grace_s=self.save_grace_s,
             failure_grace_s=self.failure_grace_s,
             hang=Hang.of(least_s=self.hang_s, silence_s=self.silence_s),
         )

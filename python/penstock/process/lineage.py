@@ -4,11 +4,12 @@ A process is known by its number and its start, because numbers are used again. 
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGESIZE")
+_MARKS_FROM = 1 << 60
 
 
 class Process(NamedTuple):
@@ -102,6 +103,33 @@ def descendants(children: Children, root: int) -> list[tuple[int, Process]]:
             found.append((depth, each))
         waiting += [(depth + 1, child) for child in reversed(children.get(each.pid, []))]
     return found
+
+
+def adopted(children: Children, agent: int, workers: Collection[int]) -> dict[int, list[Process]]:
+    """What workers have started and left, which their agent has adopted, by the mark of the worker."""
+    found: dict[int, list[Process]] = {}
+    for each in children.get(agent, ()):
+        if each.pid not in workers and (mark := mark_of(each.pid)) is not None:
+            found.setdefault(mark, []).append(each)
+    return found
+
+
+def family(children: Children, worker: int, left: Mapping[int, list[Process]]) -> list[tuple[int, Process]]:
+    """All that a worker has started, with their depth: those below it, and those that it left."""
+    found = descendants(children, worker)
+    for each in left.get(mark_of(worker) or 0, ()) if left else ():
+        found += [(1, each)] if each.is_alive else []
+        found += [(depth + 1, below) for depth, below in descendants(children, each.pid)]
+    return found
+
+
+def mark_of(pid: int) -> int | None:
+    """The limit by which processes of a worker are known (``crates/penstock-process/src/mark.rs``)."""
+    for line in _read(f"/proc/{pid}/limits").splitlines():
+        if line.startswith(b"Max realtime timeout"):
+            soft = line.split()[3]
+            return int(soft) if soft.isdigit() and int(soft) >= _MARKS_FROM else None
+    return None
 
 
 def _read(path: str) -> bytes:

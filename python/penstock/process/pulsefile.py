@@ -29,8 +29,8 @@ HEADER = struct.Struct("<8sII")
 PROGRESS = struct.Struct("<7Q")
 #: And what it does not: phase_since_ns, pid, incarnation, flags, notice_seen, phase.
 STANDING = struct.Struct("<Q4I16s28x")
-#: deadline_ns, number, kind, reason
-NOTICE = struct.Struct("<QII96s12x")
+#: deadline_ns, number, kind, reason, save_by_ns
+NOTICE = struct.Struct("<QII96sQ4x")
 #: Where in a slot the number of the notice stands.
 NUMBER = slice(RECORD_BYTES + 8, RECORD_BYTES + 12)
 KINDS = {1: "stop", 2: "save"}

@@ -32,6 +32,8 @@ from penstock.process.pulsefile import (
 
 #: How many steps of a life say nothing about the later ones: they compile, allocate and fill caches.
 UNTYPICAL_STEPS = 2
+#: The phase of who was asked to stop and has saved: a little time is left for its end.
+LEAVING = "leaving"
 _clock = time.clock_gettime_ns
 _BOOT = time.CLOCK_BOOTTIME
 
@@ -46,6 +48,8 @@ class Notice(NamedTuple):
     leave_by: float
     #: Grows with every notice of a life.
     number: int
+    #: The same for who is in phase ``checkpoint`` then.
+    save_by: float = float("inf")
 
     @property
     def remaining_s(self) -> float:
@@ -101,6 +105,10 @@ class _Slot:
     def turn(self, word: str | None) -> None:
         """Begins a phase; without a word, whatever pulses say."""
         self.phase = word
+        told = self.notice()
+        if word is None and self._word == "checkpoint" and told is not None and told.kind == "stop":
+            # The save that was waited for is over; who goes on with steps says so with the next one.
+            word = LEAVING
         self._turn(word or "step", _clock(_BOOT))
         self._write()
 
@@ -145,13 +153,14 @@ class _Slot:
         # Being written at this moment: the next pulse sees it.
         if not whole(half):
             return self._told
-        deadline_ns, number, kind, reason = NOTICE.unpack(half[:-4])
-        left_s = (deadline_ns - _clock(_BOOT)) / 1e9
+        deadline_ns, number, kind, reason, save_by_ns = NOTICE.unpack(half[:-4])
+        offset_s = time.time() - _clock(_BOOT) / 1e9
         self._told = Notice(
             KINDS.get(kind, "stop"),
             reason.rstrip(b"\0").decode(errors="replace"),
-            time.time() + left_s if deadline_ns else float("inf"),
+            offset_s + deadline_ns / 1e9 if deadline_ns else float("inf"),
             number,
+            offset_s + max(save_by_ns, deadline_ns) / 1e9 if deadline_ns else float("inf"),
         )
         self._seen = number.to_bytes(4, "little")
         # That it was seen is told to the supervision.

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.process.gpus import GpuUse
 from penstock.process.jobs import FINAL, GangState, Job, JobState
-from penstock.process.lineage import Process, children_of, descendants, everyone, uptime_s
+from penstock.process.lineage import Process, adopted, children_of, everyone, family, uptime_s
 from penstock.process.pulsefile import Pulse, pulses_of
 from penstock.process.redacting import Redaction
 
@@ -27,6 +27,7 @@ def rows(job: Job, *, supervisors: bool = False, gpus: Mapping[int, GpuUse] | No
     over = job.phase() in FINAL
     all_of_them = {} if over else everyone()
     children = children_of(all_of_them)
+    left = adopted(children, state.agent, {worker["pid"] for _, worker in state.workers})
     pulses = pulses_of(job)
     found: list[Row] = []
     if supervisors and not over:
@@ -46,7 +47,7 @@ def rows(job: Job, *, supervisors: bool = False, gpus: Mapping[int, GpuUse] | No
             continue
         own = {"how": worker["how"], "held": worker.get("held"), **_said(pulse, gang)}
         found.append({**base, **look.row(mine, 0), **own})
-        found += [{**base, **look.row(each, depth)} for depth, each in descendants(children, mine.pid)]
+        found += [{**base, **look.row(each, depth)} for depth, each in family(children, mine.pid, left)]
     return found
 
 

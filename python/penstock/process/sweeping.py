@@ -10,12 +10,49 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.process.jobs import FINAL, Job, jobs
 from penstock.process.launching import agent_path
 
-SWEEP_PATIENCE_S = 10.0
+SWEEP_PATIENCE_S = 30.0
 #: In the directory of a lost job, once nothing of it is left. What it left cannot come back.
 SWEPT = "swept"
+
+
+class Left(NamedTuple):
+    """A process of a job that could not be ended."""
+
+    pid: int
+    name: str
+    #: Whose it is, or in which state.
+    why: str
+
+
+class Sweep(NamedTuple):
+    """What came of ending a job without its agent."""
+
+    left: list[Left]
+    #: Whether processes carry the job's mark, which no program takes off; else only their environment tells whose they are.
+    marked: bool
+
+    def words(self) -> str:
+        """For people: what is so, and nothing more."""
+        if self.left:
+            some = ", ".join(f"{each.pid} ({each.name}) {each.why}" for each in self.left[:8])
+            many = len(self.left)
+            return f"{many} process{'es' if many > 1 else ''} of it cannot be ended: {some}"
+        if not self.marked:
+            return "what carries its environment is swept; others cannot be told apart on this system"
+        return "what was left of it is swept"
+
+
+def sweep(directory: Path, *, end: bool = False) -> Sweep:
+    """Kill everybody of a job, also keeper and agent; with ``end`` the job is stopped then, and its state says so."""
+    call = [agent_path(), "end" if end else "sweep", directory]
+    done = subprocess.run(call, check=False, timeout=SWEEP_PATIENCE_S, stdout=subprocess.PIPE)
+    answer = msgspec.json.decode(done.stdout)
+    return Sweep([Left(**each) for each in answer["left"]], answer["marked"])
 
 
 def sweep_lost(home: Path, *, tell: Callable[[str], None] | None = None) -> list[Job]:
@@ -24,12 +61,12 @@ def sweep_lost(home: Path, *, tell: Callable[[str], None] | None = None) -> list
     for job in jobs(home):
         if (job.directory / SWEPT).exists() or job.phase() != "lost":
             continue
-        done = subprocess.run([agent_path(), "sweep", job.directory], check=False, timeout=SWEEP_PATIENCE_S)
-        if done.returncode == 0:
+        done = sweep(job.directory)
+        if not done.left:
             (job.directory / SWEPT).touch()
             swept.append(job)
-            if tell is not None:
-                tell(f"note: keeper and agent of {job.id} were killed; what was left of it is swept")
+        if tell is not None:
+            tell(f"note: keeper and agent of {job.id} were killed; {done.words()}")
     return swept
 
 

@@ -416,7 +416,8 @@ class Life:
         if not notice.leave:
             return
         limit_s = max(0.0, notice.leave_by - time.time() - CLOSING_S) if notice.leave_by else None
-        self._saving.settle(limit_s)
+        with self._notices.phase("checkpoint"):
+            self._saving.settle(limit_s)
         committed = self._saving.is_committed(self.next_step)
         leave = Leave(notice, self.next_step, committed=committed)
         self.end(leave, committed=committed)

@@ -1,8 +1,8 @@
 """Notices: "save now", "save and leave by …", wherever they come from.
 
 Under ``penstock run`` they come through the pulse (``penstock.process.pulse``), which also tells the agent how far this rank is.
-Elsewhere, and where that is not there, they are signals: SIGTERM asks to save and leave (Slurm, Kubernetes, a person), as does Ctrl-C the first time, SIGUSR1 to save and go
-on. A signal only sets a flag; the loop looks at it between steps, where a state is whole.
+Elsewhere, and where that is not there, they are signals: SIGTERM asks to save and leave (Slurm, Kubernetes, a person), SIGUSR1 to save and go
+on. Ctrl-C asks to save and leave the first time, everywhere. A signal only sets a flag; the loop looks at it between steps, where a state is whole.
 """
 
 import importlib
@@ -56,6 +56,8 @@ class Notices:
         self._process = _supervised()
         #: The agent's notices are numbered, and stand until the next one.
         self._number = 0
+        #: Somebody has asked us to leave: from the save on there is nothing but that save.
+        self._leaving = False
         self._closed = True
 
     def open(self) -> None:
@@ -64,9 +66,12 @@ class Notices:
             # Plain steps, whatever an earlier loop has left.
             self._process.phase(None)
         self._closed = False
-        if self._process is not None or threading.current_thread() is not threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
             return
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+        # The agent has its own words for the others.
+        supervised = (signal.SIGINT,)
+        alone = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+        for number in alone if self._process is None else supervised:
             if number == signal.SIGINT and signal.getsignal(number) is not signal.default_int_handler:
                 # Ignored (a job in the background of a shell), or the program's own.
                 continue
@@ -75,7 +80,7 @@ class Notices:
     def close(self) -> None:
         """Signals do what they did before. What comes after a loop has no steps, and is no hang."""
         if self._process is not None and not self._closed:
-            self._process.phase("eval")
+            self._process.phase("leaving" if self._leaving else "eval")
         self._closed = True
         for number, before in self._before.items():
             signal.signal(number, signal.SIG_DFL if before is None else before)
@@ -89,7 +94,11 @@ class Notices:
     def phase(self, name: str) -> AbstractContextManager[Any]:
         """Something that takes longer than a step, and is no hang."""
         made: AbstractContextManager[Any] = nullcontext()
-        return made if self._process is None else self._process.phase(name)
+        if self._process is None:
+            return made
+        found: AbstractContextManager[Any] = self._process.phase(name)
+        # The agent does not end a process that saves; nothing may look like the end of the save before it is one.
+        return made if name == "checkpoint" and self._leaving else found
 
     def take(self) -> Notice | None:
         """What was heard since the last time."""
@@ -103,8 +112,11 @@ class Notices:
         if found is None or found.number == self._number:
             return
         self._number = found.number
-        leave_by = found.leave_by if math.isfinite(found.leave_by) else 0.0
-        self._heard = Notice(found.reason or found.kind, leave=found.kind != "save", leave_by=leave_by)
+        leave = found.kind != "save"
+        # The save is what leaving takes time for, and the agent waits for it.
+        leave_by = found.save_by if math.isfinite(found.save_by) else 0.0
+        self._leaving |= leave
+        self._heard = Notice(found.reason or found.kind, leave=leave, leave_by=leave_by)
 
     def hear(self, notice: Notice | None) -> None:
         """Put back what could not be heeded yet."""
@@ -118,7 +130,11 @@ class Notices:
             if number == signal.SIGINT:
                 # A person who cannot wait presses it again.
                 signal.signal(number, signal.default_int_handler)
-                os.write(2, b"penstock: saving after this step; once more to stop at once\n")
+                if not self._leaving:
+                    os.write(2, b"penstock: saving after this step; once more to stop at once\n")
+            if self._process is not None and self._leaving:
+                # The agent has said so before, and by when.
+                return
             self._heard = Notice(name, leave=True, leave_by=time.time() + self._grace_s)
 
 

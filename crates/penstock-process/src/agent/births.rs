@@ -227,7 +227,8 @@ fn unborn(
         }
         let mut environment = spawn::environment(life, rank);
         environment.extend(place.variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        workers.push(Unborn { rank, environment, files, cpus: place.cpus });
+        let mark = life.marking(rank).map(|limit| (limit.rlim_cur, limit.rlim_max));
+        workers.push(Unborn { rank, environment, files, cpus: place.cpus, mark });
         outputs.push(ours);
     }
     Ok((workers, outputs))

@@ -7,6 +7,7 @@ use crate::agent::births::Beginning;
 use crate::agent::examination::Examination;
 use crate::agent::places::Start;
 use crate::complain;
+use crate::custody;
 use crate::error::{ProcessError, Result};
 use crate::exit::{Exit, memory_kills};
 use crate::hang::Pulse;
@@ -26,6 +27,8 @@ use crate::zygote::request::Gate;
 pub(super) struct Tended {
     /// When workers were told to leave.
     pub(super) notified_since_ms: Option<u64>,
+    /// When they were sent what the person sent.
+    pub(super) signalled_since_ms: Option<u64>,
     /// When they were sent SIGTERM.
     pub(super) ending_since_ms: Option<u64>,
     /// When they were sent SIGKILL.
@@ -38,6 +41,8 @@ pub(super) struct Tended {
     pub(super) examination: Option<Examination>,
     /// Living descendants of its workers that are gone.
     pub(super) orphans: u32,
+    /// Workers that were sent what the person sent.
+    pub(super) interrupted: BTreeSet<i32>,
     /// The life has its incident.
     pub(super) incident: bool,
     /// The person was told that another life follows this one.
@@ -76,7 +81,14 @@ impl Agent {
             Action::Start { incarnation } => {
                 self.begin(Start { gang, incarnation, order: order.clone() })?;
             }
-            Action::Notify { deadline_ms } => self.notify_gang(gang, deadline_ms, &order.reason),
+            Action::Notify { deadline_ms, save_by_ms, signal } => {
+                self.notify_gang(gang, [deadline_ms, save_by_ms], &order.reason);
+                self.interrupt_gang(gang, signal, false);
+            }
+            Action::Interrupt { signal } => {
+                self.tended[gang].signalled_since_ms.get_or_insert_with(now_ms);
+                self.interrupt_gang(gang, signal, true);
+            }
             Action::Look | Action::Witness => self.collect(Some(gang)),
             Action::Warn => self.warn(order),
             Action::End => {
@@ -138,6 +150,7 @@ impl Agent {
             };
             self.running.insert(started.pid, (gang, rank));
             let speaker = Speaker { role: plan.role, rank, incarnation };
+            custody::hand_over(self.custody.as_ref(), speaker, &started.outputs);
             let [stdout_from, stderr_from] = self.pump.add(speaker, started.outputs)?;
             self.state.gangs[gang].workers.push(WorkerState {
                 rank,
@@ -213,7 +226,7 @@ impl Agent {
 
     /// The job cannot go on, whatever anybody decides.
     pub(super) fn doom(&mut self, by: String, code: i32) {
-        self.stop = Some(Stop { by, grace_ms: 0, forced: true, code, failed: true });
+        self.stop = Some(Stop { by, forced: true, code, failed: true, ..Stop::default() });
     }
 
     pub(super) fn running_of(&self, gang: usize) -> Vec<i32> {
@@ -251,10 +264,18 @@ impl Agent {
             self.cgroup.iter().for_each(|group| group.kill_worker(role, rank));
         }
         let own: BTreeSet<i32> = self.running_of(gang).into_iter().collect();
-        let others: BTreeSet<i32> = self.owned().difference(&own).copied().collect();
-        kill_children(&others, CHILDREN_ROUNDS);
-        for process in descendants(&everyone(), self.state.agent, &others) {
+        let owned = self.owned();
+        let others: BTreeSet<i32> = owned.difference(&own).copied().collect();
+        let alone = self.running.values().all(|(of, _)| *of == gang);
+        // What workers of other gangs left is theirs; who does not tell whose it is ends with the last gang.
+        let is_ours = |owner: Option<(usize, u32)>| owner.map_or(alone, |(of, _)| of == gang);
+        kill_children(&|pid| others.contains(&pid) || !is_ours(self.owner_of(pid)), CHILDREN_ROUNDS);
+        let all = everyone();
+        for process in own.iter().flat_map(|rank| descendants(&all, *rank, &others)) {
             process.signal(libc::SIGKILL);
+        }
+        for adopted in self.adopted(&all, &owned).iter().filter(|adopted| is_ours(adopted.owner)) {
+            adopted.process.signal(libc::SIGKILL);
         }
     }
 
@@ -378,6 +399,7 @@ impl Agent {
             patience: self.lookout.patience(gang),
             warned: tended.warned,
             notified_since_ms: tended.notified_since_ms,
+            signalled_since_ms: tended.signalled_since_ms,
             ending_since_ms: tended.ending_since_ms,
             killing_since_ms: tended.killing_since_ms,
         }

@@ -38,6 +38,13 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// With a coordinator that has just been started, or will be.
+    pub(super) fn started(room: &Room) -> Self {
+        let mut link = Self::default();
+        link.keep_up(room, system::now_ms());
+        link
+    }
+
     /// The descriptor to poll; negative while there is no coordinator.
     pub(super) fn number(&self) -> RawFd {
         self.stream.as_ref().map_or(-1, AsRawFd::as_raw_fd)

@@ -1,8 +1,10 @@
 //! The agent: starts the workers of one job, reports what is, and does what it is ordered. Decides nothing but its own safety.
 
+mod adopted;
 mod births;
 mod examination;
 mod gangs;
+mod interruption;
 mod link;
 mod lookout;
 pub mod places;
@@ -30,13 +32,12 @@ use crate::ending::Orphans;
 use crate::error::Result;
 use crate::job::{GangPlan, Job, Room};
 use crate::launch::Wires;
-use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
+use crate::mark::Mark;
 use crate::memory::Entry;
 use crate::memory_limit::MemoryGroups;
 use crate::messages::{GangReport, Orders, Over, Report};
 use crate::outside::{Outside, namespace};
 use crate::pump::{Person, Pump};
-use crate::spawn::WORKER_MARK;
 use crate::state::State;
 use crate::system::{self, Signals, now_ms, signal_name};
 use crate::verdict::Stop;
@@ -52,14 +53,31 @@ struct Watch {
     keeper: Option<File>,
     /// Says what the person at the terminal wants; ends when the launcher does. Nothing for a detached job.
     leash: Option<File>,
+    /// The person has asked the launcher to end the job.
+    person_asked: bool,
     /// The control thread has put something into `stops`.
     woken: File,
     stops: Receiver<StopRequest>,
 }
 
+impl Watch {
+    fn new(
+        signals: Signals,
+        [keeper, leash]: [Option<OwnedFd>; 2],
+        woken: File,
+        stops: Receiver<StopRequest>,
+    ) -> Result<Self> {
+        leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
+        let (keeper, leash) = (keeper.map(File::from), leash.map(File::from));
+        Ok(Self { signals, keeper, leash, person_asked: false, woken, stops })
+    }
+}
+
 /// The agent of one job.
 pub struct Agent {
     room: Room,
+    /// What all processes of the job have in common.
+    mark: Mark,
     job: Job,
     plans: Vec<GangPlan>,
     state: State,
@@ -68,6 +86,8 @@ pub struct Agent {
     /// The copy that the control thread shows.
     shown: Arc<Mutex<State>>,
     journal: Journal,
+    /// Where the keeper takes second copies of pipes.
+    custody: Option<OwnedFd>,
     pump: Pump,
     watch: Watch,
     link: Link,
@@ -106,6 +126,8 @@ pub struct Agent {
     stop_noted: Option<Stop>,
     /// When a stop that nobody carries out is carried out by us.
     stop_by_ms: Option<u64>,
+    /// Until when a save may put that off.
+    save_by_ms: u64,
     over: Option<Over>,
 }
 
@@ -115,7 +137,9 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
     let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     system::become_subreaper()?;
     system::outlive_full_files();
-    let mut agent = Agent::open(room, wires, signals)?;
+    // First of all, because nothing begins before it has answered, and it starts while we prepare the rest.
+    let link = Link::started(room);
+    let mut agent = Agent::open(room, wires, signals, link)?;
     agent.wish_for_zygotes();
     while agent.over.is_none() {
         let look_ms = agent.look();
@@ -145,7 +169,7 @@ fn known(room: &Room, job: &Job, wires: &Wires) -> Result<State> {
 }
 
 impl Agent {
-    fn open(room: &Room, wires: Wires, signals: Signals) -> Result<Self> {
+    fn open(room: &Room, wires: Wires, signals: Signals, link: Link) -> Result<Self> {
         let job = room.job()?;
         let mut state = known(room, &job, &wires)?;
         let shown = Arc::new(Mutex::new(state.clone()));
@@ -160,13 +184,11 @@ impl Agent {
             outside: Arc::clone(&outside),
             stops: sender,
             stacks: vitals.wanted(),
+            saves: vitals.save_wanted(),
             wake: wake.into(),
         };
         listen(room, ear)?;
-        let leash = wires.leash.map(File::from);
-        leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
-        let watch =
-            Watch { signals, keeper: wires.keeper.map(File::from), leash, woken: woken.into(), stops };
+        let watch = Watch::new(signals, [wires.keeper, wires.leash], woken.into(), stops)?;
         let (cgroup, memory) = places::groups(&job, room);
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
         let pid = outside.lock().map_or(state.agent, |mut outside| outside.pid(state.agent));
@@ -175,6 +197,7 @@ impl Agent {
             Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
         let agent = Self {
             places: Places::new(&job, room.path().display().to_string(), pid),
+            custody: wires.custody,
             pump: Pump::start(room, &job, person)?,
             journal: Journal::open(room)?,
             file_limit: system::raise_file_limit(),
@@ -183,13 +206,14 @@ impl Agent {
             memory,
             outside,
             room: room.clone(),
+            mark: Mark::of(room.path()),
             job,
             plans,
             state,
             saved: Vec::new(),
             shown,
             watch,
-            link: Link::default(),
+            link,
             nursery: Nursery::default(),
             wishes: Vec::new(),
             vitals,
@@ -205,6 +229,7 @@ impl Agent {
             stop: None,
             stop_noted: None,
             stop_by_ms: None,
+            save_by_ms: 0,
             over: None,
         };
         Ok(agent)
@@ -218,55 +243,6 @@ impl Agent {
         owned.extend(self.vitals.pid());
         owned.extend(&self.abandoned);
         owned
-    }
-
-    /// Looks for orphans when there may be any; when to look again.
-    fn look(&mut self) -> Option<u64> {
-        let expected: usize = self.state.gangs.iter().map(|gang| gang.workers.len()).sum();
-        let ending = self.tended.iter().any(|tended| tended.ending_since_ms.is_some());
-        if self.running.len() == expected && !ending && self.orphans_left == 0 {
-            return None;
-        }
-        let owned = self.owned();
-        let found = descendants(&everyone(), self.state.agent, &owned);
-        // Who forks and ends all the time is missed by a look at /proc, but not among our children.
-        let unseen = !strangers(&owned).is_empty() || (owned.is_empty() && system::has_children());
-        self.orphans_left = u32::try_from(found.len()).unwrap_or(u32::MAX).max(u32::from(unseen));
-        self.attribute(&found, unseen);
-        let again = self.orphans.tick(now_ms(), &found, &owned, unseen);
-        for gang in 0..self.plans.len() {
-            if self.tended[gang].orphans == 0 && self.running_of(gang).is_empty() {
-                self.examine(gang);
-            }
-        }
-        let busy = ending && !self.running.is_empty();
-        again.or_else(|| busy.then(|| now_ms() + LOOK_MS))
-    }
-
-    /// Says of every orphan whose it is. One that does not tell is everybody's who has lost a worker.
-    fn attribute(&mut self, found: &[Process], unseen: bool) {
-        let mut counts = vec![0; self.plans.len()];
-        let mut unknown = u32::from(unseen && found.is_empty());
-        for process in found {
-            let mark = if self.plans.len() > 1 { variable_of(process.pid, WORKER_MARK) } else { None };
-            match mark.and_then(|mark| self.gang_of(&mark)) {
-                Some(gang) => counts[gang] += 1,
-                None => unknown += 1,
-            }
-        }
-        for (gang, count) in counts.into_iter().enumerate() {
-            let workers = &self.state.gangs[gang].workers;
-            let bereft = workers.iter().any(|worker| !self.running.contains_key(&worker.pid));
-            self.tended[gang].orphans = count + if bereft { unknown } else { 0 };
-        }
-    }
-
-    fn gang_of(&self, mark: &str) -> Option<usize> {
-        let (role, rank) = mark.rsplit_once('-')?;
-        let rank: u32 = rank.parse().ok()?;
-        self.plans
-            .iter()
-            .position(|plan| self.job.roles[plan.role].name == role && plan.ranks.contains(&rank))
     }
 
     /// Reports, if there is something to report and somebody to hear it; when to try again.
@@ -368,6 +344,7 @@ impl Agent {
         }
         empty(&self.watch.woken);
         self.collect_if_wanted();
+        self.ask_for_saves();
         while let Ok(request) = self.watch.stops.try_recv() {
             self.ask_to_stop("`penstock stop`", libc::SIGTERM, request.grace_ms);
             if let Some(stop) = self.stop.as_mut().filter(|_| request.force) {

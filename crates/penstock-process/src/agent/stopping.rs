@@ -15,6 +15,8 @@ use crate::verdict::Stop;
 const LAUNCHER_GONE_GRACE_MS: u64 = 400;
 /// Beyond the grace of a stop; then the agent kills without being told.
 const STOP_SLACK_MS: u64 = 3000;
+/// How often a save that puts off the end is looked at.
+const SAVE_LOOK_MS: u64 = 100;
 const DRAIN: Duration = Duration::from_secs(2);
 
 impl Agent {
@@ -23,6 +25,9 @@ impl Agent {
         let due_ms = self.stop_by_ms?;
         if now_ms() < due_ms {
             return Some(due_ms);
+        }
+        if now_ms() < self.save_by_ms && !self.is_forced() && self.is_saving() {
+            return Some(now_ms() + SAVE_LOOK_MS);
         }
         for gang in 0..self.plans.len() {
             self.kill_gang(gang);
@@ -98,14 +103,13 @@ impl Agent {
                         self.pump.resize();
                         continue;
                     }
-                    let again = self.stop.is_some();
-                    self.ask_to_stop(
-                        &format!("{} to the launcher", signal_name(i32::from(*signal))),
-                        i32::from(*signal),
-                        None,
-                    );
-                    if let Some(stop) = self.stop.as_mut().filter(|_| again) {
-                        stop.forced = true;
+                    let name = signal_name(i32::from(*signal));
+                    self.ask_to_stop(&format!("{name} to the launcher"), i32::from(*signal), None);
+                    // Others may have asked before, also with the same signal: only the person's second one is another wish.
+                    if std::mem::replace(&mut self.watch.person_asked, true) {
+                        self.stop.iter_mut().for_each(|stop| stop.forced = true);
+                    } else {
+                        self.announce_stop(&name);
                     }
                 }
             }
@@ -113,18 +117,64 @@ impl Agent {
         }
     }
 
+    /// What the person is told at once.
+    fn announce_stop(&mut self, signal: &str) {
+        let Some(stop) = &self.stop else { return };
+        let key = if signal == "SIGINT" { "Ctrl-C" } else { signal };
+        let (grace, save) = (duration(stop.grace_ms), duration(stop.save_ms));
+        self.say(&format!("stopping: ranks have {grace} (saving: {save}); {key} again kills"));
+    }
+
     /// The first who asks is named; a later one can only shorten the time.
     pub(super) fn ask_to_stop(&mut self, by: &str, signal: i32, grace_ms: Option<u64>) {
         let own_ms = self.job.roles.iter().map(|role| role.policy.stop_grace_ms).max().unwrap_or(0);
         let grace_ms = grace_ms.unwrap_or(own_ms);
+        // Whoever died waits for nobody's save.
+        let own_ms = self.job.roles.iter().map(|role| role.policy.save_grace_ms).max().unwrap_or(0);
+        let save_ms = if signal == libc::SIGKILL { 0 } else { own_ms };
         match &mut self.stop {
-            Some(stop) => stop.grace_ms = stop.grace_ms.min(grace_ms),
+            Some(stop) => {
+                (stop.grace_ms, stop.save_ms) = (stop.grace_ms.min(grace_ms), stop.save_ms.min(save_ms));
+            }
             None => {
-                let code = 128 + signal;
-                self.stop = Some(Stop { by: by.to_owned(), grace_ms, forced: false, code, failed: false });
+                let (by, code) = (by.to_owned(), 128 + signal);
+                self.stop =
+                    Some(Stop { by, grace_ms, code, signal: passed_on(signal), save_ms, ..Stop::default() });
+                self.save_by_ms = u64::MAX;
             }
         }
+        self.save_by_ms = self.save_by_ms.min(now_ms() + save_ms);
         let due_ms = now_ms() + grace_ms + STOP_SLACK_MS;
         self.stop_by_ms = Some(self.stop_by_ms.map_or(due_ms, |known| known.min(due_ms)));
+    }
+}
+
+/// What ranks get of a signal to us: the same, if a person has pressed its key; a terminal that is gone, a reader who left and a
+/// launcher who died mean an orderly end.
+fn passed_on(signal: i32) -> i32 {
+    match signal {
+        libc::SIGINT | libc::SIGQUIT => signal,
+        _ => libc::SIGTERM,
+    }
+}
+
+/// As people say it.
+fn duration(ms: u64) -> String {
+    match ms {
+        0..120_000 => format!("{} s", ms as f64 / 1000.0),
+        _ => format!("{} min", (ms as f64 / 6000.0).round() / 10.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        assert_eq!(
+            [10_000, 500, 300_000, 90_000, 390_000].map(duration),
+            ["10 s", "0.5 s", "5 min", "90 s", "6.5 min"]
+        );
     }
 }

@@ -44,6 +44,8 @@ pub(super) struct Vitals {
     collector: Option<Collector>,
     /// Set by the control thread: somebody wants to see stacks.
     wanted: Arc<AtomicBool>,
+    /// Set by the control thread: somebody wants a checkpoint.
+    save_wanted: Arc<AtomicBool>,
     /// Of each gang that hangs, until its incident is written.
     stacks: BTreeMap<usize, Value>,
     /// How many notices were given.
@@ -61,6 +63,11 @@ impl Vitals {
     /// Where to say that somebody wants to see stacks.
     pub(super) fn wanted(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.wanted)
+    }
+
+    /// Where to say that somebody wants a checkpoint.
+    pub(super) fn save_wanted(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.save_wanted)
     }
 
     /// The collector, while there is one.
@@ -121,21 +128,33 @@ impl Agent {
         self.pump.heard_ms(self.plans[gang].role, rank).max(Some(begun_ms))
     }
 
-    /// Tells every worker of a gang to save and leave.
-    pub(super) fn notify_gang(&mut self, gang: usize, deadline_ms: u64, reason: &str) {
+    /// Tells every worker of a gang to save and leave: by when, and by when at the latest if it is saving then.
+    pub(super) fn notify_gang(&mut self, gang: usize, [leave_by_ms, save_by_ms]: [u64; 2], reason: &str) {
+        let ns = |ms: u64| ms.saturating_mul(1_000_000);
+        let (deadline_ns, save_by_ns) = (ns(leave_by_ms), ns(save_by_ms.max(leave_by_ms)));
+        self.give_notice(gang, Notice { deadline_ns, save_by_ns, ..Notice::new(NoticeKind::Stop, reason) });
+        self.tended[gang].notified_since_ms.get_or_insert_with(now_ms);
+    }
+
+    /// Tells every worker to save and go on, if somebody wants that and nobody wants them to end.
+    pub(super) fn ask_for_saves(&mut self) {
+        if !self.vitals.save_wanted.swap(false, Ordering::Acquire) || self.stop.is_some() {
+            return;
+        }
+        for gang in 0..self.plans.len() {
+            self.give_notice(gang, Notice::new(NoticeKind::Save, "`penstock save`"));
+        }
+        self.journal.add_fact("save", json!({"by": "`penstock save`"}));
+    }
+
+    fn give_notice(&mut self, gang: usize, notice: Notice) {
         self.vitals.notices += 1;
-        let notice = Notice {
-            number: self.vitals.notices,
-            kind: NoticeKind::Stop,
-            deadline_ns: deadline_ms.saturating_mul(1_000_000),
-            reason: reason.to_owned(),
-        };
+        let notice = Notice { number: self.vitals.notices, ..notice };
         let plan = &self.plans[gang];
         for rank in plan.ranks.clone() {
             let place = self.job.place(plan.role, rank);
             self.vitals.pulses.iter().for_each(|pulses| pulses.notify(place, &notice));
         }
-        self.tended[gang].notified_since_ms.get_or_insert_with(now_ms);
     }
 
     /// Has the stacks of all workers taken: before a gang is ended, or because somebody wants to see them. Who asks while

@@ -94,6 +94,7 @@ fn ends_of_the_machine_have_their_line_and_frames() {
     assert!(thrown.error.ends_with("what():  bad 17"));
     assert!(read("thread 'main' panicked at src/main.rs:2:5:\nno\n").unwrap().error.ends_with(": no"));
     assert_eq!(read(""), None);
+    assert_eq!(read("what comes after a segment that was removed\n"), None);
 }
 
 #[test]

@@ -34,13 +34,7 @@ impl Mind {
         let failed = self.memory.gangs.iter().position(|memory| memory.outcome == Some(Outcome::Failed));
         if let Some(other) = failed {
             let by = format!("the failure of {}", self.job.roles[self.plans[other].role].name);
-            return Some(Stop {
-                by,
-                grace_ms: role.policy.failure_grace_ms,
-                forced: false,
-                code: 1,
-                failed: false,
-            });
+            return Some(Stop { by, grace_ms: role.policy.failure_grace_ms, code: 1, ..Stop::default() });
         }
         let needed = |plan: &GangPlan| self.job.roles[plan.role].kind != Kind::Service;
         let mut others =
@@ -51,9 +45,8 @@ impl Mind {
             return Some(Stop {
                 by,
                 grace_ms: role.policy.stop_grace_ms,
-                forced: false,
-                code: 0,
-                failed: false,
+                save_ms: role.policy.save_grace_ms,
+                ..Stop::default()
             });
         }
         None
@@ -76,7 +69,7 @@ impl Mind {
                 continue;
             }
             let role = &self.job.roles[self.plans[other].role];
-            let known = self.gang(other, about(report, other));
+            let known = self.gang(other, about(report, other), report.now_ms);
             let verdict = decide(report.now_ms, &known, &role.policy);
             if !matches!(verdict.action, Action::Start { .. }) {
                 let gone = known.running + known.orphans == 0;

@@ -19,6 +19,7 @@ fn role(name: &str, kind: Kind, restart: Scope, ranks: u32) -> Role {
         backoff_max_ms: 0,
         same_failure_max: 0,
         stop_grace_ms: 500,
+        save_grace_ms: 9000,
         failure_grace_ms: 300,
         hang: None,
     };
@@ -192,7 +193,7 @@ fn an_incident_is_said_again_by_whoever_comes_back() {
 fn a_stop_that_only_the_journal_knows_keeps_a_gang_from_its_next_life() {
     let mut mind = mind(vec![role("rank", Kind::Gang, Scope::Gang, 1)]);
     mind.consider(&report(0, vec![GangReport::default()]));
-    let stop = Stop { by: "somebody".to_owned(), grace_ms: 0, forced: false, code: 143, failed: false };
+    let stop = Stop { by: "somebody".to_owned(), code: 143, ..Stop::default() };
     mind.memory.fold(&Entry::Stop { stop });
     let lost = WorkerReport { running: false, ..worker(0, None) };
     let (_, orders) = mind.consider(&report(60, vec![life(0, vec![lost])]));
@@ -206,7 +207,7 @@ fn sigterm_of_a_worker_is_preemption_only_if_the_job_is_told_too() {
         exit_ms: Some(exit_ms),
         ..worker(rank, Some(0))
     };
-    let stop = Stop { by: "a test".to_owned(), grace_ms: 500, forced: false, code: 143, failed: false };
+    let stop = Stop { by: "a test".to_owned(), grace_ms: 500, code: 143, ..Stop::default() };
     let causes = |told_ms: Option<u64>| {
         let mut one = role("rank", Kind::Gang, Scope::Gang, 1);
         one.policy.budget.crash = 0;

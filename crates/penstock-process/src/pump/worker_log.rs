@@ -48,6 +48,11 @@ impl WorkerLog {
         [self.log(Stream::Out).at(), self.log(Stream::Err).at()]
     }
 
+    /// Goes on within a life.
+    pub(super) fn go_on(&mut self, incarnation: u32) {
+        self.incarnation = incarnation;
+    }
+
     /// One of the two.
     pub(super) fn log(&self, stream: Stream) -> &Log {
         &self.logs[stream as usize]

@@ -14,6 +14,7 @@ fn policy(restarts: u32) -> Policy {
         backoff_max_ms: 1000,
         same_failure_max: 2,
         stop_grace_ms: 500,
+        save_grace_ms: 9000,
         failure_grace_ms: 300,
         hang: None,
     }
@@ -38,7 +39,7 @@ fn alive(running: u32) -> Gang {
 }
 
 fn stop(grace_ms: u64) -> Stop {
-    Stop { by: "a test".to_owned(), grace_ms, forced: false, code: 143, failed: false }
+    Stop { by: "a test".to_owned(), grace_ms, code: 143, ..Stop::default() }
 }
 
 #[test]
@@ -74,13 +75,67 @@ fn a_failure_ends_the_others_then_kills_them_then_restarts_all() {
 #[test]
 fn who_looks_for_notices_gets_one_then_sigterm_then_sigkill() {
     let mut gang = Gang { listens: true, stop: Some(stop(1000)), ..alive(2) };
-    assert_eq!(decide(50, &gang, &policy(0)).action, Action::Notify { deadline_ms: 750 });
+    assert_eq!(
+        decide(50, &gang, &policy(0)).action,
+        Action::Notify { deadline_ms: 750, save_by_ms: 50, signal: 0 }
+    );
     gang.notified_since_ms = Some(50);
     assert_eq!(decide(60, &gang, &policy(0)).action, Action::Wait { until_ms: Some(750) });
     assert_eq!(decide(750, &gang, &policy(0)).action, Action::End);
     gang.ending_since_ms = Some(750);
     assert_eq!(decide(751, &gang, &policy(0)).action, Action::Wait { until_ms: Some(1050) });
     assert_eq!(decide(1050, &gang, &policy(0)).action, Action::Kill);
+}
+
+#[test]
+fn what_a_person_sends_comes_at_once_then_sigterm_then_sigkill() {
+    let stop = Stop { signal: libc::SIGINT, ..stop(1000) };
+    let mut gang = Gang { stop: Some(stop), ..alive(2) };
+    assert_eq!(decide(50, &gang, &policy(0)).action, Action::Interrupt { signal: libc::SIGINT });
+    gang.signalled_since_ms = Some(50);
+    assert_eq!(decide(60, &gang, &policy(0)).action, Action::Wait { until_ms: Some(750) });
+    assert_eq!(decide(750, &gang, &policy(0)).action, Action::End);
+    gang.ending_since_ms = Some(750);
+    assert_eq!(decide(751, &gang, &policy(0)).action, Action::Wait { until_ms: Some(1050) });
+    assert_eq!(decide(1050, &gang, &policy(0)).action, Action::Kill);
+}
+
+#[test]
+fn who_looks_for_notices_gets_what_a_person_sends_only_when_most_of_the_time_is_over() {
+    let stop = Stop { signal: libc::SIGINT, ..stop(1000) };
+    let mut gang = Gang { listens: true, stop: Some(stop), ..alive(2) };
+    let first = Action::Notify { deadline_ms: 750, save_by_ms: 50, signal: libc::SIGINT };
+    assert_eq!(decide(50, &gang, &policy(0)).action, first);
+    gang.notified_since_ms = Some(50);
+    assert_eq!(decide(749, &gang, &policy(0)).action, Action::Wait { until_ms: Some(750) });
+    assert_eq!(decide(750, &gang, &policy(0)).action, Action::Interrupt { signal: libc::SIGINT });
+    gang.signalled_since_ms = Some(750);
+    assert_eq!(decide(899, &gang, &policy(0)).action, Action::Wait { until_ms: Some(900) });
+    assert_eq!(decide(900, &gang, &policy(0)).action, Action::End);
+    gang.ending_since_ms = Some(900);
+    assert_eq!(decide(1050, &gang, &policy(0)).action, Action::Kill);
+}
+
+#[test]
+fn a_save_puts_off_every_signal_until_it_is_over_or_had_its_time() {
+    let stop = Stop { signal: libc::SIGINT, save_ms: 9000, ..stop(1000) };
+    let mut gang = Gang { saving: true, stop: Some(stop), ..alive(2) };
+    let first = Action::Notify { deadline_ms: 750, save_by_ms: 9050, signal: 0 };
+    assert_eq!(decide(50, &gang, &policy(0)).action, first);
+    gang.notified_since_ms = Some(50);
+    assert_eq!(decide(5000, &gang, &policy(0)).action, Action::Wait { until_ms: Some(5100) });
+    assert_eq!(decide(9050, &gang, &policy(0)).action, Action::Interrupt { signal: libc::SIGINT });
+    gang.saving = false;
+    assert_eq!(decide(5000, &gang, &policy(0)).action, Action::Interrupt { signal: libc::SIGINT });
+    gang.signalled_since_ms = Some(5000);
+    assert_eq!(decide(5001, &gang, &policy(0)).action, Action::Wait { until_ms: Some(5150) });
+    assert_eq!(decide(5150, &gang, &policy(0)).action, Action::End);
+    gang.ending_since_ms = Some(5150);
+    assert_eq!(decide(5151, &gang, &policy(0)).action, Action::Wait { until_ms: Some(5300) });
+    assert_eq!(decide(5300, &gang, &policy(0)).action, Action::Kill);
+    let forced = gang.stop.clone().map(|stop| Stop { forced: true, ..stop });
+    let gang = Gang { saving: true, stop: forced, signalled_since_ms: None, ending_since_ms: None, ..gang };
+    assert_eq!(decide(60, &gang, &policy(0)).action, Action::Kill);
 }
 
 #[test]
@@ -182,9 +237,17 @@ fn gangs() -> impl Strategy<Value = Gang> {
     let stops = proptest::option::of((0..1000u64, any::<bool>()));
     let likes = proptest::collection::vec((proptest::option::of(0..2u8), 0..2000u64, 0..3u8), 0..6);
     let moment = || proptest::option::of(0..2000u64);
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     (0..4u32, 0..4u32, 0..3u32, stops, likes, (moment(), moment(), moment()), flags).prop_map(
-        |(running, succeeded, orphans, stopped, likes, moments, (fresh, listens, witnessed, queued))| Gang {
+        |(
+            running,
+            succeeded,
+            orphans,
+            stopped,
+            likes,
+            moments,
+            (fresh, listens, saving, witnessed, queued),
+        )| Gang {
             kind: Kind::Gang,
             incarnation: Some(u32::try_from(likes.len()).unwrap() - u32::from(!fresh && !likes.is_empty())),
             queued: (queued && running + orphans == 0).then(|| "2 GPUs".to_owned()),
@@ -199,10 +262,17 @@ fn gangs() -> impl Strategy<Value = Gang> {
                     ..failure(n, like.map(|l| if l == 0 { "a" } else { "b" }), at_ms)
                 })
                 .collect(),
-            stop: stopped.map(|(grace_ms, forced)| Stop { forced, ..stop(grace_ms) }),
+            stop: stopped.map(|(grace_ms, forced)| Stop {
+                forced,
+                signal: if witnessed { libc::SIGINT } else { libc::SIGTERM },
+                save_ms: 10 * grace_ms,
+                ..stop(grace_ms)
+            }),
             listens,
+            saving,
             witnessed,
             notified_since_ms: moments.0,
+            signalled_since_ms: moments.1.filter(|_| saving),
             ending_since_ms: moments.1,
             killing_since_ms: moments.2,
         },
@@ -229,7 +299,8 @@ proptest! {
             Action::Succeed | Action::Fail | Action::Stopped => prop_assert!(!alive || given_up),
             Action::Wait { until_ms: Some(until_ms) } => prop_assert!(until_ms > now_ms, "a wait ends later"),
             Action::Wait { until_ms: None } => prop_assert!(gang.queued.is_some() || (gang.running > 0 && gang.stop.is_none())),
-            Action::Notify { .. } => prop_assert!(alive && gang.listens && gang.notified_since_ms.is_none()),
+            Action::Notify { .. } => prop_assert!(alive && (gang.listens || gang.saving) && gang.notified_since_ms.is_none()),
+            Action::Interrupt { signal } => prop_assert!(alive && signal == libc::SIGINT && gang.ending_since_ms.is_none()),
             Action::Witness => prop_assert!(alive && !gang.witnessed && gang.ending_since_ms.is_none()),
             Action::End => prop_assert!(alive && gang.ending_since_ms.is_none()),
             Action::Kill => prop_assert!(alive),

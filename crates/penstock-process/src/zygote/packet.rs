@@ -65,6 +65,43 @@ pub fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()
     if sent < 0 { Err(failed("sendmsg")) } else { Ok(()) }
 }
 
+/// One packet with its descriptors, if there is one. Fails when the other side is gone.
+pub fn receive_fds(socket: &OwnedFd) -> Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    let mut bytes = vec![0u8; PACKET_BYTES_MAX];
+    let mut control = [0u64; 256];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut fds = Vec::new();
+    // SAFETY: zero is a valid header; all pointers in it live until the call returns. Headers that the kernel wrote lie inside
+    // `control`, and the descriptors in them are ours from then on.
+    let count = unsafe {
+        let mut message: libc::msghdr = zeroed();
+        (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        let count =
+            libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC);
+        let mut header = if count > 0 { libc::CMSG_FIRSTHDR(&message) } else { std::ptr::null_mut() };
+        while !header.is_null() {
+            if (*header).cmsg_type == libc::SCM_RIGHTS {
+                let many = ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
+                let first = libc::CMSG_DATA(header).cast::<RawFd>();
+                fds.extend((0..many).map(|at| OwnedFd::from_raw_fd(first.add(at).read_unaligned())));
+            }
+            header = libc::CMSG_NXTHDR(&message, header);
+        }
+        count
+    };
+    match usize::try_from(count) {
+        Ok(0) => Err(ProcessError::System { call: "recvmsg", source: io::ErrorKind::UnexpectedEof.into() }),
+        Ok(count) => {
+            bytes.truncate(count);
+            Ok(Some((bytes, fds)))
+        }
+        Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(_) => Err(failed("recvmsg")),
+    }
+}
+
 /// One packet, if there is one. Fails when the other side is gone.
 pub fn receive(socket: &OwnedFd) -> Result<Option<Vec<u8>>> {
     let mut bytes = vec![0u8; PACKET_BYTES_MAX];

@@ -44,6 +44,8 @@ pub struct Unborn {
     pub files: Vec<(&'static str, OwnedFd)>,
     /// Processors that it may run on; nothing for all of the zygote's.
     pub cpus: Vec<u32>,
+    /// The limit that marks it, soft and hard, where the system lets us.
+    pub mark: Option<(u64, u64)>,
 }
 
 /// Holds workers back until it is opened. Dropped unopened, they leave.
@@ -126,7 +128,7 @@ impl Zygote {
         let about = batch.iter().map(|worker| {
             let names: Vec<&str> = worker.files.iter().map(|(name, _)| *name).collect();
             let variables: std::collections::BTreeMap<_, _> = worker.environment.iter().cloned().collect();
-            json!({"rank": worker.rank, "environment": variables, "files": names, "cpus": worker.cpus})
+            json!({"rank": worker.rank, "environment": variables, "files": names, "cpus": worker.cpus, "mark": worker.mark})
         });
         let mut whole = serde_json::to_value(program).expect("a program is plain values");
         whole["request"] = self.requests.into();
@@ -209,7 +211,7 @@ mod tests {
             let err_writer = File::options().write(true).open("/dev/null").unwrap();
             let environment = vec![("RANK".to_owned(), rank.to_string())];
             let files = vec![("out", out_writer), ("err", err_writer.into())];
-            (Unborn { rank, environment, files, cpus: Vec::new() }, File::from(out))
+            (Unborn { rank, environment, files, cpus: Vec::new(), mark: None }, File::from(out))
         });
         born.unzip()
     }

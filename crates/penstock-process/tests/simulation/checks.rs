@@ -278,6 +278,7 @@ impl<'a> Checks<'a> {
         }
         let touched = match order.action {
             Action::Notify { .. } => "notify",
+            Action::Interrupt { .. } => "interrupt",
             Action::Witness => "witness",
             Action::End => "end",
             Action::Kill => "kill",

@@ -188,6 +188,7 @@ fn role(chance: &mut Chance, cast: Cast, number: u64, before: &[Role]) -> Role {
         backoff_max_ms: chance.pick(&[500, 3000]),
         same_failure_max: if cast == Cast::Plenty { 0 } else { chance.between(0, 3) as u32 },
         stop_grace_ms: chance.pick(&[0, 300, 2000]),
+        save_grace_ms: chance.pick(&[0, 4000]),
         failure_grace_ms: chance.pick(&[0, 200, 1000]),
         hang: (anything && chance.percent(60)).then(|| HangRule {
             factor: 4.0,

@@ -63,6 +63,7 @@ pub(crate) struct Tended {
     /// The order to begin that waits for slots, and until when.
     pub(crate) queued: Option<(Vec<u32>, u64)>,
     pub(crate) notified_ms: Option<u64>,
+    pub(crate) signalled_ms: Option<u64>,
     pub(crate) ending_ms: Option<u64>,
     pub(crate) killing_ms: Option<u64>,
     /// When the stacks will have been taken.
@@ -222,6 +223,7 @@ impl Twin {
                 let takes_ms = if self.chance.percent(20) { 100_000 } else { self.chance.between(0, 2000) };
                 self.gangs[order.gang].witness_ms.get_or_insert(now_ms + takes_ms);
             }
+            Action::Interrupt { .. } => self.interrupt(order.gang, now_ms),
             Action::End => self.end(order.gang, now_ms),
             Action::Kill => self.kill(order.gang, now_ms),
             Action::Stopped | Action::Fail => tended.queued = None,
@@ -282,6 +284,23 @@ impl Twin {
         }
     }
 
+    /// What a simulated person sends.
+    pub(crate) fn wished_signal(&mut self) -> i32 {
+        if self.chance.percent(50) { 2 } else { 15 }
+    }
+
+    fn interrupt(&mut self, gang: usize, now_ms: u64) {
+        self.gangs[gang].signalled_ms.get_or_insert(now_ms);
+        let tended = &mut self.gangs[gang];
+        for worker in tended.workers.iter_mut().filter(|worker| worker.running) {
+            worker.asked = true;
+            if let Some(term_ms) = worker.fate.term_ms.filter(|_| self.chance.percent(50)) {
+                let exit = left(&mut self.chance);
+                worker.end_by(now_ms + term_ms, exit);
+            }
+        }
+    }
+
     fn end(&mut self, gang: usize, now_ms: u64) {
         let tended = &mut self.gangs[gang];
         tended.ending_ms.get_or_insert(now_ms);
@@ -339,6 +358,7 @@ fn gang_report(tended: &Tended, now_ms: u64) -> GangReport {
         patience: Patience::default(),
         warned: tended.warned,
         notified_since_ms: tended.notified_ms,
+        signalled_since_ms: tended.signalled_ms,
         ending_since_ms: tended.ending_ms,
         killing_since_ms: tended.killing_ms,
     }

@@ -171,7 +171,16 @@ impl<'a> World<'a> {
                 stop.grace_ms = stop.grace_ms.min(grace_ms);
                 stop.forced = true;
             }
-            None => self.twin.stop = Some(Stop { by, grace_ms, forced, code: 143, failed: false }),
+            None => {
+                self.twin.stop = Some(Stop {
+                    by,
+                    grace_ms,
+                    forced,
+                    code: 143,
+                    signal: self.twin.wished_signal(),
+                    ..Stop::default()
+                })
+            }
         }
         let stop = self.twin.stop.clone().expect("somebody asked");
         self.twin.stop_by_ms = Some(self.twin.stop_by_ms.map_or(due_ms, |known| known.min(due_ms)));

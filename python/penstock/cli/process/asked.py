@@ -185,6 +185,7 @@ def _policy(values: Any) -> Policy:
         backoff_s=_seconds("--backoff", values["backoff"]),
         same_failure_max=values["same_failure"],
         stop_grace_s=_seconds("--grace", grace),
+        save_grace_s=_seconds("--grace-save", values["grace_save"]),
         failure_grace_s=_seconds("--failure-grace", failure_grace),
         hang=hang,
     )

@@ -119,7 +119,18 @@ RESTARTS = (
         2,
     ),
     Option(("--backoff",), "text", "Wait before the second restart in a row, doubled each time.", "1s"),
-    Option(("--grace",), "text", "Time from SIGTERM to SIGKILL when the job is stopped.", "10s"),
+    Option(
+        ("--grace",),
+        "text",
+        "Time from the first notice or signal to SIGKILL when the job is stopped.",
+        "10s",
+    ),
+    Option(
+        ("--grace-save",),
+        "text",
+        "Longest time that a rank in phase checkpoint gets to finish its save then.",
+        "5m",
+    ),
     Option(("--failure-grace",), "text", "The same for ranks that lost a peer.", "0.5s"),
     Option(
         ("--hang",),

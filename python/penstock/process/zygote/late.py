@@ -79,7 +79,7 @@ def listen() -> None:
     present = [library for library in READ_BY if library in sys.modules]
     _SPECS.update({library: _listening(library) for library in present})
     for name, library in _readers(present).items():
-        spec = getattr(sys.modules[name], "__spec__", None)
+        spec = sys.modules[name].__spec__ if _is_plain(name) else None
         if type(spec) is ModuleSpec:
             # As it is, with another class.
             spec.__class__ = _SPECS[library]
@@ -92,11 +92,17 @@ def _readers(present: list[str]) -> dict[str, str]:
     others = [
         name for name in list(sys.modules) if name not in found and name.partition(".")[0] not in standard
     ]
-    uses = {name: _used_by(sys.modules[name]) for name in others}
-    # Who uses a reader is one; as often as a module may use another that does.
+    uses = {name: _used_by(sys.modules[name]) for name in others if _is_plain(name)}
+    order = list(READ_BY)
+    # Who uses a reader is one, of what loads most; as often as a module may use another that does.
     for _ in range(8):
+        candidates = {
+            name: [found[used] for used in used_by if used in found] for name, used_by in uses.items()
+        }
         more = {
-            name: found[used] for name in uses for used in uses[name] if name not in found and used in found
+            name: max(libraries, key=order.index)
+            for name, libraries in candidates.items()
+            if libraries and name not in found
         }
         if not more:
             break
@@ -109,6 +115,11 @@ def _part_of(name: str, present: Iterable[str]) -> str | None:
         return "torch._dynamo"
     top = name.partition(".")[0]
     return top if top in present else None
+
+
+def _is_plain(name: str) -> bool:
+    """Whether looking at a module does nothing: some are other objects, or are loaded by that."""
+    return type(sys.modules[name]) is ModuleType
 
 
 def _used_by(module: ModuleType) -> set[str]:

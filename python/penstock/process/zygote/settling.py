@@ -22,7 +22,6 @@ from .threads import set_counts
 from .title import WORKER_MARK
 
 PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 #: Of Yama, which restricts ptrace where it is there; elsewhere the call is refused and changes nothing.
 PR_SET_PTRACER = 0x59616D61
 SIGKILL = 9
@@ -38,6 +37,9 @@ def settle(birth: Birth) -> None:
     _take_files(birth)
     request = birth.request
     resource.setrlimit(resource.RLIMIT_NOFILE, tuple(request["files_max"]))
+    if birth.worker.get("mark"):
+        # Whatever comes from here is known to be this rank's.
+        resource.setrlimit(resource.RLIMIT_RTTIME, tuple(birth.worker["mark"]))
     if birth.worker.get("cpus"):
         os.sched_setaffinity(0, birth.worker["cpus"])
     try:
@@ -113,8 +115,6 @@ def _wait_at_the_gate(birth: Birth) -> None:
     if not go:
         os._exit(0)
     LIBC.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
-    # A rank is a subreaper too: while it lives its orphans stay below it, so they are known to be its own.
-    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     # Where only ancestors may look into a process, the agent's children may as well: they take stacks.
     LIBC.prctl(PR_SET_PTRACER, ctypes.c_ulong(birth.warm.first["agent"]), 0, 0, 0)
     # The agent may have died before the parent-death signal was set.
