@@ -17,6 +17,7 @@ import torch
 import penstock as ps
 import penstock.torch
 from penstock import errors
+from penstock.process.jobs import jobs
 from penstock.run import EXIT_LEFT, EXIT_UNSAVED, Policy, Run, Spike, journal, metrics
 from penstock.run.account import account
 from penstock.state.finishing import Finisher
@@ -347,6 +348,32 @@ def test_a_notice_before_the_first_step_is_heeded_after_it(
     ends = [each for each in journal.read(tmp_path) if each.kind == "end"]
     assert [each.facts["how"] for each in ends] == ["left", "left"]
     assert 0 < ends[0].step < ends[1].step == max(saved(tmp_path))
+
+
+def test_ctrl_c_under_supervision_is_a_notice_and_never_an_interrupt(stream: Stream, tmp_path: Path) -> None:
+    """Goal: no KeyboardInterrupt inside a step, and a save that takes longer than the grace. Method: a save is held up for two seconds,
+    and the grace is one."""
+    out, home = tmp_path / "run", tmp_path / "home"
+    words = [sys.executable, "-m", "penstock.cli.main", "run", "--grace", "1", "--"]
+    with subprocess.Popen(
+        [*words, sys.executable, "-c", PROGRAM, str(stream.folder), str(out)],
+        cwd=ROOT,
+        env={**os.environ, "PENSTOCK_HOME": str(home), "PENSTOCK_POINTS": "state.captured=hold:2@2"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert any(line == "[0] 5\n" for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT, said
+    assert "KeyboardInterrupt" not in said
+    (job,) = jobs(home)
+    state = job.state()
+    assert state is not None
+    assert state.workers[0][1]["exit"]["code"] == EXIT_LEFT, said
+    assert max(saved(out)) >= 6
 
 
 def test_a_failed_save_ends_the_run_after_the_step(stream: Stream, tmp_path: Path) -> None:

@@ -119,7 +119,8 @@ def _part_of(name: str, present: Iterable[str]) -> str | None:
 
 def _is_plain(name: str) -> bool:
     """Whether looking at a module does nothing: some are other objects, or are loaded by that."""
-    return type(sys.modules[name]) is ModuleType
+    module = sys.modules[name]
+    return isinstance(module, ModuleType) and type(module).__name__ != "_LazyModule"
 
 
 def _used_by(module: ModuleType) -> set[str]:
