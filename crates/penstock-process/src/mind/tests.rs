@@ -111,6 +111,39 @@ fn somebody_looks_again_after_sigkill_and_while_stacks_are_taken() {
 }
 
 #[test]
+fn without_restarts_and_limit_a_hang_is_told_once_by_whoever_decides_and_ends_nothing() {
+    let mut one = role("rank", Kind::Gang, Scope::Gang, 2);
+    one.policy.budget.hang = 0;
+    one.policy.hang =
+        Some(HangRule { factor: 4.0, least_ms: 1000, silence_ms: 0, given: false, stopped_ms: 0 });
+    let job = vec![one];
+    let mut first = mind(job.clone());
+    first.consider(&report(0, vec![GangReport::default()]));
+    let pulse =
+        Pulse { steps: 9, step_at_ms: 10, typical_ms: 10, phase: "step".to_owned(), ..Pulse::default() };
+    let still = |rank| WorkerReport { pulse: Some(pulse.clone()), ..worker(rank, None) };
+    let looks = vec![1000, 1500, 2000, 2500];
+    let stuck = GangReport { looks, ..life(0, vec![still(0), still(1)]) };
+    let (mut entries, orders) = first.consider(&report(2600, vec![stuck.clone()]));
+    assert_eq!(actions(&orders), [Action::Warn]);
+    assert_eq!(orders.phase, Phase::Running);
+    assert!(
+        orders.gangs[0].reason.ends_with("nothing is ended, because neither --restarts nor --hang was given")
+    );
+    // Another coordinator knows from the journal what was said, and repeats it until it was heard.
+    let mut second = mind(job);
+    second.consider(&report(0, vec![GangReport::default()]));
+    entries.retain(|entry| matches!(entry, Entry::Suspected { .. } | Entry::Started { .. }));
+    assert_eq!(entries.len(), 2);
+    entries.iter().for_each(|entry| second.memory.fold(entry));
+    let (again, orders) = second.consider(&report(2700, vec![stuck.clone()]));
+    assert_eq!((again, actions(&orders)), (Vec::new(), vec![Action::Warn]));
+    let told = GangReport { warned: 1, ..stuck };
+    let (more, orders) = second.consider(&report(9999, vec![told]));
+    assert_eq!((more, actions(&orders)), (Vec::new(), vec![WAIT]));
+}
+
+#[test]
 fn workers_that_were_never_started_are_lost_and_no_success() {
     let mut mind = mind(vec![role("rank", Kind::Gang, Scope::Gang, 2)]);
     mind.consider(&report(0, vec![GangReport::default()]));
