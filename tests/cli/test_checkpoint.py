@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -181,7 +182,10 @@ def test_export_and_import_as_safetensors(capsys: Capture) -> None:
     captured = capsys.readouterr()
     assert captured.out == "hf/model.safetensors\n"
     assert "step 300" in captured.err
-    assert sorted(load_file("hf/model.safetensors")) == ["frozen", "w"]
+    loaded = load_file("hf/model.safetensors")
+    assert {name: tensor.dtype for name, tensor in loaded.items()} == dict.fromkeys(
+        ("frozen", "w"), ml_dtypes.bfloat16
+    )
     assert run("export", "run", "latest", "hf", "--prefix", "model/") == 2
     assert "--force" in capsys.readouterr().err
     assert (
