@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +11,21 @@ LINES_MAX = 500
 STUB_LINES_MAX = 700
 FUNCTION_LINES_MAX = 70
 PARAMETERS_MAX = 7
+#: Modules of a folder, beside ``__init__`` and ``__main__``: more is a hall in which nobody finds a door.
+MODULES_MAX = 15
+#: Floors that are not cut into rooms yet. A floor leaves this list and never comes back.
+UNFURNISHED = ("cli", "errors", "process", "run", "state", "torch")
 FOLDERS = ("python", "crates", "web/src", "tests", "workshop", "benchmarks", "examples")
 SUFFIXES = (".py", ".pyi", ".rs", ".ts", ".tsx", ".css")
 SKIPPED = {"node_modules", "static", "__pycache__", "target"}
 
 _VAGUE_FILE = re.compile(r"^(utils?|common|helpers?|misc|managers?|handlers?)$", re.IGNORECASE)
+#: A door says what is behind it: a noun. What only says that something is or was done makes people open the file.
+_PARTICIPLE = re.compile(
+    r"^(\w*ing|asked|given|made|mapped|offered|opened|planned|shown|stored|told|turned|written)$"
+)
+#: Nouns that end like participles.
+_NOUNS = {"finding", "meeting", "recording", "rendering", "timing", "training"}
 _VAGUE_CLASS = re.compile(r"(Manager|Helper|Utils?|Handler)$")
 _MACHINE_PATH = re.compile(r"(?<![\w.$}/])/(home|root|work|farm|Users)/\w")
 _LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
@@ -40,7 +51,19 @@ def complaints(tree: Path) -> list[str]:
             found += [f"{name}:{line}: {what}" for line, what in _of_python(path, ast.parse(text), text)]
         if path.suffix == ".rs":
             found += [f"{name}:{line}: {what}" for line, what in _of_rust(text)]
-    return found
+    return [*found, *_of_rooms(tree / "python/penstock", tree)]
+
+
+def _of_rooms(package: Path, tree: Path) -> Iterator[str]:
+    """Folders that are halls, and doors that say nothing."""
+    modules = [path for path in sorted(package.rglob("*.py")) if not path.stem.startswith("__")]
+    furnished = [path for path in modules if path.relative_to(package).parts[0] not in UNFURNISHED]
+    for folder, count in Counter(path.parent for path in furnished).items():
+        if count > MODULES_MAX:
+            yield f"{folder.relative_to(tree)}: {count} modules, at most {MODULES_MAX}: cut it into rooms"
+    for path in furnished:
+        if _PARTICIPLE.match(path.stem) and path.stem not in _NOUNS:
+            yield f"{path.relative_to(tree)}: {path.stem!r} says what is done, not what lives there: a noun"
 
 
 def _of_file(path: Path, text: str) -> Iterator[tuple[int, str]]:

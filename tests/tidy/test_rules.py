@@ -27,6 +27,8 @@ def test_our_code_keeps_the_rules(root: Path) -> None:
         ("tests/test_a.py", '"""A."""\nimport time\ntime.sleep(1)\n', "a test that sleeps"),
         ("crates/penstock-x/src/lib.rs", "pub fn f() {}\n", "//! header"),
         ("crates/penstock-x/src/lib.rs", "//! X.\nfn f() {\n" + "    g();\n" * 71 + "}\n", "f has 71 lines"),
+        ("python/penstock/data/feed/turned.py", '"""A batch."""\n', "not what lives there"),
+        ("python/penstock/data/handing.py", '"""A plan."""\n', "not what lives there"),
         ("web/src/helpers.ts", "// Things.\n", "has no concept"),
     ],
 )
@@ -40,3 +42,13 @@ def test_a_planted_violation_is_named(tmp_path: Path, name: str, text: str, comp
     assert len(found) == 1
     assert found[0].startswith(name)
     assert complaint in found[0]
+
+
+def test_a_hall_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "python/penstock/data"
+    folder.mkdir(parents=True)
+    for number in range(rules.MODULES_MAX + 1):
+        (folder / f"room{number}.py").write_text('"""A room."""\n')
+    (folder / "__init__.py").write_text('"""Rooms."""\n')
+
+    assert rules.complaints(tmp_path) == ["python/penstock/data: 16 modules, at most 15: cut it into rooms"]
