@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.process.jobs import PATIENCE_S, Running, is_alive, role, wait_until
 
 RANKS = 256
-#: Two pipes, two logs and a place for times a rank, and a few for the agent itself.
-FILES_MAX = 5 * RANKS + 64
+#: Two pipes, a second copy of each with the keeper, two logs and a place for times a rank, and a few for the agent itself.
+FILES_MAX = 7 * RANKS + 64
 MEMORY_MAX_KB = 48 << 10
 
 

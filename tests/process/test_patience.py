@@ -211,7 +211,7 @@ def test_without_restarts_and_limit_a_suspicion_is_told_and_nothing_is_ended(
 ) -> None:
     """Goal: the default ends no healthy job. Method: a stall of many times the limit, without any work; then steps go on."""
     os.mkfifo(tmp_path / "go")
-    running = run_default(f"steps(30)\nopen('{tmp_path}/go')\nsteps(30)\n")
+    running = run_default(f"steps(30)\nopen('{tmp_path}/go').read()\nsteps(30)\n")
     wait_until(lambda: running.state().incidents, "people are told", timeout_s=60)
     (tmp_path / "go").write_text("on")
     err = ended(running)

@@ -48,6 +48,26 @@ def test_concurrent_registrations_get_different_numbers(registry: Registry, writ
     assert {v.number: v.digest for v in registry.versions("web")} == {int(n): digest for n, digest in answers}
 
 
+def test_what_another_registered_since_one_looked_is_found(
+    local: Registry, write_rows: WriteRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the same bytes are one version at every interleaving. Method: another registers them after this one saw no version."""
+    raw = write_rows("a.jsonl", 0, 20)
+    put = local.place.put_if_absent
+    others: list[str] = []
+
+    def put_later(name: str, data: bytes) -> bool:
+        if name.startswith("objects/") and not others:
+            others.append("begun")
+            others.append(Registry(local.url).register("web", raw).address)
+        return put(name, data)
+
+    monkeypatch.setattr(local.place, "put_if_absent", put_later)
+    assert local.register("web", raw).address == "web@1"
+    assert others[-1] == "web@1"
+    assert len(local.versions("web")) == 1
+
+
 def test_concurrent_registrations_of_the_same_bytes_are_one_version(
     local: Registry, write_rows: WriteRows
 ) -> None:

@@ -46,14 +46,20 @@ def numbers(store: Store, sequence: str) -> list[int]:
 
 
 def append(
-    store: Store, sequence: str, make: Callable[[int], bytes], lost: Callable[[bytes], bool]
+    store: Store,
+    sequence: str,
+    make: Callable[[int], bytes],
+    lost: Callable[[bytes], bool],
+    *,
+    after: int | None = None,
 ) -> tuple[int, bytes]:
     """Write the next document of a sequence and return its number and bytes.
 
     ``make`` gives the bytes for a number. When another writer has it, ``lost`` looks at what stands there and may say
     that it will do instead (the same version, or our own write whose answer got lost); then that one is returned.
+    ``after`` is the newest number that the caller has seen: what others wrote since is looked at as well.
     """
-    number = max(numbers(store, sequence), default=0) + 1
+    number = (max(numbers(store, sequence), default=0) if after is None else after) + 1
     for _ in range(_ATTEMPTS_MAX):
         data = make(number)
         name = document(sequence, number)

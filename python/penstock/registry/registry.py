@@ -122,7 +122,9 @@ class Registry:
     def _publish(self, home: Store, name: str, manifest: Manifest, *, root: str, about: About) -> Version:
         data = encode(manifest)
         found = digest(data)
+        seen = 0
         for held in self._held(name):
+            seen = max(seen, held.record.number) if held.home is home else seen
             if held.record.manifest == found:
                 if held.home is home:
                     home.put_if_absent(object_name(found), data)
@@ -138,7 +140,7 @@ class Registry:
         def lost(standing: bytes) -> bool:
             return read(standing, VersionEntry, name=name).manifest == found
 
-        number, written = names.append(home, names.versions_of(name), make, lost)
+        number, written = names.append(home, names.versions_of(name), make, lost, after=seen)
         return self._version(Held(read(written, VersionEntry, name=f"{name}@{number}"), home))
 
     def resolve(self, address: str) -> Version:
