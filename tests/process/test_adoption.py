@@ -3,21 +3,19 @@ ends, and when keeper and agent are killed in the same instant. And what a worke
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from penstock.process import Launch, prepare
-from penstock.process.launching import agent_path
+from penstock.process import Launch
 from penstock.process.lineage import mark_of
 from penstock.process.sweeping import sweep
-from tests.process.jobs import PATIENCE_S, Running, end, is_alive, penstock, role, wait_until
+from tests.process.jobs import PATIENCE_S, Running, is_alive, penstock, role, wait_until
+from tests.process.ordinary_user import ordinary_job
 
 Run = Callable[..., Running]
 #: Empty environment, a session of its own, no descriptors, forked twice, deaf; and the same with another environment.
@@ -63,28 +61,8 @@ def test_strays_are_swept_after_keeper_and_agent_were_killed_at_once(run: Run) -
 
 @pytest.fixture
 def ordinary() -> Iterator[Running]:
-    """A job of an ordinary user."""
-    user = 65534 if os.geteuid() == 0 else os.geteuid()
-    with tempfile.TemporaryDirectory(prefix="penstock-ordinary-") as folder:
-        home = Path(folder)
-        marks = home / "marks"
-        marks.mkdir()
-        shutil.copy(agent_path(), home)
-        job = prepare(home, Launch(command=["bash", "-c", STRAYS], ranks=2, cgroup=False))
-        for path in [home, *home.rglob("*")]:
-            os.chown(path, user, -1)
-        owner = {"user": user, "extra_groups": []} if os.geteuid() == 0 else {}
-        launcher = subprocess.Popen(
-            [home / "penstock-agent", "launch", job.directory],
-            env={**os.environ, "MARKS": str(marks)},
-            cwd=home,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            **owner,  # type: ignore[call-overload]
-        )
-        found = Running(home, launcher, marks)
+    with ordinary_job(lambda _: Launch(command=["bash", "-c", STRAYS], ranks=2, cgroup=False)) as found:
         yield found
-        end(found)
 
 
 def test_an_ordinary_user_sweeps_strays_and_names_who_cannot_be_ended(ordinary: Running) -> None:

@@ -1,49 +1,27 @@
 """P2 for an ordinary user, whoever runs the tests: nothing of it needs a privilege."""
 
 import os
-import shutil
 import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from penstock.process import Launch, prepare
-from penstock.process.launching import agent_path
-from tests.process.jobs import PATIENCE_S, Running, end, is_alive, wait_until
+from penstock.process import Launch
+from tests.process.jobs import PATIENCE_S, Running, is_alive, wait_until
+from tests.process.ordinary_user import USER, ordinary_job
 
-#: Of `nobody`, where root runs the tests.
-USER = 65534 if os.geteuid() == 0 else os.geteuid()
 FAMILY_SIZE = 4
 RANKS = 2
 
 
 @pytest.fixture
 def running() -> Iterator[Running]:
-    """A foreground job of an ordinary user, in a directory that such a user can reach."""
-    with tempfile.TemporaryDirectory(prefix="penstock-ordinary-") as folder:
-        home = Path(folder)
-        marks = home / "marks"
-        marks.mkdir()
-        for path in (agent_path(), Path(__file__).with_name("family.sh")):
-            shutil.copy(path, home)
-        job = prepare(home, Launch(command=["bash", str(home / "family.sh")], ranks=RANKS))
-        for path in [home, *home.rglob("*")]:
-            os.chown(path, USER, -1)
-        owner = {"user": USER, "extra_groups": []} if os.geteuid() == 0 else {}
-        launcher = subprocess.Popen(
-            [home / "penstock-agent", "launch", job.directory],
-            env={**os.environ, "MARKS": str(marks)},
-            cwd=home,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            **owner,  # type: ignore[call-overload]
-        )
-        found = Running(home, launcher, marks)
+    family = Path(__file__).with_name("family.sh")
+    with ordinary_job(
+        lambda home: Launch(command=["bash", str(home / family.name)], ranks=RANKS), family
+    ) as found:
         yield found
-        end(found)
 
 
 @pytest.mark.parametrize("victim", ["launcher", "keeper", "agent", "rank"])

@@ -1,6 +1,6 @@
 //! The agent: starts the workers of one job, reports what is, and does what it is ordered. Decides nothing but its own safety.
 
-mod adopted;
+mod adoption;
 mod births;
 mod examination;
 mod gangs;

@@ -11,8 +11,8 @@ from penstock.cli.process.home import home
 from penstock.errors import JobSilent, JobUnknown, UsageError
 from penstock.process.asking import is_saving
 from penstock.process.asking import stop as ask_to_stop
+from penstock.process.job_without_directory import removed
 from penstock.process.jobs import FINAL, Job
-from penstock.process.removed import removed
 from penstock.process.sweeping import sweep as ending
 
 #: Beyond the grace: killing, reading logs to the end, writing the state.
