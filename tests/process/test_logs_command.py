@@ -150,7 +150,7 @@ def test_since_a_moment_gives_what_was_written_after_it(run: Run) -> None:
     wait_until(lambda: log.exists() and log.stat().st_size == 6, "the first line is there")
     later = time.time() + 2 * APART_MS / 1000
     wait_until(lambda: time.time() > later, "time passes")
-    between = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(later)) + f"{later % 1:.3f}"[1:]
+    between = datetime.fromtimestamp(later).isoformat()
     assert penstock(running.home, "logs", running.job.id, "--since", between).stdout == ""
     (running.marks / "go").touch()
     running.wait_phase("succeeded")
