@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::exit::Exit;
+use crate::job::exit::Exit;
 use crate::last_words::LastWords;
 use crate::pump::Distress;
 

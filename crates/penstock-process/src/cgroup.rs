@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::job::Room;
+use crate::job::JobDirectory;
 
 /// The group of a job, below our own, with a group for each rank.
 #[derive(Debug, Clone)]
@@ -15,8 +15,8 @@ pub struct Cgroup(PathBuf);
 impl Cgroup {
     /// Makes the group of a job; nothing where that is not allowed, which is usual and no error. With `limits`, one that can
     /// limit memory is preferred: a group with processes in it cannot pass that on, and ours has us, so it may lie beside ours.
-    pub fn make(room: &Room, limits: bool) -> Option<Self> {
-        let (own, name) = (own()?, name(room));
+    pub fn make(directory: &JobDirectory, limits: bool) -> Option<Self> {
+        let (own, name) = (own()?, name(directory));
         let beside = own.parent().filter(|parent| limits && is_unlimited(&own) && may_move(parent));
         let limiting = [Some(own.as_path()), beside].into_iter().flatten().find_map(|folder| {
             let group = Self::at_place(&folder.join(&name))?;
@@ -94,10 +94,11 @@ impl Cgroup {
 }
 
 /// Of all jobs this one's alone: names of jobs are unique in their home only, the inode of their directory everywhere.
-pub fn name(room: &Room) -> String {
+pub fn name(directory: &JobDirectory) -> String {
     use std::os::unix::fs::MetadataExt;
-    let folder = room.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let (device, inode) = fs::metadata(room.path()).map_or((0, 0), |about| (about.dev(), about.ino()));
+    let folder =
+        directory.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let (device, inode) = fs::metadata(directory.path()).map_or((0, 0), |about| (about.dev(), about.ino()));
     format!("penstock-{folder}-{device:x}-{inode:x}")
 }
 

@@ -77,7 +77,7 @@ impl Console {
             voice.skip(offset + bytes.len() as u64);
             return;
         }
-        let out = self.sink.room();
+        let out = self.sink.directory();
         match &mut self.screen {
             Some(screen) => screen.feed(voice, bytes, offset, now, out),
             None => voice.feed(bytes, offset, false, out),
@@ -90,7 +90,7 @@ impl Console {
         if !self.sink.is_open() {
             return;
         }
-        let out = self.sink.room();
+        let out = self.sink.directory();
         match &mut self.screen {
             Some(screen) => screen.finish(voice, offset, now, out),
             None => voice.finish(offset, false, out),
@@ -103,7 +103,7 @@ impl Console {
         let behind = self.sink.waiting_bytes() > 0;
         if let Some(screen) = self.screen.as_mut().filter(|screen| screen.due().is_some_and(|due| due <= now))
         {
-            screen.draw(voices.filter(|voice| voice.has_partial()), behind, now, self.sink.room());
+            screen.draw(voices.filter(|voice| voice.has_partial()), behind, now, self.sink.directory());
             self.sink.flush();
         }
     }
@@ -111,7 +111,7 @@ impl Console {
     /// Leaves a clean terminal: nobody draws any more.
     pub fn clear(&mut self) {
         if let Some(screen) = &mut self.screen {
-            screen.clear(self.sink.room());
+            screen.clear(self.sink.directory());
         }
         self.sink.flush();
     }

@@ -16,11 +16,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::{ProcessError, Result};
-use crate::job::Room;
+use crate::job::JobDirectory;
+use crate::job::mark;
+use crate::job::state::{GangState, Phase, State, WorkerState};
 use crate::lineage::{Process, descendants, everyone};
-use crate::mark;
 use crate::outside::Outside;
-use crate::state::{GangState, Phase, State, WorkerState};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 const QUESTION_BYTES_MAX: u64 = 64 << 10;
@@ -33,7 +33,7 @@ enum Question {
     State {},
     /// The processes of every rank, as they are now.
     Ps {},
-    /// Take the stacks of all workers and put them into the room, for those who may not look themselves.
+    /// Take the stacks of all workers and put them into the directory, for those who may not look themselves.
     Stacks {},
     /// Ask the workers to save and go on.
     Save {},
@@ -65,14 +65,14 @@ pub struct Ear {
     pub wake: std::fs::File,
 }
 
-/// Listens in the room from now on.
-pub fn listen(room: &Room, ear: Ear) -> Result<()> {
-    let path = room.file("agent.sock");
+/// Listens in the directory from now on.
+pub fn listen(directory: &JobDirectory, ear: Ear) -> Result<()> {
+    let path = directory.file("agent.sock");
     // What a killed agent left there listens no more.
     let _ = std::fs::remove_file(&path);
     let failed = |source| ProcessError::File { verb: "listen at", path: path.clone(), source };
-    // Addresses of sockets are short; through the open directory the room may lie as deep as it likes.
-    let folder = std::fs::File::open(room.path()).map_err(failed)?;
+    // Addresses of sockets are short; through the open directory the directory may lie as deep as it likes.
+    let folder = std::fs::File::open(directory.path()).map_err(failed)?;
     let listener =
         UnixListener::bind(format!("/proc/self/fd/{}/agent.sock", folder.as_raw_fd())).map_err(failed)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::job::{Job, Room, Stream};
+use crate::job::{Job, JobDirectory, Stream};
 use crate::pump::{Outputs, Remainder, Speaker};
 use crate::system;
 use crate::zygote::packet;
@@ -57,7 +57,7 @@ impl Custody {
     }
 
     /// Puts what is left in the pipes into the logs. Only when agent and writers are gone.
-    pub fn finish(&mut self, room: &Room, job: &Job) -> Result<()> {
+    pub fn finish(&mut self, directory: &JobDirectory, job: &Job) -> Result<()> {
         for ((role, rank), (incarnation, fds)) in std::mem::take(&mut self.0) {
             let mut left: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
             for (bytes, fd) in left.iter_mut().zip(fds) {
@@ -65,7 +65,7 @@ impl Custody {
                 rest_of(File::from(fd), bytes);
             }
             if left.iter().any(|bytes| !bytes.is_empty()) {
-                let mut log = Remainder::open(room, job, Speaker { role, rank, incarnation });
+                let mut log = Remainder::open(directory, job, Speaker { role, rank, incarnation });
                 for (stream, bytes) in
                     Stream::ALL.into_iter().zip(&left).filter(|(_, bytes)| !bytes.is_empty())
                 {

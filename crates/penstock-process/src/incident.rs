@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::blame::{Account, Part, moment_ms, ordered};
 use crate::error::Result;
 use crate::hang::Pulse;
-use crate::job::{Role, Room, Stream};
+use crate::job::policy::Cause;
+use crate::job::state::{GangState, WorkerState, wall_s, write_whole};
+use crate::job::{JobDirectory, Role, Stream};
 use crate::last_words::without_numbers;
 use crate::memory::Suspicion;
-use crate::policy::Cause;
 use crate::pump::{Listing, log_name};
-use crate::state::{GangState, WorkerState, wall_s, write_whole};
 use crate::verdict::Action;
 
 const LINES: usize = 20;
@@ -58,10 +58,10 @@ pub struct Evidence<'a> {
     pub kernel: Vec<String>,
 }
 
-/// Writes the incident of the life that just failed; its name in the room.
-pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) -> Result<String> {
-    let secrets = room.secrets();
-    let there = Listing::read(&room.file("logs"));
+/// Writes the incident of the life that just failed; its name in the directory.
+pub fn write(directory: &JobDirectory, role: &Role, number: usize, evidence: Evidence<'_>) -> Result<String> {
+    let secrets = directory.secrets();
+    let there = Listing::read(&directory.file("logs"));
     let shown = |lines: Vec<String>| -> Vec<String> { lines.iter().map(|line| secrets.text(line)).collect() };
     let gang = evidence.gang;
     let ranks: Vec<_> = ordered(evidence.accounts)
@@ -94,6 +94,6 @@ pub fn write(room: &Room, role: &Role, number: usize, evidence: Evidence<'_>) ->
         "ranks": ranks, "stacks": evidence.stacks.map(|stacks| secrets.value(stacks)), "kernel": evidence.kernel,
     });
     let name = format!("incidents/{number}.json");
-    write_whole(&room.file(&name), &serde_json::to_vec_pretty(&document).expect("plain values"))?;
+    write_whole(&directory.file(&name), &serde_json::to_vec_pretty(&document).expect("plain values"))?;
     Ok(name)
 }

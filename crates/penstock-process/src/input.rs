@@ -13,9 +13,9 @@ use std::time::Duration;
 use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::incident::last_lines;
-use crate::job::{Job, Room, Stream};
+use crate::job::state::State;
+use crate::job::{Job, JobDirectory, Stream};
 use crate::pump::Listing;
-use crate::state::State;
 use crate::system::{self, interest};
 use crate::terminal;
 
@@ -83,9 +83,9 @@ fn tell_if_unread() {
 }
 
 /// A hint for a job that failed because it wanted to read.
-pub fn hint(room: &Room, state: &State) -> Option<String> {
-    let job = room.job().ok().filter(|job| job.roles.iter().all(|role| role.stdin.is_none()))?;
-    let there = Listing::read(&room.file("logs"));
+pub fn hint(directory: &JobDirectory, state: &State) -> Option<String> {
+    let job = directory.job().ok().filter(|job| job.roles.iter().all(|role| role.stdin.is_none()))?;
+    let there = Listing::read(&directory.file("logs"));
     let failed = state.gangs.iter().flat_map(|gang| gang.workers.iter().map(move |worker| (gang, worker)));
     let mut failed = failed.filter(|(_, worker)| {
         !worker.asked && worker.exit.as_ref().is_some_and(|exit| exit.code.is_some_and(|code| code != 0))

@@ -11,12 +11,12 @@ use crate::cgroup::{self, Cgroup};
 use crate::complain;
 use crate::custody::Custody;
 use crate::error::{ProcessError, Result};
-use crate::job::Room;
+use crate::job::JobDirectory;
+use crate::job::mark::Mark;
+use crate::job::policy::LIVES_MAX;
+use crate::job::state::{Phase, State, wall_s};
 use crate::launch::Wires;
-use crate::mark::Mark;
 use crate::memory_limit::MemoryGroups;
-use crate::policy::LIVES_MAX;
-use crate::state::{Phase, State, wall_s};
 use crate::system::{self, Signals};
 use crate::zygote::packet;
 use crate::{lineage, system::interest};
@@ -25,32 +25,32 @@ use crate::{lineage, system::interest};
 const KILL_ROUNDS_MAX: u32 = 250;
 
 /// Plays the role until the job is over.
-pub fn run(room: &Room, mut wires: Wires) -> Result<i32> {
+pub fn run(directory: &JobDirectory, mut wires: Wires) -> Result<i32> {
     let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     system::become_subreaper()?;
     system::outlive_full_files();
-    if !Mark::of(room.path()).put() {
+    if !Mark::of(directory.path()).put() {
         complain!("penstock-keeper: processes of this job are known by their environment only");
     }
-    let job = room.job()?;
+    let job = directory.job()?;
     let most = job.roles.iter().map(|role| role.policy.budget.crash).max().unwrap_or(0);
     let lives_max = most.min(LIVES_MAX).saturating_add(2);
     for _ in 0..lives_max {
-        let (pid, ours, hand) = start_agent(room, &wires)?;
+        let (pid, ours, hand) = start_agent(directory, &wires)?;
         let mut custody = Custody::default();
         // The launcher waits for its other end to close; the agent has its own copy.
         wires.ready = None;
         let over = wait_for(pid, &signals, &hand, &mut custody) == 0;
         drop(ours);
-        let state = State::load(room)?;
+        let state = State::load(directory)?;
         let group = state.as_ref().and_then(|state| Cgroup::at(state.cgroup.as_deref()?));
         group.iter().for_each(Cgroup::kill);
         let left = lineage::kill_all(KILL_ROUNDS_MAX);
         if !over {
-            custody.finish(room, &job)?;
+            custody.finish(directory, &job)?;
         }
         group.iter().for_each(Cgroup::remove);
-        MemoryGroups::left(&cgroup::name(room)).iter().for_each(MemoryGroups::remove);
+        MemoryGroups::left(&cgroup::name(directory)).iter().for_each(MemoryGroups::remove);
         if left > 0 {
             complain!("penstock-keeper: {left} processes sleep in the kernel and cannot be killed");
         }
@@ -58,26 +58,26 @@ pub fn run(room: &Room, mut wires: Wires) -> Result<i32> {
             return Ok(state.and_then(|state| state.exit_code).unwrap_or(1));
         }
     }
-    let mut state = State::load(room)?.unwrap_or_else(|| State::new(&job, 0));
+    let mut state = State::load(directory)?.unwrap_or_else(|| State::new(&job, 0));
     state.phase = Phase::Failed;
     state.reason = format!("the agent died {lives_max} times");
     (state.exit_code, state.ended_at) = (Some(1), Some(wall_s()));
-    state.save(room)?;
+    state.save(directory)?;
     Ok(1)
 }
 
 /// The agent's process, the end of the pipe whose closing tells it that we are gone, and where it hands over second copies of pipes.
-fn start_agent(room: &Room, wires: &Wires) -> Result<(i32, OwnedFd, OwnedFd)> {
+fn start_agent(directory: &JobDirectory, wires: &Wires) -> Result<(i32, OwnedFd, OwnedFd)> {
     let (theirs, ours) = system::pipe()?;
     let (hand, given) = packet::pair()?;
-    let path = room.file("agent.log");
+    let path = directory.file("agent.log");
     let log = File::options().create(true).append(true).open(&path);
     let log = log.map_err(|source| ProcessError::File { verb: "open", path, source })?;
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("penstock-agent")
         .arg("agent")
-        .arg(room.path())
+        .arg(directory.path())
         .arg(format!("keeper={}", theirs.as_raw_fd()))
         .arg(format!("custody={}", given.as_raw_fd()));
     command.args(wires.words()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);

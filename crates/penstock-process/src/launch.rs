@@ -15,9 +15,9 @@ use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::input;
 use crate::isolate::{self, First};
-use crate::job::{Job, Room};
+use crate::job::state::{Phase, State, wall_s};
+use crate::job::{Job, JobDirectory};
 use crate::relay::relay;
-use crate::state::{Phase, State, wall_s};
 use crate::system::{self, Signals, inherited, interest};
 use crate::{sweep, terminal};
 
@@ -113,24 +113,25 @@ impl Wires {
 }
 
 /// Plays the role; what the command exits with.
-pub fn run(room: &Room) -> Result<i32> {
-    let job = room.job()?;
-    let played = check(&job).and_then(|()| if job.detached { detach(room, &job) } else { stay(room, &job) });
-    if let (Err(problem), None) = (&played, State::load(room)?) {
+pub fn run(directory: &JobDirectory) -> Result<i32> {
+    let job = directory.job()?;
+    let played =
+        check(&job).and_then(|()| if job.detached { detach(directory, &job) } else { stay(directory, &job) });
+    if let (Err(problem), None) = (&played, State::load(directory)?) {
         // Nobody else will say that this job is over.
         let mut state = State::new(&job, 0);
         (state.phase, state.reason) = (Phase::Failed, problem.to_string());
         (state.exit_code, state.ended_at) = (Some(2), Some(wall_s()));
-        state.save(room)?;
+        state.save(directory)?;
     }
     played
 }
 
-fn detach(room: &Room, job: &Job) -> Result<i32> {
+fn detach(directory: &JobDirectory, job: &Job) -> Result<i32> {
     let (ready, theirs) = system::pipe()?;
-    start_keeper(room, job, Wires { ready: Some(theirs), ..Wires::default() })?;
+    start_keeper(directory, job, Wires { ready: Some(theirs), ..Wires::default() })?;
     system::poll(&mut [interest(ready.as_raw_fd(), libc::POLLIN)], Some(START_PATIENCE));
-    match State::load(room)? {
+    match State::load(directory)? {
         Some(state)
             if state.phase == Phase::Failed && state.gangs.iter().all(|gang| gang.workers.is_empty()) =>
         {
@@ -144,12 +145,12 @@ fn detach(room: &Room, job: &Job) -> Result<i32> {
         Some(_) => Ok(0),
         None => Err(ProcessError::Usage(format!(
             "the agent did not start; {} may say why",
-            room.file("agent.log").display()
+            directory.file("agent.log").display()
         ))),
     }
 }
 
-fn stay(room: &Room, job: &Job) -> Result<i32> {
+fn stay(directory: &JobDirectory, job: &Job) -> Result<i32> {
     let signals = Signals::catch(&[
         libc::SIGCHLD,
         libc::SIGINT,
@@ -172,7 +173,7 @@ fn stay(room: &Room, job: &Job) -> Result<i32> {
         input: input::open(job)?,
         ..Wires::default()
     };
-    let keeper = start_keeper(room, job, wires)?;
+    let keeper = start_keeper(directory, job, wires)?;
     let (shown, showing) = system::pipe()?;
     let showing = Arc::new(showing);
     for (pipe, to) in [(out, libc::STDOUT_FILENO), (err, libc::STDERR_FILENO)] {
@@ -183,8 +184,8 @@ fn stay(room: &Room, job: &Job) -> Result<i32> {
         });
     }
     drop(showing);
-    attend(room, &signals, keeper, &mut File::from(ours), &shown);
-    Ok(conclude(room))
+    attend(directory, &signals, keeper, &mut File::from(ours), &shown);
+    Ok(conclude(directory))
 }
 
 fn copy_of_terminal(fd: &impl AsFd) -> Option<OwnedFd> {
@@ -192,7 +193,7 @@ fn copy_of_terminal(fd: &impl AsFd) -> Option<OwnedFd> {
 }
 
 /// Waits for the end of the job, passing on signals. The end is: no keeper any more, and everything shown.
-fn attend(room: &Room, signals: &Signals, keeper: i32, leash: &mut File, shown: &OwnedFd) {
+fn attend(directory: &JobDirectory, signals: &Signals, keeper: i32, leash: &mut File, shown: &OwnedFd) {
     let (mut gone, mut done, mut forced) = (false, false, false);
     let mut wishes = Wishes::default();
     while !gone || !(done || forced) {
@@ -203,7 +204,7 @@ fn attend(room: &Room, signals: &Signals, keeper: i32, leash: &mut File, shown: 
         system::poll(&mut interests, wishes.patience());
         if wishes.are_ignored() {
             // The agent is stopped, or stuck: nobody else can end the job.
-            sweep::sweep(room.path());
+            sweep::sweep(directory.path());
         }
         done |= interests[1].revents != 0;
         for signal in signals.take() {
@@ -252,9 +253,12 @@ impl Wishes {
 }
 
 /// The last words of a foreground job.
-fn conclude(room: &Room) -> i32 {
-    let Ok(Some(state)) = State::load(room) else {
-        complain!("error: the job ended before it began; {} may say why", room.file("agent.log").display());
+fn conclude(directory: &JobDirectory) -> i32 {
+    let Ok(Some(state)) = State::load(directory) else {
+        complain!(
+            "error: the job ended before it began; {} may say why",
+            directory.file("agent.log").display()
+        );
         return 1;
     };
     if state.log_lost_bytes > 0 {
@@ -267,7 +271,7 @@ fn conclude(room: &Room) -> i32 {
             let reason =
                 if state.phase == Phase::Failed { &state.reason } else { "keeper and agent were killed" };
             complain!("error: {reason}");
-            if let Some(hint) = input::hint(room, &state) {
+            if let Some(hint) = input::hint(directory, &state) {
                 complain!("\nhint: {hint}");
             }
             if !state.incidents.is_empty() {
@@ -279,8 +283,8 @@ fn conclude(room: &Room) -> i32 {
 }
 
 /// The keeper's process. It gets a session of its own: what the terminal sends to its processes reaches the launcher only.
-fn start_keeper(room: &Room, job: &Job, mut wires: Wires) -> Result<i32> {
-    let path = room.file("agent.log");
+fn start_keeper(directory: &JobDirectory, job: &Job, mut wires: Wires) -> Result<i32> {
+    let path = directory.file("agent.log");
     let log = File::options().create(true).append(true).open(&path);
     let log = log.map_err(|source| ProcessError::File { verb: "open", path, source })?;
     if job.isolate {
@@ -290,13 +294,13 @@ fn start_keeper(room: &Room, job: &Job, mut wires: Wires) -> Result<i32> {
         };
         (wires.outside, wires.namespace) = (Some(open("/proc")?), Some(open("/proc/self/ns/pid")?));
         let mut words =
-            vec!["penstock-agent".to_owned(), "keeper".to_owned(), room.path().display().to_string()];
+            vec!["penstock-agent".to_owned(), "keeper".to_owned(), directory.path().display().to_string()];
         words.extend(wires.words());
         let program = std::path::Path::new("/proc/self/exe");
         return isolate::start(&First { program, words: &words, log: &log, passed: &wires.numbers() });
     }
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("penstock-agent").arg("keeper").arg(room.path()).args(wires.words());
+    command.arg0("penstock-agent").arg("keeper").arg(directory.path()).args(wires.words());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let passed = wires.numbers();
     // SAFETY: only calls that are allowed between fork and exec.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use penstock_process::agent::places::check;
 use penstock_process::error::{ProcessError, Result};
-use penstock_process::job::Room;
+use penstock_process::job::JobDirectory;
 use penstock_process::launch::{self, Wires};
 use penstock_process::slots::report::report;
 use penstock_process::{agent, coordinator, keeper, sweep, system};
@@ -38,7 +38,7 @@ fn play(words: &[String]) -> Result<i32> {
     if matches!(role.as_str(), "sweep" | "end") {
         return sweep(role, Path::new(directory));
     }
-    let room = Room::new(Path::new(directory))?;
+    let directory = JobDirectory::open(Path::new(directory))?;
     system::set_name(match role.as_str() {
         "coordinator" => "penstock-coord",
         "launch" => "penstock-run",
@@ -46,10 +46,10 @@ fn play(words: &[String]) -> Result<i32> {
         _ => "penstock-agent",
     });
     match role.as_str() {
-        "launch" => launch::run(&room),
-        "keeper" => keeper::run(&room, Wires::from_words(rest)?),
-        "coordinator" => coordinator::run(&room, Wires::from_words(rest)?),
-        "agent" => agent::run(&room, Wires::from_words(rest)?).map(|()| 0),
+        "launch" => launch::run(&directory),
+        "keeper" => keeper::run(&directory, Wires::from_words(rest)?),
+        "coordinator" => coordinator::run(&directory, Wires::from_words(rest)?),
+        "agent" => agent::run(&directory, Wires::from_words(rest)?).map(|()| 0),
         _ => Err(ProcessError::Usage(USAGE.to_owned())),
     }
 }

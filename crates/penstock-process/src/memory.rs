@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exit::Exit;
 use crate::job::Job;
-use crate::state::Phase;
+use crate::job::exit::Exit;
+use crate::job::state::Phase;
 use crate::verdict::{Failure, Stop};
 
 /// How a gang ended for good.

@@ -7,10 +7,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::blame::Culprit;
-use crate::exit::Exit;
 use crate::hang::{Patience, Pulse, Signs};
+use crate::job::exit::Exit;
+use crate::job::state::Phase;
 use crate::memory::Suspicion;
-use crate::state::Phase;
 use crate::verdict::{Action, Failure, Stop};
 
 /// What is with one worker.

@@ -10,11 +10,11 @@ mod placing;
 mod progress;
 
 use crate::hang::{Judgement, Patience, Pulse};
+use crate::job::policy::Cause;
+use crate::job::state::Phase;
 use crate::job::{GangPlan, Job, Kind};
 use crate::memory::{Entry, GangMemory, Memory, Outcome};
 use crate::messages::{GangReport, Order, Orders, Over, Report, WorkerReport};
-use crate::policy::Cause;
-use crate::state::Phase;
 use crate::verdict::{Action, Gang, UNKILLABLE_MS, Verdict, WITNESS_MS, decide};
 
 /// From the end of a save to the end of the worker.

@@ -8,8 +8,8 @@ use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
+use crate::job::state::State;
 use crate::lineage::Process;
-use crate::state::State;
 
 /// Many lives of many workers; then everybody is looked at anew.
 const KNOWN_MAX: usize = 100_000;

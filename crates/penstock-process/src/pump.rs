@@ -30,7 +30,7 @@ use self::worker_log::WorkerLog;
 use crate::console::{Console, Voice};
 use crate::epoll::Epoll;
 use crate::error::{ProcessError, Result};
-use crate::job::{Job, Pressure, Room, Stream};
+use crate::job::{Job, JobDirectory, Pressure, Stream};
 use crate::{system, terminal};
 
 const READ_BYTES: usize = 256 << 10;
@@ -156,7 +156,7 @@ struct Kept {
 
 /// The agent's side of the pump.
 pub struct Pump {
-    room: Room,
+    directory: JobDirectory,
     job: Job,
     sources: Sender<Source>,
     wake: File,
@@ -169,7 +169,7 @@ pub struct Pump {
 
 impl Pump {
     /// Starts the thread.
-    pub fn start(room: &Room, job: &Job, person: Person) -> Result<Self> {
+    pub fn start(directory: &JobDirectory, job: &Job, person: Person) -> Result<Self> {
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;
         system::set_nonblocking(&wake)?;
@@ -198,8 +198,16 @@ impl Pump {
             .name("penstock-pump".to_owned())
             .spawn(|| work.run())
             .map_err(|source| ProcessError::System { call: "thread", source })?;
-        let (found, kept) = (Listing::read(&room.file("logs")), Mutex::new(BTreeMap::new()));
-        Ok(Self { room: room.clone(), job: job.clone(), sources, wake: wake.into(), shared, found, kept })
+        let (found, kept) = (Listing::read(&directory.file("logs")), Mutex::new(BTreeMap::new()));
+        Ok(Self {
+            directory: directory.clone(),
+            job: job.clone(),
+            sources,
+            wake: wake.into(),
+            shared,
+            found,
+            kept,
+        })
     }
 
     /// Takes over what a worker writes to. Where in its two logs this life begins.
@@ -239,7 +247,7 @@ impl Pump {
     fn kept_of(&self, speaker: Speaker) -> Kept {
         let mut kept = self.kept.lock().expect("nobody panics while holding this");
         let entry = kept.entry((speaker.role, speaker.rank)).or_insert_with(|| {
-            let log = worker_log(&self.room, &self.job, &self.found, speaker);
+            let log = worker_log(&self.directory, &self.job, &self.found, speaker);
             Kept { log: Arc::new(Mutex::new(log)), heard_ms: Arc::default(), distresses: Arc::default() }
         });
         entry.clone()
@@ -361,14 +369,14 @@ impl Pump {
     }
 }
 
-fn worker_log(room: &Room, job: &Job, found: &Listing, speaker: Speaker) -> WorkerLog {
+fn worker_log(directory: &JobDirectory, job: &Job, found: &Listing, speaker: Speaker) -> WorkerLog {
     let name = &job.roles[speaker.role].name;
     let rotation = Rotation { segment_bytes: job.segment_bytes, segments_kept: u64::from(job.segments_kept) };
     let logs = Stream::ALL.map(|stream| {
         let begins = found.begins(&log_name(name, speaker.rank, stream));
-        Log::open(&room.log(name, speaker.rank, stream), begins, rotation)
+        Log::open(&directory.log(name, speaker.rank, stream), begins, rotation)
     });
-    WorkerLog::open(logs, room.log(name, speaker.rank, Stream::Out).with_extension("times"))
+    WorkerLog::open(logs, directory.log(name, speaker.rank, Stream::Out).with_extension("times"))
 }
 
 /// The logs of a worker whose agent was killed, for what it could not read any more.
@@ -376,8 +384,8 @@ pub struct Remainder(WorkerLog);
 
 impl Remainder {
     /// Goes on where the agent was.
-    pub fn open(room: &Room, job: &Job, speaker: Speaker) -> Self {
-        let mut log = worker_log(room, job, &Listing::read(&room.file("logs")), speaker);
+    pub fn open(directory: &JobDirectory, job: &Job, speaker: Speaker) -> Self {
+        let mut log = worker_log(directory, job, &Listing::read(&directory.file("logs")), speaker);
         log.go_on(speaker.incarnation);
         Self(log)
     }

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 
 use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
-use crate::job::{Job, Role, Room};
-use crate::mark::{self, Mark};
+use crate::job::mark::{self, Mark};
+use crate::job::{Job, JobDirectory, Role};
 use crate::pump::Outputs;
 use crate::slots::giving::{confine, mask};
 use crate::system;
@@ -30,7 +30,7 @@ pub struct Life<'a> {
     /// The role that the workers play.
     pub role: &'a Role,
     /// The job's directory, which marks its processes.
-    pub room: &'a Room,
+    pub job_directory: &'a JobDirectory,
     /// Which life.
     pub incarnation: u32,
     /// Where rank 0 listens.
@@ -52,7 +52,7 @@ impl Life<'_> {
 
     /// The limit that marks a worker and all that it starts, where the system lets us.
     pub fn marking(&self, rank: u32) -> Option<libc::rlimit> {
-        Mark::of(self.room.path()).limit(Some(self.place(rank)))
+        Mark::of(self.job_directory.path()).limit(Some(self.place(rank)))
     }
 }
 
@@ -110,9 +110,12 @@ pub fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, String)> {
         ("TORCHELASTIC_USE_AGENT_STORE", "False".to_owned()),
         ("PENSTOCK_INCARNATION", life.incarnation.to_string()),
         ("PENSTOCK_JOB", life.job.id.clone()),
-        ("PENSTOCK_JOB_DIRECTORY", life.room.path().display().to_string()),
+        ("PENSTOCK_JOB_DIRECTORY", life.job_directory.path().display().to_string()),
         ("PENSTOCK_ROLE", role.name.clone()),
-        ("PENSTOCK_PULSES", format!("{}:{place}", life.room.file(crate::pulses::FILE).display())),
+        (
+            "PENSTOCK_PULSES",
+            format!("{}:{place}", life.job_directory.file(crate::job::pulses::FILE).display()),
+        ),
         (WORKER_MARK, worker),
     ];
     let mut variables: Vec<(String, String)> = known.map(|(name, value)| (name.to_owned(), value)).into();

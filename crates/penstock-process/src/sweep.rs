@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use crate::cgroup::{self, Cgroup};
 use crate::error::Result;
-use crate::job::Room;
+use crate::job::JobDirectory;
+use crate::job::mark::Mark;
+use crate::job::state::{State, wall_s};
 use crate::lineage::{Process, everyone, variable_of};
-use crate::mark::Mark;
 use crate::memory_limit::MemoryGroups;
-use crate::state::{State, wall_s};
 
 /// Looks are 20 ms apart, so this is about four seconds: who is still there then sleeps in the kernel.
 const ROUNDS_MAX: u32 = 200;
@@ -47,13 +47,13 @@ pub fn sweep(directory: &Path) -> (Value, bool) {
 
 /// Writes down that a job was ended so, if it has a directory and is not over.
 pub fn conclude(directory: &Path, reason: &str) -> Result<()> {
-    let Ok(room) = Room::new(directory) else { return Ok(()) };
-    let Some(mut state) = State::load(&room)?.filter(|state| !state.phase.is_final()) else { return Ok(()) };
-    state.phase = crate::state::Phase::Stopped;
+    let Ok(job) = JobDirectory::open(directory) else { return Ok(()) };
+    let Some(mut state) = State::load(&job)?.filter(|state| !state.phase.is_final()) else { return Ok(()) };
+    state.phase = crate::job::state::Phase::Stopped;
     reason.clone_into(&mut state.reason);
     (state.exit_code, state.ended_at) = (Some(128 + libc::SIGKILL), Some(wall_s()));
     (state.coordinator, state.zygote) = (0, 0);
-    state.save(&room)
+    state.save(&job)
 }
 
 /// Living processes of a job: the keeper, the agent, workers, and whatever came from them.
@@ -81,9 +81,9 @@ fn own_line() -> BTreeSet<i32> {
 
 /// Ends whoever is in the control groups of a job all the same, and removes them.
 fn clear(directory: &Path) {
-    let Ok(room) = Room::new(directory) else { return };
-    room.forget_secrets();
-    let state = State::load(&room).ok().flatten();
+    let Ok(job) = JobDirectory::open(directory) else { return };
+    job.forget_secrets();
+    let state = State::load(&job).ok().flatten();
     let group = state.and_then(|state| Cgroup::at(state.cgroup.as_deref()?));
     group.iter().for_each(Cgroup::kill);
     for _ in 0..ROUNDS_MAX {
@@ -93,7 +93,7 @@ fn clear(directory: &Path) {
         }
         std::thread::sleep(ROUND);
     }
-    MemoryGroups::left(&cgroup::name(&room)).iter().for_each(MemoryGroups::remove);
+    MemoryGroups::left(&cgroup::name(&job)).iter().for_each(MemoryGroups::remove);
 }
 
 /// Why a process that is there cannot be ended by us, if that is known.

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::job::Kind;
-use crate::policy::{Cause, LIVES_MAX, Policy};
+use crate::job::policy::{Cause, LIVES_MAX, Policy};
 
 /// Processes that are still there this long after SIGKILL sleep in the kernel; the job does not wait for them.
 pub const UNKILLABLE_MS: u64 = 5000;

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::agent::Agent;
 use crate::agent::places::Start;
 use crate::error::Result;
-use crate::exit::Exit;
+use crate::job::exit::Exit;
 use crate::pump::Outputs;
 use crate::spawn::{self, Life, Place, Started};
 use crate::system::{self, Reaped, now_ms};
@@ -65,7 +65,7 @@ impl Agent {
         Life {
             job: &self.job,
             role: &self.job.roles[role],
-            room: &self.room,
+            job_directory: &self.directory,
             incarnation,
             master_port,
             input: self.input.as_ref(),
@@ -76,7 +76,8 @@ impl Agent {
 
     /// Starts zygotes that are missing; when to look again.
     pub(super) fn keep_zygotes(&mut self) -> Option<u64> {
-        let (news, again_ms) = self.nursery.keep_up(&self.room.file("zygote.log"), self.file_limit, now_ms());
+        let (news, again_ms) =
+            self.nursery.keep_up(&self.directory.file("zygote.log"), self.file_limit, now_ms());
         self.note_zygotes(news);
         let pid = self.nursery.pids().next().unwrap_or(0);
         if self.state.zygote != pid {
@@ -182,7 +183,7 @@ impl Agent {
 
     /// Why ranks of a role are not forked any more: one of them wrote that down, because it set what is read when something is imported.
     fn refusal_to_fork(&self, role: &str) -> Option<String> {
-        let file = File::open(self.room.file(&format!("executed-{role}"))).ok()?;
+        let file = File::open(self.directory.file(&format!("executed-{role}"))).ok()?;
         let mut text = Vec::new();
         file.take(REFUSAL_BYTES_MAX).read_to_end(&mut text).ok()?;
         Some(String::from_utf8_lossy(&text).chars().filter(|c| !c.is_control()).collect())

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::agent::Agent;
 use crate::blame::{self, Account, Culprit};
-use crate::exit::Exit;
 use crate::incident;
+use crate::job::exit::Exit;
+use crate::job::state::WorkerState;
 use crate::last_words::{self, LastWords};
 use crate::pump::{Distress, Listing, log_name};
-use crate::state::WorkerState;
 use crate::system::now_ms;
 
 const DRAIN: Duration = Duration::from_secs(2);
@@ -38,11 +38,11 @@ impl Agent {
         let places: Vec<u32> = plan.ranks.clone().map(|rank| self.job.place(plan.role, rank)).collect();
         self.pump.drain(&places, DRAIN);
         let role = &self.job.roles[plan.role];
-        let there = Listing::read(&self.room.file("logs"));
+        let there = Listing::read(&self.directory.file("logs"));
         let workers = &self.state.gangs[gang].workers;
         let accounts: Vec<Account> =
             workers.iter().map(|worker| self.account(gang, worker, &there)).collect();
-        let secrets = self.room.secrets();
+        let secrets = self.directory.secrets();
         let culprit =
             blame::culprit(&accounts).map(|culprit| Culprit { what: secrets.text(&culprit.what), ..culprit });
         let first = culprit.as_ref().and_then(|culprit| {

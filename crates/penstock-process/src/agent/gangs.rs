@@ -9,15 +9,15 @@ use crate::agent::places::Start;
 use crate::complain;
 use crate::custody;
 use crate::error::{ProcessError, Result};
-use crate::exit::{Exit, memory_kills};
 use crate::hang::Pulse;
 use crate::incident::{self, Evidence};
+use crate::job::exit::{Exit, memory_kills};
+use crate::job::state::{Phase, WorkerState, wall_s};
 use crate::kmsg::about_memory;
 use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
 use crate::messages::{GangReport, Order, WorkerReport};
 use crate::pump::{Listing, Speaker};
 use crate::spawn;
-use crate::state::{Phase, WorkerState, wall_s};
 use crate::system::{Reaped, now_ms};
 use crate::verdict::{Action, Stop, UNKILLABLE_MS};
 use crate::zygote::request::Gate;
@@ -289,7 +289,7 @@ impl Agent {
         let mut kernel = self.unkillable(order.gang);
         kernel.extend(self.kernel_words(order.gang));
         let suspicion = order.suspicion.as_ref();
-        let there = Listing::read(&self.room.file("logs"));
+        let there = Listing::read(&self.directory.file("logs"));
         let known = self.tended[order.gang].examination.as_ref().map(|found| found.accounts.clone());
         // Who may still run is told about as it is.
         let accounts = known.unwrap_or_else(|| {
@@ -297,7 +297,7 @@ impl Agent {
         });
         let evidence =
             Evidence { gang, accounts: &accounts, action, reason, suspicion, pulses, stacks, kernel };
-        match incident::write(&self.room, role, self.state.incidents.len(), evidence) {
+        match incident::write(&self.directory, role, self.state.incidents.len(), evidence) {
             Ok(name) => self.state.incidents.push(name),
             // A full disk must not keep a gang from being restarted.
             Err(problem) => complain!("penstock-agent: {problem}"),
@@ -329,7 +329,7 @@ impl Agent {
             known.unwrap_or(worker.pid)
         };
         let pids: Vec<i32> = state.workers.iter().map(outer).collect();
-        about_memory(self.tended[gang].began_ms, &crate::cgroup::name(&self.room), &pids)
+        about_memory(self.tended[gang].began_ms, &crate::cgroup::name(&self.directory), &pids)
     }
 
     /// A child ended: a worker, a helper of ours, or somebody whom we adopted.

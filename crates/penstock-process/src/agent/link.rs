@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::complain;
 use crate::error::{ProcessError, Result};
-use crate::job::Room;
+use crate::job::JobDirectory;
 use crate::messages::{Orders, Report};
 use crate::system;
 
@@ -39,9 +39,9 @@ pub(super) struct Link {
 
 impl Link {
     /// With a coordinator that has just been started, or will be.
-    pub(super) fn started(room: &Room) -> Self {
+    pub(super) fn started(directory: &JobDirectory) -> Self {
         let mut link = Self::default();
-        link.keep_up(room, system::now_ms());
+        link.keep_up(directory, system::now_ms());
         link
     }
 
@@ -56,7 +56,7 @@ impl Link {
     }
 
     /// Starts a coordinator if there is none and it is time; when to try again, or to lose patience.
-    pub(super) fn keep_up(&mut self, room: &Room, now_ms: u64) -> Option<u64> {
+    pub(super) fn keep_up(&mut self, directory: &JobDirectory, now_ms: u64) -> Option<u64> {
         if self.stream.is_some() {
             let due_ms = self.asked.as_ref().map(|asked| asked.at_ms + PATIENCE_MS)?;
             if now_ms < due_ms {
@@ -70,7 +70,7 @@ impl Link {
             return Some(again_ms);
         }
         self.started_ms = Some(now_ms);
-        match start(room) {
+        match start(directory) {
             Ok((pid, stream)) => (self.pid, self.stream) = (pid, Some(stream)),
             Err(problem) => complain!("penstock-agent: {problem}"),
         }
@@ -133,16 +133,16 @@ impl Link {
     }
 }
 
-fn start(room: &Room) -> Result<(i32, UnixStream)> {
+fn start(directory: &JobDirectory) -> Result<(i32, UnixStream)> {
     let (ours, theirs) = system::conversation()?;
     ours.set_write_timeout(Some(Duration::from_secs(2)))
         .map_err(|source| ProcessError::System { call: "setsockopt", source })?;
-    let path = room.file("agent.log");
+    let path = directory.file("agent.log");
     let log = File::options().create(true).append(true).open(&path);
     let log = log.map_err(|source| ProcessError::File { verb: "open", path, source })?;
     let number = theirs.as_raw_fd();
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("penstock-agent").arg("coordinator").arg(room.path()).arg(format!("link={number}"));
+    command.arg0("penstock-agent").arg("coordinator").arg(directory.path()).arg(format!("link={number}"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     // SAFETY: only calls that are allowed between fork and exec.
     unsafe {

@@ -27,18 +27,18 @@ use crate::cgroup::Cgroup;
 use crate::complain;
 use crate::console::harmless;
 use crate::control::{Ear, StopRequest, listen};
-use crate::coordinator::Journal;
 use crate::ending::Orphans;
 use crate::error::Result;
-use crate::job::{GangPlan, Job, Room};
+use crate::job::journal::Journal;
+use crate::job::mark::Mark;
+use crate::job::state::State;
+use crate::job::{GangPlan, Job, JobDirectory};
 use crate::launch::Wires;
-use crate::mark::Mark;
 use crate::memory::Entry;
 use crate::memory_limit::MemoryGroups;
 use crate::messages::{GangReport, Orders, Over, Report};
 use crate::outside::{Outside, namespace};
 use crate::pump::{Person, Pump};
-use crate::state::State;
 use crate::system::{self, Signals, now_ms, signal_name};
 use crate::verdict::Stop;
 use crate::zygote::nursery::Nursery;
@@ -75,7 +75,7 @@ impl Watch {
 
 /// The agent of one job.
 pub struct Agent {
-    room: Room,
+    directory: JobDirectory,
     /// What all processes of the job have in common.
     mark: Mark,
     job: Job,
@@ -132,14 +132,14 @@ pub struct Agent {
 }
 
 /// Plays the role until the job is over. Success says to the keeper that it is, however the job itself ended.
-pub fn run(room: &Room, wires: Wires) -> Result<()> {
+pub fn run(directory: &JobDirectory, wires: Wires) -> Result<()> {
     // Before any thread starts, so that all of them block these.
     let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     system::become_subreaper()?;
     system::outlive_full_files();
     // First of all, because nothing begins before it has answered, and it starts while we prepare the rest.
-    let link = Link::started(room);
-    let mut agent = Agent::open(room, wires, signals, link)?;
+    let link = Link::started(directory);
+    let mut agent = Agent::open(directory, wires, signals, link)?;
     agent.wish_for_zygotes();
     while agent.over.is_none() {
         let look_ms = agent.look();
@@ -158,10 +158,10 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
 }
 
 /// What is known about the job when we come: what an agent before us wrote, or nothing.
-fn known(room: &Room, job: &Job, wires: &Wires) -> Result<State> {
+fn known(directory: &JobDirectory, job: &Job, wires: &Wires) -> Result<State> {
     // SAFETY: asks for a number.
     let keeper = unsafe { libc::getppid() };
-    let mut state = State::load(room)?.unwrap_or_else(|| State::new(job, keeper));
+    let mut state = State::load(directory)?.unwrap_or_else(|| State::new(job, keeper));
     (state.agent, state.keeper) = (std::process::id() as i32, keeper);
     state.namespace = namespace(wires.namespace.as_ref());
     state.inside = wires.namespace.as_ref().map(|_| namespace(None)).unwrap_or_default();
@@ -169,16 +169,16 @@ fn known(room: &Room, job: &Job, wires: &Wires) -> Result<State> {
 }
 
 impl Agent {
-    fn open(room: &Room, wires: Wires, signals: Signals, link: Link) -> Result<Self> {
-        let job = room.job()?;
-        let mut state = known(room, &job, &wires)?;
+    fn open(directory: &JobDirectory, wires: Wires, signals: Signals, link: Link) -> Result<Self> {
+        let job = directory.job()?;
+        let mut state = known(directory, &job, &wires)?;
         let shown = Arc::new(Mutex::new(state.clone()));
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;
         system::set_nonblocking(&wake)?;
         let (sender, stops) = channel();
         let outside = Arc::new(Mutex::new(Outside::new(wires.outside)));
-        let vitals = Vitals::open(room, &job);
+        let vitals = Vitals::open(directory, &job);
         let ear = Ear {
             state: Arc::clone(&shown),
             outside: Arc::clone(&outside),
@@ -187,26 +187,26 @@ impl Agent {
             saves: vitals.save_wanted(),
             wake: wake.into(),
         };
-        listen(room, ear)?;
+        listen(directory, ear)?;
         let watch = Watch::new(signals, [wires.keeper, wires.leash], woken.into(), stops)?;
-        let (cgroup, memory) = places::groups(&job, room);
+        let (cgroup, memory) = places::groups(&job, directory);
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
         let pid = outside.lock().map_or(state.agent, |mut outside| outside.pid(state.agent));
         let plans = job.gangs();
         let person =
             Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
         let agent = Self {
-            places: Places::new(&job, room.path().display().to_string(), pid),
+            places: Places::new(&job, directory.path().display().to_string(), pid),
             custody: wires.custody,
-            pump: Pump::start(room, &job, person)?,
-            journal: Journal::open(room)?,
+            pump: Pump::start(directory, &job, person)?,
+            journal: Journal::open(directory)?,
             file_limit: system::raise_file_limit(),
             tended: plans.iter().map(|_| Tended::default()).collect(),
             cgroup,
             memory,
             outside,
-            room: room.clone(),
-            mark: Mark::of(room.path()),
+            directory: directory.clone(),
+            mark: Mark::of(directory.path()),
             job,
             plans,
             state,
@@ -252,7 +252,7 @@ impl Agent {
             self.journal.add(&Entry::Stop { stop: stop.clone() });
             self.stop_noted = Some(stop);
         }
-        let again_ms = self.link.keep_up(&self.room, now_ms);
+        let again_ms = self.link.keep_up(&self.directory, now_ms);
         if self.state.coordinator != self.link.pid {
             self.state.coordinator = self.link.pid;
             self.told = None;
@@ -273,7 +273,7 @@ impl Agent {
             self.link.tell(&report);
             self.told = Some(report);
         }
-        self.link.keep_up(&self.room, now_ms)
+        self.link.keep_up(&self.directory, now_ms)
     }
 
     /// Does what the coordinator says.
@@ -302,7 +302,9 @@ impl Agent {
             shown.clone_from(&self.state);
         }
         let seen = self.outside.lock().map(|mut outside| outside.shown(&self.state));
-        if let Err(problem) = seen.as_ref().unwrap_or(&self.state).save_changes(&self.room, &mut self.saved) {
+        if let Err(problem) =
+            seen.as_ref().unwrap_or(&self.state).save_changes(&self.directory, &mut self.saved)
+        {
             complain!("penstock-agent: {problem}");
         }
     }

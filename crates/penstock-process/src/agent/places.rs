@@ -10,17 +10,17 @@ use crate::agent::Agent;
 use crate::cgroup::{self, Cgroup};
 use crate::complain;
 use crate::error::{ProcessError, Result};
-use crate::job::{Job, Room};
+use crate::job::policy::Scope;
+use crate::job::state::Phase;
+use crate::job::{Job, JobDirectory};
 use crate::memory_limit::{MemoryGroups, Version};
 use crate::messages::Order;
-use crate::policy::Scope;
 use crate::slots::desk::{Desk, Holder, Lease, lease_port};
 use crate::slots::giving::variables;
 use crate::slots::inventory::Inventory;
 use crate::slots::placing::impossible;
 use crate::slots::queue::{Answer, Waiting};
 use crate::spawn::{self, Place};
-use crate::state::Phase;
 use crate::system::now_ms;
 
 /// A life that was ordered.
@@ -296,14 +296,14 @@ impl Agent {
 }
 
 /// The control groups of a job: for its workers, and for limits of their memory; each only where it is wanted and allowed.
-pub(super) fn groups(job: &Job, room: &Room) -> (Option<Cgroup>, Option<MemoryGroups>) {
+pub(super) fn groups(job: &Job, directory: &JobDirectory) -> (Option<Cgroup>, Option<MemoryGroups>) {
     if !job.cgroup {
         return (None, None);
     }
     let limited = job.roles.iter().any(|role| role.slots.memory_bytes > 0);
-    let cgroup = Cgroup::make(room, limited);
+    let cgroup = Cgroup::make(directory, limited);
     let folder = cgroup.as_ref().map(Cgroup::path);
-    let memory = limited.then(|| MemoryGroups::make(folder, &cgroup::name(room))).flatten();
+    let memory = limited.then(|| MemoryGroups::make(folder, &cgroup::name(directory))).flatten();
     (cgroup, memory)
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::agent::Agent;
 use crate::cgroup::Cgroup;
+use crate::job::state::{Phase, wall_s};
 use crate::memory_limit::MemoryGroups;
 use crate::messages::Over;
-use crate::state::{Phase, wall_s};
 use crate::system::{now_ms, signal_name};
 use crate::verdict::Stop;
 
@@ -54,7 +54,7 @@ impl Agent {
         self.save();
         self.cgroup.iter().for_each(Cgroup::remove);
         self.memory.iter().for_each(MemoryGroups::remove);
-        let _ = std::fs::remove_file(self.room.file("agent.sock"));
+        let _ = std::fs::remove_file(self.directory.file("agent.sock"));
         self.ready = None;
         // The terminal may be slow, and its owner may want to read on; only they end the wait.
         while !self.pump.close(Duration::from_millis(50)) && self.watch.leash.is_some() && !self.is_forced() {

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use crate::agent::Agent;
 use crate::complain;
 use crate::hang;
-use crate::job::{Job, Room};
-use crate::pulses::{Notice, NoticeKind, Pulses};
-use crate::state::{wall_s, write_whole};
+use crate::job::pulses::{Notice, NoticeKind, Pulses};
+use crate::job::state::{wall_s, write_whole};
+use crate::job::{Job, JobDirectory};
 use crate::system::{self, now_ms};
 
 /// What the collector may take.
@@ -54,8 +54,8 @@ pub(super) struct Vitals {
 
 impl Vitals {
     /// With a file for every worker of the job.
-    pub(super) fn open(room: &Room, job: &Job) -> Self {
-        let pulses = Pulses::create(room, job.workers());
+    pub(super) fn open(directory: &JobDirectory, job: &Job) -> Self {
+        let pulses = Pulses::create(directory, job.workers());
         let pulses = pulses.inspect_err(|problem| complain!("penstock-agent: {problem}"));
         Self { pulses: pulses.ok(), ..Self::default() }
     }
@@ -192,15 +192,15 @@ impl Agent {
 
     fn start_collector(&self) -> Option<i32> {
         let python = self.job.python.as_ref()?;
-        let log = File::options().create(true).append(true).open(self.room.file("agent.log")).ok()?;
-        let answer = File::create(self.room.file("stacks.new")).ok()?;
+        let log = File::options().create(true).append(true).open(self.directory.file("agent.log")).ok()?;
+        let answer = File::create(self.directory.file("stacks.new")).ok()?;
         // In a namespace of its own the collector sees the numbers that we see, which `state.json` does not show.
-        let seen = self.room.file("stacks.state");
+        let seen = self.directory.file("stacks.state");
         write_whole(&seen, &serde_json::to_vec(&self.state).ok()?).ok()?;
         let mut command = Command::new(python);
         command
             .args(["-m", "penstock.process.stacks"])
-            .arg(self.room.path())
+            .arg(self.directory.path())
             .arg("--json")
             .arg("--state")
             .arg(&seen);
@@ -242,16 +242,16 @@ impl Agent {
             return false;
         }
         let Some(collector) = self.vitals.collector.take() else { return false };
-        let path = self.room.file("stacks.new");
+        let path = self.directory.file("stacks.new");
         let small = std::fs::metadata(&path).is_ok_and(|about| about.len() <= STACKS_BYTES_MAX);
         let text = if small { std::fs::read(&path).unwrap_or_default() } else { Vec::new() };
         let found: Option<Value> = serde_json::from_slice(&text).ok();
         if collector.wanted && found.is_some() {
-            let _ = std::fs::rename(&path, self.room.file("stacks.json"));
+            let _ = std::fs::rename(&path, self.directory.file("stacks.json"));
         } else {
             let _ = std::fs::remove_file(&path);
         }
-        let _ = std::fs::remove_file(self.room.file("stacks.state"));
+        let _ = std::fs::remove_file(self.directory.file("stacks.state"));
         self.note_stacks(collector.gangs, found);
         true
     }

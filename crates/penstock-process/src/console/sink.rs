@@ -38,7 +38,7 @@ impl Sink {
     }
 
     /// Where to append what should be shown.
-    pub(super) fn room(&mut self) -> &mut Vec<u8> {
+    pub(super) fn directory(&mut self) -> &mut Vec<u8> {
         &mut self.waiting
     }
 
@@ -84,7 +84,7 @@ mod tests {
         let (mut reader, mut sink) = (File::from(reader), Sink::new(Some(writer)));
         let mut taken = vec![0; 8 << 10];
         for _ in 0..2000 {
-            sink.room().extend_from_slice(&[b'x'; 8 << 10]);
+            sink.directory().extend_from_slice(&[b'x'; 8 << 10]);
             sink.flush();
             if sink.waiting_bytes() > 32 << 10 {
                 reader.read_exact(&mut taken).unwrap();

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::hang::Pulse;
-use crate::policy::HangRule;
+use crate::job::policy::HangRule;
 
 /// Steps after which the typical duration is known well enough.
 const STEPS_MIN: u64 = 3;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::Cause;
+use crate::job::policy::Cause;
 
 fn empty(gangs: usize) -> Memory {
     let gang = || GangMemory { charges: vec![0; 4], ..GangMemory::default() };

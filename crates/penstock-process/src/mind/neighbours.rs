@@ -1,10 +1,10 @@
 //! What other gangs mean for one: who comes first, who restarts together, and whose end is everybody's.
 
+use crate::job::policy::{Cause, Scope};
 use crate::job::{GangPlan, Kind};
 use crate::memory::{GangMemory, Outcome};
 use crate::messages::Report;
 use crate::mind::{Mind, about};
-use crate::policy::{Cause, Scope};
 use crate::verdict::{Action, Stop, decide};
 
 impl Mind {

@@ -1,10 +1,10 @@
 //! What is new in a report, for the journal: lives that began, workers that ended, and the first failure of a life.
 
 use crate::job::Kind;
+use crate::job::policy::{Cause, Scope};
 use crate::memory::Entry;
 use crate::messages::{GangReport, Report, WorkerReport};
 use crate::mind::{Mind, about};
-use crate::policy::{Cause, Scope};
 use crate::verdict::Failure;
 
 impl Mind {

@@ -1,7 +1,7 @@
 //! Which slot each worker gets: the one it had, unless it failed there and a spare is better.
 
+use crate::job::policy::Cause;
 use crate::mind::Mind;
-use crate::policy::Cause;
 
 impl Mind {
     /// The slots of the next life of a gang, its ranks in order. Spares belong to the role, so gangs of one role share them.

@@ -4,11 +4,11 @@
 //! stacks, and nothing is ended, because a supervision that ends a healthy run is worse than none.
 
 use crate::hang::{Case, Judgement, Past, Suspect, TIMES_MAX, judge};
+use crate::job::policy::Cause;
 use crate::memory::{Entry, Suspicion};
 use crate::messages::GangReport;
 use crate::mind::Mind;
 use crate::mind::noting::furthest_step;
-use crate::policy::Cause;
 use crate::verdict::Failure;
 
 /// Suspicions of a gang that people are told; more say nothing new.

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::exit::Exit;
 use crate::hang::{Pulse, Signs};
 use crate::job::Role;
-use crate::policy::{Budget, HangRule, Policy, Scope};
+use crate::job::exit::Exit;
+use crate::job::policy::{Budget, HangRule, Policy, Scope};
 use crate::verdict::{Failure, Stop};
 
 fn role(name: &str, kind: Kind, restart: Scope, ranks: u32) -> Role {

@@ -21,7 +21,7 @@ use super::inventory::Inventory;
 use super::placing::{Held, place};
 use super::{Need, Share, Want};
 use crate::error::{ProcessError, Result};
-use crate::state::wall_s;
+use crate::job::state::wall_s;
 
 /// How long to stand at the gate; who is inside needs a millisecond, unless somebody stopped it.
 const GATE_TRIES: u32 = 500;

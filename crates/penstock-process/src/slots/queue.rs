@@ -16,7 +16,7 @@ use super::inventory::Inventory;
 use super::placing::{compete, described, impossible, place};
 use super::{Share, Want};
 use crate::error::{ProcessError, Result};
-use crate::state::wall_s;
+use crate::job::state::wall_s;
 
 /// After something was closed: when to look, in milliseconds from then.
 const LOOKS_MS: [u64; 4] = [0, 5, 25, 125];

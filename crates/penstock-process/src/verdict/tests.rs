@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::{Budget, Scope};
+use crate::job::policy::{Budget, Scope};
 
 fn policy(restarts: u32) -> Policy {
     Policy {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::RawFd;
 use std::path::Path;
 
-use crate::exit::Exit;
+use crate::job::exit::Exit;
 use crate::zygote::{Warmth, Wish, Word, Zygote};
 
 /// A zygote that is not warm after so long is given up.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use penstock_process::exit::Exit;
+use penstock_process::job::exit::Exit;
+use penstock_process::job::policy::{Cause, Scope};
+use penstock_process::job::state::Phase;
 use penstock_process::job::{GangPlan, Kind};
 use penstock_process::memory::{Entry, Memory, Outcome};
 use penstock_process::messages::{Order, Orders, Over, Report};
 use penstock_process::mind::Mind;
-use penstock_process::policy::{Cause, Scope};
-use penstock_process::state::Phase;
 use penstock_process::verdict::{Action, Failure, Stop, UNKILLABLE_MS, WITNESS_MS};
 
 use crate::scene::Scene;

@@ -1,4 +1,4 @@
-//! Pulses: what every worker of a job last said about its progress, and what it is told, in one file of the job's room.
+//! Pulses: what every worker of a job last said about its progress, and what it is told, in one file of the job's directory.
 //!
 //! A worker maps the file and writes its own record with one copy of memory, so that a pulse costs a microsecond and no
 //! system call. Each record carries a checksum: a reader sees a whole record or none, also of a worker that was stopped
@@ -13,10 +13,10 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ProcessError, Result};
-use crate::job::Room;
+use crate::job::JobDirectory;
 use crate::system::now_ms;
 
-/// The file's name in the room.
+/// The file's name in the directory.
 pub const FILE: &str = "pulses";
 const MAGIC: &[u8; 8] = b"PENPULSE";
 /// Another layout gets another number.
@@ -104,8 +104,8 @@ pub struct Pulses {
 
 impl Pulses {
     /// A fresh file for that many workers. An older file is replaced, not changed, because it may still be mapped.
-    pub fn create(room: &Room, workers: u32) -> Result<Self> {
-        let (path, beside) = (room.file(FILE), room.file("pulses.new"));
+    pub fn create(directory: &JobDirectory, workers: u32) -> Result<Self> {
+        let (path, beside) = (directory.file(FILE), directory.file("pulses.new"));
         let failed = |source| ProcessError::File { verb: "create", path: path.clone(), source };
         let file = File::options()
             .read(true)
@@ -125,9 +125,9 @@ impl Pulses {
         Ok(Self { file, slots: workers })
     }
 
-    /// The file of a room, to look at; nothing when there is none of this form.
-    pub fn open(room: &Room) -> Option<Self> {
-        let file = File::options().read(true).write(true).open(room.file(FILE)).ok()?;
+    /// The file of a directory, to look at; nothing when there is none of this form.
+    pub fn open(directory: &JobDirectory) -> Option<Self> {
+        let file = File::options().read(true).write(true).open(directory.file(FILE)).ok()?;
         let mut header = [0; 16];
         file.read_exact_at(&mut header, 0).ok()?;
         let sound = header[..8] == *MAGIC && get_u32(&header, 8) == FORM;
@@ -250,10 +250,10 @@ mod tests {
 
     use super::*;
 
-    fn room() -> (tempfile::TempDir, Room) {
+    fn directory() -> (tempfile::TempDir, JobDirectory) {
         let folder = tempfile::tempdir().unwrap();
-        let room = Room::new(folder.path()).unwrap();
-        (folder, room)
+        let directory = JobDirectory::open(folder.path()).unwrap();
+        (folder, directory)
     }
 
     /// As a worker writes it.
@@ -302,8 +302,8 @@ mod tests {
 
     #[test]
     fn a_fresh_and_a_cleared_slot_say_nothing_and_slots_do_not_touch() {
-        let (_folder, room) = room();
-        let pulses = Pulses::create(&room, 3).unwrap();
+        let (_folder, directory) = directory();
+        let pulses = Pulses::create(&directory, 3).unwrap();
         assert_eq!((0..4).filter_map(|slot| pulses.read(slot)).count(), 0);
         let said = Pulse {
             beats: 1,
@@ -321,12 +321,12 @@ mod tests {
             notice_seen: 1,
         };
         pulses.file.write_all_at(&record(&said), 2 * SLOT_BYTES as u64).unwrap();
-        assert_eq!(Pulses::open(&room).unwrap().read(1), Some(said));
+        assert_eq!(Pulses::open(&directory).unwrap().read(1), Some(said));
         assert_eq!((pulses.read(0), pulses.read(2)), (None, None));
         pulses.clear(1);
         assert_eq!(pulses.read(1), None);
-        let kept = Pulses::create(&room, 5).unwrap();
-        assert_eq!((pulses.slots(), kept.slots(), Pulses::open(&room).unwrap().slots()), (3, 5, 5));
+        let kept = Pulses::create(&directory, 5).unwrap();
+        assert_eq!((pulses.slots(), kept.slots(), Pulses::open(&directory).unwrap().slots()), (3, 5, 5));
     }
 
     #[test]
@@ -355,14 +355,14 @@ mod tests {
 
         #[test]
         fn no_file_makes_a_reader_fail(bytes in proptest::collection::vec(any::<u8>(), 0..900), ours in any::<bool>(), slot in 0..9u32) {
-            let (_folder, room) = room();
+            let (_folder, directory) = directory();
             let mut bytes = bytes;
             if ours && bytes.len() >= 12 {
                 bytes[..8].copy_from_slice(MAGIC);
                 put_u32(&mut bytes, 8, FORM);
             }
-            std::fs::write(room.file(FILE), &bytes).unwrap();
-            let opened = Pulses::open(&room);
+            std::fs::write(directory.file(FILE), &bytes).unwrap();
+            let opened = Pulses::open(&directory);
             prop_assert_eq!(opened.is_some(), bytes.len() >= 16 && bytes[..8] == *MAGIC && get_u32(&bytes, 8) == FORM);
             prop_assert!(opened.is_none_or(|pulses| pulses.read(slot).is_none()));
         }

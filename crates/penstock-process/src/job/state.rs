@@ -8,10 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ProcessError, Result};
-use crate::exit::Exit;
-use crate::job::{Job, Kind, Room};
+use crate::job::exit::Exit;
+use crate::job::reserve;
+use crate::job::{Job, JobDirectory, Kind};
 use crate::pump::Missing;
-use crate::reserve;
 use crate::verdict::Failure;
 
 /// Where a job or a gang is in its life.
@@ -189,9 +189,9 @@ impl State {
         }
     }
 
-    /// What the room says; nothing when no agent was there yet.
-    pub fn load(room: &Room) -> Result<Option<Self>> {
-        let path = room.file("state.json");
+    /// What the directory says; nothing when no agent was there yet.
+    pub fn load(directory: &JobDirectory) -> Result<Option<Self>> {
+        let path = directory.file("state.json");
         match std::fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text)
                 .map(Some)
@@ -202,7 +202,7 @@ impl State {
     }
 
     /// The same without secrets: sentences may hold what workers said last.
-    fn redacted(&self, room: &Room) -> Self {
+    fn redacted(&self, directory: &JobDirectory) -> Self {
         let mut shown = self.clone();
         let sentences = shown.gangs.iter_mut().flat_map(|gang| {
             let failures = gang.failures.iter_mut();
@@ -210,31 +210,31 @@ impl State {
             [Some(&mut gang.reason), Some(&mut gang.zygote)].into_iter().chain(told)
         });
         for sentence in sentences.flatten().chain([&mut shown.reason]) {
-            *sentence = room.secrets().text(sentence);
+            *sentence = directory.secrets().text(sentence);
         }
         shown
     }
 
-    /// Replaces what the room says.
-    pub fn save(&self, room: &Room) -> Result<()> {
-        self.save_changes(room, &mut Vec::new())
+    /// Replaces what the directory says.
+    pub fn save(&self, directory: &JobDirectory) -> Result<()> {
+        self.save_changes(directory, &mut Vec::new())
     }
 
-    /// The same, unless the room says that already: `saved`. On a full disk the space is used that was held for this.
-    pub fn save_changes(&self, room: &Room, saved: &mut Vec<u8>) -> Result<()> {
-        let text = serde_json::to_vec(&self.redacted(room)).expect("a state is plain values");
+    /// The same, unless the directory says that already: `saved`. On a full disk the space is used that was held for this.
+    pub fn save_changes(&self, directory: &JobDirectory, saved: &mut Vec<u8>) -> Result<()> {
+        let text = serde_json::to_vec(&self.redacted(directory)).expect("a state is plain values");
         if *saved == text {
             return Ok(());
         }
-        let path = room.file("state.json");
+        let path = directory.file("state.json");
         write_whole(&path, &text).or_else(|problem| {
-            if reserve::give_up(room) { write_whole(&path, &text) } else { Err(problem) }
+            if reserve::give_up(directory) { write_whole(&path, &text) } else { Err(problem) }
         })?;
         if self.phase.is_final() {
-            reserve::give_up(room);
-            room.forget_secrets();
+            reserve::give_up(directory);
+            directory.forget_secrets();
         } else {
-            reserve::hold(room, text.len() as u64);
+            reserve::hold(directory, text.len() as u64);
         }
         *saved = text;
         Ok(())

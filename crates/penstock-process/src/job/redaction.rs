@@ -169,7 +169,7 @@ fn is_harmless(name: &str, value: &str) -> bool {
 mod tests {
     use super::*;
 
-    const CASES: &str = include_str!("../../../tests/golden/redaction.json");
+    const CASES: &str = include_str!("../../../../tests/golden/redaction.json");
 
     fn cases() -> serde_json::Value {
         serde_json::from_str(CASES).unwrap()

@@ -6,16 +6,16 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-use crate::job::Room;
+use crate::job::JobDirectory;
 
 const NAME: &str = "reserve";
 /// Even a small job has more to say when it fails.
 const BYTES_MIN: u64 = 64 << 10;
 
 /// Holds space for a state of this size and a larger one; nothing happens when it is held, or cannot be.
-pub fn hold(room: &Room, state_bytes: u64) {
+pub fn hold(directory: &JobDirectory, state_bytes: u64) {
     let wanted = (2 * state_bytes).max(BYTES_MIN);
-    let path = room.file(NAME);
+    let path = directory.file(NAME);
     if std::fs::metadata(&path).is_ok_and(|about| about.len() >= wanted) {
         return;
     }
@@ -25,13 +25,13 @@ pub fn hold(room: &Room, state_bytes: u64) {
         unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes) == 0 }
     });
     if !held {
-        give_up(room);
+        give_up(directory);
     }
 }
 
 /// Gives the space back; false when none was held.
-pub fn give_up(room: &Room) -> bool {
-    std::fs::remove_file(room.file(NAME)).is_ok()
+pub fn give_up(directory: &JobDirectory) -> bool {
+    std::fs::remove_file(directory.file(NAME)).is_ok()
 }
 
 #[cfg(test)]
@@ -41,12 +41,12 @@ mod tests {
     #[test]
     fn space_is_held_once_grows_with_the_state_and_is_given_up() {
         let folder = tempfile::tempdir().unwrap();
-        let room = Room::new(folder.path()).unwrap();
-        let bytes = || std::fs::metadata(room.file(NAME)).map(|about| about.len()).ok();
-        hold(&room, 10);
+        let directory = JobDirectory::open(folder.path()).unwrap();
+        let bytes = || std::fs::metadata(directory.file(NAME)).map(|about| about.len()).ok();
+        hold(&directory, 10);
         assert_eq!(bytes(), Some(BYTES_MIN));
-        hold(&room, BYTES_MIN);
+        hold(&directory, BYTES_MIN);
         assert_eq!(bytes(), Some(2 * BYTES_MIN));
-        assert!(give_up(&room) && !give_up(&room));
+        assert!(give_up(&directory) && !give_up(&directory));
     }
 }
