@@ -9,17 +9,17 @@ use std::os::unix::net::UnixStream;
 use crate::error::{ProcessError, Result};
 use crate::job::JobDirectory;
 use crate::job::journal::Journal;
-use crate::launch::Wires;
+use crate::launcher::inherited_fds::InheritedFds;
 use crate::memory::Memory;
 use crate::messages::Report;
 use crate::mind::Mind;
 use crate::system;
 
-/// Plays the role until the agent ends the conversation.
-pub fn run(directory: &JobDirectory, wires: Wires) -> Result<i32> {
+/// Runs until the agent ends the conversation.
+pub fn run(directory: &JobDirectory, fds: InheritedFds) -> Result<i32> {
     system::die_with_parent();
     system::outlive_full_files();
-    let link = wires.link.ok_or_else(|| ProcessError::Usage("a coordinator needs a link".to_owned()))?;
+    let link = fds.link.ok_or_else(|| ProcessError::Usage("a coordinator needs a link".to_owned()))?;
     let link = UnixStream::from(link);
     let job = directory.job()?;
     let mut journal = Journal::open(directory)?;

@@ -206,7 +206,7 @@ impl Agent {
     /// What a birth may not keep us from hearing: the keeper's end, the launcher, and `penstock stop`.
     fn urgent(&self) -> Vec<RawFd> {
         let watch = &self.watch;
-        let files = [watch.keeper.as_ref(), watch.leash.as_ref(), Some(&watch.woken)];
+        let files = [watch.keeper.as_ref(), watch.launcher.as_ref(), Some(&watch.woken)];
         files.into_iter().flatten().map(File::as_raw_fd).collect()
     }
 }

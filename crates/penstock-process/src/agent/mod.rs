@@ -33,7 +33,7 @@ use crate::job::journal::Journal;
 use crate::job::mark::Mark;
 use crate::job::state::State;
 use crate::job::{GangPlan, Job, JobDirectory};
-use crate::launch::Wires;
+use crate::launcher::inherited_fds::InheritedFds;
 use crate::memory::Entry;
 use crate::memory_limit::MemoryGroups;
 use crate::messages::{GangReport, Orders, Over, Report};
@@ -52,7 +52,7 @@ struct Watch {
     /// Ends when the keeper does.
     keeper: Option<File>,
     /// Says what the person at the terminal wants; ends when the launcher does. Nothing for a detached job.
-    leash: Option<File>,
+    launcher: Option<File>,
     /// The person has asked the launcher to end the job.
     person_asked: bool,
     /// The control thread has put something into `stops`.
@@ -63,13 +63,13 @@ struct Watch {
 impl Watch {
     fn new(
         signals: Signals,
-        [keeper, leash]: [Option<OwnedFd>; 2],
+        [keeper, launcher]: [Option<OwnedFd>; 2],
         woken: File,
         stops: Receiver<StopRequest>,
     ) -> Result<Self> {
-        leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
-        let (keeper, leash) = (keeper.map(File::from), leash.map(File::from));
-        Ok(Self { signals, keeper, leash, person_asked: false, woken, stops })
+        launcher.as_ref().map_or(Ok(()), system::set_nonblocking)?;
+        let (keeper, launcher) = (keeper.map(File::from), launcher.map(File::from));
+        Ok(Self { signals, keeper, launcher, person_asked: false, woken, stops })
     }
 }
 
@@ -131,15 +131,15 @@ pub struct Agent {
     over: Option<Over>,
 }
 
-/// Plays the role until the job is over. Success says to the keeper that it is, however the job itself ended.
-pub fn run(directory: &JobDirectory, wires: Wires) -> Result<()> {
+/// Runs until the job is over. Success says to the keeper that it is, however the job itself ended.
+pub fn run(directory: &JobDirectory, fds: InheritedFds) -> Result<()> {
     // Before any thread starts, so that all of them block these.
     let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     system::become_subreaper()?;
     system::outlive_full_files();
     // First of all, because nothing begins before it has answered, and it starts while we prepare the rest.
     let link = Link::started(directory);
-    let mut agent = Agent::open(directory, wires, signals, link)?;
+    let mut agent = Agent::open(directory, fds, signals, link)?;
     agent.wish_for_zygotes();
     while agent.over.is_none() {
         let look_ms = agent.look();
@@ -158,26 +158,26 @@ pub fn run(directory: &JobDirectory, wires: Wires) -> Result<()> {
 }
 
 /// What is known about the job when we come: what an agent before us wrote, or nothing.
-fn known(directory: &JobDirectory, job: &Job, wires: &Wires) -> Result<State> {
+fn known(directory: &JobDirectory, job: &Job, fds: &InheritedFds) -> Result<State> {
     // SAFETY: asks for a number.
     let keeper = unsafe { libc::getppid() };
     let mut state = State::load(directory)?.unwrap_or_else(|| State::new(job, keeper));
     (state.agent, state.keeper) = (std::process::id() as i32, keeper);
-    state.namespace = namespace(wires.namespace.as_ref());
-    state.inside = wires.namespace.as_ref().map(|_| namespace(None)).unwrap_or_default();
+    state.namespace = namespace(fds.namespace.as_ref());
+    state.inside = fds.namespace.as_ref().map(|_| namespace(None)).unwrap_or_default();
     Ok(state)
 }
 
 impl Agent {
-    fn open(directory: &JobDirectory, wires: Wires, signals: Signals, link: Link) -> Result<Self> {
+    fn open(directory: &JobDirectory, fds: InheritedFds, signals: Signals, link: Link) -> Result<Self> {
         let job = directory.job()?;
-        let mut state = known(directory, &job, &wires)?;
+        let mut state = known(directory, &job, &fds)?;
         let shown = Arc::new(Mutex::new(state.clone()));
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;
         system::set_nonblocking(&wake)?;
         let (sender, stops) = channel();
-        let outside = Arc::new(Mutex::new(Outside::new(wires.outside)));
+        let outside = Arc::new(Mutex::new(Outside::new(fds.outside)));
         let vitals = Vitals::open(directory, &job);
         let ear = Ear {
             state: Arc::clone(&shown),
@@ -188,16 +188,15 @@ impl Agent {
             wake: wake.into(),
         };
         listen(directory, ear)?;
-        let watch = Watch::new(signals, [wires.keeper, wires.leash], woken.into(), stops)?;
+        let watch = Watch::new(signals, [fds.keeper, fds.launcher], woken.into(), stops)?;
         let (cgroup, memory) = places::groups(&job, directory);
         state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
         let pid = outside.lock().map_or(state.agent, |mut outside| outside.pid(state.agent));
         let plans = job.gangs();
-        let person =
-            Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
+        let person = Person { pipes: [fds.out, fds.err], terminals: [fds.out_terminal, fds.err_terminal] };
         let agent = Self {
             places: Places::new(&job, directory.path().display().to_string(), pid),
-            custody: wires.custody,
+            custody: fds.custody,
             pump: Pump::start(directory, &job, person)?,
             journal: Journal::open(directory)?,
             file_limit: system::raise_file_limit(),
@@ -220,8 +219,8 @@ impl Agent {
             lookout: Lookout::default(),
             told: None,
             look_at_ms: None,
-            ready: wires.ready,
-            input: wires.input,
+            ready: fds.ready,
+            input: fds.input,
             running: BTreeMap::new(),
             abandoned: BTreeSet::new(),
             orphans: Orphans::default(),
@@ -320,7 +319,7 @@ impl Agent {
         let mut interests = vec![
             system::interest(self.watch.signals.as_raw_fd(), libc::POLLIN),
             system::interest(number(&self.watch.keeper), libc::POLLIN),
-            system::interest(number(&self.watch.leash), libc::POLLIN),
+            system::interest(number(&self.watch.launcher), libc::POLLIN),
             system::interest(self.watch.woken.as_raw_fd(), libc::POLLIN),
             system::interest(self.link.number(), libc::POLLIN),
         ];
@@ -342,7 +341,7 @@ impl Agent {
             (0..self.plans.len()).for_each(|gang| self.kill_gang(gang));
         }
         if interests[2].revents != 0 {
-            self.read_leash();
+            self.read_launcher();
         }
         empty(&self.watch.woken);
         self.collect_if_wanted();

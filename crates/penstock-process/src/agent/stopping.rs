@@ -57,7 +57,10 @@ impl Agent {
         let _ = std::fs::remove_file(self.directory.file("agent.sock"));
         self.ready = None;
         // The terminal may be slow, and its owner may want to read on; only they end the wait.
-        while !self.pump.close(Duration::from_millis(50)) && self.watch.leash.is_some() && !self.is_forced() {
+        while !self.pump.close(Duration::from_millis(50))
+            && self.watch.launcher.is_some()
+            && !self.is_forced()
+        {
             if self.wait(Some(0)).is_err() {
                 break;
             }
@@ -89,12 +92,12 @@ impl Agent {
         self.stop.as_ref().is_some_and(|stop| stop.forced)
     }
 
-    pub(super) fn read_leash(&mut self) {
+    pub(super) fn read_launcher(&mut self) {
         let mut bytes = [0; 16];
-        let count = self.watch.leash.as_ref().map_or(Ok(0), |mut leash| leash.read(&mut bytes));
+        let count = self.watch.launcher.as_ref().map_or(Ok(0), |mut launcher| launcher.read(&mut bytes));
         match count {
             Ok(0) => {
-                self.watch.leash = None;
+                self.watch.launcher = None;
                 self.ask_to_stop("the launcher's death", libc::SIGKILL, Some(LAUNCHER_GONE_GRACE_MS));
             }
             Ok(count) => {

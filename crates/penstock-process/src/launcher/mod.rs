@@ -1,10 +1,15 @@
 //! The launcher: what stands at the terminal. It starts the keeper, shows output, and passes on what the person wants.
 //!
-//! A foreground job belongs to it: the keeper and the agent hold the other end of a pipe, the *leash*, that ends with it.
+//! A foreground job belongs to it: the keeper and the agent hold the other end of a pipe that ends with it.
+
+pub mod inherited_fds;
+pub mod input;
+pub mod isolation;
+pub mod relay;
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -13,106 +18,24 @@ use std::time::{Duration, Instant};
 use crate::agent::places::check;
 use crate::complain;
 use crate::error::{ProcessError, Result};
-use crate::input;
-use crate::isolate::{self, First};
 use crate::job::state::{Phase, State, wall_s};
 use crate::job::{Job, JobDirectory};
-use crate::relay::relay;
-use crate::system::{self, Signals, inherited, interest};
-use crate::{sweep, terminal};
+use crate::keeper::sweep;
+use crate::launcher::inherited_fds::InheritedFds;
+use crate::launcher::isolation::First;
+use crate::launcher::relay::relay;
+use crate::system::{self, Signals, interest};
+use crate::terminal;
 
 /// How long a launcher that does not stay waits for the ranks to be started.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// Signals that follow each other within this time are one wish.
-const SAME_WISH: Duration = Duration::from_millis(100);
+/// Signals that follow each other within this time are one request.
+const SAME_REQUEST: Duration = Duration::from_millis(100);
 /// How long a launcher waits for a job that was to end at once.
 const URGENT_PATIENCE: Duration = Duration::from_secs(8);
 const PIPE_BYTES: i32 = 1 << 20;
 
-/// Descriptors that are handed down from the launcher to the keeper to every agent.
-#[derive(Default)]
-pub struct Wires {
-    /// Ends with the keeper; for agents only.
-    pub keeper: Option<OwnedFd>,
-    /// Where second copies of pipes go; for agents only.
-    pub custody: Option<OwnedFd>,
-    /// Ends with the launcher.
-    pub leash: Option<OwnedFd>,
-    /// To the launcher's standard output.
-    pub out: Option<OwnedFd>,
-    /// To the launcher's standard error.
-    pub err: Option<OwnedFd>,
-    /// What the launcher's standard output is, if a terminal: to ask for its size.
-    pub out_terminal: Option<OwnedFd>,
-    /// The same for its standard error.
-    pub err_terminal: Option<OwnedFd>,
-    /// What the rank reads that has standard input.
-    pub input: Option<OwnedFd>,
-    /// Closed when the ranks are started.
-    pub ready: Option<OwnedFd>,
-    /// The /proc of the launcher, for a job in a namespace of its own.
-    pub outside: Option<OwnedFd>,
-    /// The namespace of processes of the launcher, for such a job.
-    pub namespace: Option<OwnedFd>,
-    /// To the agent; for coordinators only.
-    pub link: Option<OwnedFd>,
-}
-
-impl Wires {
-    /// Takes over what words like `leash=5` name.
-    pub fn from_words(words: &[String]) -> Result<Self> {
-        let mut wires = Self::default();
-        for word in words {
-            let parts = word.split_once('=').and_then(|(name, number)| Some((name, number.parse().ok()?)));
-            let (name, number): (&str, RawFd) =
-                parts.ok_or_else(|| ProcessError::Usage(format!("what is `{word}`?")))?;
-            let wire = match name {
-                "keeper" => &mut wires.keeper,
-                "custody" => &mut wires.custody,
-                "leash" => &mut wires.leash,
-                "out" => &mut wires.out,
-                "err" => &mut wires.err,
-                "out_terminal" => &mut wires.out_terminal,
-                "err_terminal" => &mut wires.err_terminal,
-                "input" => &mut wires.input,
-                "ready" => &mut wires.ready,
-                "outside" => &mut wires.outside,
-                "namespace" => &mut wires.namespace,
-                "link" => &mut wires.link,
-                _ => return Err(ProcessError::Usage(format!("there is no wire `{name}`"))),
-            };
-            *wire = Some(inherited(number)?);
-        }
-        Ok(wires)
-    }
-
-    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 9] {
-        [
-            ("leash", &self.leash),
-            ("out", &self.out),
-            ("err", &self.err),
-            ("out_terminal", &self.out_terminal),
-            ("err_terminal", &self.err_terminal),
-            ("input", &self.input),
-            ("ready", &self.ready),
-            ("outside", &self.outside),
-            ("namespace", &self.namespace),
-        ]
-    }
-
-    /// What `from_words` understands, for those that are handed down.
-    pub fn words(&self) -> Vec<String> {
-        let there = self.named().into_iter().filter_map(|(name, fd)| Some((name, fd.as_ref()?.as_raw_fd())));
-        there.map(|(name, number)| format!("{name}={number}")).collect()
-    }
-
-    /// Their numbers.
-    pub fn numbers(&self) -> Vec<RawFd> {
-        self.named().into_iter().filter_map(|(_, fd)| Some(fd.as_ref()?.as_raw_fd())).collect()
-    }
-}
-
-/// Plays the role; what the command exits with.
+/// Runs the launcher; what the command exits with.
 pub fn run(directory: &JobDirectory) -> Result<i32> {
     let job = directory.job()?;
     let played =
@@ -129,7 +52,7 @@ pub fn run(directory: &JobDirectory) -> Result<i32> {
 
 fn detach(directory: &JobDirectory, job: &Job) -> Result<i32> {
     let (ready, theirs) = system::pipe()?;
-    start_keeper(directory, job, Wires { ready: Some(theirs), ..Wires::default() })?;
+    start_keeper(directory, job, InheritedFds { ready: Some(theirs), ..InheritedFds::default() })?;
     system::poll(&mut [interest(ready.as_raw_fd(), libc::POLLIN)], Some(START_PATIENCE));
     match State::load(directory)? {
         Some(state)
@@ -160,20 +83,20 @@ fn stay(directory: &JobDirectory, job: &Job) -> Result<i32> {
         libc::SIGQUIT,
         libc::SIGWINCH,
     ])?;
-    let (leash, ours) = system::pipe()?;
+    let (launcher, ours) = system::pipe()?;
     let (out, out_writer) = system::pipe()?;
     let (err, err_writer) = system::pipe()?;
     system::widen_pipe(&out, PIPE_BYTES);
-    let wires = Wires {
-        leash: Some(leash),
+    let fds = InheritedFds {
+        launcher: Some(launcher),
         out: Some(out_writer),
         err: Some(err_writer),
         out_terminal: copy_of_terminal(&std::io::stdout()),
         err_terminal: copy_of_terminal(&std::io::stderr()),
         input: input::open(job)?,
-        ..Wires::default()
+        ..InheritedFds::default()
     };
-    let keeper = start_keeper(directory, job, wires)?;
+    let keeper = start_keeper(directory, job, fds)?;
     let (shown, showing) = system::pipe()?;
     let showing = Arc::new(showing);
     for (pipe, to) in [(out, libc::STDOUT_FILENO), (err, libc::STDERR_FILENO)] {
@@ -193,16 +116,16 @@ fn copy_of_terminal(fd: &impl AsFd) -> Option<OwnedFd> {
 }
 
 /// Waits for the end of the job, passing on signals. The end is: no keeper any more, and everything shown.
-fn attend(directory: &JobDirectory, signals: &Signals, keeper: i32, leash: &mut File, shown: &OwnedFd) {
+fn attend(directory: &JobDirectory, signals: &Signals, keeper: i32, launcher: &mut File, shown: &OwnedFd) {
     let (mut gone, mut done, mut forced) = (false, false, false);
-    let mut wishes = Wishes::default();
+    let mut stop_signals = StopSignals::default();
     while !gone || !(done || forced) {
         let mut interests = [
             interest(signals.as_raw_fd(), libc::POLLIN),
             interest(if done { -1 } else { shown.as_raw_fd() }, libc::POLLIN),
         ];
-        system::poll(&mut interests, wishes.patience());
-        if wishes.are_ignored() {
+        system::poll(&mut interests, stop_signals.patience());
+        if stop_signals.are_ignored() {
             // The agent is stopped, or stuck: nobody else can end the job.
             sweep::sweep(directory.path());
         }
@@ -212,10 +135,10 @@ fn attend(directory: &JobDirectory, signals: &Signals, keeper: i32, leash: &mut 
                 while let Some(reaped) = system::reap() {
                     gone |= reaped.pid == keeper;
                 }
-            } else if signal == libc::SIGWINCH || wishes.note() {
+            } else if signal == libc::SIGWINCH || stop_signals.note() {
                 forced |= gone && signal != libc::SIGWINCH;
                 let byte = u8::try_from(signal).unwrap_or(15);
-                let _ = leash.write_all(&[byte]);
+                let _ = launcher.write_all(&[byte]);
             }
         }
     }
@@ -223,19 +146,19 @@ fn attend(directory: &JobDirectory, signals: &Signals, keeper: i32, leash: &mut 
 
 /// What the person wanted so far: an end, and then at once.
 #[derive(Default)]
-struct Wishes {
+struct StopSignals {
     first: Option<Instant>,
     /// When it was to be at once, until somebody else had to see to it.
     urgent: Option<Instant>,
 }
 
-impl Wishes {
-    /// Takes note of a signal; whether it is another wish. Who stands between the person and us passes on what we have from the
-    /// terminal already (`timeout`, `uv run`), and that is one wish.
+impl StopSignals {
+    /// Takes note of a signal; whether it is another request. Who stands between the person and us passes on what we have from the
+    /// terminal already (`timeout`, `uv run`), and that is one request.
     fn note(&mut self) -> bool {
         match self.first {
             None => self.first = Some(Instant::now()),
-            Some(first) if first.elapsed() < SAME_WISH => return false,
+            Some(first) if first.elapsed() < SAME_REQUEST => return false,
             Some(_) => drop(self.urgent.get_or_insert_with(Instant::now)),
         }
         true
@@ -283,7 +206,7 @@ fn conclude(directory: &JobDirectory) -> i32 {
 }
 
 /// The keeper's process. It gets a session of its own: what the terminal sends to its processes reaches the launcher only.
-fn start_keeper(directory: &JobDirectory, job: &Job, mut wires: Wires) -> Result<i32> {
+fn start_keeper(directory: &JobDirectory, job: &Job, mut fds: InheritedFds) -> Result<i32> {
     let path = directory.file("agent.log");
     let log = File::options().create(true).append(true).open(&path);
     let log = log.map_err(|source| ProcessError::File { verb: "open", path, source })?;
@@ -292,17 +215,17 @@ fn start_keeper(directory: &JobDirectory, job: &Job, mut wires: Wires) -> Result
             let file = File::open(path).map(OwnedFd::from);
             file.map_err(|source| ProcessError::File { verb: "open", path: path.into(), source })
         };
-        (wires.outside, wires.namespace) = (Some(open("/proc")?), Some(open("/proc/self/ns/pid")?));
+        (fds.outside, fds.namespace) = (Some(open("/proc")?), Some(open("/proc/self/ns/pid")?));
         let mut words =
             vec!["penstock-agent".to_owned(), "keeper".to_owned(), directory.path().display().to_string()];
-        words.extend(wires.words());
+        words.extend(fds.words());
         let program = std::path::Path::new("/proc/self/exe");
-        return isolate::start(&First { program, words: &words, log: &log, passed: &wires.numbers() });
+        return isolation::start(&First { program, words: &words, log: &log, passed: &fds.numbers() });
     }
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("penstock-agent").arg("keeper").arg(directory.path()).args(wires.words());
+    command.arg0("penstock-agent").arg("keeper").arg(directory.path()).args(fds.words());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    let passed = wires.numbers();
+    let passed = fds.numbers();
     // SAFETY: only calls that are allowed between fork and exec.
     unsafe {
         command.pre_exec(move || {

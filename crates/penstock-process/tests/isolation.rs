@@ -5,7 +5,7 @@ use std::io::{Read, Seek};
 use std::path::Path;
 
 use penstock_process::error::ProcessError;
-use penstock_process::isolate::{First, start};
+use penstock_process::launcher::isolation::{First, start};
 use penstock_process::lineage::Process;
 
 /// What a shell script wrote when it was the first process of a namespace, and what it exited with.

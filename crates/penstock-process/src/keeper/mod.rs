@@ -2,6 +2,9 @@
 //!
 //! It does so little that nothing of it can fail. The agent watches it in turn, by a pipe that ends with it.
 
+pub mod custody;
+pub mod sweep;
+
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -9,13 +12,13 @@ use std::process::{Command, Stdio};
 
 use crate::cgroup::{self, Cgroup};
 use crate::complain;
-use crate::custody::Custody;
 use crate::error::{ProcessError, Result};
 use crate::job::JobDirectory;
 use crate::job::mark::Mark;
 use crate::job::policy::LIVES_MAX;
 use crate::job::state::{Phase, State, wall_s};
-use crate::launch::Wires;
+use crate::keeper::custody::Custody;
+use crate::launcher::inherited_fds::InheritedFds;
 use crate::memory_limit::MemoryGroups;
 use crate::system::{self, Signals};
 use crate::zygote::packet;
@@ -24,8 +27,8 @@ use crate::{lineage, system::interest};
 /// Rounds of killing; the later ones are 20 ms apart, so this is about five seconds.
 const KILL_ROUNDS_MAX: u32 = 250;
 
-/// Plays the role until the job is over.
-pub fn run(directory: &JobDirectory, mut wires: Wires) -> Result<i32> {
+/// Runs until the job is over.
+pub fn run(directory: &JobDirectory, mut fds: InheritedFds) -> Result<i32> {
     let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     system::become_subreaper()?;
     system::outlive_full_files();
@@ -36,10 +39,10 @@ pub fn run(directory: &JobDirectory, mut wires: Wires) -> Result<i32> {
     let most = job.roles.iter().map(|role| role.policy.budget.crash).max().unwrap_or(0);
     let lives_max = most.min(LIVES_MAX).saturating_add(2);
     for _ in 0..lives_max {
-        let (pid, ours, hand) = start_agent(directory, &wires)?;
+        let (pid, ours, hand) = start_agent(directory, &fds)?;
         let mut custody = Custody::default();
         // The launcher waits for its other end to close; the agent has its own copy.
-        wires.ready = None;
+        fds.ready = None;
         let over = wait_for(pid, &signals, &hand, &mut custody) == 0;
         drop(ours);
         let state = State::load(directory)?;
@@ -67,7 +70,7 @@ pub fn run(directory: &JobDirectory, mut wires: Wires) -> Result<i32> {
 }
 
 /// The agent's process, the end of the pipe whose closing tells it that we are gone, and where it hands over second copies of pipes.
-fn start_agent(directory: &JobDirectory, wires: &Wires) -> Result<(i32, OwnedFd, OwnedFd)> {
+fn start_agent(directory: &JobDirectory, fds: &InheritedFds) -> Result<(i32, OwnedFd, OwnedFd)> {
     let (theirs, ours) = system::pipe()?;
     let (hand, given) = packet::pair()?;
     let path = directory.file("agent.log");
@@ -80,8 +83,8 @@ fn start_agent(directory: &JobDirectory, wires: &Wires) -> Result<(i32, OwnedFd,
         .arg(directory.path())
         .arg(format!("keeper={}", theirs.as_raw_fd()))
         .arg(format!("custody={}", given.as_raw_fd()));
-    command.args(wires.words()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    let mut passed = wires.numbers();
+    command.args(fds.words()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let mut passed = fds.numbers();
     passed.extend([theirs.as_raw_fd(), given.as_raw_fd()]);
     // SAFETY: only calls that are allowed between fork and exec.
     unsafe { command.pre_exec(move || passed.iter().try_for_each(|fd| system::keep_over_exec(*fd))) };
