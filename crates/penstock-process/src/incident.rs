@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::blame::{Account, Part, moment_ms, ordered};
+use crate::coordinator::first_failure::{Account, Part, moment_ms, ordered};
+use crate::coordinator::hang::Pulse;
+use crate::coordinator::history::Suspicion;
+use crate::coordinator::verdict::Action;
 use crate::error::Result;
-use crate::hang::Pulse;
 use crate::job::policy::Cause;
 use crate::job::state::{GangState, WorkerState, wall_s, write_whole};
 use crate::job::{JobDirectory, Role, Stream};
 use crate::last_words::without_numbers;
-use crate::memory::Suspicion;
 use crate::pump::{Listing, log_name};
-use crate::verdict::Action;
 
 const LINES: usize = 20;
 const TAIL_BYTES: u64 = 16 << 10;

@@ -10,7 +10,6 @@
 #![warn(clippy::print_stderr)]
 
 pub mod agent;
-pub mod blame;
 pub mod cgroup;
 pub mod console;
 pub mod control;
@@ -18,7 +17,6 @@ pub mod coordinator;
 pub mod ending;
 pub mod epoll;
 pub mod error;
-pub mod hang;
 pub mod incident;
 pub mod job;
 pub mod keeper;
@@ -26,10 +24,7 @@ pub mod kmsg;
 pub mod last_words;
 pub mod launcher;
 pub mod lineage;
-pub mod memory;
 pub mod memory_limit;
-pub mod messages;
-pub mod mind;
 pub mod outside;
 pub mod pump;
 pub mod slots;
@@ -37,5 +32,4 @@ pub mod spawn;
 pub mod standstill;
 pub mod system;
 pub mod terminal;
-pub mod verdict;
 pub mod zygote;

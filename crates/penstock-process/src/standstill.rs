@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::hang::HoldKind;
+use crate::coordinator::hang::HoldKind;
 use crate::lineage::Process;
 
 /// More levels of descent are not followed.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::agent::Agent;
-use crate::blame::{self, Account, Culprit};
+use crate::coordinator::first_failure::{self, Account, Culprit};
 use crate::incident;
 use crate::job::exit::Exit;
 use crate::job::state::WorkerState;
@@ -43,8 +43,8 @@ impl Agent {
         let accounts: Vec<Account> =
             workers.iter().map(|worker| self.account(gang, worker, &there)).collect();
         let secrets = self.directory.secrets();
-        let culprit =
-            blame::culprit(&accounts).map(|culprit| Culprit { what: secrets.text(&culprit.what), ..culprit });
+        let culprit = first_failure::culprit(&accounts)
+            .map(|culprit| Culprit { what: secrets.text(&culprit.what), ..culprit });
         let first = culprit.as_ref().and_then(|culprit| {
             let account = accounts.iter().find(|account| account.rank == culprit.rank)?;
             Some((account, workers.iter().find(|worker| worker.rank == culprit.rank)?))
@@ -69,7 +69,8 @@ impl Agent {
         let progress_ms = self.pulse_of(gang, worker.rank).map_or(0, |pulse| pulse.step_at_ms);
         let distresses = self.pump.distresses(role, worker.rank);
         let succeeded = worker.exit.as_ref().is_some_and(Exit::is_success);
-        let begun = blame::last_episode(&distresses, progress_ms, worker.exit_ms.unwrap_or_else(now_ms));
+        let begun =
+            first_failure::last_episode(&distresses, progress_ms, worker.exit_ms.unwrap_or_else(now_ms));
         let name = &self.job.roles[role].name;
         let words = begun.filter(|_| !succeeded).and_then(|distress| {
             Some((distress.at_ms, words(there, &log_name(name, worker.rank, distress.stream), distress)?))

@@ -7,19 +7,19 @@ use crate::agent::births::Beginning;
 use crate::agent::examination::Examination;
 use crate::agent::places::Start;
 use crate::complain;
+use crate::coordinator::hang::Pulse;
+use crate::coordinator::messages::{GangReport, Order, WorkerReport};
+use crate::coordinator::verdict::{Action, Stop, UNKILLABLE_MS};
 use crate::error::{ProcessError, Result};
-use crate::hang::Pulse;
 use crate::incident::{self, Evidence};
 use crate::job::exit::{Exit, memory_kills};
 use crate::job::state::{Phase, WorkerState, wall_s};
 use crate::keeper::custody;
 use crate::kmsg::about_memory;
 use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
-use crate::messages::{GangReport, Order, WorkerReport};
 use crate::pump::{Listing, Speaker};
 use crate::spawn;
 use crate::system::{Reaped, now_ms};
-use crate::verdict::{Action, Stop, UNKILLABLE_MS};
 use crate::zygote::request::Gate;
 
 /// What the agent knows of a gang beside its state.

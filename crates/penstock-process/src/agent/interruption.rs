@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::agent::Agent;
-use crate::mind::saves;
+use crate::coordinator::decider::saves;
 use crate::system::now_ms;
 
 impl Agent {

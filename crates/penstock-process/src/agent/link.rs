@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::complain;
+use crate::coordinator::messages::{Orders, Report};
 use crate::error::{ProcessError, Result};
 use crate::job::JobDirectory;
-use crate::messages::{Orders, Report};
 use crate::system;
 
 /// A coordinator that says nothing for so long is taken for stuck and replaced.

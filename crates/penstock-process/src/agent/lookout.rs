@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::agent::Agent;
-use crate::hang::{Clocks, Gaps, HoldKind, Patience, Place, Pulse, Signs};
+use crate::coordinator::hang::{Clocks, Gaps, HoldKind, Patience, Place, Pulse, Signs};
 use crate::job::state::Phase;
 use crate::lineage::everyone;
 use crate::standstill::{families, hold_of};

@@ -27,6 +27,9 @@ use crate::cgroup::Cgroup;
 use crate::complain;
 use crate::console::harmless;
 use crate::control::{Ear, StopRequest, listen};
+use crate::coordinator::history::Entry;
+use crate::coordinator::messages::{GangReport, Orders, Over, Report};
+use crate::coordinator::verdict::Stop;
 use crate::ending::Orphans;
 use crate::error::Result;
 use crate::job::journal::Journal;
@@ -34,13 +37,10 @@ use crate::job::mark::Mark;
 use crate::job::state::State;
 use crate::job::{GangPlan, Job, JobDirectory};
 use crate::launcher::inherited_fds::InheritedFds;
-use crate::memory::Entry;
 use crate::memory_limit::MemoryGroups;
-use crate::messages::{GangReport, Orders, Over, Report};
 use crate::outside::{Outside, namespace};
 use crate::pump::{Person, Pump};
 use crate::system::{self, Signals, now_ms, signal_name};
-use crate::verdict::Stop;
 use crate::zygote::nursery::Nursery;
 
 /// How often the tree is looked at while it ends: the death of a grandchild wakes nobody.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::agent::Agent;
 use crate::cgroup::Cgroup;
+use crate::coordinator::messages::Over;
+use crate::coordinator::verdict::Stop;
 use crate::job::state::{Phase, wall_s};
 use crate::memory_limit::MemoryGroups;
-use crate::messages::Over;
 use crate::system::{now_ms, signal_name};
-use crate::verdict::Stop;
 
 /// A foreground job is gone a second after its launcher.
 const LAUNCHER_GONE_GRACE_MS: u64 = 400;
@@ -71,10 +71,10 @@ impl Agent {
     pub(super) fn note_doom(&mut self) {
         for gang in 0..self.plans.len() {
             let state = &self.state.gangs[gang];
-            let order = crate::messages::Order {
+            let order = crate::coordinator::messages::Order {
                 gang,
                 incarnation: state.incarnation,
-                action: crate::verdict::Action::Fail,
+                action: crate::coordinator::verdict::Action::Fail,
                 reason: self.state.reason.clone(),
                 phase: Phase::Failed,
                 failures: state.failures.clone(),

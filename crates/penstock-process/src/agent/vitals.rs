@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::agent::Agent;
 use crate::complain;
-use crate::hang;
+use crate::coordinator::hang;
 use crate::job::pulses::{Notice, NoticeKind, Pulses};
 use crate::job::state::{wall_s, write_whole};
 use crate::job::{Job, JobDirectory};

@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
+use crate::coordinator::history::Entry;
 use crate::error::{ProcessError, Result};
 use crate::job::JobDirectory;
 use crate::job::state::wall_s;
-use crate::memory::Entry;
 
 /// What happened and what was decided, one line each, in order; never rewritten.
 pub struct Journal {

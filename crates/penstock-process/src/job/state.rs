@@ -7,12 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::verdict::Failure;
 use crate::error::{ProcessError, Result};
 use crate::job::exit::Exit;
 use crate::job::reserve;
 use crate::job::{Job, JobDirectory, Kind};
 use crate::pump::Missing;
-use crate::verdict::Failure;
 
 /// Where a job or a gang is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::hang::Suspect;
+use crate::coordinator::hang::Suspect;
 
 /// Ranks to blame, and the evidence in words; no ranks where nothing tells them apart.
 pub(super) fn blamed(quiet: &[&Suspect<'_>]) -> (Vec<u32>, &'static str) {

@@ -1,13 +1,13 @@
 //! What other gangs mean for one: who comes first, who restarts together, and whose end is everybody's.
 
+use crate::coordinator::decider::{Decider, about};
+use crate::coordinator::history::{GangHistory, Outcome};
+use crate::coordinator::messages::Report;
+use crate::coordinator::verdict::{Action, Stop, decide};
 use crate::job::policy::{Cause, Scope};
 use crate::job::{GangPlan, Kind};
-use crate::memory::{GangMemory, Outcome};
-use crate::messages::Report;
-use crate::mind::{Mind, about};
-use crate::verdict::{Action, Stop, decide};
 
-impl Mind {
+impl Decider {
     /// The roles that have to come first and have not.
     pub(super) fn waits_for(&self, gang: usize) -> Option<String> {
         let role = &self.job.roles[self.plans[gang].role];
@@ -20,27 +20,27 @@ impl Mind {
         let of_role = self
             .plans
             .iter()
-            .zip(&self.memory.gangs)
+            .zip(&self.history.gangs)
             .filter(|(plan, _)| self.job.roles[plan.role].name == name);
-        of_role.into_iter().all(|(plan, memory)| match self.job.roles[plan.role].kind {
-            Kind::Service => memory.started && memory.failure().is_none(),
-            Kind::Gang | Kind::Task => memory.outcome == Some(Outcome::Succeeded),
+        of_role.into_iter().all(|(plan, history)| match self.job.roles[plan.role].kind {
+            Kind::Service => history.started && history.failure().is_none(),
+            Kind::Gang | Kind::Task => history.outcome == Some(Outcome::Succeeded),
         })
     }
 
     /// Why a gang has to end although nobody asked: another failed for good, or nobody is left who may need it.
     pub(super) fn stop_of(&self, gang: usize) -> Option<Stop> {
         let role = &self.job.roles[self.plans[gang].role];
-        let failed = self.memory.gangs.iter().position(|memory| memory.outcome == Some(Outcome::Failed));
+        let failed = self.history.gangs.iter().position(|history| history.outcome == Some(Outcome::Failed));
         if let Some(other) = failed {
             let by = format!("the failure of {}", self.job.roles[self.plans[other].role].name);
             return Some(Stop { by, grace_ms: role.policy.failure_grace_ms, code: 1, ..Stop::default() });
         }
         let needed = |plan: &GangPlan| self.job.roles[plan.role].kind != Kind::Service;
         let mut others =
-            self.plans.iter().zip(&self.memory.gangs).filter(|(plan, _)| needed(plan)).peekable();
+            self.plans.iter().zip(&self.history.gangs).filter(|(plan, _)| needed(plan)).peekable();
         let alone = others.peek().is_none();
-        if role.kind == Kind::Service && !alone && others.all(|(_, memory)| memory.outcome.is_some()) {
+        if role.kind == Kind::Service && !alone && others.all(|(_, history)| history.outcome.is_some()) {
             let by = "the end of everything that needed it".to_owned();
             return Some(Stop {
                 by,
@@ -57,15 +57,15 @@ impl Mind {
     pub(super) fn held_back(&self, gang: usize, report: &Report) -> Option<String> {
         let all = |gang: usize| self.job.roles[self.plans[gang].role].policy.restart == Scope::All;
         let by_peer =
-            |memory: &GangMemory| memory.failure().is_some_and(|failure| failure.cause == Cause::Peer);
-        let takes_part = |gang: usize, memory: &GangMemory| {
-            memory.outcome.is_none() && memory.failure().is_some() && (all(gang) || by_peer(memory))
+            |history: &GangHistory| history.failure().is_some_and(|failure| failure.cause == Cause::Peer);
+        let takes_part = |gang: usize, history: &GangHistory| {
+            history.outcome.is_none() && history.failure().is_some() && (all(gang) || by_peer(history))
         };
-        if !takes_part(gang, &self.memory.gangs[gang]) {
+        if !takes_part(gang, &self.history.gangs[gang]) {
             return None;
         }
-        for (other, memory) in self.memory.gangs.iter().enumerate() {
-            if other == gang || !takes_part(other, memory) {
+        for (other, history) in self.history.gangs.iter().enumerate() {
+            if other == gang || !takes_part(other, history) {
                 continue;
             }
             let role = &self.job.roles[self.plans[other].role];

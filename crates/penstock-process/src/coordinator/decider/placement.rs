@@ -1,14 +1,14 @@
 //! Which slot each worker gets: the one it had, unless it failed there and a spare is better.
 
+use crate::coordinator::decider::Decider;
 use crate::job::policy::Cause;
-use crate::mind::Mind;
 
-impl Mind {
+impl Decider {
     /// The slots of the next life of a gang, its ranks in order. Spares belong to the role, so gangs of one role share them.
     pub(super) fn place(&self, gang: usize) -> Vec<u32> {
-        let (plan, memory) = (&self.plans[gang], &self.memory.gangs[gang]);
+        let (plan, history) = (&self.plans[gang], &self.history.gangs[gang]);
         let mut placement = self.placement(gang);
-        let Some(failure) = memory.failure().filter(|failure| failure.cause != Cause::Preemption) else {
+        let Some(failure) = history.failure().filter(|failure| failure.cause != Cause::Preemption) else {
             return placement;
         };
         let place = failure.rank.and_then(|rank| rank.checked_sub(plan.ranks.start));
@@ -16,7 +16,7 @@ impl Mind {
         let peers = || (0..self.plans.len()).filter(|peer| self.plans[*peer].role == plan.role);
         let taken: Vec<u32> = peers().flat_map(|peer| self.placement(peer)).collect();
         let charge = |slot: u32| -> u32 {
-            let charges = peers().filter_map(|peer| self.memory.gangs[peer].charges.get(slot as usize));
+            let charges = peers().filter_map(|peer| self.history.gangs[peer].charges.get(slot as usize));
             charges.sum()
         };
         let role = &self.job.roles[plan.role];
@@ -31,11 +31,11 @@ impl Mind {
 
     /// The slots that a gang has, or will have if nothing speaks against them.
     fn placement(&self, gang: usize) -> Vec<u32> {
-        let memory = &self.memory.gangs[gang];
-        if memory.placement.is_empty() {
+        let history = &self.history.gangs[gang];
+        if history.placement.is_empty() {
             self.plans[gang].ranks.clone().collect()
         } else {
-            memory.placement.clone()
+            history.placement.clone()
         }
     }
 }

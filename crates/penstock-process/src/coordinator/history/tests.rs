@@ -1,13 +1,13 @@
-//! The memory is a fold of its journal.
+//! The history is a fold of its journal.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::job::policy::Cause;
 
-fn empty(gangs: usize) -> Memory {
-    let gang = || GangMemory { charges: vec![0; 4], ..GangMemory::default() };
-    Memory {
+fn empty(gangs: usize) -> JobHistory {
+    let gang = || GangHistory { charges: vec![0; 4], ..GangHistory::default() };
+    JobHistory {
         gangs: (0..gangs).map(|_| gang()).collect(),
         stop: None,
         over: None,
@@ -63,10 +63,10 @@ fn entries() -> impl Strategy<Value = Entry> {
     ]
 }
 
-fn folded(entries: &[Entry]) -> Memory {
-    let mut memory = empty(3);
-    entries.iter().for_each(|entry| memory.fold(entry));
-    memory
+fn folded(entries: &[Entry]) -> JobHistory {
+    let mut history = empty(3);
+    entries.iter().for_each(|entry| history.fold(entry));
+    history
 }
 
 proptest! {
@@ -87,16 +87,16 @@ proptest! {
             journal.extend_from_slice(&line);
             journal.push(b'\n');
         }
-        prop_assert_eq!(Memory::read(empty(3), &journal), folded(&entries));
+        prop_assert_eq!(JobHistory::read(empty(3), &journal), folded(&entries));
     }
 
     /// Goal: a journal may be read in pieces. Method: fold the beginning, then the rest.
     #[test]
     fn what_comes_back_in_the_middle_goes_on_where_it_was(entries in proptest::collection::vec(entries(), 0..12), at in 0..12usize) {
         let (first, rest) = entries.split_at(at.min(entries.len()));
-        let mut memory = folded(first);
-        rest.iter().for_each(|entry| memory.fold(entry));
-        prop_assert_eq!(memory, folded(&entries));
+        let mut history = folded(first);
+        rest.iter().for_each(|entry| history.fold(entry));
+        prop_assert_eq!(history, folded(&entries));
     }
 
     /// Goal: failures are one a life, in order of lives, and each charges one slot at most.
@@ -112,8 +112,8 @@ proptest! {
 
 #[test]
 fn another_who_is_blamed_takes_the_place_of_the_first_and_its_slot_the_charge() {
-    let mut memory = empty(1);
-    memory.fold(&Entry::Ordered { gang: 0, incarnation: 0, placement: vec![2, 0], reason: String::new() });
+    let mut history = empty(1);
+    history.fold(&Entry::Ordered { gang: 0, incarnation: 0, placement: vec![2, 0], reason: String::new() });
     let noted = Failure {
         incarnation: 0,
         what: "rank 0 exited with code 1".to_owned(),
@@ -125,16 +125,16 @@ fn another_who_is_blamed_takes_the_place_of_the_first_and_its_slot_the_charge() 
         step: None,
         at_ms: 5,
     };
-    memory.fold(&Entry::Failed { gang: 0, failure: noted.clone() });
-    assert_eq!(memory.gangs[0].charges, [0, 0, 1, 0]);
+    history.fold(&Entry::Failed { gang: 0, failure: noted.clone() });
+    assert_eq!(history.gangs[0].charges, [0, 0, 1, 0]);
     let blamed = Failure { rank: Some(1), what: "rank 1 exited with code 1: KeyError".to_owned(), ..noted };
-    memory.fold(&Entry::Blamed { gang: 0, failure: blamed.clone() });
-    assert_eq!(memory.gangs[0].charges, [1, 0, 0, 0]);
+    history.fold(&Entry::Blamed { gang: 0, failure: blamed.clone() });
+    assert_eq!(history.gangs[0].charges, [1, 0, 0, 0]);
     assert_eq!(
-        (memory.gangs[0].failures.clone(), memory.reason.clone()),
+        (history.gangs[0].failures.clone(), history.reason.clone()),
         (vec![blamed.clone()], blamed.what)
     );
     // A journal of before this was known.
     let old = br#"{"event":"examined","gang":0,"incarnation":0,"likeness":"rank 1 code 1: KeyError"}"#;
-    assert_eq!(memory.read(old).gangs[0].failures[0].likeness.as_deref(), Some("rank 1 code 1: KeyError"));
+    assert_eq!(history.read(old).gangs[0].failures[0].likeness.as_deref(), Some("rank 1 code 1: KeyError"));
 }

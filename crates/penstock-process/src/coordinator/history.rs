@@ -1,4 +1,4 @@
-//! What the coordinator remembers: nothing but what its journal says, folded line by line.
+//! The history of a job as the coordinator knows it: the journal, folded line by line, and nothing else.
 //!
 //! So a coordinator that comes back knows what the old one knew (P4), and a person who reads the journal knows it too.
 
@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::verdict::{Failure, Stop};
 use crate::job::Job;
 use crate::job::exit::Exit;
 use crate::job::state::Phase;
-use crate::verdict::{Failure, Stop};
 
 /// How a gang ended for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,7 +166,7 @@ pub enum Entry {
 
 /// What is remembered about one gang.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct GangMemory {
+pub struct GangHistory {
     /// Its first rank.
     pub first: u32,
     /// The newest life that was ordered.
@@ -199,7 +199,7 @@ pub struct GangMemory {
     pub reason: String,
 }
 
-impl GangMemory {
+impl GangHistory {
     /// The failure of the newest life.
     pub fn failure(&self) -> Option<&Failure> {
         self.failures.iter().find(|failure| Some(failure.incarnation) == self.incarnation)
@@ -208,9 +208,9 @@ impl GangMemory {
 
 /// What is remembered about a job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Memory {
+pub struct JobHistory {
     /// One for each gang of the job.
-    pub gangs: Vec<GangMemory>,
+    pub gangs: Vec<GangHistory>,
     /// Somebody wants the job to end. That is not forgotten with the agent that was asked.
     pub stop: Option<Stop>,
     /// How the job ended.
@@ -219,13 +219,13 @@ pub struct Memory {
     pub reason: String,
 }
 
-impl Memory {
+impl JobHistory {
     /// Of a job that has not begun.
     pub fn new(job: &Job) -> Self {
         let gangs = job.gangs().into_iter().map(|plan| {
             let role = &job.roles[plan.role];
             let charges = vec![0; role.ranks as usize + role.spares as usize];
-            GangMemory { first: plan.ranks.start, charges, ..GangMemory::default() }
+            GangHistory { first: plan.ranks.start, charges, ..GangHistory::default() }
         });
         Self { gangs: gangs.collect(), stop: None, over: None, reason: "as asked for".to_owned() }
     }
@@ -248,51 +248,51 @@ impl Memory {
             Entry::Verdict { gang, action, reason, .. } => {
                 self.reason.clone_from(reason);
                 let said = format!("{action} {reason}");
-                self.with(*gang, |memory| memory.verdict = Some(said));
+                self.with(*gang, |history| history.verdict = Some(said));
             }
             Entry::Ordered { gang, incarnation, placement, reason } => {
                 self.reason.clone_from(reason);
-                self.with(*gang, |memory| {
-                    memory.incarnation = Some(*incarnation);
-                    memory.started = false;
-                    memory.placement.clone_from(placement);
-                    memory.exited.clear();
-                    memory.reason.clone_from(reason);
+                self.with(*gang, |history| {
+                    history.incarnation = Some(*incarnation);
+                    history.started = false;
+                    history.placement.clone_from(placement);
+                    history.exited.clear();
+                    history.reason.clone_from(reason);
                 });
             }
-            Entry::Started { gang, incarnation, .. } => self.with(*gang, |memory| {
-                if memory.incarnation < Some(*incarnation) {
+            Entry::Started { gang, incarnation, .. } => self.with(*gang, |history| {
+                if history.incarnation < Some(*incarnation) {
                     // Its order did not fit on the disk.
-                    memory.incarnation = Some(*incarnation);
-                    memory.exited.clear();
+                    history.incarnation = Some(*incarnation);
+                    history.exited.clear();
                 }
-                memory.started = true;
+                history.started = true;
             }),
-            Entry::Exited { gang, rank, .. } => self.with(*gang, |memory| {
-                memory.exited.insert(*rank);
+            Entry::Exited { gang, rank, .. } => self.with(*gang, |history| {
+                history.exited.insert(*rank);
             }),
             Entry::Failed { gang, failure } => {
                 self.reason.clone_from(&failure.what);
-                self.with(*gang, |memory| memory.note_failure(failure));
+                self.with(*gang, |history| history.note_failure(failure));
             }
-            Entry::Suspected { gang, suspicion } => self.with(*gang, |memory| {
-                memory.suspicion = Some(suspicion.clone());
+            Entry::Suspected { gang, suspicion } => self.with(*gang, |history| {
+                history.suspicion = Some(suspicion.clone());
             }),
-            Entry::Learned { gang, incarnation, longest_ms } => self.with(*gang, |memory| {
-                memory.learned = Some(*incarnation);
-                memory.longest_ms = memory.longest_ms.max(*longest_ms);
+            Entry::Learned { gang, incarnation, longest_ms } => self.with(*gang, |history| {
+                history.learned = Some(*incarnation);
+                history.longest_ms = history.longest_ms.max(*longest_ms);
             }),
             Entry::Patience { gang, times, reason, .. } => {
                 self.reason.clone_from(reason);
-                self.with(*gang, |memory| memory.times = Some(*times));
+                self.with(*gang, |history| history.times = Some(*times));
             }
             Entry::Blamed { gang, failure } => {
                 self.reason.clone_from(&failure.what);
-                self.with(*gang, |memory| memory.blame(failure));
+                self.with(*gang, |history| history.blame(failure));
             }
-            Entry::Examined { gang, incarnation, likeness, lived_ms } => self.with(*gang, |memory| {
-                memory.examined = Some(*incarnation);
-                let found = memory.failures.iter_mut().find(|failure| failure.incarnation == *incarnation);
+            Entry::Examined { gang, incarnation, likeness, lived_ms } => self.with(*gang, |history| {
+                history.examined = Some(*incarnation);
+                let found = history.failures.iter_mut().find(|failure| failure.incarnation == *incarnation);
                 found.into_iter().for_each(|failure| {
                     failure.likeness.clone_from(likeness);
                     failure.lived_ms = *lived_ms;
@@ -300,22 +300,22 @@ impl Memory {
             }),
             Entry::Finished { gang, outcome, reason } => {
                 self.reason.clone_from(reason);
-                self.with(*gang, |memory| {
-                    memory.outcome = Some(*outcome);
-                    memory.reason.clone_from(reason);
+                self.with(*gang, |history| {
+                    history.outcome = Some(*outcome);
+                    history.reason.clone_from(reason);
                 });
             }
         }
     }
 
-    fn with(&mut self, gang: usize, change: impl FnOnce(&mut GangMemory)) {
-        if let Some(memory) = self.gangs.get_mut(gang) {
-            change(memory);
+    fn with(&mut self, gang: usize, change: impl FnOnce(&mut GangHistory)) {
+        if let Some(history) = self.gangs.get_mut(gang) {
+            change(history);
         }
     }
 }
 
-impl GangMemory {
+impl GangHistory {
     fn note_failure(&mut self, failure: &Failure) {
         if self.failures.iter().any(|known| known.incarnation == failure.incarnation) {
             return;

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hang::Pulse;
+use crate::coordinator::hang::Pulse;
 use crate::job::policy::HangRule;
 
 /// Steps after which the typical duration is known well enough.

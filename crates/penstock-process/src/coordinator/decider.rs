@@ -1,21 +1,21 @@
-//! The coordinator's mind: from its memory and a report to entries of the journal and orders. Pure: no clock, no file, no process.
+//! What the coordinator decides: from the history of a job and a report to entries of the journal and orders.
 //!
-//! It takes note of what is new ([`noting`]), then asks [`decide`] about every gang, with what its neighbours mean for it
-//! ([`neighbours`]): who waits for whom, who restarts with whom, whose failure ends the job. Asked the same again, it says the same and
-//! writes nothing: so whoever takes over in the middle says what the last one meant to say.
+//! Pure: no clock, no file, no process. It takes note of what is new ([`news`]), then asks [`decide`] about every gang, with what
+//! its neighbours mean for it ([`neighbours`]): who waits for whom, who restarts with whom, whose failure ends the job. Asked the
+//! same again, it says the same and writes nothing: a coordinator that takes over in the middle says what the last one meant to say.
 
 mod neighbours;
-mod noting;
-mod placing;
+mod news;
+mod placement;
 mod progress;
 
-use crate::hang::{Judgement, Patience, Pulse};
+use crate::coordinator::hang::{Judgement, Patience, Pulse};
+use crate::coordinator::history::{Entry, GangHistory, JobHistory, Outcome};
+use crate::coordinator::messages::{GangReport, Order, Orders, Over, Report, WorkerReport};
+use crate::coordinator::verdict::{Action, Gang, UNKILLABLE_MS, Verdict, WITNESS_MS, decide};
 use crate::job::policy::Cause;
 use crate::job::state::Phase;
 use crate::job::{GangPlan, Job, Kind};
-use crate::memory::{Entry, GangMemory, Memory, Outcome};
-use crate::messages::{GangReport, Order, Orders, Over, Report, WorkerReport};
-use crate::verdict::{Action, Gang, UNKILLABLE_MS, Verdict, WITNESS_MS, decide};
 
 /// From the end of a save to the end of the worker.
 const LEAVING_MS: u64 = 5000;
@@ -24,31 +24,31 @@ const KILLS_NOTHING: &str = "nothing is ended, because neither --restarts nor --
 /// How often the pulses of a gang that may hang are looked at, at least.
 const PULSE_LOOK_MS: u64 = 1000;
 
-/// What is remembered about a job, and what follows from it.
-pub struct Mind {
+/// The history of a job, and what follows from it.
+pub struct Decider {
     job: Job,
     plans: Vec<GangPlan>,
-    memory: Memory,
+    history: JobHistory,
     /// Of the report that is being considered.
     noted: Vec<Entry>,
 }
 
-impl Mind {
-    /// With a memory that is empty, or folded from a journal.
-    pub fn new(job: Job, memory: Memory) -> Self {
-        Self { plans: job.gangs(), job, memory, noted: Vec::new() }
+impl Decider {
+    /// With a history that is empty, or folded from a journal.
+    pub fn new(job: Job, history: JobHistory) -> Self {
+        Self { plans: job.gangs(), job, history, noted: Vec::new() }
     }
 
     /// What is remembered.
-    pub fn memory(&self) -> &Memory {
-        &self.memory
+    pub fn history(&self) -> &JobHistory {
+        &self.history
     }
 
     /// What to write down, and then to order.
     pub fn consider(&mut self, report: &Report) -> (Vec<Entry>, Orders) {
         if let Some(stop) = report.stop.clone() {
             // The agent has written it down before it said so.
-            self.memory.fold(&Entry::Stop { stop });
+            self.history.fold(&Entry::Stop { stop });
         }
         for (gang, about) in report.gangs.iter().enumerate().take(self.plans.len()) {
             self.take_note(gang, about, report.now_ms);
@@ -67,7 +67,7 @@ impl Mind {
         let over = self.conclude(report);
         let phase = over.as_ref().map_or_else(|| phase_of(&orders), |over| over.phase);
         let queued = orders.iter().find(|order| phase == Phase::Queued && order.phase == phase);
-        let reason = queued.map_or_else(|| self.memory.reason.clone(), |order| order.reason.clone());
+        let reason = queued.map_or_else(|| self.history.reason.clone(), |order| order.reason.clone());
         let answer = Orders { number: report.number, phase, reason, gangs: orders, look_at_ms, over };
         (std::mem::take(&mut self.noted), answer)
     }
@@ -90,27 +90,27 @@ impl Mind {
     }
 
     fn note(&mut self, entry: Entry) {
-        self.memory.fold(&entry);
+        self.history.fold(&entry);
         self.noted.push(entry);
     }
 
     /// What to do with a gang.
     fn verdict(&self, gang: usize, report: &Report) -> Verdict {
-        let memory = &self.memory.gangs[gang];
+        let history = &self.history.gangs[gang];
         let about = about(report, gang);
-        if let Some(outcome) = memory.outcome {
+        if let Some(outcome) = history.outcome {
             return if lingers(about, report.now_ms) {
                 // It waited for slots when it was ended, and got them before it heard of that.
-                Verdict { action: Action::Kill, reason: memory.reason.clone() }
+                Verdict { action: Action::Kill, reason: history.reason.clone() }
             } else {
-                settled(outcome, memory)
+                settled(outcome, history)
             };
         }
         let known = self.gang(gang, about, report.now_ms);
-        if memory.incarnation > about.incarnation {
+        if history.incarnation > about.incarnation {
             // A life that was ordered and not begun is ordered again: whoever ordered it may be gone.
-            let (action, reason) = match (&known.stop, memory.incarnation) {
-                (None, Some(incarnation)) => (Action::Start { incarnation }, memory.reason.clone()),
+            let (action, reason) = match (&known.stop, history.incarnation) {
+                (None, Some(incarnation)) => (Action::Start { incarnation }, history.reason.clone()),
                 _ => (Action::Stopped, "stopped before it began".to_owned()),
             };
             return Verdict { action, reason };
@@ -130,30 +130,30 @@ impl Mind {
         let mut verdict = self.verdict(gang, report);
         self.write_down(gang, &verdict);
         let known = self.gang(gang, about, report.now_ms);
-        let watched = known.running > 0 && self.memory.gangs[gang].failure().is_none();
+        let watched = known.running > 0 && self.history.gangs[gang].failure().is_none();
         let watched_ms = if watched { self.look_after(gang, report, &mut verdict) } else { None };
         let suspicion = self.untold(gang, about).filter(|_| verdict.action == Action::Warn).cloned();
-        let memory = &self.memory.gangs[gang];
+        let history = &self.history.gangs[gang];
         let begins = matches!(verdict.action, Action::Start { .. });
         // These are followed by nothing if what they want to bring about does not happen, so somebody has to look.
         let until_ms = match verdict.action {
             Action::Wait { until_ms } => until_ms,
             Action::Kill => about.killing_since_ms.map(|since_ms| since_ms.saturating_add(UNKILLABLE_MS)),
-            Action::Witness => memory.failure().map(|failure| failure.at_ms.saturating_add(WITNESS_MS)),
+            Action::Witness => history.failure().map(|failure| failure.at_ms.saturating_add(WITNESS_MS)),
             _ => None,
         };
         // A life that was ordered and will never begin cannot be ended; the order is about the one before it.
-        let late = memory.incarnation > about.incarnation && !begins;
-        let incarnation = if late { about.incarnation } else { memory.incarnation };
+        let late = history.incarnation > about.incarnation && !begins;
+        let incarnation = if late { about.incarnation } else { history.incarnation };
         let order = Order {
             gang,
             incarnation,
-            incident: is_worth_an_incident(memory, incarnation, &verdict.action),
-            phase: phase_of_gang(&known, &verdict, memory.outcome),
+            incident: is_worth_an_incident(history, incarnation, &verdict.action),
+            phase: phase_of_gang(&known, &verdict, history.outcome),
             action: verdict.action,
             reason: verdict.reason,
-            failures: memory.failures.clone(),
-            placement: if begins { memory.placement.clone() } else { Vec::new() },
+            failures: history.failures.clone(),
+            placement: if begins { history.placement.clone() } else { Vec::new() },
             suspicion,
         };
         (order, until_ms.into_iter().chain(watched_ms).min())
@@ -186,21 +186,21 @@ impl Mind {
 
     /// The view that `decide` has of a gang: what is, what was, and what its neighbours mean for it.
     fn gang(&self, gang: usize, about: &GangReport, now_ms: u64) -> Gang {
-        let memory = &self.memory.gangs[gang];
+        let history = &self.history.gangs[gang];
         let role = &self.job.roles[self.plans[gang].role];
         let count = |wanted: &dyn Fn(&WorkerReport) -> bool| {
             u32::try_from(about.workers.iter().filter(|worker| wanted(worker)).count()).unwrap_or(u32::MAX)
         };
         Gang {
             kind: role.kind,
-            incarnation: memory.incarnation,
+            incarnation: history.incarnation,
             queued: about.queued.clone(),
             waits_for: self.waits_for(gang),
             running: count(&|worker| worker.running),
             succeeded: count(&|worker| worker.exit.as_ref().is_some_and(|exit| exit.is_success())),
             orphans: about.orphans,
-            failures: memory.failures.clone(),
-            stop: self.memory.stop.clone().or_else(|| self.stop_of(gang)),
+            failures: history.failures.clone(),
+            stop: self.history.stop.clone().or_else(|| self.stop_of(gang)),
             listens: about
                 .workers
                 .iter()
@@ -218,12 +218,12 @@ impl Mind {
 
     /// Puts a verdict into the journal, once.
     fn write_down(&mut self, gang: usize, verdict: &Verdict) {
-        let memory = &self.memory.gangs[gang];
+        let history = &self.history.gangs[gang];
         let reason = verdict.reason.clone();
         let name = match verdict.action {
             Action::Wait { .. } | Action::Look | Action::Warn => return,
             Action::Start { incarnation } => {
-                if memory.incarnation != Some(incarnation) {
+                if history.incarnation != Some(incarnation) {
                     let placement = self.place(gang);
                     self.note(Entry::Ordered { gang, incarnation, placement, reason });
                 }
@@ -238,44 +238,44 @@ impl Mind {
             Action::End => "end",
             Action::Kill => "kill",
         };
-        if memory.verdict.as_deref() != Some(&format!("{name} {reason}")) {
-            let (incarnation, action) = (memory.incarnation, name.to_owned());
+        if history.verdict.as_deref() != Some(&format!("{name} {reason}")) {
+            let (incarnation, action) = (history.incarnation, name.to_owned());
             self.note(Entry::Verdict { gang, incarnation, action, reason });
         }
     }
 
     /// Puts the end of a gang into the journal, once.
     fn finish(&mut self, gang: usize, outcome: Outcome, reason: String) {
-        if self.memory.gangs[gang].outcome.is_none() {
+        if self.history.gangs[gang].outcome.is_none() {
             self.note(Entry::Finished { gang, outcome, reason });
         }
     }
 
     /// Whether nothing is left to do, and how the job ended.
     fn conclude(&mut self, report: &Report) -> Option<Over> {
-        let open = self.memory.gangs.iter().any(|memory| memory.outcome.is_none());
+        let open = self.history.gangs.iter().any(|history| history.outcome.is_none());
         if open || report.gangs.iter().any(|about| lingers(about, report.now_ms)) {
             return None;
         }
-        let failed = self.memory.gangs.iter().find(|memory| memory.outcome == Some(Outcome::Failed));
-        let needed = self.plans.iter().zip(&self.memory.gangs);
-        let needed: Vec<&GangMemory> = needed
+        let failed = self.history.gangs.iter().find(|history| history.outcome == Some(Outcome::Failed));
+        let needed = self.plans.iter().zip(&self.history.gangs);
+        let needed: Vec<&GangHistory> = needed
             .filter(|(plan, _)| self.job.roles[plan.role].kind != Kind::Service)
-            .map(|(_, memory)| memory)
+            .map(|(_, history)| history)
             .collect();
-        let served = needed.iter().all(|memory| memory.outcome == Some(Outcome::Succeeded));
+        let served = needed.iter().all(|history| history.outcome == Some(Outcome::Succeeded));
         let last = needed.last().filter(|_| served);
-        let (phase, code, reason) = match (failed, self.memory.stop.as_ref(), last) {
+        let (phase, code, reason) = match (failed, self.history.stop.as_ref(), last) {
             (_, Some(stop), _) if stop.failed => (Phase::Failed, stop.code, stop.by.clone()),
-            (Some(memory), _, _) => {
-                let code = memory.failures.last().map_or(1, |failure| failure.code);
-                (Phase::Failed, code, memory.reason.clone())
+            (Some(history), _, _) => {
+                let code = history.failures.last().map_or(1, |failure| failure.code);
+                (Phase::Failed, code, history.reason.clone())
             }
             (None, _, Some(last)) => (Phase::Succeeded, 0, last.reason.clone()),
             (None, Some(stop), None) => (Phase::Stopped, stop.code, format!("stopped by {}", stop.by)),
-            (None, None, None) => (Phase::Stopped, 143, self.memory.reason.clone()),
+            (None, None, None) => (Phase::Stopped, 143, self.history.reason.clone()),
         };
-        if self.memory.over.is_none() {
+        if self.history.over.is_none() {
             self.note(Entry::Over { phase, reason });
         }
         Some(Over { phase, code })
@@ -289,19 +289,19 @@ fn lingers(about: &GangReport, now_ms: u64) -> bool {
 }
 
 /// What is said about a gang that is over, again and again until everybody knows.
-fn settled(outcome: Outcome, memory: &GangMemory) -> Verdict {
+fn settled(outcome: Outcome, history: &GangHistory) -> Verdict {
     let action = match outcome {
         Outcome::Succeeded => Action::Succeed,
         Outcome::Failed => Action::Fail,
         Outcome::Stopped => Action::Stopped,
     };
-    Verdict { action, reason: memory.reason.clone() }
+    Verdict { action, reason: history.reason.clone() }
 }
 
 /// Whether a life ended in a way that people want to read about. Whoever obeys writes one incident for each life.
-fn is_worth_an_incident(memory: &GangMemory, incarnation: Option<u32>, action: &Action) -> bool {
+fn is_worth_an_incident(history: &GangHistory, incarnation: Option<u32>, action: &Action) -> bool {
     let failed = |life: Option<u32>, peers: bool| {
-        let known = memory.failures.iter().find(|failure| Some(failure.incarnation) == life);
+        let known = history.failures.iter().find(|failure| Some(failure.incarnation) == life);
         known.is_some_and(|failure| peers || failure.cause != Cause::Peer)
     };
     match action {

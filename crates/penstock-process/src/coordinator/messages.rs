@@ -6,12 +6,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::blame::Culprit;
-use crate::hang::{Patience, Pulse, Signs};
+use crate::coordinator::first_failure::Culprit;
+use crate::coordinator::hang::{Patience, Pulse, Signs};
+use crate::coordinator::history::Suspicion;
+use crate::coordinator::verdict::{Action, Failure, Stop};
 use crate::job::exit::Exit;
 use crate::job::state::Phase;
-use crate::memory::Suspicion;
-use crate::verdict::{Action, Failure, Stop};
 
 /// What is with one worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

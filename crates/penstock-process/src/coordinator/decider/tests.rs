@@ -4,11 +4,11 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::hang::{Pulse, Signs};
+use crate::coordinator::hang::{Pulse, Signs};
+use crate::coordinator::verdict::{Failure, Stop};
 use crate::job::Role;
 use crate::job::exit::Exit;
 use crate::job::policy::{Budget, HangRule, Policy, Scope};
-use crate::verdict::{Failure, Stop};
 
 fn role(name: &str, kind: Kind, restart: Scope, ranks: u32) -> Role {
     let policy = Policy {
@@ -27,11 +27,11 @@ fn role(name: &str, kind: Kind, restart: Scope, ranks: u32) -> Role {
     serde_json::from_value(text).unwrap()
 }
 
-fn mind(roles: Vec<Role>) -> Mind {
+fn decider(roles: Vec<Role>) -> Decider {
     let text = json!({"id": "test", "detached": true, "colour": false, "cgroup": false, "roles": roles});
     let job: Job = serde_json::from_value(text).unwrap();
-    let memory = Memory::new(&job);
-    Mind::new(job, memory)
+    let history = JobHistory::new(&job);
+    Decider::new(job, history)
 }
 
 fn worker(rank: u32, code: Option<i32>) -> WorkerReport {
@@ -65,24 +65,24 @@ const WAIT: Action = Action::Wait { until_ms: None };
 
 #[test]
 fn a_service_ends_in_the_very_answer_that_says_that_nobody_needs_it() {
-    let mut mind =
-        mind(vec![role("data", Kind::Service, Scope::Gang, 1), role("train", Kind::Gang, Scope::Gang, 1)]);
-    mind.consider(&report(0, vec![GangReport::default(), GangReport::default()]));
+    let mut decider =
+        decider(vec![role("data", Kind::Service, Scope::Gang, 1), role("train", Kind::Gang, Scope::Gang, 1)]);
+    decider.consider(&report(0, vec![GangReport::default(), GangReport::default()]));
     let running = report(10, vec![life(0, vec![worker(0, None)]), life(0, vec![worker(0, None)])]);
-    assert_eq!(actions(&mind.consider(&running).1), [WAIT, WAIT]);
+    assert_eq!(actions(&decider.consider(&running).1), [WAIT, WAIT]);
     let done = report(60, vec![life(0, vec![worker(0, None)]), life(0, vec![worker(0, Some(0))])]);
     // Nothing else would happen, so nobody would ask again.
-    assert_eq!(actions(&mind.consider(&done).1), [Action::End, Action::Succeed]);
+    assert_eq!(actions(&decider.consider(&done).1), [Action::End, Action::Succeed]);
 }
 
 #[test]
 fn nobody_begins_in_the_answer_that_says_that_the_job_failed() {
     let mut last = role("train", Kind::Gang, Scope::Gang, 1);
     last.policy.budget.crash = 0;
-    let mut mind = mind(vec![role("eval", Kind::Gang, Scope::Gang, 1), last]);
-    mind.consider(&report(0, vec![GangReport::default(), GangReport::default()]));
+    let mut decider = decider(vec![role("eval", Kind::Gang, Scope::Gang, 1), last]);
+    decider.consider(&report(0, vec![GangReport::default(), GangReport::default()]));
     let failed = report(60, vec![life(0, vec![worker(0, Some(1))]), life(0, vec![worker(0, Some(1))])]);
-    let (_, orders) = mind.consider(&failed);
+    let (_, orders) = decider.consider(&failed);
     assert_eq!(actions(&orders), [Action::Stopped, Action::Fail]);
     assert_eq!(orders.over, Some(Over { phase: Phase::Failed, code: 1 }));
 }
@@ -92,20 +92,20 @@ fn somebody_looks_again_after_sigkill_and_while_stacks_are_taken() {
     let mut one = role("rank", Kind::Gang, Scope::Gang, 2);
     one.policy.hang =
         Some(HangRule { factor: 4.0, least_ms: 100, silence_ms: 0, given: true, stopped_ms: 0 });
-    let mut mind = mind(vec![one]);
-    mind.consider(&report(0, vec![GangReport::default()]));
+    let mut decider = decider(vec![one]);
+    decider.consider(&report(0, vec![GangReport::default()]));
     let pulse =
         Pulse { steps: 9, step_at_ms: 10, typical_ms: 10, phase: "step".to_owned(), ..Pulse::default() };
     let still = |rank| WorkerReport { pulse: Some(pulse.clone()), ..worker(rank, None) };
     let stuck = life(0, vec![still(0), still(1)]);
-    let (_, orders) = mind.consider(&report(500, vec![stuck.clone()]));
+    let (_, orders) = decider.consider(&report(500, vec![stuck.clone()]));
     assert_eq!(actions(&orders), [Action::Look]);
     let looked = GangReport { looks: vec![600], ..stuck.clone() };
-    let (_, orders) = mind.consider(&report(601, vec![looked]));
+    let (_, orders) = decider.consider(&report(601, vec![looked]));
     assert_eq!(actions(&orders), [Action::Witness]);
     assert_eq!(orders.look_at_ms, Some(601 + WITNESS_MS), "stacks may never come");
     let killed = GangReport { ending_since_ms: Some(600), killing_since_ms: Some(900), ..stuck };
-    let (_, orders) = mind.consider(&report(901, vec![killed]));
+    let (_, orders) = decider.consider(&report(901, vec![killed]));
     assert_eq!(actions(&orders), [Action::Kill]);
     assert_eq!(orders.look_at_ms, Some(900 + UNKILLABLE_MS), "they may sleep in the kernel");
 }
@@ -117,7 +117,7 @@ fn without_restarts_and_limit_a_hang_is_told_once_by_whoever_decides_and_ends_no
     one.policy.hang =
         Some(HangRule { factor: 4.0, least_ms: 1000, silence_ms: 0, given: false, stopped_ms: 0 });
     let job = vec![one];
-    let mut first = mind(job.clone());
+    let mut first = decider(job.clone());
     first.consider(&report(0, vec![GangReport::default()]));
     let pulse =
         Pulse { steps: 9, step_at_ms: 10, typical_ms: 10, phase: "step".to_owned(), ..Pulse::default() };
@@ -131,11 +131,11 @@ fn without_restarts_and_limit_a_hang_is_told_once_by_whoever_decides_and_ends_no
         orders.gangs[0].reason.ends_with("nothing is ended, because neither --restarts nor --hang was given")
     );
     // Another coordinator knows from the journal what was said, and repeats it until it was heard.
-    let mut second = mind(job);
+    let mut second = decider(job);
     second.consider(&report(0, vec![GangReport::default()]));
     entries.retain(|entry| matches!(entry, Entry::Suspected { .. } | Entry::Started { .. }));
     assert_eq!(entries.len(), 2);
-    entries.iter().for_each(|entry| second.memory.fold(entry));
+    entries.iter().for_each(|entry| second.history.fold(entry));
     let (again, orders) = second.consider(&report(2700, vec![stuck.clone()]));
     assert_eq!((again, actions(&orders)), (Vec::new(), vec![Action::Warn]));
     let told = GangReport { warned: 1, ..stuck };
@@ -145,12 +145,12 @@ fn without_restarts_and_limit_a_hang_is_told_once_by_whoever_decides_and_ends_no
 
 #[test]
 fn workers_that_were_never_started_are_lost_and_no_success() {
-    let mut mind = mind(vec![role("rank", Kind::Gang, Scope::Gang, 2)]);
-    mind.consider(&report(0, vec![GangReport::default()]));
-    let (_, orders) = mind.consider(&report(9, vec![life(0, Vec::new())]));
+    let mut decider = decider(vec![role("rank", Kind::Gang, Scope::Gang, 2)]);
+    decider.consider(&report(0, vec![GangReport::default()]));
+    let (_, orders) = decider.consider(&report(9, vec![life(0, Vec::new())]));
     assert_eq!(actions(&orders), [Action::Start { incarnation: 1 }]);
     assert_eq!(orders.gangs[0].failures[0].what, "the agent was killed");
-    let (_, orders) = mind.consider(&report(20, vec![life(1, vec![worker(0, Some(0))])]));
+    let (_, orders) = decider.consider(&report(20, vec![life(1, vec![worker(0, Some(0))])]));
     assert_eq!(actions(&orders), [Action::Start { incarnation: 2 }], "rank 1 was not started");
 }
 
@@ -158,32 +158,32 @@ fn workers_that_were_never_started_are_lost_and_no_success() {
 fn everybody_is_gone_before_anybody_restarts_and_then_they_come_in_order() {
     let mut train = role("train", Kind::Gang, Scope::All, 1);
     train.after = vec!["data".to_owned()];
-    let mut mind = mind(vec![train, role("data", Kind::Service, Scope::Gang, 1)]);
-    mind.consider(&report(0, vec![GangReport::default(), GangReport::default()]));
-    mind.consider(&report(1, vec![GangReport::default(), life(0, vec![worker(0, None)])]));
+    let mut decider = decider(vec![train, role("data", Kind::Service, Scope::Gang, 1)]);
+    decider.consider(&report(0, vec![GangReport::default(), GangReport::default()]));
+    decider.consider(&report(1, vec![GangReport::default(), life(0, vec![worker(0, None)])]));
     let crashed = vec![life(0, vec![worker(0, Some(1))]), life(0, vec![worker(0, None)])];
-    let (_, orders) = mind.consider(&report(60, crashed));
+    let (_, orders) = decider.consider(&report(60, crashed));
     assert_eq!(actions(&orders), [WAIT, Action::End]);
     assert_eq!(orders.gangs[0].reason, "waits for the end of data");
     let asked = WorkerReport { asked: true, ..worker(0, Some(0)) };
     let gone = report(70, vec![life(0, vec![worker(0, Some(1))]), life(0, vec![asked])]);
-    let (_, orders) = mind.consider(&gone);
+    let (_, orders) = decider.consider(&gone);
     assert_eq!(actions(&orders), [WAIT, Action::Start { incarnation: 1 }]);
     assert_eq!(orders.gangs[0].reason, "waits for data");
     let back = report(80, vec![life(0, vec![worker(0, Some(1))]), life(1, vec![worker(0, None)])]);
     // The new life of the service is not ended again for the same failure.
-    assert_eq!(actions(&mind.consider(&back).1), [Action::Start { incarnation: 1 }, WAIT]);
+    assert_eq!(actions(&decider.consider(&back).1), [Action::Start { incarnation: 1 }, WAIT]);
 }
 
 #[test]
 fn an_incident_is_said_again_by_whoever_comes_back() {
     let mut one = role("rank", Kind::Gang, Scope::Gang, 1);
     one.policy.budget.crash = 0;
-    let mut first = mind(vec![one]);
+    let mut first = decider(vec![one]);
     first.consider(&report(0, vec![GangReport::default()]));
     let failed = report(60, vec![life(0, vec![worker(0, Some(1))])]);
     let (_, said) = first.consider(&failed);
-    let mut second = Mind::new(first.job.clone(), first.memory.clone());
+    let mut second = Decider::new(first.job.clone(), first.history.clone());
     let (entries, again) = second.consider(&failed);
     assert!(said.gangs[0].incident);
     assert_eq!((entries, again), (Vec::new(), said));
@@ -191,12 +191,12 @@ fn an_incident_is_said_again_by_whoever_comes_back() {
 
 #[test]
 fn a_stop_that_only_the_journal_knows_keeps_a_gang_from_its_next_life() {
-    let mut mind = mind(vec![role("rank", Kind::Gang, Scope::Gang, 1)]);
-    mind.consider(&report(0, vec![GangReport::default()]));
+    let mut decider = decider(vec![role("rank", Kind::Gang, Scope::Gang, 1)]);
+    decider.consider(&report(0, vec![GangReport::default()]));
     let stop = Stop { by: "somebody".to_owned(), code: 143, ..Stop::default() };
-    mind.memory.fold(&Entry::Stop { stop });
+    decider.history.fold(&Entry::Stop { stop });
     let lost = WorkerReport { running: false, ..worker(0, None) };
-    let (_, orders) = mind.consider(&report(60, vec![life(0, vec![lost])]));
+    let (_, orders) = decider.consider(&report(60, vec![life(0, vec![lost])]));
     assert_eq!(orders.over, Some(Over { phase: Phase::Stopped, code: 143 }));
 }
 
@@ -211,17 +211,17 @@ fn sigterm_of_a_worker_is_preemption_only_if_the_job_is_told_too() {
     let causes = |told_ms: Option<u64>| {
         let mut one = role("rank", Kind::Gang, Scope::Gang, 1);
         one.policy.budget.crash = 0;
-        let mut mind = mind(vec![one]);
-        mind.consider(&report(0, vec![GangReport::default()]));
+        let mut decider = decider(vec![one]);
+        decider.consider(&report(0, vec![GangReport::default()]));
         let mut last = None;
         for now_ms in [1000, 1500, 2500, 3000, 3500] {
             let told = told_ms.is_some_and(|told_ms| now_ms >= told_ms);
             let stop = told.then(|| stop.clone());
             let gangs =
                 vec![life(0, vec![if now_ms > 1000 { terminated(0, 1500) } else { worker(0, None) }])];
-            last = mind.consider(&Report { stop, ..report(now_ms, gangs) }).1.over.or(last);
+            last = decider.consider(&Report { stop, ..report(now_ms, gangs) }).1.over.or(last);
         }
-        (mind.memory().gangs[0].failures[0].cause, last.unwrap().phase)
+        (decider.history().gangs[0].failures[0].cause, last.unwrap().phase)
     };
     assert_eq!(causes(None), (Cause::Crash, Phase::Failed));
     assert_eq!(causes(Some(1000)), (Cause::Preemption, Phase::Stopped));
@@ -231,16 +231,20 @@ fn sigterm_of_a_worker_is_preemption_only_if_the_job_is_told_too() {
 
 #[test]
 fn the_failure_of_a_life_is_its_culprits_once_the_logs_were_read() {
-    let mut mind = mind(vec![role("rank", Kind::Gang, Scope::Gang, 2)]);
-    mind.consider(&report(0, vec![GangReport::default()]));
-    mind.consider(&report(10, vec![life(0, vec![worker(0, None), worker(1, None)])]));
-    let culprit = Some(crate::blame::Culprit { rank: 1, what: "failed: KeyError: 3".to_owned(), code: 1 });
+    let mut decider = decider(vec![role("rank", Kind::Gang, Scope::Gang, 2)]);
+    decider.consider(&report(0, vec![GangReport::default()]));
+    decider.consider(&report(10, vec![life(0, vec![worker(0, None), worker(1, None)])]));
+    let culprit = Some(crate::coordinator::first_failure::Culprit {
+        rank: 1,
+        what: "failed: KeyError: 3".to_owned(),
+        code: 1,
+    });
     let asked = WorkerReport { asked: true, ..worker(1, Some(1)) };
     let gone = GangReport { culprit, lived_ms: Some(40), ..life(0, vec![worker(0, Some(1)), asked]) };
-    let (noted, orders) = mind.consider(&report(60, vec![gone.clone()]));
+    let (noted, orders) = decider.consider(&report(60, vec![gone.clone()]));
     assert!(matches!(&noted[noted.len() - 2], Entry::Blamed { failure, .. } if failure.rank == Some(1)));
     assert_eq!(orders.gangs[0].reason, "rank 1 failed: KeyError: 3; restart 1 of 3");
-    assert!(mind.consider(&report(61, vec![gone])).0.is_empty(), "said once");
+    assert!(decider.consider(&report(61, vec![gone])).0.is_empty(), "said once");
 }
 
 fn failure(incarnation: u32, rank: u32) -> Failure {
@@ -264,21 +268,21 @@ proptest! {
         ranks in 1..5u32, spares in 0..4u32, alone in any::<bool>(), victims in proptest::collection::vec(0..5u32, 0..20),
     ) {
         let scope = if alone { Scope::One } else { Scope::Gang };
-        let mut mind = mind(vec![Role { spares, ..role("rank", Kind::Gang, scope, ranks) }]);
-        for gang in 0..mind.plans.len() {
-            let placement = mind.place(gang);
-            mind.note(Entry::Ordered { gang, incarnation: 0, placement, reason: String::new() });
+        let mut decider = decider(vec![Role { spares, ..role("rank", Kind::Gang, scope, ranks) }]);
+        for gang in 0..decider.plans.len() {
+            let placement = decider.place(gang);
+            decider.note(Entry::Ordered { gang, incarnation: 0, placement, reason: String::new() });
         }
         for victim in victims.into_iter().map(|rank| rank % ranks) {
-            let gang = mind.plans.iter().position(|plan| plan.ranks.contains(&victim)).unwrap();
-            let incarnation = mind.memory.gangs[gang].incarnation.unwrap();
-            let before = mind.memory.gangs[gang].placement.clone();
-            mind.note(Entry::Failed { gang, failure: failure(incarnation, victim) });
-            let placement = mind.place(gang);
+            let gang = decider.plans.iter().position(|plan| plan.ranks.contains(&victim)).unwrap();
+            let incarnation = decider.history.gangs[gang].incarnation.unwrap();
+            let before = decider.history.gangs[gang].placement.clone();
+            decider.note(Entry::Failed { gang, failure: failure(incarnation, victim) });
+            let placement = decider.place(gang);
             let moved = before.iter().zip(&placement).filter(|(old, new)| old != new).count();
             prop_assert!(moved <= 1, "only who failed moves");
-            mind.note(Entry::Ordered { gang, incarnation: incarnation + 1, placement, reason: String::new() });
-            let mut all: Vec<u32> = mind.memory.gangs.iter().flat_map(|memory| memory.placement.clone()).collect();
+            decider.note(Entry::Ordered { gang, incarnation: incarnation + 1, placement, reason: String::new() });
+            let mut all: Vec<u32> = decider.history.gangs.iter().flat_map(|history| history.placement.clone()).collect();
             prop_assert!(all.iter().all(|slot| *slot < ranks + spares));
             all.sort_unstable();
             let count = all.len();
@@ -287,8 +291,8 @@ proptest! {
         }
         // With spares, no slot failed twice as long as another was never tried.
         let slots = ranks + spares;
-        let charges: Vec<u32> = (0..slots as usize).map(|slot| mind.memory.gangs.iter().map(|memory| memory.charges[slot]).sum()).collect();
-        let free = (0..slots).filter(|slot| !mind.memory.gangs.iter().any(|memory| memory.placement.contains(slot)));
+        let charges: Vec<u32> = (0..slots as usize).map(|slot| decider.history.gangs.iter().map(|history| history.charges[slot]).sum()).collect();
+        let free = (0..slots).filter(|slot| !decider.history.gangs.iter().any(|history| history.placement.contains(slot)));
         let least_free = free.map(|slot| charges[slot as usize]).min();
         let moved_away = least_free.is_none_or(|least| charges.iter().max().copied().unwrap_or(0) <= least + 1 + u32::from(least == 0));
         prop_assert!(moved_away || spares == 0, "{:?}", charges);

@@ -3,18 +3,18 @@
 //! A hang ends a life where somebody asked for that, by a limit or by restarts. Otherwise it is a suspicion: people are told, with
 //! stacks, and nothing is ended, because a supervision that ends a healthy run is worse than none.
 
-use crate::hang::{Case, Judgement, Past, Suspect, TIMES_MAX, judge};
+use crate::coordinator::decider::Decider;
+use crate::coordinator::decider::news::furthest_step;
+use crate::coordinator::hang::{Case, Judgement, Past, Suspect, TIMES_MAX, judge};
+use crate::coordinator::history::{Entry, Suspicion};
+use crate::coordinator::messages::GangReport;
+use crate::coordinator::verdict::Failure;
 use crate::job::policy::Cause;
-use crate::memory::{Entry, Suspicion};
-use crate::messages::GangReport;
-use crate::mind::Mind;
-use crate::mind::noting::furthest_step;
-use crate::verdict::Failure;
 
 /// Suspicions of a gang that people are told; more say nothing new.
 const SUSPICIONS_MAX: u32 = 100;
 
-impl Mind {
+impl Decider {
     /// What is to be done about the progress of a gang; nothing where nobody looks for hangs, or it is being ended.
     pub(super) fn judgement(&self, gang: usize, about: &GangReport, now_ms: u64) -> Option<Judgement> {
         let rule = self.job.roles[self.plans[gang].role].policy.hang.as_ref()?;
@@ -35,14 +35,14 @@ impl Mind {
     }
 
     fn past(&self, gang: usize) -> Past {
-        let memory = &self.memory.gangs[gang];
+        let history = &self.history.gangs[gang];
         let before =
-            memory.failures.iter().rev().find(|failure| Some(failure.incarnation) < memory.incarnation);
+            history.failures.iter().rev().find(|failure| Some(failure.incarnation) < history.incarnation);
         let suspicion =
-            memory.suspicion.as_ref().filter(|known| Some(known.incarnation) == memory.incarnation);
+            history.suspicion.as_ref().filter(|known| Some(known.incarnation) == history.incarnation);
         Past {
-            longest_ms: memory.longest_ms,
-            times: memory.times.unwrap_or(1),
+            longest_ms: history.longest_ms,
+            times: history.times.unwrap_or(1),
             hung_at: before.filter(|failure| failure.cause == Cause::Hang).and_then(|failure| failure.step),
             warned_ms: suspicion.map(|suspicion| suspicion.at_ms),
         }
@@ -71,7 +71,7 @@ impl Mind {
                     self.note(Entry::Failed { gang, failure });
                     return;
                 }
-                let number = self.memory.gangs[gang].suspicion.as_ref().map_or(1, |known| known.number + 1);
+                let number = self.history.gangs[gang].suspicion.as_ref().map_or(1, |known| known.number + 1);
                 if number <= SUSPICIONS_MAX {
                     let (rank, what) = (hang.rank, hang.what);
                     let suspicion = Suspicion { incarnation, number, rank, what, step, at_ms: now_ms };
@@ -88,10 +88,10 @@ impl Mind {
 
     /// Takes note of what a life that failed has shown about its steps, once.
     pub(super) fn learn(&mut self, gang: usize, about: &GangReport) {
-        let memory = &self.memory.gangs[gang];
-        let failed = memory.failure().map(|failure| failure.incarnation);
+        let history = &self.history.gangs[gang];
+        let failed = history.failure().map(|failure| failure.incarnation);
         let Some(incarnation) =
-            failed.filter(|life| Some(*life) == about.incarnation && failed != memory.learned)
+            failed.filter(|life| Some(*life) == about.incarnation && failed != history.learned)
         else {
             return;
         };
@@ -103,7 +103,7 @@ impl Mind {
 
     /// What people have not been told yet.
     pub(super) fn untold(&self, gang: usize, about: &GangReport) -> Option<&Suspicion> {
-        let suspicion = self.memory.gangs[gang].suspicion.as_ref()?;
+        let suspicion = self.history.gangs[gang].suspicion.as_ref()?;
         (Some(suspicion.incarnation) == about.incarnation && about.warned < suspicion.number)
             .then_some(suspicion)
     }
