@@ -19,8 +19,8 @@ use crate::error::{ProcessError, Result};
 use crate::job::JobDirectory;
 use crate::job::mark;
 use crate::job::state::{GangState, Phase, State, WorkerState};
-use crate::lineage::{Process, descendants, everyone};
 use crate::outside::Outside;
+use crate::system::lineage::{Process, descendants, everyone};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 const QUESTION_BYTES_MAX: u64 = 64 << 10;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::lineage::{CHILDREN_ROUNDS, Process, kill_children};
+use crate::system::lineage::{CHILDREN_ROUNDS, Process, kill_children};
 
 /// From SIGTERM to SIGKILL. What a rank leaves behind has to be gone a second after it.
 const GRACE_MS: u64 = 500;

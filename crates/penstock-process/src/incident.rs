@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::job::policy::Cause;
 use crate::job::state::{GangState, WorkerState, wall_s, write_whole};
 use crate::job::{JobDirectory, Role, Stream};
-use crate::last_words::without_numbers;
-use crate::pump::{Listing, log_name};
+use crate::logs::last_words::without_numbers;
+use crate::logs::pump::{Listing, log_name};
 
 const LINES: usize = 20;
 const TAIL_BYTES: u64 = 16 << 10;

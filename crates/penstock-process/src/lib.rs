@@ -10,26 +10,17 @@
 #![warn(clippy::print_stderr)]
 
 pub mod agent;
-pub mod cgroup;
-pub mod console;
 pub mod control;
 pub mod coordinator;
 pub mod ending;
-pub mod epoll;
 pub mod error;
 pub mod incident;
 pub mod job;
 pub mod keeper;
-pub mod kmsg;
-pub mod last_words;
 pub mod launcher;
-pub mod lineage;
-pub mod memory_limit;
+pub mod logs;
 pub mod outside;
-pub mod pump;
 pub mod slots;
 pub mod spawn;
-pub mod standstill;
 pub mod system;
-pub mod terminal;
 pub mod zygote;

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use crate::job::state::State;
-use crate::lineage::Process;
+use crate::system::lineage::Process;
 
 /// Many lives of many workers; then everybody is looked at anew.
 const KNOWN_MAX: usize = 100_000;

@@ -8,14 +8,14 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use crate::cgroup::Cgroup;
 use crate::error::{ProcessError, Result};
 use crate::job::mark::{self, Mark};
 use crate::job::{Job, JobDirectory, Role};
-use crate::pump::Outputs;
+use crate::logs::pump::Outputs;
 use crate::slots::giving::{confine, mask};
 use crate::system;
-use crate::terminal::{self, Size};
+use crate::system::cgroup::Cgroup;
+use crate::system::terminal::{self, Size};
 
 /// The variable that says which worker a process came from.
 pub const WORKER_MARK: &str = "PENSTOCK_WORKER";

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use penstock_process::error::ProcessError;
 use penstock_process::launcher::isolation::{First, start};
-use penstock_process::lineage::Process;
+use penstock_process::system::lineage::Process;
 
 /// What a shell script wrote when it was the first process of a namespace, and what it exited with.
 fn run(script: &str) -> (String, i32) {

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use crate::agent::{Agent, LOOK_MS};
-use crate::lineage::{Process, descendants, everyone, strangers, variable_of};
 use crate::spawn::WORKER_MARK;
+use crate::system::lineage::{Process, descendants, everyone, strangers, variable_of};
 use crate::system::{self, now_ms};
 
 /// A process that descends from us through nobody whom we own, and its worker by gang and rank, if it tells.

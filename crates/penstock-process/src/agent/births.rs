@@ -10,7 +10,7 @@ use crate::agent::Agent;
 use crate::agent::places::Start;
 use crate::error::Result;
 use crate::job::exit::Exit;
-use crate::pump::Outputs;
+use crate::logs::pump::Outputs;
 use crate::spawn::{self, Life, Place, Started};
 use crate::system::{self, Reaped, now_ms};
 use crate::zygote::nursery::{News, Nursery, Readiness};

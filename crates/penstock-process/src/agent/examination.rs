@@ -7,8 +7,8 @@ use crate::coordinator::first_failure::{self, Account, Culprit};
 use crate::incident;
 use crate::job::exit::Exit;
 use crate::job::state::WorkerState;
-use crate::last_words::{self, LastWords};
-use crate::pump::{Distress, Listing, log_name};
+use crate::logs::last_words::{self, LastWords};
+use crate::logs::pump::{Distress, Listing, log_name};
 use crate::system::now_ms;
 
 const DRAIN: Duration = Duration::from_secs(2);

@@ -15,10 +15,10 @@ use crate::incident::{self, Evidence};
 use crate::job::exit::{Exit, memory_kills};
 use crate::job::state::{Phase, WorkerState, wall_s};
 use crate::keeper::custody;
-use crate::kmsg::about_memory;
-use crate::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
-use crate::pump::{Listing, Speaker};
+use crate::logs::pump::{Listing, Speaker};
 use crate::spawn;
+use crate::system::kmsg::about_memory;
+use crate::system::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
 use crate::system::{Reaped, now_ms};
 use crate::zygote::request::Gate;
 
@@ -329,7 +329,7 @@ impl Agent {
             known.unwrap_or(worker.pid)
         };
         let pids: Vec<i32> = state.workers.iter().map(outer).collect();
-        about_memory(self.tended[gang].began_ms, &crate::cgroup::name(&self.directory), &pids)
+        about_memory(self.tended[gang].began_ms, &crate::system::cgroup::name(&self.directory), &pids)
     }
 
     /// A child ended: a worker, a helper of ours, or somebody whom we adopted.

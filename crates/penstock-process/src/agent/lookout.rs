@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::agent::Agent;
 use crate::coordinator::hang::{Clocks, Gaps, HoldKind, Patience, Place, Pulse, Signs};
 use crate::job::state::Phase;
-use crate::lineage::everyone;
-use crate::standstill::{families, hold_of};
+use crate::system::lineage::everyone;
+use crate::system::standstill::{families, hold_of};
 use crate::system::{awake_ms, now_ms};
 
 /// Between two looks; and where so many looks found that nobody says how far it is.

@@ -7,20 +7,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
 
 use crate::agent::Agent;
-use crate::cgroup::{self, Cgroup};
 use crate::complain;
 use crate::coordinator::messages::Order;
 use crate::error::{ProcessError, Result};
 use crate::job::policy::Scope;
 use crate::job::state::Phase;
 use crate::job::{Job, JobDirectory};
-use crate::memory_limit::{MemoryGroups, Version};
 use crate::slots::desk::{Desk, Holder, Lease, lease_port};
 use crate::slots::giving::variables;
 use crate::slots::inventory::Inventory;
 use crate::slots::placing::impossible;
 use crate::slots::queue::{Answer, Waiting};
 use crate::spawn::{self, Place};
+use crate::system::cgroup::{self, Cgroup};
+use crate::system::memory_limit::{MemoryGroups, Version};
 use crate::system::now_ms;
 
 /// A life that was ordered.

@@ -4,11 +4,11 @@ use std::io::Read;
 use std::time::Duration;
 
 use crate::agent::Agent;
-use crate::cgroup::Cgroup;
 use crate::coordinator::messages::Over;
 use crate::coordinator::verdict::Stop;
 use crate::job::state::{Phase, wall_s};
-use crate::memory_limit::MemoryGroups;
+use crate::system::cgroup::Cgroup;
+use crate::system::memory_limit::MemoryGroups;
 use crate::system::{now_ms, signal_name};
 
 /// A foreground job is gone a second after its launcher.

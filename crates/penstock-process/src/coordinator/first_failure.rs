@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::job::exit::Exit;
-use crate::last_words::LastWords;
-use crate::pump::Distress;
+use crate::logs::last_words::LastWords;
+use crate::logs::pump::Distress;
 
 /// Lines of one failure are not further apart than this: linked exceptions, errors at the end of an interpreter.
 const EPISODE_GAP_MS: u64 = 2000;

@@ -12,7 +12,7 @@ use crate::error::{ProcessError, Result};
 use crate::job::exit::Exit;
 use crate::job::reserve;
 use crate::job::{Job, JobDirectory, Kind};
-use crate::pump::Missing;
+use crate::logs::pump::Missing;
 
 /// Where a job or a gang is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

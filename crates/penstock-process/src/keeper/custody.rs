@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::job::{Job, JobDirectory, Stream};
-use crate::pump::{Outputs, Remainder, Speaker};
+use crate::logs::pump::{Outputs, Remainder, Speaker};
 use crate::system;
 use crate::zygote::packet;
 

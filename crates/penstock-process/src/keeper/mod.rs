@@ -10,7 +10,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use crate::cgroup::{self, Cgroup};
 use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::job::JobDirectory;
@@ -19,10 +18,11 @@ use crate::job::policy::LIVES_MAX;
 use crate::job::state::{Phase, State, wall_s};
 use crate::keeper::custody::Custody;
 use crate::launcher::inherited_fds::InheritedFds;
-use crate::memory_limit::MemoryGroups;
+use crate::system::cgroup::{self, Cgroup};
+use crate::system::memory_limit::MemoryGroups;
 use crate::system::{self, Signals};
+use crate::system::{interest, lineage};
 use crate::zygote::packet;
-use crate::{lineage, system::interest};
 
 /// Rounds of killing; the later ones are 20 ms apart, so this is about five seconds.
 const KILL_ROUNDS_MAX: u32 = 250;

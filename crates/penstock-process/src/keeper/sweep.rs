@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cgroup::{self, Cgroup};
 use crate::error::Result;
 use crate::job::JobDirectory;
 use crate::job::mark::Mark;
 use crate::job::state::{State, wall_s};
-use crate::lineage::{Process, everyone, variable_of};
-use crate::memory_limit::MemoryGroups;
+use crate::system::cgroup::{self, Cgroup};
+use crate::system::lineage::{Process, everyone, variable_of};
+use crate::system::memory_limit::MemoryGroups;
 
 /// Looks are 20 ms apart, so this is about four seconds: who is still there then sleeps in the kernel.
 const ROUNDS_MAX: u32 = 200;

@@ -15,9 +15,9 @@ use crate::error::{ProcessError, Result};
 use crate::incident::last_lines;
 use crate::job::state::State;
 use crate::job::{Job, JobDirectory, Stream};
-use crate::pump::Listing;
+use crate::logs::pump::Listing;
+use crate::system::terminal;
 use crate::system::{self, interest};
-use crate::terminal;
 
 /// How long a launcher in the background leaves its terminal alone before it looks again.
 const BACKGROUND_PAUSE: Duration = Duration::from_millis(200);

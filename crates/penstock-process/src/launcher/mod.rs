@@ -24,8 +24,8 @@ use crate::keeper::sweep;
 use crate::launcher::inherited_fds::InheritedFds;
 use crate::launcher::isolation::First;
 use crate::launcher::relay::relay;
+use crate::system::terminal;
 use crate::system::{self, Signals, interest};
-use crate::terminal;
 
 /// How long a launcher that does not stay waits for the ranks to be started.
 const START_PATIENCE: Duration = Duration::from_secs(30);

@@ -141,7 +141,7 @@ fn memory_bytes() -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let total = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     let total = total.map_or(0, |kilobytes| kilobytes * 1024);
-    crate::memory_limit::own_limit_bytes().map_or(total, |limit| limit.min(total))
+    crate::system::memory_limit::own_limit_bytes().map_or(total, |limit| limit.min(total))
 }
 
 /// Ports outside the range that the system chooses from; all of ours where that leaves none.

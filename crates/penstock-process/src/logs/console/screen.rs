@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use super::voice::Voice;
-use crate::terminal::Size;
+use crate::system::terminal::Size;
 
 /// Between two redraws, and from the first letter of an unfinished line to its appearance.
 const FRAME: Duration = Duration::from_millis(100);
@@ -164,7 +164,7 @@ impl Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal;
+    use crate::system::terminal;
 
     /// A terminal as simple as can be: rows of text, a cursor, and the sequences that a screen uses.
     struct Paper {

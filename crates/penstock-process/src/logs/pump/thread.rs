@@ -11,13 +11,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use super::distress::{Distress, Lookout};
+use super::distress::{Distress, DistressScanner};
 use super::{Kept, Shared};
-use crate::console::{Console, Voice};
-use crate::epoll::{Epoll, READY_MAX};
 use crate::job::Stream;
+use crate::logs::console::{Console, Voice};
 use crate::system;
-use crate::terminal::Size;
+use crate::system::epoll::{Epoll, READY_MAX};
+use crate::system::terminal::Size;
 
 /// Reads of a pipe whose writer cannot be killed; what it writes after them is not listened to.
 const LAST_READS_MAX: u32 = 64;
@@ -38,13 +38,13 @@ pub(super) struct Source {
     pub(super) kept: Kept,
     pub(super) stream: Stream,
     pub(super) voice: Voice,
-    pub(super) lookout: Lookout,
+    pub(super) scanner: DistressScanner,
     /// The person does not want to see it.
     pub(super) is_hidden: bool,
 }
 
 /// What the thread holds.
-pub(super) struct Work {
+pub(super) struct PumpThread {
     pub(super) arriving: Receiver<Source>,
     pub(super) woken: File,
     pub(super) shared: Arc<Shared>,
@@ -61,7 +61,7 @@ pub(super) struct Work {
     pub(super) buffer: Vec<u8>,
 }
 
-impl Work {
+impl PumpThread {
     pub(super) fn run(mut self) {
         loop {
             self.welcome();
@@ -197,7 +197,7 @@ impl Work {
         let offset = log.log(source.stream).at();
         log.append(source.stream, bytes, now);
         drop(log);
-        if let Some(offset) = source.lookout.find(bytes, offset) {
+        if let Some(offset) = source.scanner.find(bytes, offset) {
             let distress = Distress { at_ms: system::now_ms(), stream: source.stream, offset };
             source.kept.distresses.lock().expect("nobody panics while holding this").add(distress);
         }

@@ -61,13 +61,13 @@ impl Distresses {
 }
 
 /// Looks for them in one stream, read by read.
-pub(super) struct Lookout {
+pub(super) struct DistressScanner {
     beginnings: Vec<memmem::Finder<'static>>,
     /// The end of the last read.
     carried: Vec<u8>,
 }
 
-impl Lookout {
+impl DistressScanner {
     pub(super) fn new(stream: Stream, is_terminal: bool) -> Self {
         let all = stream == Stream::Err || is_terminal;
         let wanted = if all { &BEGINNINGS[..] } else { &BEGINNINGS[..OF_OUTPUT] };
@@ -107,10 +107,10 @@ mod tests {
         fn a_beginning_is_found_once_however_it_is_cut(before in 0..200usize, cuts in prop::collection::vec(1..60usize, 1..12)) {
             let mut text = vec![b'.'; before];
             text.extend_from_slice(b"[rank1]: Traceback (most recent call last):\n  File");
-            let (mut lookout, mut found, mut at) = (Lookout::new(Stream::Err, false), Vec::new(), 0);
+            let (mut scanner, mut found, mut at) = (DistressScanner::new(Stream::Err, false), Vec::new(), 0);
             for cut in cuts.iter().cycle() {
                 let end = (at + cut).min(text.len());
-                found.extend(lookout.find(&text[at..end], at as u64));
+                found.extend(scanner.find(&text[at..end], at as u64));
                 at = end;
                 if at == text.len() {
                     break;
@@ -123,9 +123,9 @@ mod tests {
     #[test]
     fn output_is_searched_for_tracebacks_only_and_the_newest_are_kept() {
         let text = b"terminate called after throwing";
-        assert_eq!(Lookout::new(Stream::Err, false).find(text, 7), Some(7));
-        assert_eq!(Lookout::new(Stream::Out, false).find(text, 7), None);
-        assert_eq!(Lookout::new(Stream::Out, true).find(text, 7), Some(7));
+        assert_eq!(DistressScanner::new(Stream::Err, false).find(text, 7), Some(7));
+        assert_eq!(DistressScanner::new(Stream::Out, false).find(text, 7), None);
+        assert_eq!(DistressScanner::new(Stream::Out, true).find(text, 7), Some(7));
         let mut kept = Distresses::default();
         (0..100).for_each(|at_ms| kept.add(Distress { at_ms, stream: Stream::Err, offset: 0 }));
         assert_eq!((kept.all().len(), kept.all()[KEPT - 1].at_ms), (KEPT, 99));

@@ -1,5 +1,13 @@
 //! The few calls to the kernel that the standard library does not have, each as a safe function.
 
+pub mod cgroup;
+pub mod epoll;
+pub mod kmsg;
+pub mod lineage;
+pub mod memory_limit;
+pub mod standstill;
+pub mod terminal;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

@@ -7,7 +7,7 @@
 mod distress;
 mod log;
 mod segments;
-mod work;
+mod thread;
 mod worker_log;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,16 +22,16 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 pub use self::distress::Distress;
-use self::distress::{Distresses, Lookout};
+use self::distress::{DistressScanner, Distresses};
 use self::log::{Log, Rotation};
 pub use self::segments::Listing;
-use self::work::{Source, Work};
+use self::thread::{PumpThread, Source};
 use self::worker_log::WorkerLog;
-use crate::console::{Console, Voice};
-use crate::epoll::Epoll;
 use crate::error::{ProcessError, Result};
 use crate::job::{Job, JobDirectory, Pressure, Stream};
-use crate::{system, terminal};
+use crate::logs::console::{Console, Voice};
+use crate::system::epoll::Epoll;
+use crate::system::{self, terminal};
 
 const READ_BYTES: usize = 256 << 10;
 const PIPE_BYTES: i32 = 1 << 20;
@@ -182,7 +182,7 @@ impl Pump {
         let drops = job.pressure == Pressure::Drop;
         let [out, err] = person.pipes;
         let [out_terminal, err_terminal] = person.terminals;
-        let work = Work {
+        let work = PumpThread {
             arriving,
             woken: woken.into(),
             shared: Arc::clone(&shared),
@@ -234,7 +234,7 @@ impl Pump {
                 is_terminal,
                 kept: kept.clone(),
                 stream,
-                lookout: Lookout::new(stream, is_terminal),
+                scanner: DistressScanner::new(stream, is_terminal),
                 is_hidden: self.job.roles[speaker.role].hides(speaker.rank, stream),
                 voice: Voice::new(&name, colour, from[stream as usize]),
             };

@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::cgroup::passes_memory_on;
+use crate::system::cgroup::passes_memory_on;
 
 /// A number that no machine has: version 1 writes it for "no limit".
 const NO_LIMIT_BYTES: u64 = 1 << 60;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::coordinator::hang::HoldKind;
-use crate::lineage::Process;
+use crate::system::lineage::Process;
 
 /// More levels of descent are not followed.
 const DEPTH_MAX: usize = 64;
@@ -133,7 +133,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::lineage::everyone;
+    use crate::system::lineage::everyone;
 
     #[test]
     fn a_process_that_was_stopped_is_stopped_until_it_goes_on() {

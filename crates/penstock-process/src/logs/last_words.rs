@@ -1,6 +1,6 @@
 //! What a failing worker said last: the error, where in the program it was, and whether it only tells of somebody else's end.
 //!
-//! Read from the log, beginning with the line that the pump found ([`crate::pump::Distress`]). Pure: text in, values out.
+//! Read from the log, beginning with the line that the pump found ([`crate::logs::pump::Distress`]). Pure: text in, values out.
 
 use std::sync::LazyLock;
 

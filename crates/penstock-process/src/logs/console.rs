@@ -16,7 +16,7 @@ pub use voice::Voice;
 pub use width::harmless;
 
 use self::sink::Sink;
-use crate::terminal::Size;
+use crate::system::terminal::Size;
 
 /// So much may wait for the terminal before workers have to wait as well.
 const WAITING_BYTES_MAX: usize = 1 << 20;
