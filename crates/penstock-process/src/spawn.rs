@@ -58,7 +58,7 @@ impl Life<'_> {
 
 /// What a worker has of its slot.
 #[derive(Default)]
-pub struct Place {
+pub struct WorkerSlot {
     /// Variables that name its devices; they win over all others.
     pub variables: Vec<(&'static str, String)>,
     /// Leases: descriptors that it inherits, and that nobody closes before it ends.
@@ -139,7 +139,7 @@ fn set_unless_there(variables: &mut Vec<(String, String)>, name: &str, value: &s
 }
 
 /// Starts one rank as the leader of a session of its own.
-pub fn start(life: &Life<'_>, rank: u32, place: Place) -> Result<Started> {
+pub fn start(life: &Life<'_>, rank: u32, place: WorkerSlot) -> Result<Started> {
     let (outputs, out_writer, err_writer) = outputs(life.role.terminal)?;
     let agent = std::process::id() as i32;
     let (limit, has_terminal) = (life.file_limit, life.role.terminal);

@@ -11,7 +11,7 @@ use crate::agent::places::Start;
 use crate::error::Result;
 use crate::job::exit::Exit;
 use crate::logs::pump::Outputs;
-use crate::spawn::{self, Life, Place, Started};
+use crate::spawn::{self, Life, Started, WorkerSlot};
 use crate::system::{self, Reaped, now_ms};
 use crate::zygote::nursery::{News, Nursery, Readiness};
 use crate::zygote::request::{Birth, Gate, Program, Unborn};
@@ -214,7 +214,7 @@ impl Agent {
 /// The workers of a gang before they are born, and our ends of their outputs.
 fn unborn(
     life: &Life<'_>,
-    places: impl Iterator<Item = (u32, Place)>,
+    places: impl Iterator<Item = (u32, WorkerSlot)>,
 ) -> Result<(Vec<Unborn>, Vec<Outputs>)> {
     let (mut workers, mut outputs) = (Vec::new(), Vec::new());
     for (rank, place) in places {

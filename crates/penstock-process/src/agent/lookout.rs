@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::agent::Agent;
-use crate::coordinator::hang::{Clocks, Gaps, HoldKind, Patience, Place, Pulse, Signs};
+use crate::coordinator::hang::{Clocks, Gaps, HoldKind, Patience, Pulse, Signs, StackPlace};
 use crate::job::state::Phase;
 use crate::system::lineage::everyone;
 use crate::system::standstill::{families, hold_of};
@@ -249,7 +249,7 @@ fn is_debugged(look: &Value) -> bool {
 }
 
 /// Where the main thread of a worker stands, from its look.
-fn place_of(look: &Value) -> Option<Place> {
+fn place_of(look: &Value) -> Option<StackPlace> {
     let frames = look.get("threads")?.as_array()?.first()?.get("frames")?.as_array()?;
     let text =
         |frame: &Value, key: &str| frame.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -265,5 +265,5 @@ fn place_of(look: &Value) -> Option<Place> {
         })
         .collect();
     let digest = u64::from(crc32fast::hash(whole.join("\n").as_bytes())) | (whole.len() as u64) << 32;
-    (!whole.is_empty()).then_some(Place { digest, collective })
+    (!whole.is_empty()).then_some(StackPlace { digest, collective })
 }

@@ -18,7 +18,7 @@ use crate::slots::giving::variables;
 use crate::slots::inventory::Inventory;
 use crate::slots::placing::impossible;
 use crate::slots::queue::{Answer, Waiting};
-use crate::spawn::{self, Place};
+use crate::spawn::{self, WorkerSlot};
 use crate::system::cgroup::{self, Cgroup};
 use crate::system::memory_limit::{MemoryGroups, Version};
 use crate::system::now_ms;
@@ -253,10 +253,10 @@ impl Agent {
     }
 
     /// What a worker gets of its slot.
-    pub(super) fn place(&self, gang: usize, rank: u32, slot: u32) -> Place {
+    pub(super) fn place(&self, gang: usize, rank: u32, slot: u32) -> WorkerSlot {
         let plan = &self.plans[gang];
         let role = &self.job.roles[plan.role];
-        let mut place = Place::default();
+        let mut place = WorkerSlot::default();
         place.kept.extend(self.places.meeting.get(&plan.role).map(Lease::fd));
         let leases = self.places.slots.get(&plan.role);
         if let Some(lease) = leases.and_then(|leases| leases.get(slot as usize)) {

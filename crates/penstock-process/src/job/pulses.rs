@@ -33,7 +33,7 @@ const LISTENS: u32 = 1;
 
 /// What a worker last said. Times are of the clock that `system::now_ms` reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pulse {
+pub struct PulseRecord {
     /// How many pulses and changes of phase this life has had.
     pub beats: u64,
     /// The process that writes: the worker, or a descendant of it.
@@ -147,7 +147,7 @@ impl Pulses {
     }
 
     /// What the worker of a slot last said; nothing when it said nothing yet or what is there is not whole.
-    pub fn read(&self, slot: u32) -> Option<Pulse> {
+    pub fn read(&self, slot: u32) -> Option<PulseRecord> {
         let at = self.place(slot)?;
         for _ in 0..TRIES {
             let mut record = [0; RECORD_BYTES];
@@ -205,10 +205,10 @@ fn is_whole(record: &[u8; RECORD_BYTES]) -> bool {
     get_u32(record, end) == crc32fast::hash(&record[..end])
 }
 
-fn pulse(record: &[u8; RECORD_BYTES]) -> Pulse {
+fn pulse(record: &[u8; RECORD_BYTES]) -> PulseRecord {
     let phase = &record[80..80 + PHASE_BYTES];
     let end = phase.iter().position(|byte| *byte == 0).unwrap_or(PHASE_BYTES);
-    Pulse {
+    PulseRecord {
         beats: get_u64(record, 0),
         step: get_u64(record, 8),
         steps: get_u64(record, 16),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     /// As a worker writes it.
-    fn record(pulse: &Pulse) -> [u8; RECORD_BYTES] {
+    fn record(pulse: &PulseRecord) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         let times = [
             pulse.beats,
@@ -280,9 +280,9 @@ mod tests {
         bytes
     }
 
-    fn any_pulse() -> impl Strategy<Value = Pulse> {
+    fn any_pulse() -> impl Strategy<Value = PulseRecord> {
         (any::<[u64; 8]>(), any::<[u32; 3]>(), any::<bool>(), "[a-z]{0,16}").prop_map(
-            |(times, numbers, listens, phase)| Pulse {
+            |(times, numbers, listens, phase)| PulseRecord {
                 beats: times[0],
                 step: times[1],
                 steps: times[2],
@@ -305,7 +305,7 @@ mod tests {
         let (_folder, directory) = directory();
         let pulses = Pulses::create(&directory, 3).unwrap();
         assert_eq!((0..4).filter_map(|slot| pulses.read(slot)).count(), 0);
-        let said = Pulse {
+        let said = PulseRecord {
             beats: 1,
             pid: 7,
             incarnation: 2,

@@ -146,7 +146,7 @@ impl Shared {
 
 /// What is kept of a worker from one life to the next.
 #[derive(Clone)]
-struct Kept {
+struct WorkerOutput {
     log: Arc<Mutex<WorkerLog>>,
     /// When it last wrote something or began, on the clock of [`system::now_ms`]. Read without waiting for the disk.
     heard_ms: Arc<AtomicU64>,
@@ -164,7 +164,7 @@ pub struct Pump {
     /// The logs that an agent before us left.
     found: Listing,
     /// Of every worker that ever spoke, because its streams go on with its next life.
-    kept: Mutex<BTreeMap<(usize, u32), Kept>>,
+    kept: Mutex<BTreeMap<(usize, u32), WorkerOutput>>,
 }
 
 impl Pump {
@@ -244,11 +244,15 @@ impl Pump {
         Ok(from)
     }
 
-    fn kept_of(&self, speaker: Speaker) -> Kept {
+    fn kept_of(&self, speaker: Speaker) -> WorkerOutput {
         let mut kept = self.kept.lock().expect("nobody panics while holding this");
         let entry = kept.entry((speaker.role, speaker.rank)).or_insert_with(|| {
             let log = worker_log(&self.directory, &self.job, &self.found, speaker);
-            Kept { log: Arc::new(Mutex::new(log)), heard_ms: Arc::default(), distresses: Arc::default() }
+            WorkerOutput {
+                log: Arc::new(Mutex::new(log)),
+                heard_ms: Arc::default(),
+                distresses: Arc::default(),
+            }
         });
         entry.clone()
     }

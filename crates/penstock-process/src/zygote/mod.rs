@@ -22,7 +22,7 @@ use crate::error::{ProcessError, Result};
 use crate::system;
 use crate::zygote::variables::{HELD, WORKER_PLACE};
 
-/// JobDirectory in the zygote's arguments for those of a worker, which `ps` shows.
+/// Room in the zygote's arguments for those of a worker, which `ps` shows.
 const TITLE_BYTES: usize = 1024;
 
 /// What zygotes have to agree in to be the same one.

@@ -1,7 +1,7 @@
 //! A gang in imagined time: ranks that make steps together, and the looks that the agent has at them, by the agent's own rules.
 
 use penstock_process::coordinator::decider::Decider;
-use penstock_process::coordinator::hang::{Clocks, Gaps, HoldKind, Patience, Place, Pulse, Signs};
+use penstock_process::coordinator::hang::{Clocks, Gaps, HoldKind, Patience, Pulse, Signs, StackPlace};
 use penstock_process::coordinator::history::{Entry, JobHistory};
 use penstock_process::coordinator::messages::{GangReport, Report, WorkerReport};
 use penstock_process::coordinator::verdict::Action;
@@ -207,7 +207,7 @@ impl World<'_> {
                     (false, true) => 100 + now_ms,
                     (false, false) => u64::from(rank) + 8,
                 };
-                let place = Place { digest, collective: waits || deed.collective };
+                let place = StackPlace { digest, collective: waits || deed.collective };
                 let seen = Some(place).filter(|_| !deed.unreadable || waits);
                 own.signs.note_place(seen, own.pulse.last_ms(), now_ms);
             }

@@ -12,7 +12,7 @@ mod signs;
 use serde::{Deserialize, Serialize};
 
 pub use self::patience::{Between, Clocks, Gaps, Past, Patience, TIMES_MAX, WORK_MS, limit_ms};
-pub use self::signs::{Hold, HoldKind, IDLE_BYTES_MAX, Place, Signs};
+pub use self::signs::{Hold, HoldKind, IDLE_BYTES_MAX, Signs, StackPlace};
 use crate::job::policy::HangRule;
 
 /// Looks at the stacks of a rank before it is said not to move.

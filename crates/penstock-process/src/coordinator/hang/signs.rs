@@ -43,7 +43,7 @@ pub struct Hold {
 
 /// Where the main thread of a rank stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct StackPlace {
     /// Equal for equal frames.
     pub digest: u64,
     /// It waits for its peers.
@@ -60,7 +60,7 @@ pub struct Signs {
     /// When its main thread was last seen at another place than before.
     pub moved_ms: Option<u64>,
     /// Where it stood at the newest look; nothing if it could not be seen.
-    pub place: Option<Place>,
+    pub place: Option<StackPlace>,
     /// Bytes read and written so far, as far as that was seen.
     #[serde(skip)]
     pub(super) bytes: Option<u64>,
@@ -89,7 +89,7 @@ impl Signs {
     }
 
     /// Where it stands now. Where it stood before its last step, at `since_ms`, says nothing about whether it moves.
-    pub fn note_place(&mut self, place: Option<Place>, since_ms: u64, now_ms: u64) {
+    pub fn note_place(&mut self, place: Option<StackPlace>, since_ms: u64, now_ms: u64) {
         let before = self.place.filter(|_| self.placed_ms.is_some_and(|placed_ms| placed_ms >= since_ms));
         if before.zip(place).is_some_and(|(before, now)| before.digest != now.digest) {
             self.moved_ms = Some(now_ms);

@@ -111,7 +111,7 @@ fn bytes_are_work_from_a_floor_on_and_children_that_end_take_nothing_away() {
     signs.note_bytes(5000, 4);
     signs.note_bytes(30_000, 5);
     assert_eq!(signs.bytes_ms, Some(3));
-    let place = |digest| Some(Place { digest, collective: false });
+    let place = |digest| Some(StackPlace { digest, collective: false });
     signs.note_place(place(1), 0, 6);
     signs.note_place(None, 0, 7);
     signs.note_place(place(1), 0, 8);
@@ -204,7 +204,7 @@ fn a_rank_that_is_stopped_alone_is_named_when_its_own_limit_is_over() {
 fn blame_falls_on_who_is_outside_the_collective_or_behind_or_elsewhere_and_else_on_nobody() {
     let (one, behind) = (pulse(40, 0, 10), pulse(39, 0, 10));
     let at = |rank, pulse, digest, collective| {
-        let place = Some(Place { digest, collective });
+        let place = Some(StackPlace { digest, collective });
         Suspect { signs: Signs { place, ..Signs::default() }, ..suspect(rank, pulse) }
     };
     let named = |suspects: &[Suspect<'_>]| hung(9000, suspects, &GIVEN).unwrap();

@@ -12,7 +12,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use super::distress::{Distress, DistressScanner};
-use super::{Kept, Shared};
+use super::{Shared, WorkerOutput};
 use crate::job::Stream;
 use crate::logs::console::{Console, Voice};
 use crate::system;
@@ -35,7 +35,7 @@ pub(super) struct Source {
     pub(super) pipe: File,
     /// Whether it is a terminal, which wants to know its size.
     pub(super) is_terminal: bool,
-    pub(super) kept: Kept,
+    pub(super) kept: WorkerOutput,
     pub(super) stream: Stream,
     pub(super) voice: Voice,
     pub(super) scanner: DistressScanner,
