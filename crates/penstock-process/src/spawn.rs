@@ -12,7 +12,7 @@ use crate::error::{ProcessError, Result};
 use crate::job::mark::{self, Mark};
 use crate::job::{Job, JobDirectory, Role};
 use crate::logs::pump::Outputs;
-use crate::slots::giving::{confine, mask};
+use crate::slots::devices::{confine, mask};
 use crate::system;
 use crate::system::cgroup::Cgroup;
 use crate::system::terminal::{self, Size};

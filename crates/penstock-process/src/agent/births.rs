@@ -13,9 +13,9 @@ use crate::job::exit::Exit;
 use crate::logs::pump::Outputs;
 use crate::spawn::{self, Life, Started, WorkerSlot};
 use crate::system::{self, Reaped, now_ms};
-use crate::zygote::nursery::{News, Nursery, Readiness};
-use crate::zygote::request::{Birth, Gate, Program, Unborn};
-use crate::zygote::{Wish, variables};
+use crate::zygote::pool::{News, Readiness, ZygotePool};
+use crate::zygote::request::{ForkOutcome, Program, StartGate, WorkerFork};
+use crate::zygote::{ZygoteSpec, variables};
 
 /// Names of leases in a request: the port where the gang meets, and the slot.
 const LEASES: [&str; 2] = ["lease-0", "lease-1"];
@@ -26,7 +26,7 @@ const REFUSAL_BYTES_MAX: u64 = 400;
 /// How a gang begins.
 pub(super) enum Beginning {
     /// Its workers wait at the gate.
-    Forked(Vec<Started>, Gate),
+    Forked(Vec<Started>, StartGate),
     /// Each has to be executed.
     Executed,
     /// Not now; the coordinator will order it again.
@@ -34,19 +34,19 @@ pub(super) enum Beginning {
 }
 
 impl Agent {
-    /// Wishes for the zygotes of all roles that can use one.
-    pub(super) fn wish_for_zygotes(&mut self) {
-        let mut nursery = Nursery::default();
-        let mut wishes = Vec::new();
+    /// Says which zygotes the roles of the job can use.
+    pub(super) fn choose_zygotes(&mut self) {
+        let mut pool = ZygotePool::default();
+        let mut by_role = Vec::new();
         for (index, role) in self.job.roles.iter().enumerate() {
-            let wish = role.zygote.as_ref().map(|warm| {
+            let spec = role.zygote.as_ref().map(|warm| {
                 let early = |(name, _): &(String, String)| {
                     variables::is_read_early(name)
                         || role.environment.contains_key(name)
                         || name.starts_with("PENSTOCK_JOB")
                 };
                 let life = self.life(index, 0, 0);
-                Wish {
+                ZygoteSpec {
                     interpreter: warm.interpreter.clone(),
                     flags: warm.flags.clone(),
                     entry: warm.entry.clone(),
@@ -55,9 +55,9 @@ impl Agent {
                     directory: directory(&life),
                 }
             });
-            wishes.push(wish.and_then(|wish| nursery.wish(wish)));
+            by_role.push(spec.and_then(|spec| pool.add(spec)));
         }
-        (self.nursery, self.wishes) = (nursery, wishes);
+        (self.zygotes, self.by_role) = (pool, by_role);
     }
 
     /// What the workers of one life have in common.
@@ -77,9 +77,9 @@ impl Agent {
     /// Starts zygotes that are missing; when to look again.
     pub(super) fn keep_zygotes(&mut self) -> Option<u64> {
         let (news, again_ms) =
-            self.nursery.keep_up(&self.directory.file("zygote.log"), self.file_limit, now_ms());
+            self.zygotes.keep_up(&self.directory.file("zygote.log"), self.file_limit, now_ms());
         self.note_zygotes(news);
-        let pid = self.nursery.pids().next().unwrap_or(0);
+        let pid = self.zygotes.pids().next().unwrap_or(0);
         if self.state.zygote != pid {
             self.state.zygote = pid;
             self.told = None;
@@ -89,14 +89,14 @@ impl Agent {
 
     /// Hears what zygotes say.
     pub(super) fn hear_zygotes(&mut self) {
-        let news = self.nursery.hear();
+        let news = self.zygotes.hear();
         self.note_zygotes(news);
     }
 
     /// Whether a child that ended was a zygote. Its forks are ours, and go on.
     pub(super) fn was_zygote(&mut self, reaped: &Reaped) -> bool {
         let exit = Exit::from_status(reaped.status, false);
-        let Some(news) = self.nursery.note_reaped(reaped.pid, &exit) else { return false };
+        let Some(news) = self.zygotes.note_reaped(reaped.pid, &exit) else { return false };
         self.note_zygotes(news);
         true
     }
@@ -119,7 +119,7 @@ impl Agent {
         let gang = start.gang;
         let plan = self.plans[gang].clone();
         let role = &self.job.roles[plan.role];
-        let (Some(number), Some(warm)) = (self.wishes[plan.role], role.zygote.as_ref()) else {
+        let (Some(number), Some(warm)) = (self.by_role[plan.role], role.zygote.as_ref()) else {
             self.state.gangs[gang].zygote.clone_from(&role.zygote_why);
             return Ok(Beginning::Executed);
         };
@@ -127,7 +127,7 @@ impl Agent {
             self.state.gangs[gang].zygote = format!("executed: {why}");
             return Ok(Beginning::Executed);
         }
-        let about = match self.nursery.readiness(number) {
+        let about = match self.zygotes.readiness(number) {
             Readiness::Warming => {
                 self.state.gangs[gang].reason = format!("waits for {}", described(&warm.preload));
                 return Ok(Beginning::Later);
@@ -151,30 +151,30 @@ impl Agent {
         };
         let ranks = plan.ranks.zip(&start.order.placement);
         let places = ranks.map(|(rank, slot)| (rank, self.place(gang, rank, *slot)));
-        let (unborn, outputs) = unborn(&life, places)?;
-        let different = unborn
+        let (forks, outputs) = worker_forks(&life, places)?;
+        let different = forks
             .iter()
-            .find_map(|worker| variables::different(self.nursery.wished(number), &worker.environment));
+            .find_map(|worker| variables::different(self.zygotes.spec(number), &worker.environment));
         if let Some(name) = different {
             self.state.gangs[gang].zygote =
                 format!("executed: {name} is read when Python starts, and is not the zygote's");
             return Ok(Beginning::Executed);
         }
         let urgent = self.urgent();
-        let Some(zygote) = self.nursery.warm(number) else { return Ok(Beginning::Executed) };
-        match zygote.bear(&program, &unborn, &urgent) {
-            Birth::Born { pids, gate } => {
-                let born = pids.into_iter().zip(outputs);
-                let started = born.map(|(pid, outputs)| Started { pid, outputs }).collect();
+        let Some(zygote) = self.zygotes.warm(number) else { return Ok(Beginning::Executed) };
+        match zygote.fork(&program, &forks, &urgent) {
+            ForkOutcome::Forked { pids, gate } => {
+                let forked = pids.into_iter().zip(outputs);
+                let started = forked.map(|(pid, outputs)| Started { pid, outputs }).collect();
                 self.state.gangs[gang].zygote = about;
                 self.retire_zygote(number, gang);
                 Ok(Beginning::Forked(started, gate))
             }
-            Birth::Refused(why) => {
+            ForkOutcome::Refused(why) => {
                 self.state.gangs[gang].zygote = format!("executed: {why}");
                 Ok(Beginning::Executed)
             }
-            Birth::Interrupted => {
+            ForkOutcome::Interrupted => {
                 self.told = None;
                 Ok(Beginning::Later)
             }
@@ -189,21 +189,21 @@ impl Agent {
         Some(String::from_utf8_lossy(&text).chars().filter(|c| !c.is_control()).collect())
     }
 
-    /// Ends a zygote after its last birth: every gang that uses it has begun, and none may begin again.
+    /// Ends a zygote after its last fork: every gang that uses it has begun, and none may begin again.
     fn retire_zygote(&mut self, number: usize, begun: usize) {
         let needed = self.plans.iter().enumerate().any(|(gang, plan)| {
             let budget = &self.job.roles[plan.role].policy.budget;
             let again = budget.crash + budget.memory + budget.hang > 0;
             let waits = gang != begun && self.state.gangs[gang].incarnation.is_none();
-            self.wishes[plan.role] == Some(number) && (again || waits)
+            self.by_role[plan.role] == Some(number) && (again || waits)
         });
         if !needed {
-            let news = self.nursery.retire(number);
+            let news = self.zygotes.retire(number);
             self.note_zygotes(news.into_iter().collect());
         }
     }
 
-    /// What a birth may not keep us from hearing: the keeper's end, the launcher, and `penstock stop`.
+    /// What a fork may not keep us from hearing: the keeper's end, the launcher, and `penstock stop`.
     fn urgent(&self) -> Vec<RawFd> {
         let watch = &self.watch;
         let files = [watch.keeper.as_ref(), watch.launcher.as_ref(), Some(&watch.woken)];
@@ -211,11 +211,11 @@ impl Agent {
     }
 }
 
-/// The workers of a gang before they are born, and our ends of their outputs.
-fn unborn(
+/// The workers of a gang before they are forked, and our ends of their outputs.
+fn worker_forks(
     life: &Life<'_>,
     places: impl Iterator<Item = (u32, WorkerSlot)>,
-) -> Result<(Vec<Unborn>, Vec<Outputs>)> {
+) -> Result<(Vec<WorkerFork>, Vec<Outputs>)> {
     let (mut workers, mut outputs) = (Vec::new(), Vec::new());
     for (rank, place) in places {
         let (ours, out_writer, err_writer) = spawn::outputs(life.role.terminal)?;
@@ -229,7 +229,7 @@ fn unborn(
         let mut environment = spawn::environment(life, rank);
         environment.extend(place.variables.into_iter().map(|(name, value)| (name.to_owned(), value)));
         let mark = life.marking(rank).map(|limit| (limit.rlim_cur, limit.rlim_max));
-        workers.push(Unborn { rank, environment, files, cpus: place.cpus, mark });
+        workers.push(WorkerFork { rank, environment, files, cpus: place.cpus, mark });
         outputs.push(ours);
     }
     Ok((workers, outputs))

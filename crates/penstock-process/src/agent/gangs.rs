@@ -20,7 +20,7 @@ use crate::spawn;
 use crate::system::kmsg::about_memory;
 use crate::system::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
 use crate::system::{Reaped, now_ms};
-use crate::zygote::request::Gate;
+use crate::zygote::request::StartGate;
 
 /// What the agent knows of a gang beside its state.
 #[derive(Default)]
@@ -172,7 +172,7 @@ impl Agent {
         }
         self.note_places(gang);
         // All are known now, so all may begin.
-        gate.map_or(Ok(()), Gate::open)
+        gate.map_or(Ok(()), StartGate::open)
     }
 
     /// Whether nobody of a gang is left, but those who were killed long ago and sleep in the kernel.

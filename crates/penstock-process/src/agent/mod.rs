@@ -41,7 +41,7 @@ use crate::outside::{Outside, namespace};
 use crate::system::cgroup::Cgroup;
 use crate::system::memory_limit::MemoryGroups;
 use crate::system::{self, Signals, now_ms, signal_name};
-use crate::zygote::nursery::Nursery;
+use crate::zygote::pool::ZygotePool;
 
 /// How often the tree is looked at while it ends: the death of a grandchild wakes nobody.
 const LOOK_MS: u64 = 20;
@@ -92,8 +92,8 @@ pub struct Agent {
     watch: Watch,
     link: Link,
     /// The zygotes, and which of them each role uses.
-    nursery: Nursery,
-    wishes: Vec<Option<usize>>,
+    zygotes: ZygotePool,
+    by_role: Vec<Option<usize>>,
     vitals: Vitals,
     lookout: Lookout,
     /// The report that was sent last.
@@ -140,7 +140,7 @@ pub fn run(directory: &JobDirectory, fds: InheritedFds) -> Result<()> {
     // First of all, because nothing begins before it has answered, and it starts while we prepare the rest.
     let link = Link::started(directory);
     let mut agent = Agent::open(directory, fds, signals, link)?;
-    agent.wish_for_zygotes();
+    agent.choose_zygotes();
     while agent.over.is_none() {
         let look_ms = agent.look();
         let safety_ms = agent.keep_safe();
@@ -213,8 +213,8 @@ impl Agent {
             shown,
             watch,
             link,
-            nursery: Nursery::default(),
-            wishes: Vec::new(),
+            zygotes: ZygotePool::default(),
+            by_role: Vec::new(),
             vitals,
             lookout: Lookout::default(),
             told: None,
@@ -238,7 +238,7 @@ impl Agent {
     fn owned(&self) -> BTreeSet<i32> {
         let mut owned: BTreeSet<i32> = self.running.keys().copied().collect();
         owned.extend([self.link.pid].into_iter().filter(|pid| *pid > 0));
-        owned.extend(self.nursery.pids());
+        owned.extend(self.zygotes.pids());
         owned.extend(self.vitals.pid());
         owned.extend(&self.abandoned);
         owned
@@ -324,7 +324,7 @@ impl Agent {
             system::interest(self.link.number(), libc::POLLIN),
         ];
         interests.extend(self.places.news().into_iter().map(|fd| system::interest(fd, libc::POLLIN)));
-        interests.extend(self.nursery.numbers().map(|number| system::interest(number, libc::POLLIN)));
+        interests.extend(self.zygotes.numbers().map(|number| system::interest(number, libc::POLLIN)));
         let timeout = until_ms.map(|until_ms| Duration::from_millis(until_ms.saturating_sub(now_ms())));
         system::poll(&mut interests, timeout);
         let signals = self.watch.signals.take();

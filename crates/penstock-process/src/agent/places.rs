@@ -13,10 +13,10 @@ use crate::error::{ProcessError, Result};
 use crate::job::policy::Scope;
 use crate::job::state::Phase;
 use crate::job::{Job, JobDirectory};
-use crate::slots::desk::{Desk, Holder, Lease, lease_port};
-use crate::slots::giving::variables;
+use crate::slots::allocation::impossible;
+use crate::slots::devices::variables;
 use crate::slots::inventory::Inventory;
-use crate::slots::placing::impossible;
+use crate::slots::lock_directory::{Holder, LockDirectory, SlotLock, lease_port};
 use crate::slots::queue::{Answer, Waiting};
 use crate::spawn::{self, WorkerSlot};
 use crate::system::cgroup::{self, Cgroup};
@@ -44,7 +44,7 @@ struct Wave {
 
 /// What is leased, and who waits.
 pub(super) struct Places {
-    desk: Result<Desk>,
+    locks: Result<LockDirectory>,
     /// What the machine has; read when a gang first wants something of it.
     inventory: Option<Inventory>,
     /// Of [`Inventory::of_ports`].
@@ -54,11 +54,11 @@ pub(super) struct Places {
     ordered: Vec<Start>,
     waves: Vec<Wave>,
     /// For each role, its slots in order: those of ranks, then spares.
-    slots: BTreeMap<usize, Vec<Lease>>,
+    slots: BTreeMap<usize, Vec<SlotLock>>,
     /// Gangs that are over for good.
     over: BTreeSet<usize>,
     /// For each role, where its ranks meet.
-    meeting: BTreeMap<usize, Lease>,
+    meeting: BTreeMap<usize, SlotLock>,
 }
 
 impl Places {
@@ -67,7 +67,7 @@ impl Places {
         let holder =
             Holder { job: job.id.clone(), directory, role: String::new(), slot: None, rank: None, pid };
         Self {
-            desk: Desk::open(),
+            locks: LockDirectory::open(),
             inventory: None,
             ports: Inventory::of_ports(now_ms().wrapping_mul(7919) ^ u64::from(pid.unsigned_abs())),
             holder,
@@ -106,9 +106,9 @@ impl Places {
         Ok(self.inventory.clone().unwrap_or_else(|| self.ports.clone()))
     }
 
-    fn desk(&self) -> Result<Desk> {
-        match &self.desk {
-            Ok(desk) => Ok(desk.clone()),
+    fn locks(&self) -> Result<LockDirectory> {
+        match &self.locks {
+            Ok(locks) => Ok(locks.clone()),
             Err(problem) => Err(ProcessError::Slots(problem.to_string())),
         }
     }
@@ -116,18 +116,19 @@ impl Places {
     /// Where the ranks of a role meet: a new port for each life, but one for a role whose workers come and go alone.
     fn meet(&mut self, job: &Job, role: usize) -> Result<u16> {
         let about = &job.roles[role];
-        let known = self.meeting.get(&role).and_then(|lease| lease.share().ports.first().copied());
+        let known = self.meeting.get(&role).and_then(|lock| lock.share().ports.first().copied());
         if let Some(port) =
             known.filter(|_| about.policy.restart == Scope::One || about.master_port.is_some())
         {
             return Ok(port);
         }
         let holder = Holder { role: about.name.clone(), ..self.holder.clone() };
-        let leased = self.desk().and_then(|desk| lease_port(&desk, &self.ports, about.master_port, holder));
+        let leased =
+            self.locks().and_then(|locks| lease_port(&locks, &self.ports, about.master_port, holder));
         match leased {
-            Ok(lease) => {
-                let port = lease.share().ports.first().copied();
-                self.meeting.insert(role, lease);
+            Ok(lock) => {
+                let port = lock.share().ports.first().copied();
+                self.meeting.insert(role, lock);
                 port.map_or_else(spawn::free_port, Ok)
             }
             Err(problem) if about.master_port.is_some() => Err(problem),
@@ -141,10 +142,10 @@ impl Places {
 
     /// Who uses what, for people who look: for each slot of a role, the rank and its process.
     fn note(&mut self, role: usize, users: &BTreeMap<u32, (u32, i32)>) {
-        let Ok(Some(gate)) = self.desk().and_then(|desk| desk.enter()) else { return };
+        let Ok(Some(guard)) = self.locks().and_then(|locks| locks.enter()) else { return };
         for (slot, (rank, pid)) in users {
-            let lease = self.slots.get_mut(&role).and_then(|leases| leases.get_mut(*slot as usize));
-            lease.into_iter().for_each(|lease| lease.note(&gate, Some(*rank), *pid));
+            let lock = self.slots.get_mut(&role).and_then(|locks| locks.get_mut(*slot as usize));
+            lock.into_iter().for_each(|lock| lock.note(&guard, Some(*rank), *pid));
         }
     }
 }
@@ -193,7 +194,7 @@ impl Agent {
         let asked = self
             .places
             .inventory()
-            .and_then(|inventory| Waiting::join(&self.places.desk()?, &inventory, holder, wants));
+            .and_then(|inventory| Waiting::join(&self.places.locks()?, &inventory, holder, wants));
         match asked {
             Ok(waiting) => self.places.waves.push(Wave { waiting, roles, starts }),
             // What this machine can never give, it will not give later either.
@@ -257,12 +258,12 @@ impl Agent {
         let plan = &self.plans[gang];
         let role = &self.job.roles[plan.role];
         let mut place = WorkerSlot::default();
-        place.kept.extend(self.places.meeting.get(&plan.role).map(Lease::fd));
-        let leases = self.places.slots.get(&plan.role);
-        if let Some(lease) = leases.and_then(|leases| leases.get(slot as usize)) {
-            place.kept.push(lease.fd());
-            place.variables = variables(lease);
-            place.cpus.clone_from(&lease.share().cpus);
+        place.kept.extend(self.places.meeting.get(&plan.role).map(SlotLock::fd));
+        let locks = self.places.slots.get(&plan.role);
+        if let Some(lock) = locks.and_then(|locks| locks.get(slot as usize)) {
+            place.kept.push(lock.fd());
+            place.variables = variables(lock);
+            place.cpus.clone_from(&lock.share().cpus);
         }
         if role.slots.memory_bytes > 0 {
             let worker = format!("{}-{rank}", role.name);
@@ -322,5 +323,5 @@ pub fn check(job: &Job) -> Result<()> {
             return Err(ProcessError::Slots(format!("{who}: {why}")));
         }
     }
-    Desk::open().map(drop)
+    LockDirectory::open().map(drop)
 }

@@ -47,7 +47,7 @@ impl Agent {
         self.state.exit_code = Some(over.code);
         self.state.ended_at = Some(wall_s());
         self.link.lose();
-        self.nursery.close();
+        self.zygotes.close();
         self.vitals.close();
         self.places.release_all();
         (self.state.coordinator, self.state.zygote) = (0, 0);

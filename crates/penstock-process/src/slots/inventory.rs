@@ -16,7 +16,7 @@ const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 /// More GPUs than any machine has; a larger number is a mistake.
 const GPUS_MAX: u32 = 4096;
 
-/// What there is to lease.
+/// What there is to give out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory {
     /// Processors of our affinity mask; those that share a core or a socket stand together.
@@ -30,7 +30,7 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Only the ports: all that most jobs lease. Where to begin differs, so that one that was just used is not used again at once.
+    /// Only the ports: all that most jobs need. Where to begin differs, so that one that was just used is not used again at once.
     pub fn of_ports(begin: u64) -> Self {
         let mut ports = ports(&fs::read_to_string(EPHEMERAL).unwrap_or_default());
         let begin = usize::try_from(begin).unwrap_or(0) % ports.len();

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::path::Path;
 
 use crate::job::exit::Exit;
-use crate::zygote::{Warmth, Wish, Word, Zygote};
+use crate::zygote::{Warmth, Zygote, ZygoteMessage, ZygoteSpec};
 
 /// A zygote that is not warm after so long is given up.
 const WARM_LIMIT_MS: u64 = 60_000;
@@ -28,9 +28,9 @@ pub enum Readiness {
     Cold(String),
 }
 
-/// One wish and what became of it.
-struct Kept {
-    wish: Wish,
+/// One spec and what became of it.
+struct PooledZygote {
+    spec: ZygoteSpec,
     zygote: Option<Zygote>,
     readiness: Readiness,
     /// No further one is started.
@@ -48,37 +48,43 @@ pub struct News {
     pub readiness: Readiness,
 }
 
-/// The zygotes of a job. The number of a wish is its place here.
+/// The zygotes of a job. The number of a spec is its place here.
 #[derive(Default)]
-pub struct Nursery {
-    kept: Vec<Kept>,
+pub struct ZygotePool {
+    kept: Vec<PooledZygote>,
 }
 
-impl Nursery {
-    /// The number of a wish, which is kept up from now on; nothing when there are too many others.
-    pub fn wish(&mut self, wish: Wish) -> Option<usize> {
-        if let Some(known) = self.kept.iter().position(|kept| kept.wish == wish) {
+impl ZygotePool {
+    /// The number of a spec, which is kept up from now on; nothing when there are too many others.
+    pub fn add(&mut self, spec: ZygoteSpec) -> Option<usize> {
+        if let Some(known) = self.kept.iter().position(|kept| kept.spec == spec) {
             return Some(known);
         }
         if self.kept.len() == ZYGOTES_MAX {
             return None;
         }
         let readiness = Readiness::Warming;
-        self.kept.push(Kept { wish, zygote: None, readiness, given_up: false, starts_ms: Vec::new() });
+        self.kept.push(PooledZygote {
+            spec,
+            zygote: None,
+            readiness,
+            given_up: false,
+            starts_ms: Vec::new(),
+        });
         Some(self.kept.len() - 1)
     }
 
-    /// What was wished for.
-    pub fn wished(&self, number: usize) -> &Wish {
-        &self.kept[number].wish
+    /// The spec of a number.
+    pub fn spec(&self, number: usize) -> &ZygoteSpec {
+        &self.kept[number].spec
     }
 
-    /// Whether workers can be forked for a wish.
+    /// Whether workers can be forked for a spec.
     pub fn readiness(&self, number: usize) -> &Readiness {
         &self.kept[number].readiness
     }
 
-    /// The zygote of a wish, if it is warm.
+    /// The zygote of a spec, if it is warm.
     pub fn warm(&mut self, number: usize) -> Option<&mut Zygote> {
         let kept = &mut self.kept[number];
         kept.zygote.as_mut().filter(|_| matches!(kept.readiness, Readiness::Warm(_)))
@@ -112,12 +118,12 @@ impl Nursery {
 
     /// Hears what they have to say; what changed.
     pub fn hear(&mut self) -> Vec<News> {
-        self.kept.iter_mut().filter_map(Kept::hear).collect()
+        self.kept.iter_mut().filter_map(PooledZygote::hear).collect()
     }
 
     /// What the end of a child means, if it was a zygote.
     pub fn note_reaped(&mut self, pid: i32, exit: &Exit) -> Option<Vec<News>> {
-        let is_it = |kept: &&mut Kept| kept.zygote.as_ref().is_some_and(|zygote| zygote.pid == pid);
+        let is_it = |kept: &&mut PooledZygote| kept.zygote.as_ref().is_some_and(|zygote| zygote.pid == pid);
         let kept = self.kept.iter_mut().find(is_it)?;
         // It may have said why it leaves.
         let mut news: Vec<News> = kept.hear().into_iter().collect();
@@ -131,7 +137,7 @@ impl Nursery {
         Some(news)
     }
 
-    /// Ends the zygote of a wish that nobody will use again: what it holds is of use to others. What changed.
+    /// Ends the zygote of a spec that nobody will use again: what it holds is of use to others. What changed.
     pub fn retire(&mut self, number: usize) -> Option<News> {
         let kept = &mut self.kept[number];
         let pid = kept.zygote.as_ref().map(|zygote| (zygote.kill(), zygote.pid).1)?;
@@ -149,7 +155,7 @@ impl Nursery {
     }
 }
 
-impl Kept {
+impl PooledZygote {
     fn keep_up(&mut self, log: &Path, file_limit: libc::rlimit, now_ms: u64) -> Option<u64> {
         if self.given_up {
             return None;
@@ -173,7 +179,7 @@ impl Kept {
         self.starts_ms.push(now_ms);
         let file = File::options().create(true).append(true).open(log).ok();
         let file = file.or_else(|| File::options().write(true).open("/dev/null").ok())?;
-        match Zygote::start(&self.wish, file, file_limit) {
+        match Zygote::start(&self.spec, file, file_limit) {
             Ok(zygote) => {
                 self.zygote = Some(zygote);
                 self.readiness = Readiness::Warming;
@@ -190,8 +196,8 @@ impl Kept {
     fn hear(&mut self) -> Option<News> {
         let zygote = self.zygote.as_ref()?;
         let readiness = match zygote.hear() {
-            Ok(Some(Word::Ready { ready })) => Readiness::Warm(ready),
-            Ok(Some(Word::Unfit { unfit })) => {
+            Ok(Some(ZygoteMessage::Ready { ready })) => Readiness::Warm(ready),
+            Ok(Some(ZygoteMessage::Unfit { unfit })) => {
                 self.given_up = true;
                 Readiness::Cold(unfit)
             }

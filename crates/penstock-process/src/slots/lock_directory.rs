@@ -1,8 +1,8 @@
-//! The desk: the directory of this user where leases are given out, and the files in it.
+//! The directory of this user that says which slots are taken: one locked file for each, and nothing that could be stale.
 //!
 //! `gate` is locked by whoever looks or changes, for less than a millisecond each time. `lease-N` and `ticket-N` say in JSON what they
-//! stand for; one that nobody holds a lock on is over, and the next who comes through the gate removes it. A lock belongs to
-//! the open file: whoever inherits the descriptor holds it too, and the last who ends ends the lease.
+//! stand for; one that nobody holds a lock on is over, and the next who locks the gate removes it. A lock belongs to
+//! the open file: whoever inherits the descriptor holds it too, and the slot is free when the last of them ends.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
@@ -17,19 +17,19 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::allocation::{Held, place};
 use super::inventory::Inventory;
-use super::placing::{Held, place};
 use super::{Need, Share, Want};
 use crate::error::{ProcessError, Result};
 use crate::job::state::wall_s;
 
-/// How long to stand at the gate; who is inside needs a millisecond, unless somebody stopped it.
+/// How long to wait for the gate; its holder needs a millisecond, unless somebody stopped it.
 const GATE_TRIES: u32 = 500;
 const GATE_PAUSE: Duration = Duration::from_millis(1);
 /// Variable with the leases that we live in, outermost first.
 pub const LEASES: &str = "PENSTOCK_LEASES";
 
-/// Who holds a lease, or waits for one.
+/// Who holds a slot, or waits for one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Holder {
     /// The job.
@@ -46,9 +46,9 @@ pub struct Holder {
     pub pid: i32,
 }
 
-/// What a lease file says.
+/// What a lock file says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct SlotEntry {
     /// Name of the file.
     pub name: String,
     /// Who has it.
@@ -60,14 +60,14 @@ pub struct Entry {
     pub share: Share,
 }
 
-/// A lease that we hold. It ends when we drop it and every worker that inherited it is gone.
+/// The lock of a slot that we hold. It ends when we drop it and every worker that inherited it is gone.
 #[derive(Debug)]
-pub struct Lease {
+pub struct SlotLock {
     file: File,
-    entry: Entry,
+    entry: SlotEntry,
 }
 
-impl Lease {
+impl SlotLock {
     /// What is leased.
     pub fn share(&self) -> &Share {
         &self.entry.share
@@ -84,14 +84,14 @@ impl Lease {
     }
 
     /// Says who uses it now. For people who look: nothing depends on it.
-    pub fn note(&mut self, _alone: &Gate, rank: Option<u32>, pid: i32) {
+    pub fn note(&mut self, _alone: &LockGuard, rank: Option<u32>, pid: i32) {
         (self.entry.holder.rank, self.entry.holder.pid) = (rank, pid);
         let _ = write_document(&self.file, &self.entry);
     }
 }
 
-/// Whoever has it is alone at the desk.
-pub struct Gate {
+/// The locked gate: whoever has it is alone in the directory.
+pub struct LockGuard {
     /// Locked until it is dropped.
     _file: File,
     path: PathBuf,
@@ -99,13 +99,13 @@ pub struct Gate {
 
 /// The directory.
 #[derive(Debug, Clone)]
-pub struct Desk {
+pub struct LockDirectory {
     path: PathBuf,
     /// Locked with others as long as somebody works here: what cleans up /tmp leaves locked directories alone.
     _open: Arc<File>,
 }
 
-impl Desk {
+impl LockDirectory {
     /// That of our user on this machine, or where `PENSTOCK_SLOTS` says.
     pub fn open() -> Result<Self> {
         // SAFETY: asks for a number.
@@ -142,8 +142,8 @@ impl Desk {
         &self.path
     }
 
-    /// Passes the gate, alone; nothing when somebody stays inside for too long.
-    pub fn enter(&self) -> Result<Option<Gate>> {
+    /// Locks the gate; nothing when somebody else keeps it locked for too long.
+    pub fn enter(&self) -> Result<Option<LockGuard>> {
         let path = self.path.join("gate");
         let failed = |source| ProcessError::File { verb: "lock", path: path.clone(), source };
         // Made for writing, once; opened for reading, because closing a file that could be written wakes all who wait.
@@ -153,7 +153,7 @@ impl Desk {
         let file = File::open(&path).map_err(failed)?;
         for _ in 0..GATE_TRIES {
             if try_lock(&file) {
-                return Ok(Some(Gate { _file: file, path: self.path.clone() }));
+                return Ok(Some(LockGuard { _file: file, path: self.path.clone() }));
             }
             std::thread::sleep(GATE_PAUSE);
         }
@@ -161,10 +161,10 @@ impl Desk {
     }
 }
 
-impl Gate {
+impl LockGuard {
     /// All leases that hold.
-    pub fn leases(&self) -> Result<Vec<Entry>> {
-        Ok(self.alive::<Entry>("lease-")?.into_iter().map(|(_, entry)| entry).collect())
+    pub fn leases(&self) -> Result<Vec<SlotEntry>> {
+        Ok(self.alive::<SlotEntry>("lease-")?.into_iter().map(|(_, entry)| entry).collect())
     }
 
     /// Documents of a kind that somebody holds, by number; the others are removed.
@@ -202,10 +202,10 @@ impl Gate {
     }
 
     /// Leases a share to somebody.
-    pub fn lease(&self, holder: Holder, share: Share) -> Result<Lease> {
-        let write = |name: &str| Entry { name: name.to_owned(), holder, since: wall_s(), share };
+    pub fn lock(&self, holder: Holder, share: Share) -> Result<SlotLock> {
+        let write = |name: &str| SlotEntry { name: name.to_owned(), holder, since: wall_s(), share };
         let (_, file, entry) = self.make("lease-", write)?;
-        Ok(Lease { file, entry })
+        Ok(SlotLock { file, entry })
     }
 
     /// What is not free for us. Of the leases that we live in only the ports are: whoever leased them may listen there.
@@ -242,9 +242,14 @@ impl Gate {
 }
 
 /// A port that nobody else gets, for a gang to meet at: a certain one, or any that nobody listens on.
-pub fn lease_port(desk: &Desk, ports: &Inventory, certain: Option<u16>, holder: Holder) -> Result<Lease> {
-    let gate = desk.enter()?.ok_or_else(|| busy(desk))?;
-    let held = gate.held()?;
+pub fn lease_port(
+    locks: &LockDirectory,
+    ports: &Inventory,
+    certain: Option<u16>,
+    holder: Holder,
+) -> Result<SlotLock> {
+    let guard = locks.enter()?.ok_or_else(|| busy(locks))?;
+    let held = guard.held()?;
     let mut share = Share::default();
     if let Some(port) = certain {
         if let Some(other) =
@@ -260,12 +265,12 @@ pub fn lease_port(desk: &Desk, ports: &Inventory, certain: Option<u16>, holder: 
         let placed = placed.map_err(|shortage| ProcessError::Slots(shortage.to_string()))?;
         share.ports = placed.into_iter().flatten().flat_map(|share| share.ports).collect();
     }
-    gate.lease(holder, share)
+    guard.lock(holder, share)
 }
 
 /// Somebody stays inside.
-pub fn busy(desk: &Desk) -> ProcessError {
-    ProcessError::Slots(format!("somebody keeps {} locked", desk.path().join("gate").display()))
+pub fn busy(locks: &LockDirectory) -> ProcessError {
+    ProcessError::Slots(format!("somebody keeps {} locked", locks.path().join("gate").display()))
 }
 
 /// Whether a port is free at this moment, on all addresses.

@@ -1,13 +1,13 @@
 //! What a worker gets of its slot: variables that name its devices, and the processors that it may run on.
 
 use super::Share;
-use super::desk::{LEASES, Lease};
+use super::lock_directory::{LEASES, SlotLock};
 
 /// The variables that make libraries use exactly this share.
 ///
 /// ROCR_VISIBLE_DEVICES is left alone: HIP counts the devices that it leaves, so the same numbers in both would hide all.
-pub fn variables(lease: &Lease) -> Vec<(&'static str, String)> {
-    let Share { gpus, ports, .. } = lease.share();
+pub fn variables(lock: &SlotLock) -> Vec<(&'static str, String)> {
+    let Share { gpus, ports, .. } = lock.share();
     let mut found = Vec::new();
     if !gpus.is_empty() {
         found.push(("CUDA_VISIBLE_DEVICES", gpus.join(",")));
@@ -18,7 +18,7 @@ pub fn variables(lease: &Lease) -> Vec<(&'static str, String)> {
         found.push(("PENSTOCK_PORTS", words.join(",")));
     }
     let outer = std::env::var(LEASES).ok().filter(|names| !names.is_empty());
-    let names: Vec<String> = outer.into_iter().chain([lease.name().to_owned()]).collect();
+    let names: Vec<String> = outer.into_iter().chain([lock.name().to_owned()]).collect();
     found.push((LEASES, names.join(",")));
     found
 }
