@@ -10,17 +10,12 @@
 #![warn(clippy::print_stderr)]
 
 pub mod agent;
-pub mod control;
 pub mod coordinator;
-pub mod ending;
 pub mod error;
-pub mod incident;
 pub mod job;
 pub mod keeper;
 pub mod launcher;
 pub mod logs;
-pub mod outside;
 pub mod slots;
-pub mod spawn;
 pub mod system;
 pub mod zygote;

@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use penstock_process::agent::places::check;
 use penstock_process::error::{ProcessError, Result};
 use penstock_process::job::JobDirectory;
 use penstock_process::keeper::sweep;
 use penstock_process::launcher::inherited_fds::InheritedFds;
+use penstock_process::slots::feasibility::check;
 use penstock_process::slots::report::report;
 use penstock_process::{agent, coordinator, keeper, launcher, system};
 

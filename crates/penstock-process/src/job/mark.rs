@@ -7,6 +7,9 @@
 
 use std::path::Path;
 
+/// The variable that says which worker a process came from.
+pub const WORKER_MARK: &str = "PENSTOCK_WORKER";
+
 /// A limit whose value names the outermost job of a process.
 const OUTER: u64 = 1 << 61;
 /// The same for a job inside another one: below every value of the outer job, whose hard limit it cannot exceed.

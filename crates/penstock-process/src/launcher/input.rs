@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use crate::complain;
 use crate::error::{ProcessError, Result};
-use crate::incident::last_lines;
 use crate::job::state::State;
 use crate::job::{Job, JobDirectory, Stream};
 use crate::logs::pump::Listing;
+use crate::logs::tail::last_lines;
 use crate::system::terminal;
 use crate::system::{self, interest};
 

@@ -15,7 +15,6 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::agent::places::check;
 use crate::complain;
 use crate::error::{ProcessError, Result};
 use crate::job::state::{Phase, State, wall_s};
@@ -24,6 +23,7 @@ use crate::keeper::sweep;
 use crate::launcher::inherited_fds::InheritedFds;
 use crate::launcher::isolation::First;
 use crate::launcher::relay::relay;
+use crate::slots::feasibility::check;
 use crate::system::terminal;
 use crate::system::{self, Signals, interest};
 

@@ -3,3 +3,4 @@
 pub mod console;
 pub mod last_words;
 pub mod pump;
+pub mod tail;

@@ -5,6 +5,7 @@
 
 pub mod allocation;
 pub mod devices;
+pub mod feasibility;
 pub mod inventory;
 pub mod lock_directory;
 pub mod queue;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::spawn::WORKER_MARK;
+use crate::job::mark::WORKER_MARK;
 use crate::zygote::ZygoteSpec;
 
 /// Held at this in the zygote alone: OpenBLAS starts its threads when it is loaded, and a process with threads cannot be forked.

@@ -16,21 +16,21 @@ const KNOWN_MAX: usize = 100_000;
 
 /// The outer /proc, if the job has a namespace of its own.
 #[derive(Debug, Default)]
-pub struct Outside {
+pub(super) struct OuterPids {
     /// The directory; nothing when numbers are the same for everybody.
     folder: Option<OwnedFd>,
     /// Outer numbers by inner number and start, which together are used once.
     known: BTreeMap<(i32, u64), i32>,
 }
 
-impl Outside {
+impl OuterPids {
     /// Translates by a directory that is the outer /proc.
-    pub fn new(folder: Option<OwnedFd>) -> Self {
+    pub(super) fn new(folder: Option<OwnedFd>) -> Self {
         Self { folder, known: BTreeMap::new() }
     }
 
     /// The outer number of a process of our namespace that runs; the inner one where there is no other.
-    pub fn pid(&mut self, inner: i32) -> i32 {
+    pub(super) fn pid(&mut self, inner: i32) -> i32 {
         if self.folder.is_none() || inner <= 0 {
             return inner;
         }
@@ -38,7 +38,7 @@ impl Outside {
     }
 
     /// The outer number of a process that started then, also when it is gone; the inner one where it was never seen.
-    pub fn pid_since(&mut self, inner: i32, start_ticks: u64) -> i32 {
+    pub(super) fn pid_since(&mut self, inner: i32, start_ticks: u64) -> i32 {
         if self.folder.is_none() || inner <= 0 {
             return inner;
         }
@@ -52,7 +52,7 @@ impl Outside {
     }
 
     /// What others see of a state.
-    pub fn shown(&mut self, state: &State) -> State {
+    pub(super) fn shown(&mut self, state: &State) -> State {
         let mut shown = state.clone();
         if self.folder.is_none() {
             return shown;
@@ -93,7 +93,7 @@ impl Outside {
 }
 
 /// A namespace of processes by its name; empty where the system does not tell. Without a descriptor of one, our own.
-pub fn namespace(other: Option<&OwnedFd>) -> String {
+pub(super) fn namespace(other: Option<&OwnedFd>) -> String {
     let path = other
         .map_or_else(|| "/proc/self/ns/pid".to_owned(), |fd| format!("/proc/self/fd/{}", fd.as_raw_fd()));
     fs::read_link(path).map(|name| name.display().to_string()).unwrap_or_default()
@@ -117,13 +117,13 @@ mod tests {
 
     #[test]
     fn without_a_namespace_numbers_stay() {
-        assert_eq!(Outside::default().pid(17), 17);
+        assert_eq!(OuterPids::default().pid(17), 17);
     }
 
     #[test]
     fn through_a_descriptor_of_proc_everybody_keeps_the_number_that_proc_has() {
         let folder = fs::File::open("/proc").unwrap();
         let me = std::process::id() as i32;
-        assert_eq!(Outside::new(Some(folder.into())).pid(me), me);
+        assert_eq!(OuterPids::new(Some(folder.into())).pid(me), me);
     }
 }

@@ -9,7 +9,7 @@ const GRACE_MS: u64 = 500;
 
 /// Orphans that were asked to end, and when.
 #[derive(Default)]
-pub struct Orphans {
+pub(in crate::agent) struct Orphans {
     asked: BTreeMap<(i32, u64), u64>,
     /// Since when there has always been one.
     since_ms: Option<u64>,
@@ -19,7 +19,7 @@ impl Orphans {
     /// Asks new ones to end and kills those that did not; when to look again.
     ///
     /// `unseen` says that there are others than those found; `spared` are our children that are no orphans.
-    pub fn tick(
+    pub(in crate::agent) fn tick(
         &mut self,
         now_ms: u64,
         found: &[Process],

@@ -1,7 +1,7 @@
 //! The agent's conversation with the coordinator, and the coordinator's process: started, and started again when it is gone.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -28,18 +28,22 @@ struct Asked {
 
 /// The coordinator as the agent sees it.
 #[derive(Default)]
-pub(super) struct Link {
+pub(super) struct CoordinatorLink {
     /// Its process; 0 while there is none.
     pub(super) pid: i32,
     stream: Option<UnixStream>,
     heard: Vec<u8>,
     asked: Option<Asked>,
     started_ms: Option<u64>,
+    /// The report that was sent last.
+    pub(super) told: Option<Report>,
+    /// When to report again, even if nothing happened.
+    pub(super) look_at_ms: Option<u64>,
 }
 
-impl Link {
+impl CoordinatorLink {
     /// With a coordinator that has just been started, or will be.
-    pub(super) fn started(directory: &JobDirectory) -> Self {
+    pub(super) fn open(directory: &JobDirectory) -> Self {
         let mut link = Self::default();
         link.keep_up(directory, system::now_ms());
         link
@@ -155,9 +159,4 @@ fn start(directory: &JobDirectory) -> Result<(i32, UnixStream)> {
         .spawn()
         .map_err(|source| ProcessError::Start { command: "penstock-agent".to_owned(), source })?;
     Ok((child.id() as i32, ours))
-}
-
-/// Reads what is left in a pipe that only wakes.
-pub(super) fn empty(mut pipe: &File) {
-    while pipe.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
 }

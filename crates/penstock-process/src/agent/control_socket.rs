@@ -1,4 +1,4 @@
-//! The agent's ear: a unix socket of the job's owner, one question and one answer per connection, both a line of JSON.
+//! The control socket of the agent: a unix socket of the job's owner, one question and one answer per connection, both a line of JSON.
 //!
 //! A thread of its own answers, so that a slow asker never holds up supervision. Every answer carries the incarnation (P3); a
 //! question that names another one is refused.
@@ -8,18 +8,18 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::agent::outer_pids::OuterPids;
+use crate::agent::wakeups::Waker;
 use crate::error::{ProcessError, Result};
 use crate::job::JobDirectory;
 use crate::job::mark;
 use crate::job::state::{GangState, Phase, State, WorkerState};
-use crate::outside::Outside;
 use crate::system::lineage::{Process, descendants, everyone};
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -42,61 +42,61 @@ enum Question {
 }
 
 /// Somebody asked the job to end.
-pub struct StopRequest {
+pub(super) struct StopRequest {
     /// How long ranks get; without a number, what the policy says.
-    pub grace_ms: Option<u64>,
+    pub(super) grace_ms: Option<u64>,
     /// At once.
-    pub force: bool,
+    pub(super) force: bool,
 }
 
 /// What the thread shares with the agent.
-pub struct Ear {
+pub(super) struct ControlSocket {
     /// What is known; the agent replaces it.
-    pub state: Arc<Mutex<State>>,
+    pub(super) state: Arc<Mutex<State>>,
     /// Numbers of processes as askers know them.
-    pub outside: Arc<Mutex<Outside>>,
-    /// Where requests to stop go.
-    pub stops: Sender<StopRequest>,
+    pub(super) outer_pids: Arc<Mutex<OuterPids>>,
     /// Somebody wants to see stacks.
-    pub stacks: Arc<AtomicBool>,
+    pub(super) stacks: Arc<AtomicBool>,
     /// Somebody wants a checkpoint.
-    pub saves: Arc<AtomicBool>,
-    /// Wakes the agent.
-    pub wake: std::fs::File,
+    pub(super) saves: Arc<AtomicBool>,
+    /// Wakes the agent, and passes on requests to stop.
+    pub(super) waker: Waker,
 }
 
-/// Listens in the directory from now on.
-pub fn listen(directory: &JobDirectory, ear: Ear) -> Result<()> {
-    let path = directory.file("agent.sock");
-    // What a killed agent left there listens no more.
-    let _ = std::fs::remove_file(&path);
-    let failed = |source| ProcessError::File { verb: "listen at", path: path.clone(), source };
-    // Addresses of sockets are short; through the open directory the directory may lie as deep as it likes.
-    let folder = std::fs::File::open(directory.path()).map_err(failed)?;
-    let listener =
-        UnixListener::bind(format!("/proc/self/fd/{}/agent.sock", folder.as_raw_fd())).map_err(failed)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    std::thread::Builder::new()
-        .name("penstock-control".to_owned())
-        .spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // Who leaves before the answer gets none; the next asker is not concerned.
-                let _ = answer(&stream, &ear);
-            }
-        })
-        .map_err(|source| ProcessError::System { call: "thread", source })?;
-    Ok(())
+impl ControlSocket {
+    /// Listens in the directory from now on.
+    pub(super) fn listen(self, directory: &JobDirectory) -> Result<()> {
+        let path = directory.file("agent.sock");
+        // What a killed agent left there listens no more.
+        let _ = std::fs::remove_file(&path);
+        let failed = |source| ProcessError::File { verb: "listen at", path: path.clone(), source };
+        // Addresses of sockets are short; through its open descriptor the directory may lie as deep as it likes.
+        let folder = std::fs::File::open(directory.path()).map_err(failed)?;
+        let listener =
+            UnixListener::bind(format!("/proc/self/fd/{}/agent.sock", folder.as_raw_fd())).map_err(failed)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        std::thread::Builder::new()
+            .name("penstock-control".to_owned())
+            .spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    // Who leaves before the answer gets none; the next asker is not concerned.
+                    let _ = answer(&stream, &self);
+                }
+            })
+            .map_err(|source| ProcessError::System { call: "thread", source })?;
+        Ok(())
+    }
 }
 
-fn answer(stream: &UnixStream, ear: &Ear) -> std::io::Result<()> {
+fn answer(stream: &UnixStream, shared: &ControlSocket) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(QUESTION_BYTES_MAX)).read_line(&mut line)?;
     let state =
-        ear.state.lock().map(|state| state.clone()).unwrap_or_else(|broken| broken.into_inner().clone());
+        shared.state.lock().map(|state| state.clone()).unwrap_or_else(|broken| broken.into_inner().clone());
     let reply = match serde_json::from_str(&line) {
-        Ok(question) => reply(question, &state, ear),
+        Ok(question) => reply(question, &state, shared),
         Err(problem) => json!({"ok": false, "problem": format!("not a question: {problem}")}),
     };
     let mut whole = reply;
@@ -106,48 +106,48 @@ fn answer(stream: &UnixStream, ear: &Ear) -> std::io::Result<()> {
     (&*stream).write_all(text.as_bytes())
 }
 
-fn reply(question: Question, state: &State, ear: &Ear) -> Value {
+fn reply(question: Question, state: &State, shared: &ControlSocket) -> Value {
     match question {
         Question::Stacks {} => {
-            ear.stacks.store(true, Ordering::Release);
-            json!({"ok": (&ear.wake).write(b"!").is_ok()})
+            shared.stacks.store(true, Ordering::Release);
+            json!({"ok": (&shared.waker.wake).write(b"!").is_ok()})
         }
         Question::Save {} if state.phase != Phase::Running => {
             json!({"ok": false, "problem": format!("nobody runs who could save; the job is {}", json!(state.phase).as_str().unwrap_or_default())})
         }
         Question::Save {} => {
-            ear.saves.store(true, Ordering::Release);
-            json!({"ok": (&ear.wake).write(b"!").is_ok()})
+            shared.saves.store(true, Ordering::Release);
+            json!({"ok": (&shared.waker.wake).write(b"!").is_ok()})
         }
-        Question::State {} => json!({"ok": true, "state": shown(state, ear)}),
+        Question::State {} => json!({"ok": true, "state": shown(state, shared)}),
         Question::Ps {} => {
             let mut found = processes(state);
-            if let Ok(mut outside) = ear.outside.lock() {
-                found.iter_mut().for_each(|process| translate(process, &mut outside));
+            if let Ok(mut outer_pids) = shared.outer_pids.lock() {
+                found.iter_mut().for_each(|process| translate(process, &mut outer_pids));
             }
-            json!({"ok": true, "state": shown(state, ear), "processes": found})
+            json!({"ok": true, "state": shown(state, shared), "processes": found})
         }
         Question::Stop { incarnation: Some(named), .. } if Some(named) != incarnation(state) => {
             let problem = format!("incarnation {named} is over");
             json!({"ok": false, "problem": problem})
         }
         Question::Stop { grace_ms, force, .. } => {
-            let sent = ear.stops.send(StopRequest { grace_ms, force }).is_ok();
-            let _ = (&ear.wake).write(b"!");
+            let sent = shared.waker.stops.send(StopRequest { grace_ms, force }).is_ok();
+            let _ = (&shared.waker.wake).write(b"!");
             json!({"ok": sent})
         }
     }
 }
 
-fn shown(state: &State, ear: &Ear) -> State {
-    ear.outside.lock().map_or_else(|_| state.clone(), |mut outside| outside.shown(state))
+fn shown(state: &State, shared: &ControlSocket) -> State {
+    shared.outer_pids.lock().map_or_else(|_| state.clone(), |mut outer_pids| outer_pids.shown(state))
 }
 
 /// Numbers of a process as the asker knows them.
-fn translate(process: &mut Value, outside: &mut Outside) {
+fn translate(process: &mut Value, outer_pids: &mut OuterPids) {
     for name in ["pid", "parent"] {
         let inner = process[name].as_i64().and_then(|pid| i32::try_from(pid).ok());
-        process[name] = inner.map_or(0, |inner| outside.pid(inner)).into();
+        process[name] = inner.map_or(0, |inner| outer_pids.pid(inner)).into();
     }
 }
 

@@ -7,11 +7,11 @@ use std::os::fd::{AsRawFd, RawFd};
 use serde_json::json;
 
 use crate::agent::Agent;
-use crate::agent::places::Start;
+use crate::agent::gang::spawn::{self, Life, Started, WorkerSlot};
+use crate::agent::resources::Start;
 use crate::error::Result;
 use crate::job::exit::Exit;
 use crate::logs::pump::Outputs;
-use crate::spawn::{self, Life, Started, WorkerSlot};
 use crate::system::{self, Reaped, now_ms};
 use crate::zygote::pool::{News, Readiness, ZygotePool};
 use crate::zygote::request::{ForkOutcome, Program, StartGate, WorkerFork};
@@ -23,8 +23,17 @@ const LEASES: [&str; 2] = ["lease-0", "lease-1"];
 /// What a rank may say about why it is not to be forked.
 const REFUSAL_BYTES_MAX: u64 = 400;
 
+/// The zygotes of the job.
+#[derive(Default)]
+pub(in crate::agent) struct JobZygotes {
+    /// All of them.
+    pub(in crate::agent) pool: ZygotePool,
+    /// Which of them each role uses.
+    pub(in crate::agent) by_role: Vec<Option<usize>>,
+}
+
 /// How a gang begins.
-pub(super) enum Beginning {
+pub(in crate::agent) enum Beginning {
     /// Its workers wait at the gate.
     Forked(Vec<Started>, StartGate),
     /// Each has to be executed.
@@ -35,10 +44,10 @@ pub(super) enum Beginning {
 
 impl Agent {
     /// Says which zygotes the roles of the job can use.
-    pub(super) fn choose_zygotes(&mut self) {
+    pub(in crate::agent) fn choose_zygotes(&mut self) {
         let mut pool = ZygotePool::default();
         let mut by_role = Vec::new();
-        for (index, role) in self.job.roles.iter().enumerate() {
+        for (index, role) in self.job.spec.roles.iter().enumerate() {
             let spec = role.zygote.as_ref().map(|warm| {
                 let early = |(name, _): &(String, String)| {
                     variables::is_read_early(name)
@@ -57,46 +66,49 @@ impl Agent {
             });
             by_role.push(spec.and_then(|spec| pool.add(spec)));
         }
-        (self.zygotes, self.by_role) = (pool, by_role);
+        self.zygotes = JobZygotes { pool, by_role };
     }
 
     /// What the workers of one life have in common.
-    pub(super) fn life(&self, role: usize, incarnation: u32, master_port: u16) -> Life<'_> {
+    pub(in crate::agent) fn life(&self, role: usize, incarnation: u32, master_port: u16) -> Life<'_> {
         Life {
-            job: &self.job,
-            role: &self.job.roles[role],
-            job_directory: &self.directory,
+            job: &self.job.spec,
+            role: &self.job.spec.roles[role],
+            job_directory: &self.job.directory,
             incarnation,
             master_port,
-            input: self.input.as_ref(),
-            cgroup: self.cgroup.as_ref(),
-            file_limit: self.file_limit,
+            input: self.launcher.input.as_ref(),
+            cgroup: self.resources.cgroup.as_ref(),
+            file_limit: self.resources.file_limit,
         }
     }
 
     /// Starts zygotes that are missing; when to look again.
-    pub(super) fn keep_zygotes(&mut self) -> Option<u64> {
-        let (news, again_ms) =
-            self.zygotes.keep_up(&self.directory.file("zygote.log"), self.file_limit, now_ms());
+    pub(in crate::agent) fn keep_zygotes(&mut self) -> Option<u64> {
+        let (news, again_ms) = self.zygotes.pool.keep_up(
+            &self.job.directory.file("zygote.log"),
+            self.resources.file_limit,
+            now_ms(),
+        );
         self.note_zygotes(news);
-        let pid = self.zygotes.pids().next().unwrap_or(0);
-        if self.state.zygote != pid {
-            self.state.zygote = pid;
-            self.told = None;
+        let pid = self.zygotes.pool.pids().next().unwrap_or(0);
+        if self.view.state.zygote != pid {
+            self.view.state.zygote = pid;
+            self.coordinator.told = None;
         }
         again_ms
     }
 
     /// Hears what zygotes say.
-    pub(super) fn hear_zygotes(&mut self) {
-        let news = self.zygotes.hear();
+    pub(in crate::agent) fn hear_zygotes(&mut self) {
+        let news = self.zygotes.pool.hear();
         self.note_zygotes(news);
     }
 
     /// Whether a child that ended was a zygote. Its forks are ours, and go on.
-    pub(super) fn was_zygote(&mut self, reaped: &Reaped) -> bool {
+    pub(in crate::agent) fn was_zygote(&mut self, reaped: &Reaped) -> bool {
         let exit = Exit::from_status(reaped.status, false);
-        let Some(news) = self.zygotes.note_reaped(reaped.pid, &exit) else { return false };
+        let Some(news) = self.zygotes.pool.note_reaped(reaped.pid, &exit) else { return false };
         self.note_zygotes(news);
         true
     }
@@ -110,30 +122,30 @@ impl Agent {
                 Readiness::Cold(why) => json!({"pid": pid, "unusable": why}),
             };
             self.journal.add_fact("zygote", about);
-            self.told = None;
+            self.coordinator.told = None;
         }
     }
 
     /// Forks the workers of a gang, if their role has a warm zygote; what to do otherwise.
-    pub(super) fn begin_gang(&mut self, start: &Start, port: u16) -> Result<Beginning> {
+    pub(in crate::agent) fn begin_gang(&mut self, start: &Start, port: u16) -> Result<Beginning> {
         let gang = start.gang;
-        let plan = self.plans[gang].clone();
-        let role = &self.job.roles[plan.role];
-        let (Some(number), Some(warm)) = (self.by_role[plan.role], role.zygote.as_ref()) else {
-            self.state.gangs[gang].zygote.clone_from(&role.zygote_why);
+        let plan = self.job.plans[gang].clone();
+        let role = &self.job.spec.roles[plan.role];
+        let (Some(number), Some(warm)) = (self.zygotes.by_role[plan.role], role.zygote.as_ref()) else {
+            self.view.state.gangs[gang].zygote.clone_from(&role.zygote_why);
             return Ok(Beginning::Executed);
         };
         if let Some(why) = self.refusal_to_fork(&role.name) {
-            self.state.gangs[gang].zygote = format!("executed: {why}");
+            self.view.state.gangs[gang].zygote = format!("executed: {why}");
             return Ok(Beginning::Executed);
         }
-        let about = match self.zygotes.readiness(number) {
+        let about = match self.zygotes.pool.readiness(number) {
             Readiness::Warming => {
-                self.state.gangs[gang].reason = format!("waits for {}", described(&warm.preload));
+                self.view.state.gangs[gang].reason = format!("waits for {}", described(&warm.preload));
                 return Ok(Beginning::Later);
             }
             Readiness::Cold(why) => {
-                self.state.gangs[gang].zygote = format!("executed: {why}");
+                self.view.state.gangs[gang].zygote = format!("executed: {why}");
                 return Ok(Beginning::Executed);
             }
             Readiness::Warm(warmth) => {
@@ -141,7 +153,7 @@ impl Agent {
             }
         };
         let life = self.life(plan.role, start.incarnation, port);
-        let limit = self.file_limit;
+        let limit = self.resources.file_limit;
         let program = Program {
             command: role.command.clone(),
             argv: warm.argv.clone(),
@@ -154,28 +166,28 @@ impl Agent {
         let (forks, outputs) = worker_forks(&life, places)?;
         let different = forks
             .iter()
-            .find_map(|worker| variables::different(self.zygotes.spec(number), &worker.environment));
+            .find_map(|worker| variables::different(self.zygotes.pool.spec(number), &worker.environment));
         if let Some(name) = different {
-            self.state.gangs[gang].zygote =
+            self.view.state.gangs[gang].zygote =
                 format!("executed: {name} is read when Python starts, and is not the zygote's");
             return Ok(Beginning::Executed);
         }
         let urgent = self.urgent();
-        let Some(zygote) = self.zygotes.warm(number) else { return Ok(Beginning::Executed) };
+        let Some(zygote) = self.zygotes.pool.warm(number) else { return Ok(Beginning::Executed) };
         match zygote.fork(&program, &forks, &urgent) {
             ForkOutcome::Forked { pids, gate } => {
                 let forked = pids.into_iter().zip(outputs);
                 let started = forked.map(|(pid, outputs)| Started { pid, outputs }).collect();
-                self.state.gangs[gang].zygote = about;
+                self.view.state.gangs[gang].zygote = about;
                 self.retire_zygote(number, gang);
                 Ok(Beginning::Forked(started, gate))
             }
             ForkOutcome::Refused(why) => {
-                self.state.gangs[gang].zygote = format!("executed: {why}");
+                self.view.state.gangs[gang].zygote = format!("executed: {why}");
                 Ok(Beginning::Executed)
             }
             ForkOutcome::Interrupted => {
-                self.told = None;
+                self.coordinator.told = None;
                 Ok(Beginning::Later)
             }
         }
@@ -183,7 +195,7 @@ impl Agent {
 
     /// Why ranks of a role are not forked any more: one of them wrote that down, because it set what is read when something is imported.
     fn refusal_to_fork(&self, role: &str) -> Option<String> {
-        let file = File::open(self.directory.file(&format!("executed-{role}"))).ok()?;
+        let file = File::open(self.job.directory.file(&format!("executed-{role}"))).ok()?;
         let mut text = Vec::new();
         file.take(REFUSAL_BYTES_MAX).read_to_end(&mut text).ok()?;
         Some(String::from_utf8_lossy(&text).chars().filter(|c| !c.is_control()).collect())
@@ -191,22 +203,22 @@ impl Agent {
 
     /// Ends a zygote after its last fork: every gang that uses it has begun, and none may begin again.
     fn retire_zygote(&mut self, number: usize, begun: usize) {
-        let needed = self.plans.iter().enumerate().any(|(gang, plan)| {
-            let budget = &self.job.roles[plan.role].policy.budget;
+        let needed = self.job.plans.iter().enumerate().any(|(gang, plan)| {
+            let budget = &self.job.spec.roles[plan.role].policy.budget;
             let again = budget.crash + budget.memory + budget.hang > 0;
-            let waits = gang != begun && self.state.gangs[gang].incarnation.is_none();
-            self.by_role[plan.role] == Some(number) && (again || waits)
+            let waits = gang != begun && self.view.state.gangs[gang].incarnation.is_none();
+            self.zygotes.by_role[plan.role] == Some(number) && (again || waits)
         });
         if !needed {
-            let news = self.zygotes.retire(number);
+            let news = self.zygotes.pool.retire(number);
             self.note_zygotes(news.into_iter().collect());
         }
     }
 
     /// What a fork may not keep us from hearing: the keeper's end, the launcher, and `penstock stop`.
     fn urgent(&self) -> Vec<RawFd> {
-        let watch = &self.watch;
-        let files = [watch.keeper.as_ref(), watch.launcher.as_ref(), Some(&watch.woken)];
+        let (wakeups, launcher) = (&self.wakeups, &self.launcher);
+        let files = [wakeups.keeper.as_ref(), launcher.pipe.as_ref(), Some(&wakeups.woken)];
         files.into_iter().flatten().map(File::as_raw_fd).collect()
     }
 }

@@ -13,23 +13,11 @@ use crate::job::policy::Cause;
 use crate::job::state::{GangState, WorkerState, wall_s, write_whole};
 use crate::job::{JobDirectory, Role, Stream};
 use crate::logs::last_words::without_numbers;
-use crate::logs::pump::{Listing, log_name};
-
-const LINES: usize = 20;
-const TAIL_BYTES: u64 = 16 << 10;
-
-/// The last lines of a rank's output in this incarnation; of a progress bar the last state.
-pub fn last_lines(there: &Listing, role: &str, worker: &WorkerState, stream: Stream) -> Vec<String> {
-    let from = if stream == Stream::Out { worker.stdout_from } else { worker.stderr_from };
-    let text = there.tail(&log_name(role, worker.rank, stream), from, TAIL_BYTES).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let state = |line: &'_ str| line.trim_end_matches('\r').rfind('\r').map_or(0, |at| at + 1);
-    let lines: Vec<&str> = text.lines().map(|line| &line[state(line)..]).collect();
-    lines[lines.len().saturating_sub(LINES)..].iter().map(|line| (*line).to_owned()).collect()
-}
+use crate::logs::pump::Listing;
+use crate::logs::tail::last_lines;
 
 /// What a failure without a known error has in common with the same one at another time: how the rank ended, and its last line.
-pub fn likeness(there: &Listing, role: &Role, worker: &WorkerState) -> Option<String> {
+pub(in crate::agent) fn likeness(there: &Listing, role: &Role, worker: &WorkerState) -> Option<String> {
     let exit = worker.exit.as_ref()?;
     // On a terminal the last words come with everything else.
     let stream = if role.terminal { Stream::Out } else { Stream::Err };
@@ -39,27 +27,32 @@ pub fn likeness(there: &Listing, role: &Role, worker: &WorkerState) -> Option<St
 }
 
 /// What is written about a failure beside what the state says.
-pub struct Evidence<'a> {
+pub(in crate::agent) struct Evidence<'a> {
     /// The gang that failed.
-    pub gang: &'a GangState,
+    pub(in crate::agent) gang: &'a GangState,
     /// How its workers ended, and what they said last.
-    pub accounts: &'a [Account],
+    pub(in crate::agent) accounts: &'a [Account],
     /// What was decided.
-    pub action: &'a Action,
+    pub(in crate::agent) action: &'a Action,
     /// Why.
-    pub reason: &'a str,
+    pub(in crate::agent) reason: &'a str,
     /// What is suspected, where nothing failed.
-    pub suspicion: Option<&'a Suspicion>,
+    pub(in crate::agent) suspicion: Option<&'a Suspicion>,
     /// What workers last said about their progress, by rank.
-    pub pulses: BTreeMap<u32, Pulse>,
+    pub(in crate::agent) pulses: BTreeMap<u32, Pulse>,
     /// Stacks of the workers, as the collector gave them.
-    pub stacks: Option<Value>,
+    pub(in crate::agent) stacks: Option<Value>,
     /// What the kernel said about memory, and who cannot be killed.
-    pub kernel: Vec<String>,
+    pub(in crate::agent) kernel: Vec<String>,
 }
 
 /// Writes the incident of the life that just failed; its name in the directory.
-pub fn write(directory: &JobDirectory, role: &Role, number: usize, evidence: Evidence<'_>) -> Result<String> {
+pub(in crate::agent) fn write(
+    directory: &JobDirectory,
+    role: &Role,
+    number: usize,
+    evidence: Evidence<'_>,
+) -> Result<String> {
     let secrets = directory.secrets();
     let there = Listing::read(&directory.file("logs"));
     let shown = |lines: Vec<String>| -> Vec<String> { lines.iter().map(|line| secrets.text(line)).collect() };

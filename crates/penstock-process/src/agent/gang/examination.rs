@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::agent::Agent;
+use crate::agent::gang::incident;
 use crate::coordinator::first_failure::{self, Account, Culprit};
-use crate::incident;
 use crate::job::exit::Exit;
 use crate::job::state::WorkerState;
 use crate::logs::last_words::{self, LastWords};
@@ -17,32 +17,33 @@ const WORDS_BYTES_MAX: u64 = 64 << 10;
 
 /// What was found.
 #[derive(Default)]
-pub(super) struct Examination {
+pub(in crate::agent) struct Examination {
     /// What the failure has in common with the same one at another time.
-    pub(super) likeness: Option<String>,
+    pub(in crate::agent) likeness: Option<String>,
     /// Who failed first.
-    pub(super) culprit: Option<Culprit>,
+    pub(in crate::agent) culprit: Option<Culprit>,
     /// From the beginning of the life to its first end.
-    pub(super) lived_ms: Option<u64>,
+    pub(in crate::agent) lived_ms: Option<u64>,
     /// How each worker ended and what it said.
-    pub(super) accounts: Vec<Account>,
+    pub(in crate::agent) accounts: Vec<Account>,
 }
 
 impl Agent {
     /// Reads the logs of a life that is gone to their end and notes what its failure looked like.
-    pub(super) fn examine(&mut self, gang: usize) {
-        if self.tended[gang].examination.is_some() || self.state.gangs[gang].workers.is_empty() {
+    pub(in crate::agent) fn examine(&mut self, gang: usize) {
+        if self.workers.tracked[gang].examination.is_some() || self.view.state.gangs[gang].workers.is_empty()
+        {
             return;
         }
-        let plan = &self.plans[gang];
-        let places: Vec<u32> = plan.ranks.clone().map(|rank| self.job.place(plan.role, rank)).collect();
-        self.pump.drain(&places, DRAIN);
-        let role = &self.job.roles[plan.role];
-        let there = Listing::read(&self.directory.file("logs"));
-        let workers = &self.state.gangs[gang].workers;
+        let plan = &self.job.plans[gang];
+        let places: Vec<u32> = plan.ranks.clone().map(|rank| self.job.spec.place(plan.role, rank)).collect();
+        self.output.pump.drain(&places, DRAIN);
+        let role = &self.job.spec.roles[plan.role];
+        let there = Listing::read(&self.job.directory.file("logs"));
+        let workers = &self.view.state.gangs[gang].workers;
         let accounts: Vec<Account> =
             workers.iter().map(|worker| self.account(gang, worker, &there)).collect();
-        let secrets = self.directory.secrets();
+        let secrets = self.job.directory.secrets();
         let culprit = first_failure::culprit(&accounts)
             .map(|culprit| Culprit { what: secrets.text(&culprit.what), ..culprit });
         let first = culprit.as_ref().and_then(|culprit| {
@@ -54,8 +55,8 @@ impl Agent {
             None => incident::likeness(&there, role, worker),
         });
         let ended_ms = accounts.iter().filter_map(|account| account.exit_ms).min();
-        let began_ms = Some(self.tended[gang].began_ms).filter(|began_ms| *began_ms > 0);
-        self.tended[gang].examination = Some(Examination {
+        let began_ms = Some(self.workers.tracked[gang].began_ms).filter(|began_ms| *began_ms > 0);
+        self.workers.tracked[gang].examination = Some(Examination {
             likeness: likeness.map(|likeness| secrets.text(&likeness)),
             culprit,
             lived_ms: ended_ms.zip(began_ms).map(|(ended, began)| ended.saturating_sub(began)),
@@ -64,14 +65,14 @@ impl Agent {
     }
 
     /// How a worker ended and what it said last.
-    pub(super) fn account(&self, gang: usize, worker: &WorkerState, there: &Listing) -> Account {
-        let role = self.plans[gang].role;
+    pub(in crate::agent) fn account(&self, gang: usize, worker: &WorkerState, there: &Listing) -> Account {
+        let role = self.job.plans[gang].role;
         let progress_ms = self.pulse_of(gang, worker.rank).map_or(0, |pulse| pulse.step_at_ms);
-        let distresses = self.pump.distresses(role, worker.rank);
+        let distresses = self.output.pump.distresses(role, worker.rank);
         let succeeded = worker.exit.as_ref().is_some_and(Exit::is_success);
         let begun =
             first_failure::last_episode(&distresses, progress_ms, worker.exit_ms.unwrap_or_else(now_ms));
-        let name = &self.job.roles[role].name;
+        let name = &self.job.spec.roles[role].name;
         let words = begun.filter(|_| !succeeded).and_then(|distress| {
             Some((distress.at_ms, words(there, &log_name(name, worker.rank, distress.stream), distress)?))
         });

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use crate::error::{ProcessError, Result};
-use crate::job::mark::{self, Mark};
+use crate::job::mark::{self, Mark, WORKER_MARK};
 use crate::job::{Job, JobDirectory, Role};
 use crate::logs::pump::Outputs;
 use crate::slots::devices::{confine, mask};
@@ -17,30 +17,27 @@ use crate::system;
 use crate::system::cgroup::Cgroup;
 use crate::system::terminal::{self, Size};
 
-/// The variable that says which worker a process came from.
-pub const WORKER_MARK: &str = "PENSTOCK_WORKER";
-
 /// Of Yama, which restricts ptrace where it is there; elsewhere the call is refused and changes nothing.
 const PR_SET_PTRACER: libc::c_int = 0x5961_6d61;
 
 /// What every worker of one life of a gang has in common.
-pub struct Life<'a> {
+pub(in crate::agent) struct Life<'a> {
     /// The job.
-    pub job: &'a Job,
+    pub(in crate::agent) job: &'a Job,
     /// The role that the workers play.
-    pub role: &'a Role,
+    pub(in crate::agent) role: &'a Role,
     /// The job's directory, which marks its processes.
-    pub job_directory: &'a JobDirectory,
+    pub(in crate::agent) job_directory: &'a JobDirectory,
     /// Which life.
-    pub incarnation: u32,
+    pub(in crate::agent) incarnation: u32,
     /// Where rank 0 listens.
-    pub master_port: u16,
+    pub(in crate::agent) master_port: u16,
     /// What the rank reads that has standard input.
-    pub input: Option<&'a OwnedFd>,
+    pub(in crate::agent) input: Option<&'a OwnedFd>,
     /// The control group of the job, where there is one.
-    pub cgroup: Option<&'a Cgroup>,
+    pub(in crate::agent) cgroup: Option<&'a Cgroup>,
     /// The limit of open files that workers should see.
-    pub file_limit: libc::rlimit,
+    pub(in crate::agent) file_limit: libc::rlimit,
 }
 
 impl Life<'_> {
@@ -51,40 +48,40 @@ impl Life<'_> {
     }
 
     /// The limit that marks a worker and all that it starts, where the system lets us.
-    pub fn marking(&self, rank: u32) -> Option<libc::rlimit> {
+    pub(in crate::agent) fn marking(&self, rank: u32) -> Option<libc::rlimit> {
         Mark::of(self.job_directory.path()).limit(Some(self.place(rank)))
     }
 }
 
 /// What a worker has of its slot.
 #[derive(Default)]
-pub struct WorkerSlot {
+pub(in crate::agent) struct WorkerSlot {
     /// Variables that name its devices; they win over all others.
-    pub variables: Vec<(&'static str, String)>,
+    pub(in crate::agent) variables: Vec<(&'static str, String)>,
     /// Leases: descriptors that it inherits, and that nobody closes before it ends.
-    pub kept: Vec<RawFd>,
+    pub(in crate::agent) kept: Vec<RawFd>,
     /// Processors that it may run on; nothing for all of the job's.
-    pub cpus: Vec<u32>,
+    pub(in crate::agent) cpus: Vec<u32>,
     /// The control group that limits its memory, as the file to write a process into.
-    pub memory: Option<File>,
+    pub(in crate::agent) memory: Option<File>,
 }
 
 /// A rank that was started.
-pub struct Started {
+pub(in crate::agent) struct Started {
     /// Its process.
-    pub pid: i32,
+    pub(in crate::agent) pid: i32,
     /// Our ends of what it writes to.
-    pub outputs: Outputs,
+    pub(in crate::agent) outputs: Outputs,
 }
 
 /// A port that nobody listens on right now.
-pub fn free_port() -> Result<u16> {
+pub(in crate::agent) fn free_port() -> Result<u16> {
     let bound = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     bound.map(|address| address.port()).map_err(|source| ProcessError::System { call: "bind", source })
 }
 
 /// The variables of a worker; the names are those of torchrun, so programs made for it run unchanged.
-pub fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, String)> {
+pub(in crate::agent) fn environment(life: &Life<'_>, rank: u32) -> Vec<(String, String)> {
     let role = life.role;
     let worker = format!("{}-{rank}", role.name);
     let number = life.job.roles.iter().position(|known| known.name == role.name).unwrap_or(0);
@@ -139,7 +136,7 @@ fn set_unless_there(variables: &mut Vec<(String, String)>, name: &str, value: &s
 }
 
 /// Starts one rank as the leader of a session of its own.
-pub fn start(life: &Life<'_>, rank: u32, place: WorkerSlot) -> Result<Started> {
+pub(in crate::agent) fn start(life: &Life<'_>, rank: u32, place: WorkerSlot) -> Result<Started> {
     let (outputs, out_writer, err_writer) = outputs(life.role.terminal)?;
     let agent = std::process::id() as i32;
     let (limit, has_terminal) = (life.file_limit, life.role.terminal);
@@ -193,7 +190,7 @@ fn input(life: &Life<'_>, rank: u32) -> Result<Stdio> {
 }
 
 /// Our ends, and the rank's standard output and error.
-pub fn outputs(is_terminal: bool) -> Result<(Outputs, OwnedFd, OwnedFd)> {
+pub(in crate::agent) fn outputs(is_terminal: bool) -> Result<(Outputs, OwnedFd, OwnedFd)> {
     if is_terminal {
         let (ours, theirs) = terminal::open(Size::UNSEEN)?;
         let twice = theirs.try_clone().map_err(|source| ProcessError::System { call: "dup", source })?;

@@ -7,21 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
 
 use crate::agent::Agent;
+use crate::agent::assigned_job::AssignedJob;
+use crate::agent::gang::spawn::{self, WorkerSlot};
 use crate::complain;
 use crate::coordinator::messages::Order;
 use crate::error::{ProcessError, Result};
 use crate::job::policy::Scope;
 use crate::job::state::Phase;
 use crate::job::{Job, JobDirectory};
-use crate::slots::allocation::impossible;
 use crate::slots::devices::variables;
 use crate::slots::inventory::Inventory;
 use crate::slots::lock_directory::{Holder, LockDirectory, SlotLock, lease_port};
 use crate::slots::queue::{Answer, Waiting};
-use crate::spawn::{self, WorkerSlot};
 use crate::system::cgroup::{self, Cgroup};
 use crate::system::memory_limit::{MemoryGroups, Version};
-use crate::system::now_ms;
+use crate::system::{self, now_ms};
 
 /// A life that was ordered.
 #[derive(Debug, Clone)]
@@ -42,8 +42,41 @@ struct Wave {
     starts: Vec<Start>,
 }
 
-/// What is leased, and who waits.
-pub(super) struct Places {
+/// What the workers of a job may use.
+pub(super) struct Resources {
+    /// The control group of the workers, where we may have one.
+    pub(super) cgroup: Option<Cgroup>,
+    /// Groups that limit memory, where somebody wants a limit and we may set one.
+    pub(super) memory: Option<MemoryGroups>,
+    /// Slots that are taken, and who waits for more.
+    pub(super) slots: JobSlots,
+    /// The limit of open files that workers see; our own is higher.
+    pub(super) file_limit: libc::rlimit,
+}
+
+impl Resources {
+    /// No slot is taken yet. `pid` is the agent, as others see it.
+    pub(super) fn open(job: &AssignedJob, pid: i32) -> Self {
+        let (cgroup, memory) = groups(&job.spec, &job.directory);
+        let slots = JobSlots::new(&job.spec, job.directory.path().display().to_string(), pid);
+        Self { cgroup, memory, slots, file_limit: system::raise_file_limit() }
+    }
+}
+
+/// The control groups of a job: for its workers, and for limits of their memory; each only where it is wanted and allowed.
+fn groups(job: &Job, directory: &JobDirectory) -> (Option<Cgroup>, Option<MemoryGroups>) {
+    if !job.cgroup {
+        return (None, None);
+    }
+    let limited = job.roles.iter().any(|role| role.slots.memory_bytes > 0);
+    let cgroup = Cgroup::make(directory, limited);
+    let folder = cgroup.as_ref().map(Cgroup::path);
+    let memory = limited.then(|| MemoryGroups::make(folder, &cgroup::name(directory))).flatten();
+    (cgroup, memory)
+}
+
+/// Slots that are taken, and who waits.
+pub(super) struct JobSlots {
     locks: Result<LockDirectory>,
     /// What the machine has; read when a gang first wants something of it.
     inventory: Option<Inventory>,
@@ -54,14 +87,14 @@ pub(super) struct Places {
     ordered: Vec<Start>,
     waves: Vec<Wave>,
     /// For each role, its slots in order: those of ranks, then spares.
-    slots: BTreeMap<usize, Vec<SlotLock>>,
+    by_role: BTreeMap<usize, Vec<SlotLock>>,
     /// Gangs that are over for good.
     over: BTreeSet<usize>,
     /// For each role, where its ranks meet.
     meeting: BTreeMap<usize, SlotLock>,
 }
 
-impl Places {
+impl JobSlots {
     /// Nothing leased yet. `pid` is the agent, as others see it.
     pub(super) fn new(job: &Job, directory: String, pid: i32) -> Self {
         let holder =
@@ -73,7 +106,7 @@ impl Places {
             holder,
             ordered: Vec::new(),
             waves: Vec::new(),
-            slots: BTreeMap::new(),
+            by_role: BTreeMap::new(),
             over: BTreeSet::new(),
             meeting: BTreeMap::new(),
         }
@@ -94,7 +127,7 @@ impl Places {
 
     /// Nothing is needed any more.
     pub(super) fn release_all(&mut self) {
-        self.slots.clear();
+        self.by_role.clear();
         self.waves.clear();
         self.meeting.clear();
     }
@@ -144,7 +177,7 @@ impl Places {
     fn note(&mut self, role: usize, users: &BTreeMap<u32, (u32, i32)>) {
         let Ok(Some(guard)) = self.locks().and_then(|locks| locks.enter()) else { return };
         for (slot, (rank, pid)) in users {
-            let lock = self.slots.get_mut(&role).and_then(|locks| locks.get_mut(*slot as usize));
+            let lock = self.by_role.get_mut(&role).and_then(|locks| locks.get_mut(*slot as usize));
             lock.into_iter().for_each(|lock| lock.note(&guard, Some(*rank), *pid));
         }
     }
@@ -153,71 +186,71 @@ impl Places {
 impl Agent {
     /// Starts a life at once, or when the slots of its role are leased.
     pub(super) fn begin(&mut self, start: Start) -> Result<()> {
-        let role = self.plans[start.gang].role;
-        if self.job.want(role).need.is_nothing() || self.places.slots.contains_key(&role) {
+        let role = self.job.plans[start.gang].role;
+        if self.job.spec.want(role).need.is_nothing() || self.resources.slots.by_role.contains_key(&role) {
             return self.start_gang(&start);
         }
-        let plans = &self.plans;
+        let plans = &self.job.plans;
         let of_role = |wave: &&mut Wave| wave.starts.iter().any(|known| plans[known.gang].role == role);
-        match self.places.waves.iter_mut().find(of_role) {
+        match self.resources.slots.waves.iter_mut().find(of_role) {
             Some(wave) => {
                 wave.starts.retain(|known| known.gang != start.gang);
                 wave.starts.push(start);
             }
-            None => self.places.ordered.push(start),
+            None => self.resources.slots.ordered.push(start),
         }
         Ok(())
     }
 
     /// A gang is over for good; with the last one of a role its slots are free.
     pub(super) fn release(&mut self, gang: usize) {
-        self.places.leave(gang);
-        self.tended[gang].queued = None;
-        let role = self.plans[gang].role;
-        let mut peers = (0..self.plans.len()).filter(|peer| self.plans[*peer].role == role);
-        if peers.all(|peer| self.places.over.contains(&peer)) {
-            self.places.slots.remove(&role);
+        self.resources.slots.leave(gang);
+        self.workers.tracked[gang].queued = None;
+        let role = self.job.plans[gang].role;
+        let mut peers = (0..self.job.plans.len()).filter(|peer| self.job.plans[*peer].role == role);
+        if peers.all(|peer| self.resources.slots.over.contains(&peer)) {
+            self.resources.slots.by_role.remove(&role);
         }
     }
 
     /// Asks for all that was ordered together.
     pub(super) fn ask_for_places(&mut self) -> Result<()> {
-        let starts = std::mem::take(&mut self.places.ordered);
+        let starts = std::mem::take(&mut self.resources.slots.ordered);
         if starts.is_empty() {
             return Ok(());
         }
-        let roles: BTreeSet<usize> = starts.iter().map(|start| self.plans[start.gang].role).collect();
+        let roles: BTreeSet<usize> = starts.iter().map(|start| self.job.plans[start.gang].role).collect();
         let roles: Vec<usize> = roles.into_iter().collect();
-        let wants: Vec<_> = roles.iter().map(|role| self.job.want(*role)).collect();
+        let wants: Vec<_> = roles.iter().map(|role| self.job.spec.want(*role)).collect();
         let names: Vec<&str> = wants.iter().map(|want| want.role.as_str()).collect();
-        let holder = Holder { role: names.join(", "), ..self.places.holder.clone() };
-        let asked = self
-            .places
-            .inventory()
-            .and_then(|inventory| Waiting::join(&self.places.locks()?, &inventory, holder, wants));
+        let holder = Holder { role: names.join(", "), ..self.resources.slots.holder.clone() };
+        let asked =
+            self.resources.slots.inventory().and_then(|inventory| {
+                Waiting::join(&self.resources.slots.locks()?, &inventory, holder, wants)
+            });
         match asked {
-            Ok(waiting) => self.places.waves.push(Wave { waiting, roles, starts }),
+            Ok(waiting) => self.resources.slots.waves.push(Wave { waiting, roles, starts }),
             // What this machine can never give, it will not give later either.
-            Err(problem) => self.doom(problem.to_string(), 2),
+            Err(problem) => self.fail_job(problem.to_string(), 2),
         }
         self.serve_waves().map(drop)
     }
 
     /// Looks whether somebody who waits is served, if it is time; when to look again.
     pub(super) fn serve_waves(&mut self) -> Result<Option<u64>> {
-        if self.stop.is_some() {
+        if self.ending.stop.is_some() {
             // Nobody begins after a stop, not even who got its slots.
             return Ok(None);
         }
         let mut next_ms = None;
-        for mut wave in std::mem::take(&mut self.places.waves) {
+        for mut wave in std::mem::take(&mut self.resources.slots.waves) {
             if wave.waiting.next_look_ms(now_ms()) <= now_ms() {
-                let inventory = self.places.inventory()?;
+                let inventory = self.resources.slots.inventory()?;
                 match wave.waiting.look(&inventory, now_ms()) {
                     Ok(Answer::Granted(grant)) => {
-                        self.places.slots.extend(wave.roles.iter().copied().zip(grant));
+                        self.resources.slots.by_role.extend(wave.roles.iter().copied().zip(grant));
                         for start in &wave.starts {
-                            self.tended[start.gang].queued = None;
+                            self.workers.tracked[start.gang].queued = None;
                             self.start_gang(start)?;
                         }
                         continue;
@@ -228,7 +261,7 @@ impl Agent {
             }
             let due_ms = wave.waiting.next_look_ms(now_ms());
             next_ms = Some(next_ms.map_or(due_ms, |known: u64| known.min(due_ms)));
-            self.places.waves.push(wave);
+            self.resources.slots.waves.push(wave);
         }
         Ok(next_ms)
     }
@@ -237,9 +270,9 @@ impl Agent {
         let mut news = false;
         for start in starts {
             let queued = Some((start.incarnation, why.to_owned()));
-            news |= self.tended[start.gang].queued != queued;
-            self.tended[start.gang].queued = queued;
-            let state = &mut self.state.gangs[start.gang];
+            news |= self.workers.tracked[start.gang].queued != queued;
+            self.workers.tracked[start.gang].queued = queued;
+            let state = &mut self.view.state.gangs[start.gang];
             (state.phase, state.reason) = (Phase::Queued, format!("waits for {why}"));
         }
         if news {
@@ -249,17 +282,17 @@ impl Agent {
 
     /// Where the ranks of a gang meet in the life to begin. Without a place there is no life.
     pub(super) fn meet(&mut self, gang: usize) -> Option<u16> {
-        let met = self.places.meet(&self.job, self.plans[gang].role);
-        met.inspect_err(|problem| self.doom(problem.to_string(), 2)).ok()
+        let met = self.resources.slots.meet(&self.job.spec, self.job.plans[gang].role);
+        met.inspect_err(|problem| self.fail_job(problem.to_string(), 2)).ok()
     }
 
     /// What a worker gets of its slot.
     pub(super) fn place(&self, gang: usize, rank: u32, slot: u32) -> WorkerSlot {
-        let plan = &self.plans[gang];
-        let role = &self.job.roles[plan.role];
+        let plan = &self.job.plans[gang];
+        let role = &self.job.spec.roles[plan.role];
         let mut place = WorkerSlot::default();
-        place.kept.extend(self.places.meeting.get(&plan.role).map(SlotLock::fd));
-        let locks = self.places.slots.get(&plan.role);
+        place.kept.extend(self.resources.slots.meeting.get(&plan.role).map(SlotLock::fd));
+        let locks = self.resources.slots.by_role.get(&plan.role);
         if let Some(lock) = locks.and_then(|locks| locks.get(slot as usize)) {
             place.kept.push(lock.fd());
             place.variables = variables(lock);
@@ -267,7 +300,7 @@ impl Agent {
         }
         if role.slots.memory_bytes > 0 {
             let worker = format!("{}-{rank}", role.name);
-            let groups = self.memory.as_ref();
+            let groups = self.resources.memory.as_ref();
             place.memory = groups.and_then(|groups| groups.limit(&worker, role.slots.memory_bytes));
         }
         place
@@ -275,53 +308,23 @@ impl Agent {
 
     /// What keeps the workers of a gang to their memory; nothing where none is wanted.
     pub(super) fn memory_limit(&self, gang: usize) -> Option<String> {
-        let wanted = self.job.roles[self.plans[gang].role].slots.memory_bytes > 0;
-        let version = self.memory.as_ref().map(MemoryGroups::version);
+        let wanted = self.job.spec.roles[self.job.plans[gang].role].slots.memory_bytes > 0;
+        let version = self.resources.memory.as_ref().map(MemoryGroups::version);
         wanted.then(|| version.map_or("the lease alone", Version::name).to_owned())
     }
 
     /// Writes down who uses which slot.
     pub(super) fn note_places(&mut self, gang: usize) {
-        let role = self.plans[gang].role;
-        if !self.places.slots.contains_key(&role) {
+        let role = self.job.plans[gang].role;
+        if !self.resources.slots.by_role.contains_key(&role) {
             return;
         }
-        let workers = &self.state.gangs[gang].workers;
+        let workers = &self.view.state.gangs[gang].workers;
         let users = workers.iter().map(|worker| {
-            let pid = self.outside.lock().map_or(worker.pid, |mut outside| outside.pid(worker.pid));
+            let pid = self.view.outer_pids.lock().map_or(worker.pid, |mut outside| outside.pid(worker.pid));
             (worker.slot, (worker.rank, pid))
         });
         let users = users.collect();
-        self.places.note(role, &users);
+        self.resources.slots.note(role, &users);
     }
-}
-
-/// The control groups of a job: for its workers, and for limits of their memory; each only where it is wanted and allowed.
-pub(super) fn groups(job: &Job, directory: &JobDirectory) -> (Option<Cgroup>, Option<MemoryGroups>) {
-    if !job.cgroup {
-        return (None, None);
-    }
-    let limited = job.roles.iter().any(|role| role.slots.memory_bytes > 0);
-    let cgroup = Cgroup::make(directory, limited);
-    let folder = cgroup.as_ref().map(Cgroup::path);
-    let memory = limited.then(|| MemoryGroups::make(folder, &cgroup::name(directory))).flatten();
-    (cgroup, memory)
-}
-
-/// Why a job can never run on this machine, if so: a role alone, or those that start together.
-pub fn check(job: &Job) -> Result<()> {
-    let wants: Vec<_> = (0..job.roles.len()).map(|role| job.want(role)).collect();
-    if wants.iter().all(|want| want.need.is_nothing()) {
-        return Ok(());
-    }
-    let inventory = Inventory::read()?;
-    let first = wants.iter().zip(&job.roles).filter(|(_, role)| role.after.is_empty());
-    let first: Vec<_> = first.map(|(want, _)| want.clone()).collect();
-    let alone = wants.iter().map(|want| (want.role.clone(), vec![want.clone()]));
-    for (who, wants) in alone.chain([("all that start at once".to_owned(), first)]) {
-        if let Some(why) = impossible(&inventory, &wants) {
-            return Err(ProcessError::Slots(format!("{who}: {why}")));
-        }
-    }
-    LockDirectory::open().map(drop)
 }

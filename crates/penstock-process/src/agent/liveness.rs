@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
+use crate::agent::lookout::Lookout;
 use crate::complain;
 use crate::coordinator::hang;
 use crate::job::pulses::{Notice, NoticeKind, Pulses};
@@ -38,7 +39,7 @@ struct Collector {
 
 /// What the agent knows about the life in its workers.
 #[derive(Default)]
-pub(super) struct Vitals {
+pub(super) struct Liveness {
     /// Nothing where the file cannot be made; then nobody pulses.
     pulses: Option<Pulses>,
     collector: Option<Collector>,
@@ -50,9 +51,11 @@ pub(super) struct Vitals {
     stacks: BTreeMap<usize, Value>,
     /// How many notices were given.
     notices: u32,
+    /// What was seen of workers beside what they say.
+    pub(super) lookout: Lookout,
 }
 
-impl Vitals {
+impl Liveness {
     /// With a file for every worker of the job.
     pub(super) fn open(directory: &JobDirectory, job: &Job) -> Self {
         let pulses = Pulses::create(directory, job.workers());
@@ -87,19 +90,20 @@ impl Vitals {
 impl Agent {
     /// A new life begins: what the last one said is forgotten.
     pub(super) fn forget_pulses(&mut self, gang: usize) {
-        let plan = &self.plans[gang];
+        let plan = &self.job.plans[gang];
         for rank in plan.ranks.clone() {
-            self.vitals.pulses.iter().for_each(|pulses| pulses.clear(self.job.place(plan.role, rank)));
+            self.liveness.pulses.iter().for_each(|pulses| pulses.clear(self.job.spec.place(plan.role, rank)));
         }
-        self.vitals.stacks.remove(&gang);
-        self.lookout.forget(gang);
+        self.liveness.stacks.remove(&gang);
+        self.liveness.lookout.forget(gang);
     }
 
     /// What a worker of this life last said, in the words of the verdict.
     pub(super) fn pulse_of(&self, gang: usize, rank: u32) -> Option<hang::Pulse> {
-        let said = self.vitals.pulses.as_ref()?.read(self.job.place(self.plans[gang].role, rank))?;
+        let said =
+            self.liveness.pulses.as_ref()?.read(self.job.spec.place(self.job.plans[gang].role, rank))?;
         let ms = |ns: u64| ns / 1_000_000;
-        (Some(said.incarnation) == self.state.gangs[gang].incarnation).then(|| hang::Pulse {
+        (Some(said.incarnation) == self.view.state.gangs[gang].incarnation).then(|| hang::Pulse {
             step: said.step,
             step_at_ms: ms(said.step_at_ns),
             steps: said.steps,
@@ -113,19 +117,23 @@ impl Agent {
 
     /// The process that pulses for a worker.
     pub(super) fn said_pid(&self, gang: usize, rank: u32) -> Option<i32> {
-        let said = self.vitals.pulses.as_ref()?.read(self.job.place(self.plans[gang].role, rank))?;
-        i32::try_from(said.pid).ok().filter(|_| Some(said.incarnation) == self.state.gangs[gang].incarnation)
+        let said =
+            self.liveness.pulses.as_ref()?.read(self.job.spec.place(self.job.plans[gang].role, rank))?;
+        i32::try_from(said.pid)
+            .ok()
+            .filter(|_| Some(said.incarnation) == self.view.state.gangs[gang].incarnation)
     }
 
     /// When a worker last wrote anything, where its silence counts.
     pub(super) fn heard_ms(&self, gang: usize, rank: u32) -> Option<u64> {
-        let role = &self.job.roles[self.plans[gang].role];
+        let role = &self.job.spec.roles[self.job.plans[gang].role];
         role.policy.hang.as_ref().filter(|rule| rule.silence_ms > 0)?;
-        let started = self.state.gangs[gang].workers.iter().find(|worker| worker.rank == rank)?.started_at;
+        let started =
+            self.view.state.gangs[gang].workers.iter().find(|worker| worker.rank == rank)?.started_at;
         let age_ms = ((wall_s() - started).max(0.0) * 1000.0) as u64;
         let begun_ms = now_ms().saturating_sub(age_ms);
         // What an earlier life wrote says nothing about this one.
-        self.pump.heard_ms(self.plans[gang].role, rank).max(Some(begun_ms))
+        self.output.pump.heard_ms(self.job.plans[gang].role, rank).max(Some(begun_ms))
     }
 
     /// Tells every worker of a gang to save and leave: by when, and by when at the latest if it is saving then.
@@ -133,37 +141,37 @@ impl Agent {
         let ns = |ms: u64| ms.saturating_mul(1_000_000);
         let (deadline_ns, save_by_ns) = (ns(leave_by_ms), ns(save_by_ms.max(leave_by_ms)));
         self.give_notice(gang, Notice { deadline_ns, save_by_ns, ..Notice::new(NoticeKind::Stop, reason) });
-        self.tended[gang].notified_since_ms.get_or_insert_with(now_ms);
+        self.workers.tracked[gang].notified_since_ms.get_or_insert_with(now_ms);
     }
 
     /// Tells every worker to save and go on, if somebody wants that and nobody wants them to end.
     pub(super) fn ask_for_saves(&mut self) {
-        if !self.vitals.save_wanted.swap(false, Ordering::Acquire) || self.stop.is_some() {
+        if !self.liveness.save_wanted.swap(false, Ordering::Acquire) || self.ending.stop.is_some() {
             return;
         }
-        for gang in 0..self.plans.len() {
+        for gang in 0..self.job.plans.len() {
             self.give_notice(gang, Notice::new(NoticeKind::Save, "`penstock save`"));
         }
         self.journal.add_fact("save", json!({"by": "`penstock save`"}));
     }
 
     fn give_notice(&mut self, gang: usize, notice: Notice) {
-        self.vitals.notices += 1;
-        let notice = Notice { number: self.vitals.notices, ..notice };
-        let plan = &self.plans[gang];
+        self.liveness.notices += 1;
+        let notice = Notice { number: self.liveness.notices, ..notice };
+        let plan = &self.job.plans[gang];
         for rank in plan.ranks.clone() {
-            let place = self.job.place(plan.role, rank);
-            self.vitals.pulses.iter().for_each(|pulses| pulses.notify(place, &notice));
+            let place = self.job.spec.place(plan.role, rank);
+            self.liveness.pulses.iter().for_each(|pulses| pulses.notify(place, &notice));
         }
     }
 
     /// Has the stacks of all workers taken: before a gang is ended, or because somebody wants to see them. Who asks while
     /// that happens gets the same answer.
     pub(super) fn collect(&mut self, gang: Option<usize>) {
-        if self.vitals.collector.is_none() {
+        if self.liveness.collector.is_none() {
             let until_ms = now_ms() + COLLECT_MS;
             let started = self.start_collector();
-            self.vitals.collector = started.map(|pid| Collector {
+            self.liveness.collector = started.map(|pid| Collector {
                 pid,
                 until_ms,
                 gangs: BTreeSet::new(),
@@ -171,12 +179,12 @@ impl Agent {
                 ended: false,
             });
         }
-        match (&mut self.vitals.collector, gang) {
+        match (&mut self.liveness.collector, gang) {
             // One that was killed and does not end takes no more.
             (Some(collector), Some(gang)) if !collector.ended => drop(collector.gangs.insert(gang)),
             (Some(collector), None) => collector.wanted = true,
             (_, Some(gang)) => {
-                self.tended[gang].witnessed = true;
+                self.workers.tracked[gang].witnessed = true;
                 self.note_look(&BTreeSet::from([gang]), None);
             }
             (None, None) => {}
@@ -185,22 +193,23 @@ impl Agent {
 
     /// Does so for a person who asked.
     pub(super) fn collect_if_wanted(&mut self) {
-        if self.vitals.wanted.swap(false, Ordering::Acquire) {
+        if self.liveness.wanted.swap(false, Ordering::Acquire) {
             self.collect(None);
         }
     }
 
     fn start_collector(&self) -> Option<i32> {
-        let python = self.job.python.as_ref()?;
-        let log = File::options().create(true).append(true).open(self.directory.file("agent.log")).ok()?;
-        let answer = File::create(self.directory.file("stacks.new")).ok()?;
+        let python = self.job.spec.python.as_ref()?;
+        let log =
+            File::options().create(true).append(true).open(self.job.directory.file("agent.log")).ok()?;
+        let answer = File::create(self.job.directory.file("stacks.new")).ok()?;
         // In a namespace of its own the collector sees the numbers that we see, which `state.json` does not show.
-        let seen = self.directory.file("stacks.state");
-        write_whole(&seen, &serde_json::to_vec(&self.state).ok()?).ok()?;
+        let seen = self.job.directory.file("stacks.state");
+        write_whole(&seen, &serde_json::to_vec(&self.view.state).ok()?).ok()?;
         let mut command = Command::new(python);
         command
             .args(["-m", "penstock.process.stacks"])
-            .arg(self.directory.path())
+            .arg(self.job.directory.path())
             .arg("--json")
             .arg("--state")
             .arg(&seen);
@@ -224,13 +233,13 @@ impl Agent {
 
     /// Ends a collector that takes too long, and waits for it no more; when to look again.
     pub(super) fn keep_collector(&mut self) -> Option<u64> {
-        let collector = self.vitals.collector.as_mut().filter(|collector| !collector.ended)?;
+        let collector = self.liveness.collector.as_mut().filter(|collector| !collector.ended)?;
         if now_ms() < collector.until_ms {
             return Some(collector.until_ms);
         }
         let gangs = std::mem::take(&mut collector.gangs);
         collector.ended = true;
-        self.vitals.close();
+        self.liveness.close();
         self.note_stacks(gangs, None);
         // The coordinator has to hear of it.
         Some(now_ms())
@@ -238,20 +247,20 @@ impl Agent {
 
     /// Whether a child that ended was the collector. Its answer goes into the incidents of those that waited for it.
     pub(super) fn was_collector(&mut self, pid: i32) -> bool {
-        if self.vitals.pid() != Some(pid) {
+        if self.liveness.pid() != Some(pid) {
             return false;
         }
-        let Some(collector) = self.vitals.collector.take() else { return false };
-        let path = self.directory.file("stacks.new");
+        let Some(collector) = self.liveness.collector.take() else { return false };
+        let path = self.job.directory.file("stacks.new");
         let small = std::fs::metadata(&path).is_ok_and(|about| about.len() <= STACKS_BYTES_MAX);
         let text = if small { std::fs::read(&path).unwrap_or_default() } else { Vec::new() };
         let found: Option<Value> = serde_json::from_slice(&text).ok();
         if collector.wanted && found.is_some() {
-            let _ = std::fs::rename(&path, self.directory.file("stacks.json"));
+            let _ = std::fs::rename(&path, self.job.directory.file("stacks.json"));
         } else {
             let _ = std::fs::remove_file(&path);
         }
-        let _ = std::fs::remove_file(self.directory.file("stacks.state"));
+        let _ = std::fs::remove_file(self.job.directory.file("stacks.state"));
         self.note_stacks(collector.gangs, found);
         true
     }
@@ -263,13 +272,13 @@ impl Agent {
             found.unwrap_or_else(|| json!({"problem": "the collector did not answer; see agent.log"}));
         self.journal.add_fact("stacks", json!({"answered": answered, "took_s": stacks.get("took_s")}));
         for gang in gangs {
-            self.vitals.stacks.insert(gang, stacks.clone());
-            self.tended[gang].witnessed = true;
+            self.liveness.stacks.insert(gang, stacks.clone());
+            self.workers.tracked[gang].witnessed = true;
         }
     }
 
     /// The stacks of a gang, for its incident.
     pub(super) fn take_stacks(&mut self, gang: usize) -> Option<Value> {
-        self.vitals.stacks.remove(&gang)
+        self.liveness.stacks.remove(&gang)
     }
 }
