@@ -20,8 +20,8 @@ from penstock import errors
 from penstock.process.jobs import jobs
 from penstock.run import EXIT_LEFT, EXIT_UNSAVED, Policy, Run, Spike, journal, metrics
 from penstock.run.account import account
-from penstock.state.finishing import Finisher
-from penstock.state.waiting import Clock
+from penstock.state.ranks.clock import Clock
+from penstock.state.save.durable import Finisher
 from tests.process.jobs import wait_until
 from tests.run.comparing import first_difference
 from tests.run.small import make, start, train
@@ -412,7 +412,7 @@ FULL = """
 import os, sys
 import penstock as ps
 from pathlib import Path
-from penstock.state.saving import Failure
+from penstock.state.save.capture import Failure
 from tests.run.small import make, train
 from tests.torch.stream import Stream
 disk = Path(sys.argv[2])

@@ -14,7 +14,7 @@ from penstock.jax.lane import lane_of
 from penstock.jax.loader import Loader, all_devices, loader
 from penstock.jax.tensors import is_key
 from penstock.state.contract import Copying, Held
-from penstock.state.fingerprint import fingerprint
+from penstock.state.inspect.fingerprint import fingerprint
 from penstock.state.tree import PlainTree
 
 

@@ -10,9 +10,9 @@ from penstock.run.differing import Difference
 from penstock.run.directory import RunDirectory
 from penstock.run.records import Whole
 from penstock.state import Checkpoint
-from penstock.state.difference import Change
-from penstock.state.difference import difference as state_difference
-from penstock.state.reading import Reader
+from penstock.state.inspect.difference import Change
+from penstock.state.inspect.difference import difference as state_difference
+from penstock.state.inspect.piece_reader import Reader
 
 #: Of origins of a row.
 _ORIGINS_SHOWN = 3

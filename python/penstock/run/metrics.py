@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.errors import RunDamaged, UsageError
 from penstock.run.append_file import AppendFile
-from penstock.state.saving import numbers_of
+from penstock.state.save.capture import numbers_of
 
 FOLDER = "metrics"
 _NAME = re.compile(r"(\d{6})-(\d{4,})\.jsonl")

@@ -14,7 +14,7 @@ from penstock.errors import CheckpointDamaged, RollbackImpossible, UsageError
 from penstock.run.contract import Trainable
 from penstock.run.policies import Verdict
 from penstock.state import Checkpoint, Checkpoints
-from penstock.state.committing import quarantine
+from penstock.state.log.commit import quarantine
 
 #: What a checkpoint of a run has beside its tensors.
 CURSOR, WINDOW = "cursor", "run.window"

@@ -11,7 +11,7 @@ from penstock.data.feed.prefetch import Prefetch
 from penstock.errors import UsageError
 from penstock.run.contract import Timer, Trainable
 from penstock.state.contract import Copying, Held
-from penstock.state.fingerprint import fingerprint
+from penstock.state.inspect.fingerprint import fingerprint
 from penstock.state.tree import as_tree
 
 

@@ -27,7 +27,7 @@ from penstock.run.records import Whole
 from penstock.run.repeating import VARIABLE, Repeat
 from penstock.run.stretches import Stretch, between, stretches
 from penstock.state import Checkpoint, Checkpoints
-from penstock.state.adopting import adopt
+from penstock.state.log.adoption import adopt
 from penstock.store import open_store
 
 #: Of what a program wrote, when it failed.

@@ -2,7 +2,7 @@
 
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.checkpoints import Checkpoints
-from penstock.state.retention import Best, Keep
-from penstock.state.saving import Failure, Pending
+from penstock.state.log.retention import Best, Keep
+from penstock.state.save.capture import Failure, Pending
 
 __all__ = ["Best", "Checkpoint", "Checkpoints", "Failure", "Keep", "Pending"]

@@ -23,31 +23,32 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.events.points import reach
-from penstock.state.agreement import agree, await_choice
-from penstock.state.arenas import Arenas
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.contract import Tree
-from penstock.state.fallback import entries_of, fill
-from penstock.state.finishing import Finisher
-from penstock.state.fit import LoadReport
-from penstock.state.history import Committed, History
-from penstock.state.incarnations import Member, fence
-from penstock.state.log import Log
-from penstock.state.lookup import (
+from penstock.state.load.fallback import entries_of, fill
+from penstock.state.load.fit import LoadReport
+from penstock.state.load.lookup import (
     missing_parts,
     newest_that,
     newest_whole,
     refuse_emptiness,
 )
+from penstock.state.load.selection import Rename, Wish
+from penstock.state.load.spoilage import check_whole
+from penstock.state.log.history import Committed, History
+from penstock.state.log.incarnation import Member, fence
+from penstock.state.log.log import Log
+from penstock.state.log.pins import pin
+from penstock.state.log.prune import Pruned, prune
+from penstock.state.log.references import References
+from penstock.state.log.retention import Keep
+from penstock.state.log.watch import Watch
 from penstock.state.manifest import Manifest
-from penstock.state.patrol import Patrol
-from penstock.state.pins import pin
-from penstock.state.pruning import Pruned, prune
-from penstock.state.ranks import Ranks
-from penstock.state.references import References
-from penstock.state.retention import Keep
-from penstock.state.roll import call
-from penstock.state.saving import (
+from penstock.state.ranks.agreement import agree, await_choice
+from penstock.state.ranks.rank_group import Ranks
+from penstock.state.ranks.roll import call
+from penstock.state.save.arenas import Arenas
+from penstock.state.save.capture import (
     Capture,
     Options,
     Pending,
@@ -59,13 +60,12 @@ from penstock.state.saving import (
     take,
     undisturbed,
 )
-from penstock.state.selection import Rename, Wish
-from penstock.state.spoilage import check_whole
-from penstock.state.stowage import room_to_prepare
-from penstock.state.tiers import Behind, copy
+from penstock.state.save.durable import Finisher
+from penstock.state.save.patrol import Patrol
+from penstock.state.save.stowage import room_to_prepare
+from penstock.state.save.tiers import Behind, copy
+from penstock.state.save.write import Known, Written
 from penstock.state.tree import PlainTree
-from penstock.state.watch import Watch
-from penstock.state.writing import Known, Written
 from penstock.store import open_store
 
 

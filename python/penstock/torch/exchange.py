@@ -19,13 +19,13 @@ import torch
 
 from penstock.errors import ForeignUnusable, TreeInvalid, UsageError
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.elements import cast
-from penstock.state.exchange.choosing import Choice
+from penstock.state.exchange.choice import Choice
 from penstock.state.exchange.contract import Incoming, Wanted
 from penstock.state.exchange.safetensors import read_exactly
-from penstock.state.figures import Tell
+from penstock.state.inspect.dtypes import cast
+from penstock.state.inspect.piece_reader import Reader
+from penstock.state.inspect.statistics import Tell
 from penstock.state.manifest import Entries
-from penstock.state.reading import Reader
 from penstock.state.tree import join_name
 from penstock.torch.exchange_tree import dtype_of, leaves, nested, value_of, whole
 from penstock.torch.mover import TORCH_TYPES, as_bytes, windows

@@ -30,14 +30,14 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from penstock.errors import ForeignUnusable, TreeInvalid, UsageError
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.contract import ITEM_BYTES, Box
-from penstock.state.cutting import cut
-from penstock.state.elements import cast
-from penstock.state.exchange.choosing import Choice
+from penstock.state.exchange.choice import Choice
 from penstock.state.exchange.contract import Incoming, Wanted
 from penstock.state.exchange.safetensors import read_exactly
-from penstock.state.figures import Tell
+from penstock.state.inspect.dtypes import cast
+from penstock.state.inspect.piece_reader import Part, Reader
+from penstock.state.inspect.statistics import Tell
 from penstock.state.manifest import Entries
-from penstock.state.reading import Part, Reader
+from penstock.state.save.box_cuts import cut
 from penstock.state.tree import join_name
 from penstock.torch.exchange import copy_elements, described, first_byte
 from penstock.torch.exchange_tree import leaves, nested, value_of

@@ -13,7 +13,7 @@ import torch
 
 from penstock.errors import TreeInvalid, UsageError
 from penstock.state.contract import Box
-from penstock.state.exchange.choosing import Choice
+from penstock.state.exchange.choice import Choice
 from penstock.state.manifest import Manifest
 from penstock.state.tree import join_name, to_json
 from penstock.torch.mover import SAFETENSORS_NAMES

@@ -13,7 +13,7 @@ import torch
 
 from penstock.errors import TreeInvalid
 from penstock.state.contract import Copy, Copying, Sample
-from penstock.state.host import DONE
+from penstock.state.load.host_mover import DONE
 
 #: How safetensors writes the types of torch.
 SAFETENSORS_NAMES = {

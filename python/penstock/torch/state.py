@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from penstock.data import Feed, Lane
 from penstock.errors import TreeInvalid, UsageError
 from penstock.state.contract import Copying, Held
-from penstock.state.fingerprint import fingerprint
+from penstock.state.inspect.fingerprint import fingerprint
 from penstock.torch import determinism, gang, gradients, randomness
 from penstock.torch.documents import Document, Tensors, decode, encode, escaped, tensor_names
 from penstock.torch.extra import Extra

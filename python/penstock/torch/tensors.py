@@ -9,7 +9,7 @@ from torch.nn.parameter import is_lazy
 
 from penstock.errors import TreeInvalid
 from penstock.state.contract import Held
-from penstock.state.host import HOST
+from penstock.state.load.host_mover import HOST
 from penstock.torch.cuda import OnDevice, cuda_mover
 from penstock.torch.layout import Layout, Layouts, Part, is_dtensor, local_of
 from penstock.torch.mover import SAFETENSORS_NAMES, STRIDED, as_array

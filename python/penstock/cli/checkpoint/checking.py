@@ -12,9 +12,9 @@ from penstock.cli.output import Json, command_app, print_facts, print_json, prin
 from penstock.cli.output import size as as_size
 from penstock.errors import UsageError
 from penstock.state import Keep
-from penstock.state.committing import quarantine
-from penstock.state.lookup import is_retired
-from penstock.state.verifying import Verified, Verifier
+from penstock.state.inspect.verify import Verified, Verifier
+from penstock.state.load.lookup import is_retired
+from penstock.state.log.commit import quarantine
 
 verify_app = command_app(
     "verify",

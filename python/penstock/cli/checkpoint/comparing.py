@@ -9,8 +9,8 @@ from penstock.cli.checkpoint.shown import short, titled
 from penstock.cli.checkpoint.speed import bytes_progress
 from penstock.cli.output import Json, command_app, print_json, print_table, say
 from penstock.cli.output import size as as_size
-from penstock.state.difference import Change, Difference, Still, difference
-from penstock.state.reading import Reader
+from penstock.state.inspect.difference import Change, Difference, Still, difference
+from penstock.state.inspect.piece_reader import Reader
 
 _NAMES_SHOWN = 20
 

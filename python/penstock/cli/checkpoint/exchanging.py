@@ -24,7 +24,7 @@ from penstock.state.exchange import (
     need_torch,
     open_source,
 )
-from penstock.state.exchange.importing import Name
+from penstock.state.exchange.intake import Name
 from penstock.store import open_store
 
 _UNITS = {

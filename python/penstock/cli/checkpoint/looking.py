@@ -13,9 +13,9 @@ from penstock.cli.output import Json, command_app, print_facts, print_json, prin
 from penstock.cli.output import size as as_size
 from penstock.errors import UsageError
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.figures import Figures, figures_of
-from penstock.state.history import History
-from penstock.state.reading import Reader
+from penstock.state.inspect.piece_reader import Reader
+from penstock.state.inspect.statistics import Figures, figures_of
+from penstock.state.log.history import History
 
 _TENSORS_SHOWN = 20
 _VALUES_SHOWN = 20

@@ -8,7 +8,7 @@ from penstock.cli.output import size
 from penstock.errors import CheckpointDamaged
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.contract import ITEM_BYTES
-from penstock.state.history import Committed
+from penstock.state.log.history import Committed
 from penstock.state.manifest import Tensor
 from penstock.store import Store
 
