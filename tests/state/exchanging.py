@@ -48,7 +48,7 @@ def write_weights(path: Path, bytes_: int) -> None:
 def main(folder: Path, bytes_: int) -> None:
     """Everything once; the growth of memory by what was done."""
     need_torch()
-    import penstock.torch.exchange_dcp  # noqa: F401 - imported now, so that it does not count
+    import penstock.torch.exchange.dcp  # noqa: F401 - imported now, so that it does not count
 
     write_weights(folder / "w.safetensors", bytes_)
     grown = {}

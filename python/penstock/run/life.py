@@ -24,27 +24,28 @@ from penstock.data.tap.arrays import place_rings
 from penstock.data.tap.feed_tap import Tap
 from penstock.errors import RunStopped, SaveFailed, SilentCorruption, UsageError
 from penstock.events.points import reach
-from penstock.run import journal, telling
 from penstock.run.contract import Trainable
-from penstock.run.feed_source import feed_at
-from penstock.run.garbage import Frozen
-from penstock.run.judging import Answer, Judge, Report, Said, number
-from penstock.run.metrics import Metrics
-from penstock.run.notices import CLOSING_S, Leave, Notice, Notices
-from penstock.run.past import CURSOR, WINDOW, Past
-from penstock.run.phases import Phases
+from penstock.run.journal import journal
+from penstock.run.journal import life_entry as telling
+from penstock.run.journal.metrics import Metrics
+from penstock.run.journal.step_records import Records, StepRecord, bits, last_step
 from penstock.run.policies import Verdict
-from penstock.run.randomness import derive, seed_globals
-from penstock.run.records import Records, StepRecord, bits, last_step
-from penstock.run.refusals import refuse_seed, refuse_short_memory, refuse_stopped
-from penstock.run.requests import Requests, Wish, reason_of
-from penstock.run.saving import CalledOff, Late, Saving
 from penstock.run.scalars import scalar
 from penstock.run.settings import Settings
-from penstock.run.shared_facts import shared_decisions, shared_skips
-from penstock.run.standing import Standing
-from penstock.run.step_progress import StepProgress
-from penstock.run.upkeep import keep_of
+from penstock.run.start.feed_source import feed_at
+from penstock.run.start.past import CURSOR, WINDOW, Past
+from penstock.run.start.refusals import refuse_seed, refuse_short_memory, refuse_stopped
+from penstock.run.start.shared_facts import shared_decisions, shared_skips
+from penstock.run.start.upkeep import keep_of
+from penstock.run.step.garbage import Frozen
+from penstock.run.step.judgement import Answer, Judge, Report, Said, number
+from penstock.run.step.notices import CLOSING_S, Leave, Notice, Notices
+from penstock.run.step.phases import Phases
+from penstock.run.step.progress import StepProgress
+from penstock.run.step.randomness import derive, seed_globals
+from penstock.run.step.requests import Requests, Wish, reason_of
+from penstock.run.step.rng_state import Standing
+from penstock.run.step.saves import CalledOff, Late, Saving
 from penstock.state import Checkpoints
 
 _log = logging.getLogger("penstock.run")

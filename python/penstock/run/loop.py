@@ -19,15 +19,18 @@ from penstock.data import Recipe, SkipJournal, Skips
 from penstock.data.service import Service
 from penstock.errors import UsageError
 from penstock.registry import Registry
-from penstock.run import gang, journal, pinning, repeating
-from penstock.run.decisions import decisions_of
+from penstock.run import determinism as pinning
+from penstock.run import gang
 from penstock.run.directory import RunDirectory
+from penstock.run.journal import journal
 from penstock.run.life import Life
-from penstock.run.notices import Leave
 from penstock.run.plain import as_trainable
 from penstock.run.policies import Policy
-from penstock.run.randomness import derive, numpy_generator, python_generator, seed_globals
+from penstock.run.proof import repeat_mode as repeating
 from penstock.run.settings import Settings
+from penstock.run.start.decisions import decisions_of
+from penstock.run.step.notices import Leave
+from penstock.run.step.randomness import derive, numpy_generator, python_generator, seed_globals
 from penstock.state import Checkpoints
 
 

@@ -12,21 +12,22 @@ from penstock.data import Feed, Lane
 from penstock.errors import TreeInvalid, UsageError
 from penstock.state.contract import Copying, Held
 from penstock.state.inspect.fingerprint import fingerprint
-from penstock.torch import determinism, gang, gradients, randomness
-from penstock.torch.documents import Document, Tensors, decode, encode, escaped, tensor_names
-from penstock.torch.extra import Extra
-from penstock.torch.guards import guard_before_change, settle
+from penstock.torch import determinism, gang, randomness
+from penstock.torch.device.guards import guard_before_change, settle
+from penstock.torch.device.mover import TORCH_TYPES
+from penstock.torch.device.readback import readback
+from penstock.torch.device.timer import DeviceTimer
 from penstock.torch.lane import lane_of_model
 from penstock.torch.loader import Loader, loader
-from penstock.torch.mover import TORCH_TYPES
-from penstock.torch.naming import Names, names_of
-from penstock.torch.optimizing import GROUPS, Kinds, Optimizing, with_inner
 from penstock.torch.outsiders import Outsiders
-from penstock.torch.readback import readback
-from penstock.torch.step_count import progress_of
-from penstock.torch.tensors import Holder, Leaf, Looked
-from penstock.torch.timing import DeviceTimer
-from penstock.torch.unheld import Unheld
+from penstock.torch.tree import gradients
+from penstock.torch.tree.documents import Document, Tensors, decode, encode, escaped, tensor_names
+from penstock.torch.tree.extra import Extra
+from penstock.torch.tree.names import Names, names_of
+from penstock.torch.tree.optimizers import GROUPS, Kinds, Optimizing, with_inner
+from penstock.torch.tree.step_count import progress_of
+from penstock.torch.tree.tensors import Holder, Leaf, Looked
+from penstock.torch.tree.unheld import Unheld
 
 TIED = "tied"
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from penstock.cli.output import print_facts, print_json, print_table
-from penstock.run.account import ACCOUNTS, account
+from penstock.run.journal.account import ACCOUNTS, account
 
 
 def show_account(run: Path, *, json: bool) -> int:

@@ -11,9 +11,10 @@ from penstock.cli.runs.accounts import show_account
 from penstock.cli.runs.metrics import show_metrics
 from penstock.cli.runs.story import sentence
 from penstock.errors import RunUnknown
-from penstock.run import journal, records
 from penstock.run.directory import RunDirectory, runs_below
-from penstock.run.journal import Entry
+from penstock.run.journal import journal
+from penstock.run.journal import step_records as records
+from penstock.run.journal.journal import Entry
 
 list_app = command_app(
     "list",

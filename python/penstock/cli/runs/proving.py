@@ -8,8 +8,8 @@ from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
 from penstock.errors import UsageError
-from penstock.run.proof import Proof, prove
-from penstock.run.replaying import Replay, replay
+from penstock.run.proof.proof import Proof, prove
+from penstock.run.proof.replay import Replay, replay
 
 _DIFFERENCES_SHOWN = 20
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.cli.output import duration, size
-from penstock.run.journal import Entry
+from penstock.run.journal.journal import Entry
 
 #: Of an error's words; --json has all of them.
 _REASON_LENGTH = 120

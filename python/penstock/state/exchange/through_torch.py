@@ -11,8 +11,8 @@ from penstock.state.exchange.choice import Choice
 from penstock.state.exchange.contract import Source
 from penstock.state.inspect.statistics import Tell
 
-_FILES = "penstock.torch.exchange"
-_DIRECTORIES = "penstock.torch.exchange_dcp"
+_FILES = "penstock.torch.exchange.torch_save"
+_DIRECTORIES = "penstock.torch.exchange.dcp"
 
 
 def need_torch() -> None:
