@@ -20,8 +20,8 @@ from itertools import count
 from pathlib import Path
 
 from penstock.process import Job, JobState, Launch, Restarts, prepare
-from penstock.process.launching import agent_path
-from penstock.process.lineage import process
+from penstock.process.job.launch import agent_path
+from penstock.process.watch.lineage import process
 from penstock.state.ranks.clock import Clock
 
 RANKS = 2

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.cli.main import main
 from penstock.errors import RepetitionImpossible
-from penstock.run.journal.account import ACCOUNTS, account, account_of
+from penstock.report.account import ACCOUNTS, account, account_of
 from penstock.run.journal.step_records import LifeRecord, Moment
 from penstock.run.proof.replay import replay
 from tests.run.test_proof import PINNED, lives

@@ -17,10 +17,10 @@ import torch
 import penstock as ps
 import penstock.torch
 from penstock import errors
-from penstock.process.jobs import jobs
+from penstock.process.job.catalogue import jobs
+from penstock.report.account import account
 from penstock.run import EXIT_LEFT, EXIT_UNSAVED, Policy, Run, Spike
 from penstock.run.journal import journal, metrics
-from penstock.run.journal.account import account
 from penstock.state.ranks.clock import Clock
 from penstock.state.save.durable import Finisher
 from tests.process.jobs import wait_until

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from penstock.cli.data.place import Place, open_registry
 from penstock.cli.output import Json, command_app, print_json, say
+from penstock.cli.registry_place import Place, open_registry
 from penstock.errors import UsageError
 from penstock.view.address import Address, RecipeAddress, RunAddress, VersionAddress, at, parse
 from penstock.view.bounds import parse_bounds

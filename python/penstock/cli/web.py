@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.data.place import Place
 from penstock.cli.output import Json, command_app, print_json, say
+from penstock.cli.registry_place import Place
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def web(
     """
     if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
         raise UsageError("the browser view is not installed", hint="pip install 'penstock[view]'")
-    from penstock.cli.data.place import open_registry
+    from penstock.cli.registry_place import open_registry
     from penstock.view.address import RecipeAddress, in_url, parse
     from penstock.view.web.access import access_for, checked_prefix, is_loopback
     from penstock.view.web.server import listen, serve

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from penstock.errors import SlotsImpossible, SlotsUnreadable
-from penstock.process.describing import JobSpec
-from penstock.process.launching import agent_path
+from penstock.process.job.launch import agent_path
+from penstock.process.job.spec import JobSpec
 
 PATIENCE_S = 30.0
 
