@@ -12,7 +12,7 @@ import numpy as np
 from penstock import _rust
 from penstock.state import Checkpoint, Checkpoints
 from penstock.state.contract import ITEM_BYTES, Box
-from penstock.state.exchange.contract import Incoming, Wanted
+from penstock.state.exchange.foreign_form import Incoming, Wanted
 from penstock.state.exchange.intake import Name, import_state
 from penstock.state.inspect.piece_reader import Reader
 from penstock.state.manifest import Entries

@@ -38,7 +38,7 @@ IN_CLEAR = (
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Listening:
+class WebAddress:
     """Where the server listens, and by which names it is called."""
 
     bind: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1"
@@ -51,7 +51,7 @@ class Listening:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class WebScope:
     """What may be looked at."""
 
     root: Annotated[
@@ -73,8 +73,8 @@ def _home() -> Path:
 def web(
     address: str = "",
     *,
-    listening: Listening = Listening(),  # noqa: B008 - frozen
-    shown: Shown = Shown(),  # noqa: B008 - frozen
+    listening: WebAddress = WebAddress(),  # noqa: B008 - frozen
+    shown: WebScope = WebScope(),  # noqa: B008 - frozen
     registry: Place = None,
     open_browser: Annotated[
         bool, Parameter(name="--open", negative="--no-open", help="Open a browser if there is a screen.")

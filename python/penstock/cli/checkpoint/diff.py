@@ -5,8 +5,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.checkpoint.byte_progress import bytes_progress
+from penstock.cli.checkpoint.checkpoint_text import short, titled
 from penstock.cli.checkpoint.place import choose_readable, open_checkpoints
-from penstock.cli.checkpoint.text import short, titled
 from penstock.cli.output import Json, command_app, print_json, print_table, say
 from penstock.cli.output import size as as_size
 from penstock.state.inspect.difference import Change, Difference, Still, difference

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from penstock.cli.checkpoint.byte_progress import bytes_progress
+from penstock.cli.checkpoint.checkpoint_text import titled
 from penstock.cli.checkpoint.place import choose_readable, open_checkpoints
-from penstock.cli.checkpoint.text import titled
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.cli.output import size as as_size
 from penstock.errors import UsageError

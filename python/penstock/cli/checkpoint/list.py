@@ -1,7 +1,7 @@
 """``penstock checkpoint list``: the checkpoints of a place."""
 
+from penstock.cli.checkpoint.checkpoint_text import list_document, when
 from penstock.cli.checkpoint.place import open_checkpoints, refuse_empty
-from penstock.cli.checkpoint.text import list_document, when
 from penstock.cli.output import Json, command_app, print_json, print_table, say
 from penstock.cli.output import size as as_size
 from penstock.state.log.history import History

@@ -6,8 +6,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.checkpoint.byte_progress import bytes_progress, gigabytes
+from penstock.cli.checkpoint.checkpoint_text import titled
 from penstock.cli.checkpoint.place import choose, open_checkpoints, refuse_empty
-from penstock.cli.checkpoint.text import titled
 from penstock.cli.output import Json, command_app, print_json, print_table, say
 from penstock.cli.output import size as as_size
 from penstock.errors import UsageError

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.data.text import version_document
+from penstock.cli.data.version_text import version_document
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress

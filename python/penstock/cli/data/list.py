@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.data.text import version_document
+from penstock.cli.data.version_text import version_document
 from penstock.cli.output import Json, command_app, print_json, print_table, say
 from penstock.cli.output import size as as_size
 from penstock.cli.registry_place import Place, open_registry

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from penstock.cli.data.text import version_document
+from penstock.cli.data.version_text import version_document
 from penstock.cli.output import Json, command_app, print_json, say
 from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress
@@ -89,7 +89,7 @@ class Rules:
 
 
 @Parameter(name="*")
-class Words:
+class VersionWords:
     """What people say about the version."""
 
     def __init__(
@@ -113,7 +113,7 @@ def register_files(
     format: Annotated[str | None, Parameter(help="Instead of looking at the content.")] = None,  # noqa: A002
     engine: Annotated[str, Parameter(help="local, or ray for a Ray cluster.")] = "local",
     rules: Rules | None = None,
-    words: Words | None = None,
+    words: VersionWords | None = None,
     registry: Place = None,
     json: Json = False,
 ) -> int:
@@ -129,7 +129,7 @@ def register_files(
     if not files:
         raise UsageError("which files?", hint="penstock data register NAME FILES…; patterns in quotes")
     opened = open_registry(registry)
-    said = words or Words()
+    said = words or VersionWords()
     parents = tuple(opened.resolve(address).digest for address in said.derived_from)
     about = About(note=said.note, owner=said.owner, licence=said.licence, derived_from=parents)
     with progress(f"registering {name}", "bytes", quiet=json) as tell:

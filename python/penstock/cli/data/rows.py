@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from penstock.cli.data.text import plain_row, short
+from penstock.cli.data.version_text import plain_row, short
 from penstock.cli.escape import harmless
 from penstock.cli.output import Json, command_app, print_json
 from penstock.cli.registry_place import Place, open_registry

@@ -41,7 +41,7 @@ serve_app = command_app(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listening:
+class ServeAddress:
     """Where a server listens and whom it lets in."""
 
     #: Host and port to listen on; port 0 takes any free one.
@@ -97,7 +97,7 @@ class Bounds:
 def serve(
     recipe: Path,
     *,
-    listening: Annotated[Listening | None, Parameter(name="*")] = None,
+    listening: Annotated[ServeAddress | None, Parameter(name="*")] = None,
     bounds: Annotated[Bounds | None, Parameter(name="*")] = None,
     registry: Place = None,
     json: Json = False,
@@ -109,7 +109,7 @@ def serve(
     recipe
         A recipe file (TOML).
     """
-    where, much = listening or Listening(), bounds or Bounds()
+    where, much = listening or ServeAddress(), bounds or Bounds()
     host, port = host_port(where.bind)
     options = _options(where, much)
     with progress("preparing", "rows", quiet=json) as tell:
@@ -136,7 +136,7 @@ def serve(
     return 0
 
 
-def _options(where: Listening, much: Bounds) -> ServeOptions:
+def _options(where: ServeAddress, much: Bounds) -> ServeOptions:
     if much.threads < 1 or much.memory < 1 or much.requests < 1 or much.forget_after <= 0:
         raise UsageError("--threads, --memory, --requests and --forget-after are at least 1")
     if (where.tls_cert is None) != (where.tls_key is None):
@@ -156,7 +156,7 @@ def _options(where: Listening, much: Bounds) -> ServeOptions:
     )
 
 
-def _token(where: Listening) -> str | None:
+def _token(where: ServeAddress) -> str | None:
     """The token that clients must show: from a file or from the environment; without either the server makes one up."""
     if where.open:
         if where.token_file is not None:
@@ -203,7 +203,7 @@ def _skips(path: Path | None) -> Skips | None:
     return Skips(steps, samples)
 
 
-def _announce(plan: Plan, serving: DataServer, where: Listening, *, json: bool) -> None:
+def _announce(plan: Plan, serving: DataServer, where: ServeAddress, *, json: bool) -> None:
     host, port = serving.address
     shown = f"[{host}]" if ":" in host else host
     address = f"{'penstocks' if where.tls_cert else 'penstock'}://{shown}:{port}"
@@ -219,7 +219,7 @@ def _announce(plan: Plan, serving: DataServer, where: Listening, *, json: bool) 
     sys.stdout.flush()
 
 
-def _explain(serving: DataServer, where: Listening, host: str) -> None:
+def _explain(serving: DataServer, where: ServeAddress, host: str) -> None:
     """What a person has to know about who gets in."""
     if serving.kept is not None and not is_loopback(host):
         say(f"token: {serving.kept.text}")

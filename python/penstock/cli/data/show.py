@@ -1,6 +1,6 @@
 """``penstock data show`` and ``lineage``: one version, what it came from and what was made from it."""
 
-from penstock.cli.data.text import version_document
+from penstock.cli.data.version_text import version_document
 from penstock.cli.output import Json, command_app, print_json, print_table, say
 from penstock.cli.output import size as as_size
 from penstock.cli.registry_place import Place, open_registry

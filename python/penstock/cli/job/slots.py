@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from penstock.cli.output import Json, command_app, duration, print_json, print_table, print_text, size
-from penstock.process.slots import Lease, Share, Slots
+from penstock.process.slots import Lease, Share, SlotTable
 from penstock.process.slots import slots as read_slots
 
 app = command_app(
@@ -35,7 +35,7 @@ def slots(*, json: Json = False) -> int:
     return 0
 
 
-def _totals(found: Slots) -> list[tuple[str, object, object, object]]:
+def _totals(found: SlotTable) -> list[tuple[str, object, object, object]]:
     def leased(of: Callable[[Share], int]) -> int:
         return sum(of(lease.share) for lease in found.leases)
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from penstock.cli.job.home import home
-from penstock.cli.run.options import Words, read
+from penstock.cli.run.options import CommandLine, read
 from penstock.cli.run.to_spec import check_beside_file, job_of_command, job_options, notes
 from penstock.errors.root import UsageError
 from penstock.process.job.launch import agent_path, furnish
@@ -22,7 +22,7 @@ def quick(words: list[str]) -> int:
     return start(asked)
 
 
-def start(words: Words) -> int:
+def start(words: CommandLine) -> int:
     """Start what the words ask for; in the foreground this does not return."""
     values = words.values
     if values["json"] and not (values["detach"] or values["dry_run"]):
@@ -44,7 +44,7 @@ def start(words: Words) -> int:
     return _launch(spec, words)
 
 
-def _launch(spec: JobSpec, words: Words) -> int:
+def _launch(spec: JobSpec, words: CommandLine) -> int:
     logs = words.values["log_dir"]
     directory = furnish(home(), spec, logs=None if logs is None else Path(logs), environment=os.environ)
     call = [str(agent_path()), "launch", str(directory)]

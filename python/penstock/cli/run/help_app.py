@@ -66,10 +66,10 @@ def run(
     The exit code is that of the rank that failed first. Ctrl-C stops orderly, a second one at once.
     """
     from penstock.cli.run.command import start
-    from penstock.cli.run.options import Words
+    from penstock.cli.run.options import CommandLine
 
     values = vars(options or Options())
-    return start(Words(values, frozenset(values), command, frozenset()))
+    return start(CommandLine(values, frozenset(values), command, frozenset()))
 
 
 Options.__module__ = __name__

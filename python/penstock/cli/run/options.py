@@ -227,7 +227,7 @@ _ASIDE = ("--help", "-h", "--debug")
 
 
 @dataclass(frozen=True)
-class Words:
+class CommandLine:
     """A command line, taken apart."""
 
     #: A value for every option, by key.
@@ -242,7 +242,7 @@ class Words:
     apart: bool = False
 
 
-def read(words: Sequence[str], environment: Mapping[str, str]) -> Words:
+def read(words: Sequence[str], environment: Mapping[str, str]) -> CommandLine:
     """Take a command line apart; ``PET_…`` variables count like options, as for torchrun."""
     values: dict[str, Any] = {
         option.key: [] if option.kind == "many" else option.default for option in OPTIONS
@@ -268,10 +268,10 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Words:
     apart = rest[:1] == ["--"]
     if apart:
         rest.pop(0)
-    return Words(values, frozenset(given), rest, frozenset(aside), apart)
+    return CommandLine(values, frozenset(given), rest, frozenset(aside), apart)
 
 
-def misplaced(words: Words) -> list[str]:
+def misplaced(words: CommandLine) -> list[str]:
     """Options of ours that stand after the command, and so are the command's; as they were written."""
     if words.apart:
         return []

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from penstock.cli.run.options import JOB, Words, misplaced
+from penstock.cli.run.options import JOB, CommandLine, misplaced
 from penstock.errors.root import UsageError
 from penstock.process.job import command as commands
 from penstock.process.job import units
@@ -36,7 +36,7 @@ SCRIPT_BYTES_MAX = 1 << 20
 CAUSES = ("crash", "memory", "hang", "preemption")
 
 
-def notes(words: Words) -> list[str]:
+def notes(words: CommandLine) -> list[str]:
     """What somebody asked for that is not needed, or that the command will get and not we."""
     needless = [
         f"--{key.replace('_', '-')} is not needed: {why}"
@@ -46,7 +46,7 @@ def notes(words: Words) -> list[str]:
     return needless + _late(words)
 
 
-def _late(words: Words) -> list[str]:
+def _late(words: CommandLine) -> list[str]:
     """Options of ours behind the command, unless its text knows them."""
     late = misplaced(words)
     if not late:
@@ -76,7 +76,7 @@ def _default(key: str) -> Any:
     return next(option.default for option in OPTIONS if option.key == key)
 
 
-def job_of_command(words: Words) -> JobSpec:
+def job_of_command(words: CommandLine) -> JobSpec:
     """A job of one role."""
     values = words.values
     for key, hint in REFUSED.items():
@@ -96,7 +96,7 @@ def job_of_command(words: Words) -> JobSpec:
     )
 
 
-def job_options(words: Words) -> dict[str, Any]:
+def job_options(words: CommandLine) -> dict[str, Any]:
     """Fields of the job that the command line sets, whether roles come from a command or from a file."""
     values = words.values
     fields = {
@@ -116,7 +116,7 @@ def job_options(words: Words) -> dict[str, Any]:
     }
 
 
-def check_beside_file(words: Words) -> None:
+def check_beside_file(words: CommandLine) -> None:
     """A job file says what runs; the command line only what holds for the whole job."""
     if words.command:
         raise UsageError(f"--file and a command ({words.command[0]}) exclude each other")
@@ -128,7 +128,7 @@ def check_beside_file(words: Words) -> None:
         )
 
 
-def _role(words: Words, directory: Path) -> Role:
+def _role(words: CommandLine, directory: Path) -> Role:
     values = words.values
     ranks = commands.rank_count(values["ranks"], visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
     command = commands.executable(
@@ -212,7 +212,7 @@ def _budget(restarts: int, text: str | None) -> Budget:
     return Budget(**counts)
 
 
-def _port(words: Words) -> int | None:
+def _port(words: CommandLine) -> int | None:
     values = words.values
     commands.check_local(values["master_addr"].strip("[]"), option="--master-addr")
     if values["master_port"] is not None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.cli.output import Json, command_app, print_json, print_table, say
-from penstock.cli.runs.text import clock, newest_start
+from penstock.cli.runs.run_text import clock, newest_start
 from penstock.run.directory import RunDirectory, runs_below
 from penstock.run.journal import journal
 from penstock.run.journal import step_records as records

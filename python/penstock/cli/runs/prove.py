@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_facts, print_json, say
-from penstock.cli.runs.text import print_differences
+from penstock.cli.runs.run_text import print_differences
 from penstock.errors import UsageError
 from penstock.run.proof.proof import Proof, prove
 

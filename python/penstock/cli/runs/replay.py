@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
-from penstock.cli.runs.text import print_differences
+from penstock.cli.runs.run_text import print_differences
 from penstock.run.proof.replay import Replay, replay
 
 replay_app = command_app(

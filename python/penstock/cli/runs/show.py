@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table
 from penstock.cli.runs.account import show_account
 from penstock.cli.runs.metrics import show_metrics
-from penstock.cli.runs.text import clock, newest_start
+from penstock.cli.runs.run_text import clock, newest_start
 from penstock.errors import RunUnknown
 from penstock.report.run_story import sentence
 from penstock.run.directory import RunDirectory

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from penstock.errors import UsageError
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.exchange.contract import Incoming, Wanted
+from penstock.state.exchange.foreign_form import Incoming, Wanted
 from penstock.state.exchange.intake import Imported, Name, import_state
-from penstock.state.inspect.piece_reader import Part, Reader
+from penstock.state.inspect.piece_reader import Reader, ReadSpan
 from penstock.state.inspect.statistics import Tell
 from penstock.store import Store
 
@@ -37,7 +37,7 @@ class CheckpointSource:
         """Read parts of pieces, all at once."""
         tensors = self._reader.manifest.tensors
         parts = [
-            Part(each.incoming.name, tensors[each.incoming.name], 0, len(each.memory), box=each.box)
+            ReadSpan(each.incoming.name, tensors[each.incoming.name], 0, len(each.memory), box=each.box)
             for each in wanted
         ]
         self._reader.fill(parts, [each.memory for each in wanted])

@@ -19,7 +19,7 @@ from penstock.errors import UsageError
 from penstock.events.points import reach
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.contract import ITEM_BYTES, Box
-from penstock.state.exchange.contract import Incoming, Source, Wanted
+from penstock.state.exchange.foreign_form import Incoming, Source, Wanted
 from penstock.state.inspect.statistics import Tell
 from penstock.state.log.commit import Gone, commit
 from penstock.state.log.incarnation import Member, fence

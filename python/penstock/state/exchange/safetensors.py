@@ -15,7 +15,7 @@ from penstock.errors import CheckpointDamaged, ForeignUnusable, UsageError
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.contract import ITEM_BYTES, Box
 from penstock.state.exchange.choice import Choice
-from penstock.state.exchange.contract import Incoming, Wanted
+from penstock.state.exchange.foreign_form import Incoming, Wanted
 from penstock.state.inspect.dtypes import cast
 from penstock.state.inspect.piece_reader import Reader
 from penstock.state.inspect.statistics import Tell

@@ -4,7 +4,7 @@ import zipfile
 from pathlib import Path
 
 from penstock.errors import ForeignUnusable
-from penstock.state.exchange.contract import Source
+from penstock.state.exchange.foreign_form import Source
 from penstock.state.exchange.safetensors import INDEX, SafetensorsSource, files_of_index
 from penstock.state.exchange.through_torch import open_dcp, open_torch
 

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import UsageError
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.exchange.choice import Choice
-from penstock.state.exchange.contract import Source
+from penstock.state.exchange.foreign_form import Source
 from penstock.state.inspect.statistics import Tell
 
 _FILES = "penstock.torch.exchange.torch_save"

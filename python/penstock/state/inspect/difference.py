@@ -16,7 +16,7 @@ import numpy as np
 from penstock.state.contract import ITEM_BYTES, Box
 from penstock.state.inspect.dtypes import Array, numbers_of
 from penstock.state.inspect.optimizer_moments import moments_of
-from penstock.state.inspect.piece_reader import Part, Reader, Slice
+from penstock.state.inspect.piece_reader import Reader, ReadSpan, Slice
 from penstock.state.inspect.statistics import Tell, blocks, parts_of, square_sum
 from penstock.state.manifest import HASH_DIGITS, Entries, Tensor
 from penstock.state.save.box_cuts import cut
@@ -195,7 +195,7 @@ def _compare(before: Reader, after: Reader, names: list[str], found: Difference,
     return list(changes.values())
 
 
-def _pairs(before: Reader, after: Reader, name: str) -> Iterator[tuple[Part, Part | None]]:
+def _pairs(before: Reader, after: Reader, name: str) -> Iterator[tuple[ReadSpan, ReadSpan | None]]:
     """The same elements on both sides; no part on the other side where hashes say that it is the same."""
     old, new = before.manifest.tensors[name], after.manifest.tensors[name]
     if before.manifest.chunk_bytes == after.manifest.chunk_bytes and _layout(old) == _layout(new):
@@ -204,8 +204,8 @@ def _pairs(before: Reader, after: Reader, name: str) -> Iterator[tuple[Part, Par
             other = numbers[piece.box]
             for part in before.of_piece(name, number):
                 for start, length, same in _runs(part, new.pieces[other].hashes, before.manifest.chunk_bytes):
-                    mine = Part(name, old, start, length, piece=number)
-                    yield mine, None if same else Part(name, new, start, length, piece=other)
+                    mine = ReadSpan(name, old, start, length, piece=number)
+                    yield mine, None if same else ReadSpan(name, new, start, length, piece=other)
         return
     sizes = ITEM_BYTES[old.dtype], ITEM_BYTES[new.dtype]
     most = min(_PART_BYTES, before.part_bytes, after.part_bytes)
@@ -213,8 +213,8 @@ def _pairs(before: Reader, after: Reader, name: str) -> Iterator[tuple[Part, Par
         if box.elements:
             first = start // max(sizes)
             yield (
-                Part(name, old, first * sizes[0], box.elements * sizes[0], box=box),
-                Part(name, new, first * sizes[1], box.elements * sizes[1], box=box),
+                ReadSpan(name, old, first * sizes[0], box.elements * sizes[0], box=box),
+                ReadSpan(name, new, first * sizes[1], box.elements * sizes[1], box=box),
             )
 
 
@@ -222,7 +222,7 @@ def _layout(tensor: Tensor) -> tuple[str, frozenset[Box]]:
     return tensor.dtype, frozenset(piece.box for piece in tensor.pieces)
 
 
-def _runs(part: Part, others: str, chunk: int) -> Iterator[tuple[int, int, bool]]:
+def _runs(part: ReadSpan, others: str, chunk: int) -> Iterator[tuple[int, int, bool]]:
     """Stretches of a part whose chunks all have the same hashes as the other side's, or all have not."""
     assert part.piece is not None, "only pieces have hashes"
     own = part.tensor.pieces[part.piece].hashes

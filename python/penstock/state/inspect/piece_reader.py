@@ -2,7 +2,7 @@
 
 Two orders. *Stored*: as pieces lie in their files, which is the cheapest, for everything that does not care (verifying, norms).
 *Ordered*: a tensor's elements in C order whatever its layout, for everything that writes them elsewhere. Either way what is wanted is
-a list of ``Part``s; ``Reader.read`` reads as many of them at once as fit into half of its memory, and reads the next ones while the
+a list of ``ReadSpan``s; ``Reader.read`` reads as many of them at once as fit into half of its memory, and reads the next ones while the
 caller works with these.
 """
 
@@ -30,7 +30,7 @@ _ALIGNED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReadSpan:
     """Some bytes of a tensor that are read in one go."""
 
     name: str
@@ -48,7 +48,7 @@ class Part:
 class Slice:
     """A part that was read. Its memory is used again when the next one is asked for."""
 
-    part: Part
+    part: ReadSpan
     memory: memoryview
 
 
@@ -61,14 +61,14 @@ class Reader:
         #: What is read at once, and so the most that a part may have.
         self.part_bytes = max(memory_bytes // 2, manifest.chunk_bytes)
 
-    def stored(self, names: Iterable[str] | None = None) -> list[Part]:
+    def stored(self, names: Iterable[str] | None = None) -> list[ReadSpan]:
         """Every byte of some tensors (of all, unless given) in the order of the files; cut at chunks."""
         chosen = self.manifest.tensors if names is None else names
         found = [part for name in chosen for part in self.of_piece(name)]
         found.sort(key=lambda part: (self._piece(part).file, self._piece(part).start, part.start))
         return found
 
-    def of_piece(self, name: str, number: int | None = None) -> Iterator[Part]:
+    def of_piece(self, name: str, number: int | None = None) -> Iterator[ReadSpan]:
         """The bytes of one piece of a tensor, or of all of them."""
         tensor = self.manifest.tensors[name]
         chunk = self.manifest.chunk_bytes
@@ -76,9 +76,9 @@ class Reader:
         for at in range(len(tensor.pieces)) if number is None else (number,):
             length = tensor.pieces[at].box.elements * ITEM_BYTES[tensor.dtype]
             for start in range(0, length, most):
-                yield Part(name, tensor, start, min(most, length - start), piece=at)
+                yield ReadSpan(name, tensor, start, min(most, length - start), piece=at)
 
-    def ordered(self, name: str) -> Iterator[Part]:
+    def ordered(self, name: str) -> Iterator[ReadSpan]:
         """The bytes of a tensor in C order."""
         tensor = self.manifest.tensors[name]
         if len(tensor.pieces) == 1:
@@ -87,7 +87,7 @@ class Reader:
         item = ITEM_BYTES[tensor.dtype]
         for box, start in cut(Box((0,) * len(tensor.shape), tensor.shape), item, self.part_bytes):
             if box.elements:
-                yield Part(name, tensor, start, box.elements * item, box=box)
+                yield ReadSpan(name, tensor, start, box.elements * item, box=box)
 
     def rows(self, name: str, first: int, end: int) -> Array:
         """Some rows of a tensor (along its first dimension), as an array."""
@@ -96,7 +96,7 @@ class Reader:
         box = Box((first, *(0,) * (len(shape) - 1)), shape)
         length = box.elements * ITEM_BYTES[tensor.dtype]
         memory = memoryview(bytearray(length))
-        self.fill([Part(name, tensor, 0, length, box=box)], [memory])
+        self.fill([ReadSpan(name, tensor, 0, length, box=box)], [memory])
         return array_of(memory, tensor.dtype, shape)
 
     def whole(self, name: str) -> Array:
@@ -104,10 +104,10 @@ class Reader:
         tensor = self.manifest.tensors[name]
         memory = np.empty(tensor.bytes, np.uint8).data
         box = Box((0,) * len(tensor.shape), tensor.shape)
-        self.fill([Part(name, tensor, 0, tensor.bytes, box=box)], [memory])
+        self.fill([ReadSpan(name, tensor, 0, tensor.bytes, box=box)], [memory])
         return array_of(memory, tensor.dtype, tensor.shape)
 
-    def read(self, parts: Iterable[Part]) -> Generator[Slice]:
+    def read(self, parts: Iterable[ReadSpan]) -> Generator[Slice]:
         """The parts one after another, read ahead."""
         batches = self.batches(parts)
         first = next(batches, None)
@@ -123,9 +123,9 @@ class Reader:
                     coming = ahead.submit(self._load, batch, halves[number % 2])
                 yield from now
 
-    def batches(self, parts: Iterable[Part]) -> Iterator[list[Part]]:
+    def batches(self, parts: Iterable[ReadSpan]) -> Iterator[list[ReadSpan]]:
         """Parts that are read together."""
-        batch: list[Part] = []
+        batch: list[ReadSpan] = []
         used = 0
         for part in parts:
             if batch and used + part.bytes > self.part_bytes:
@@ -136,7 +136,7 @@ class Reader:
         if batch:
             yield batch
 
-    def _load(self, batch: list[Part], half: memoryview) -> list[Slice]:
+    def _load(self, batch: list[ReadSpan], half: memoryview) -> list[Slice]:
         slices = []
         at = 0
         for part in batch:
@@ -145,7 +145,7 @@ class Reader:
         self.fill(batch, [each.memory for each in slices])
         return slices
 
-    def fill(self, parts: list[Part], memories: list[memoryview]) -> None:
+    def fill(self, parts: list[ReadSpan], memories: list[memoryview]) -> None:
         """Read parts into memory, each chunk checked."""
         files: dict[int, int] = {}
         pieces: list[Any] = []
@@ -183,7 +183,7 @@ class Reader:
         except ObjectMissing as problem:
             raise CheckpointDamaged(file=problem.url, reason="the file is missing") from problem
 
-    def _pieces(self, part: Part) -> Iterator[tuple[Piece, tuple[Any, ...]]]:
+    def _pieces(self, part: ReadSpan) -> Iterator[tuple[Piece, tuple[Any, ...]]]:
         """The pieces that a part needs, as the Rust side takes them. Bytes of one piece are a tensor of bytes of their own."""
         if part.box is None:
             piece = self._piece(part)
@@ -199,7 +199,7 @@ class Reader:
                 yield piece, (piece.start, piece.offset, piece.shape, item, piece.hashes)
 
     @staticmethod
-    def _piece(part: Part) -> Piece:
+    def _piece(part: ReadSpan) -> Piece:
         assert part.piece is not None, "a part of a piece knows which"
         return part.tensor.pieces[part.piece]
 
@@ -211,7 +211,7 @@ def _overlap(one: Box, other: Box) -> bool:
     )
 
 
-def _ended(batches: Iterator[list[Part]]) -> Iterator[list[Part] | None]:
+def _ended(batches: Iterator[list[ReadSpan]]) -> Iterator[list[ReadSpan] | None]:
     """The batches, and None after the last."""
     yield from batches
     yield None

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from penstock.errors import CheckpointDamaged, ObjectMissing
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.contract import ITEM_BYTES
-from penstock.state.inspect.piece_reader import Part, Reader
+from penstock.state.inspect.piece_reader import Reader, ReadSpan
 from penstock.state.inspect.statistics import Tell
 from penstock.state.load.load import locate
 from penstock.state.log.manifest_copies import manifest_copy_name
@@ -140,7 +140,7 @@ class Verifier:
                 readable.add(number)
         parts = [part for part in reader.stored() if _piece(part).file in readable]
         done = report.bytes - sum(part.bytes for part in parts)
-        fresh: list[Part] = []
+        fresh: list[ReadSpan] = []
         for part in parts:
             known = self._known.get(self._key(manifest, part))
             if known is None:
@@ -148,7 +148,7 @@ class Verifier:
             else:
                 report.damages += [each for each in known if _inside_part(each, part)]
                 done += part.bytes
-        broken: list[tuple[Part, Damage]] = []
+        broken: list[tuple[ReadSpan, Damage]] = []
         for part, damages in _read(reader, fresh):
             broken += [(part, damage) for damage in damages]
             done += part.bytes
@@ -161,12 +161,12 @@ class Verifier:
         report.damages += [damage for _, damage in broken]
 
     @staticmethod
-    def _key(manifest: Manifest, part: Part) -> tuple[str, int, str]:
+    def _key(manifest: Manifest, part: ReadSpan) -> tuple[str, int, str]:
         piece = _piece(part)
         return manifest.files[piece.file].name, piece.start, piece.hashes
 
 
-def _read(reader: Reader, parts: list[Part]) -> Iterator[tuple[Part, list[Damage]]]:
+def _read(reader: Reader, parts: list[ReadSpan]) -> Iterator[tuple[ReadSpan, list[Damage]]]:
     """Read parts and say what is wrong with each. Those that were read together with a damaged one are read again, one by one."""
     at = 0
     while at < len(parts):
@@ -180,12 +180,12 @@ def _read(reader: Reader, parts: list[Part]) -> Iterator[tuple[Part, list[Damage
                 at += 1
 
 
-def _of_chunks(reader: Reader, part: Part) -> Iterator[Damage]:
+def _of_chunks(reader: Reader, part: ReadSpan) -> Iterator[Damage]:
     chunk = reader.manifest.chunk_bytes
     memory = memoryview(bytearray(min(chunk, part.bytes)))
     for first in range(part.start, part.start + part.bytes, chunk):
         length = min(chunk, part.start + part.bytes - first)
-        single = Part(part.name, part.tensor, first, length, piece=part.piece)
+        single = ReadSpan(part.name, part.tensor, first, length, piece=part.piece)
         try:
             reader.fill([single], [memory[:length]])
         except CheckpointDamaged as problem:
@@ -287,11 +287,11 @@ def _by_file(manifest: Manifest) -> dict[int, list[tuple[str, str, Piece]]]:
     return found
 
 
-def _inside_part(damage: Damage, part: Part) -> bool:
+def _inside_part(damage: Damage, part: ReadSpan) -> bool:
     first = _piece(part).start + part.start
     return first <= damage.offset < first + part.bytes
 
 
-def _piece(part: Part) -> Piece:
+def _piece(part: ReadSpan) -> Piece:
     assert part.piece is not None, "verifying reads what is stored"
     return part.tensor.pieces[part.piece]

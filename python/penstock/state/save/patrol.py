@@ -12,7 +12,7 @@ from penstock import events
 from penstock.errors import CheckpointDamaged, PenstockError
 from penstock.state.checkpoint import checkpoint_of
 from penstock.state.contract import ITEM_BYTES
-from penstock.state.inspect.piece_reader import Part, Reader
+from penstock.state.inspect.piece_reader import Reader, ReadSpan
 from penstock.state.log.commit import quarantine
 from penstock.state.log.log import Log
 from penstock.state.manifest import Manifest, Piece
@@ -64,21 +64,21 @@ class Patrol:
             # Trouble of the store is not damage, and loading will find either.
             events.record("state.patrol_failed", reason=str(problem))
 
-    def _read(self, reader: Reader, part: Part) -> None:
+    def _read(self, reader: Reader, part: ReadSpan) -> None:
         chunk = max(
             reader.manifest.chunk_bytes,
             LOOK_BYTES // 16 // reader.manifest.chunk_bytes * reader.manifest.chunk_bytes,
         )
         for start in range(0, part.bytes, chunk):
             length = min(chunk, part.bytes - start)
-            piece = Part(part.name, part.tensor, start, length, piece=part.piece)
+            piece = ReadSpan(part.name, part.tensor, start, length, piece=part.piece)
             try:
                 reader.fill([piece], [memoryview(bytearray(length))])
             except CheckpointDamaged as problem:
                 self._found(reader.manifest, part, problem)
                 return
 
-    def _found(self, manifest: Manifest, part: Part, problem: CheckpointDamaged) -> None:
+    def _found(self, manifest: Manifest, part: ReadSpan, problem: CheckpointDamaged) -> None:
         piece = _piece(part)
         name = manifest.files[piece.file].name
         self.damaged |= {name}
@@ -94,12 +94,12 @@ class Patrol:
                 quarantine(self._log, committed.number, str(problem), rank=self._rank, at=time.time())
 
 
-def _parts(manifest: Manifest, borrowed: frozenset[str]) -> list[Part]:
+def _parts(manifest: Manifest, borrowed: frozenset[str]) -> list[ReadSpan]:
     found = [
         (
             piece.file,
             piece.start,
-            Part(name, tensor, 0, piece.box.elements * ITEM_BYTES[tensor.dtype], piece=at),
+            ReadSpan(name, tensor, 0, piece.box.elements * ITEM_BYTES[tensor.dtype], piece=at),
         )
         for name, tensor in manifest.tensors.items()
         for at, piece in enumerate(tensor.pieces)
@@ -114,6 +114,6 @@ def _refers(manifest: Manifest, tensor: str, file: str, piece: Piece) -> bool:
     return any(manifest.files[each.file].name == file and each.start == piece.start for each in pieces)
 
 
-def _piece(part: Part) -> Piece:
+def _piece(part: ReadSpan) -> Piece:
     assert part.piece is not None, "a patrol reads what is stored"
     return part.tensor.pieces[part.piece]

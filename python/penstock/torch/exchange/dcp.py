@@ -31,10 +31,10 @@ from penstock.errors import ForeignUnusable, TreeInvalid, UsageError
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.contract import ITEM_BYTES, Box
 from penstock.state.exchange.choice import Choice
-from penstock.state.exchange.contract import Incoming, Wanted
+from penstock.state.exchange.foreign_form import Incoming, Wanted
 from penstock.state.exchange.safetensors import read_exactly
 from penstock.state.inspect.dtypes import cast
-from penstock.state.inspect.piece_reader import Part, Reader
+from penstock.state.inspect.piece_reader import Reader, ReadSpan
 from penstock.state.inspect.statistics import Tell
 from penstock.state.manifest import Entries
 from penstock.state.save.box_cuts import cut
@@ -270,7 +270,7 @@ class _Planner(DefaultSavePlanner):
         wanted = self._choice.cast(tensor.dtype)
         if not box.elements:
             return torch.empty(chunk.sizes, dtype=TORCH_TYPES[wanted])
-        self._reader.fill([Part(name, tensor, 0, len(memory), box=box)], [memory])
+        self._reader.fill([ReadSpan(name, tensor, 0, len(memory), box=box)], [memory])
         self._done += len(memory)
         self._tell(self._done, self._total)
         stored = (

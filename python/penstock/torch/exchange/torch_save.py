@@ -20,7 +20,7 @@ import torch
 from penstock.errors import ForeignUnusable, TreeInvalid, UsageError
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.exchange.choice import Choice
-from penstock.state.exchange.contract import Incoming, Wanted
+from penstock.state.exchange.foreign_form import Incoming, Wanted
 from penstock.state.exchange.safetensors import read_exactly
 from penstock.state.inspect.dtypes import cast
 from penstock.state.inspect.piece_reader import Reader

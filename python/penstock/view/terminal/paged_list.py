@@ -9,7 +9,7 @@ from textual.message import Message
 
 from penstock.view.terminal.pane import Pane
 from penstock.view.terminal.text import looks
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 
 #: Lines that are fetched at once, and pages that are kept.
 PAGE, _PAGES_MAX = 64, 32
@@ -72,14 +72,14 @@ class Listing(Pane):
         known = self._pages.get(page)
         if known is None:
             self._want(page)
-            pieces: Line = [Piece(f"{block}  …", looks.DIM)]
+            pieces: Line = [StyledText(f"{block}  …", looks.DIM)]
         else:
             self._pages.move_to_end(page)
             pieces = known[at] if at < len(known) else []
         if block != self.cursor:
             return pieces
-        return [Piece(text, style + looks.REVERSE) for text, style in pieces] + [
-            Piece(" " * self.size.width, looks.REVERSE)
+        return [StyledText(text, style + looks.REVERSE) for text, style in pieces] + [
+            StyledText(" " * self.size.width, looks.REVERSE)
         ]
 
     def fetched(self, page: int, lines: Sequence[Line]) -> None:

@@ -15,11 +15,11 @@ from textual.widget import Widget
 
 from penstock.view.terminal.text import block_walk as walking
 from penstock.view.terminal.text.block_walk import Position
-from penstock.view.terminal.text.styled_line import Line, Piece, strip_of
+from penstock.view.terminal.text.styled_line import Line, StyledText, strip_of
 
 #: Blocks whose layout is kept.
 _KEPT = 256
-_TRACK, _THUMB = Piece("│", Style(dim=True)), Piece("█")
+_TRACK, _THUMB = StyledText("│", Style(dim=True)), StyledText("█")
 
 
 class Pane(Widget, can_focus=True):
@@ -126,7 +126,7 @@ class Pane(Widget, can_focus=True):
             self._thumb = (self.top, found)
         first, length = self._thumb[1]
         if not length:
-            return (Piece(" "),)
+            return (StyledText(" "),)
         return (_THUMB,) if first <= y < first + length else (_TRACK,)
 
 

@@ -22,7 +22,7 @@ from penstock.view.terminal.text import looks
 from penstock.view.terminal.text.block_walk import Position, moved
 from penstock.view.terminal.text.field_lines import field_lines
 from penstock.view.terminal.text.flow import Placed, flow, line_of, nearest
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 
 #: Tokens that are laid out at once.
 _STRETCH = 512
@@ -118,7 +118,7 @@ class TokenPane(Pane):
 
     def draw(self, block: int, line: int, laid: list[Placed]) -> Line:
         """Tokens; those that are not in the row are dim."""
-        return [Piece(each.text, self._style(each.token)) for each in laid]
+        return [StyledText(each.text, self._style(each.token)) for each in laid]
 
     def settle(self) -> None:
         """Keep the cursor in sight."""
@@ -235,7 +235,7 @@ class OriginPage(Page):
     def _status(self, token: int) -> list[Line]:
         tokens, (first, stop) = self._tokens, self._found.stretch
         if not tokens["ids"]:
-            return [[Piece("the sample has no tokens", looks.DIM)]]
+            return [[StyledText("the sample has no tokens", looks.DIM)]]
         token = min(token, len(tokens["ids"]) - 1)
         where = "in the row" if first <= token < stop else "not in the row"
         spans = tokens["spans"]
@@ -246,13 +246,13 @@ class OriginPage(Page):
         )
         return [
             [
-                Piece(f"token {token} of the sample", looks.BOLD),
-                Piece(
+                StyledText(f"token {token} of the sample", looks.BOLD),
+                StyledText(
                     f"  id {tokens['ids'][token]}  {tokens['kinds'][token]}  “{tokens['texts'][token]}”  {characters}"
                 ),
             ],
-            [Piece(f"{where}: it has tokens {first}–{stop} of this sample", looks.DIM)],
-            [Piece(tokens["cut"] and f"left out: {tokens['cut']}", looks.DIM)],
+            [StyledText(f"{where}: it has tokens {first}–{stop} of this sample", looks.DIM)],
+            [StyledText(tokens["cut"] and f"left out: {tokens['cut']}", looks.DIM)],
         ]
 
     def _raw_lines(self) -> list[Line]:

@@ -166,7 +166,7 @@ def _is_blob(run: str) -> bool:
     return different >= 12 and (all(kinds) or hexadecimal)
 
 
-class Markup(_Text):
+class MarkupLeft(_Text):
     """HTML that should have been text."""
 
     kinds = ("markup",)

@@ -12,12 +12,12 @@ from penstock.view.opener import AnyBatch, OpenedStream
 from penstock.view.terminal.destination import target
 from penstock.view.terminal.overlay import Overlay
 from penstock.view.terminal.paged_list import PAGE, Listing
-from penstock.view.terminal.pages.batch import StreamPage
+from penstock.view.terminal.pages.batch_page import StreamPage
 from penstock.view.terminal.pages.sample import BatchSamples, SamplePage
 from penstock.view.terminal.text import looks
 from penstock.view.terminal.text.difference_lines import differences
 from penstock.view.terminal.text.field_lines import one_line
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 
 _SHORT = 200
 
@@ -90,8 +90,8 @@ def _lines(view: RecordView, first: int, stop: int) -> Sequence[Line]:
         place = f"{origins[0].version}/row/{origins[0].sample}" if origins else "padding"
         found.append(
             [
-                Piece(f"{row:>4} ", looks.DIM),
-                Piece(f"{place}  "),
+                StyledText(f"{row:>4} ", looks.DIM),
+                StyledText(f"{place}  "),
                 *one_line(view.fields(row, text_max=_SHORT)),
             ]
         )

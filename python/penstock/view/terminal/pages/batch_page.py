@@ -17,7 +17,7 @@ from penstock.view.terminal.pane import Bar
 from penstock.view.terminal.text import looks
 from penstock.view.terminal.text.search import Match, find
 from penstock.view.terminal.text.status import token_lines
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 
 
 class StreamPage(Page):
@@ -55,8 +55,8 @@ class StreamPage(Page):
         size = f"{batch.rows}×{batch.length}" if isinstance(batch, BatchView) else f"{batch.rows} records"
         words = f"step {batch.step}  lane {self.lane}  {size}  {batch.digest[:8]}  "
         return [
-            Piece(words, looks.BOLD),
-            Piece(tail(str(self.here), self.size.width - len(words)), looks.DIM),
+            StyledText(words, looks.BOLD),
+            StyledText(tail(str(self.here), self.size.width - len(words)), looks.DIM),
         ]
 
     def show(self, batch: AnyBatch, row: int | None = None, token: int | None = None) -> None:
@@ -172,7 +172,7 @@ class BatchPage(StreamPage):
     def action_colour(self) -> None:
         """Colour by the next thing."""
         self.grid.cycle_colour()
-        self._said = [Piece("colour by "), *self.grid.legend()]
+        self._said = [StyledText("colour by "), *self.grid.legend()]
         self.retitle()
 
     def action_ids(self) -> None:
