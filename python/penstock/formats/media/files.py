@@ -209,7 +209,7 @@ def _fault(member: RawFile, policy: Policy, silent_about: RawFile | None) -> str
     return None
 
 
-def _check_name_free(joined: attributes.Joined, raw: RawFile, name: str) -> None:
+def _check_name_free(joined: attributes.ShardAttributes, raw: RawFile, name: str) -> None:
     if any(field.name == name for field in joined.fields):
         path = raw.attributes[0].url
         raise FileUnusable(
