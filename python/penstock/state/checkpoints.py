@@ -70,7 +70,7 @@ from penstock.store import open_store
 
 
 class Checkpoints:
-    """See the module's description.
+    """All checkpoints of a run, in a directory or below a URL. Use it as a context, or close it.
 
     ``rank`` and ``ranks`` matter for plain trees; those of ``penstock.torch.state`` know them. Ranks of one start share a ``token``,
     which is made of their launcher's variables unless it is given, or an ``incarnation`` that the launcher counts.
