@@ -413,7 +413,7 @@ FULL = """
 import os, sys
 import penstock as ps
 from pathlib import Path
-from penstock.state.save.capture import Failure
+from penstock.state.save.options import Failure
 from tests.run.small import make, train
 from tests.torch.stream import Stream
 disk = Path(sys.argv[2])

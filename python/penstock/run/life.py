@@ -19,6 +19,7 @@ import msgspec
 from penstock import events
 from penstock.data import Cursor, SkipJournal
 from penstock.data.feed.feed import cursor_at
+from penstock.data.feed.keywords import BatchKeywords
 from penstock.data.feed.prefetch import Prefetch
 from penstock.data.tap.arrays import place_rings
 from penstock.data.tap.feed_tap import Tap
@@ -54,10 +55,10 @@ _log = logging.getLogger("penstock.run")
 class Life:
     """One life of a run: opens everything, runs the steps, closes everything."""
 
-    def __init__(self, settings: Settings, state: Trainable, feeding: dict[str, Any]) -> None:
+    def __init__(self, settings: Settings, state: Trainable, wanted: BatchKeywords) -> None:
         self.settings, self.state = settings, state
-        self._feeding = feeding
-        self.lane = state.lane_of(**feeding)
+        self._wanted = wanted
+        self.lane = state.lane_of(**wanted)
         self.timer = state.timer()
         self.standing = Standing(state)
         self._is_deferred = state.deferred
@@ -307,7 +308,7 @@ class Life:
             self._decide("verdict", step, action=verdict.action, reason=verdict.reason, **facts)
         return answer
 
-    def _decide(self, kind: str, step: int, **facts: Any) -> None:
+    def _decide(self, kind: str, step: int, **facts: object) -> None:
         reach(f"run.{kind}")
         if self.is_first:
             self._journal.write(kind, step, sync=True, **facts)
@@ -376,7 +377,7 @@ class Life:
         settings = self.settings
         feed = feed_at(settings, self.lane, cursor, self._skips)
         try:
-            self._batches = self.state.batches(feed, **self._feeding)
+            self._batches = self.state.batches(feed, **self._wanted)
         except BaseException:
             feed.close()
             raise
@@ -444,7 +445,7 @@ class Life:
             saved,
         )
 
-    def end(self, problem: BaseException | None = None, **facts: Any) -> None:
+    def end(self, problem: BaseException | None = None, **facts: object) -> None:
         """Say how this life ended, once. Ranks other than the first only speak of trouble."""
         if self._ended:
             return

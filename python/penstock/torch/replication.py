@@ -6,14 +6,32 @@ run, whose first step uses the first buckets again, gets other bits than one tha
 before the first step: two passes over a sum of all parameters times zero, which change nothing but the buckets.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 
-def ddp(model: nn.Module, **options: Any) -> DistributedDataParallel:
+class DDPKeywords(TypedDict, total=False):
+    """What ``DistributedDataParallel`` takes beside the module."""
+
+    device_ids: Sequence[int | torch.device] | None
+    output_device: int | torch.device | None
+    dim: int
+    broadcast_buffers: bool
+    init_sync: bool
+    process_group: Any
+    bucket_cap_mb: float | None
+    find_unused_parameters: bool
+    check_reduction: bool
+    gradient_as_bucket_view: bool
+    static_graph: bool
+    device_mesh: Any
+
+
+def ddp(model: nn.Module, **options: Unpack[DDPKeywords]) -> DistributedDataParallel:
     """``DistributedDataParallel(model, **options)`` with its buckets settled. Every rank calls it; a resume is bit-equal at any number of ranks."""
     wrapped = DistributedDataParallel(model, **options)
     before = [parameter.grad for parameter in model.parameters()]

@@ -2,13 +2,14 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import distributed, nn
 from torch.optim import Optimizer
 
 from penstock.data import Feed, Lane
+from penstock.data.feed.keywords import BatchKeywords
 from penstock.errors import TreeInvalid, UsageError
 from penstock.state.contract import Copying, Held
 from penstock.state.inspect.fingerprint import fingerprint
@@ -178,13 +179,14 @@ class State:
         """Whether a loss is ready only later."""
         return self.device.type != "cpu"
 
-    def lane_of(self, **feeding: Any) -> Lane:
+    def lane_of(self, **wanted: Unpack[BatchKeywords]) -> Lane:
         """The lane that was given, or the one that the model's mesh says, or one per rank."""
         return lane_of_model(self.model) if self._lane is None else self._lane
 
-    def batches(self, feed: Feed, **feeding: Any) -> Loader:
+    def batches(self, feed: Feed, **wanted: Unpack[BatchKeywords]) -> Loader:
         """Batches of tensors, where the model is."""
-        return loader(feed, **{"device": self.device, **feeding})
+        keywords: dict[str, Any] = {"device": self.device, **wanted}
+        return loader(feed, **keywords)
 
     def agree(self, values: Sequence[float]) -> list[list[float]]:
         """The values of every rank, in the order of ranks."""

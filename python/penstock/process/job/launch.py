@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: What was asked for with all secrets in it, beside a ``job.json`` that hides them.
 PRIVATE = "private.json"
-AGENT = Path(__file__).parent / "bin" / "penstock-agent"
+AGENT = Path(__file__).parent.parent / "bin" / "penstock-agent"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,7 @@ class Journal:
         self.path = directory / FOLDER / f"{incarnation:06d}-{rank:04d}.jsonl"
         self._file = AppendFile(self.path)
 
-    def write(self, kind: str, step: int | None = None, *, sync: bool = False, **facts: Any) -> Entry:
+    def write(self, kind: str, step: int | None = None, *, sync: bool = False, **facts: object) -> Entry:
         """Append a line; with ``sync`` it is on the disk when this returns. A decision that cannot be is ``RunUnwritable``; while
         the disk is full, other lines wait in memory.
         """

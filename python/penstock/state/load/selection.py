@@ -8,6 +8,7 @@ mistake in writing, and loading nothing would look like success.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import TypedDict
 
 from penstock.errors import SelectionEmpty
 
@@ -17,6 +18,16 @@ GENERATORS = "rng"
 _SEPARATORS = ("/", ".")
 #: Names that nearest ones are looked for among; more would take seconds.
 _CANDIDATES_MAX = 20_000
+
+
+class LoadKeywords(TypedDict, total=False):
+    """What ``Checkpoints.load`` takes beside checkpoint and tree, so that ``resume`` hands it on."""
+
+    strict: bool
+    only: str | tuple[str, ...]
+    rename: Rename
+    cast: bool
+    resize: Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,13 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 
 from penstock.errors import SaveFailed, UsageError
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.contract import ITEM_BYTES, Copy, Copying, Held, Mover, Sample, Sampler, Tree
-from penstock.state.log.retention import Keep
-from penstock.state.log.watch import PERIOD_S
 from penstock.state.manifest import chunk_bytes_for
 from penstock.state.ranks.division import Division
 from penstock.state.ranks.holdings import Spot, spot_of
@@ -31,67 +29,6 @@ from penstock.state.save.parts import Part
 from penstock.state.save.stowage import Stowage
 from penstock.state.save.write import Captured, Written, joined
 from penstock.state.tree import to_json
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """What happens when a save does not work."""
-
-    #: How often a write is tried again, with growing pauses.
-    retries: int = 2
-    #: Another place for data files when the first is full or down.
-    spill: str | None = None
-    #: ``raise``: by ``wait``, or by the next save. ``continue``: it is recorded and counted, and training goes on.
-    then: Literal["raise", "continue"] = "raise"
-
-    def __post_init__(self) -> None:
-        if self.retries < 0 or self.then not in ("raise", "continue"):
-            raise UsageError(
-                f"a failure policy of {self.retries} retries and then {self.then!r} makes no sense",
-                hint="retries=2, then='raise' or 'continue'",
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What is rarely said about saving."""
-
-    #: Captures that may be in memory at once. Each is as large as what this rank writes; a save waits for one to be free.
-    captures: int = 1
-    #: The most that one capture may take. A state that is larger is saved in waves, and only the last of them behind training's
-    #: back.
-    memory_bytes: int | None = None
-    failure: Failure = Failure()
-    #: How long to wait for other ranks, and for memory.
-    deadline_s: float = 600.0
-    #: Never write anything: for looking at a run that goes on elsewhere.
-    read_only: bool = False
-    #: A second place, which gets a copy of the newest checkpoint in the background; and what to keep there.
-    behind: str | None = None
-    keep_behind: Keep | None = None
-    #: A checkpoint of another run that this one builds on: tensors that stay as they are there are not written again, and it is
-    #: pinned in the log of its run.
-    base: Checkpoint | None = None
-    #: How often the log is looked into for a newer incarnation, in seconds.
-    watch_s: float = PERIOD_S
-    #: The run's name in manifests and files; the last part of the place unless given.
-    run: str = ""
-    #: What to make of tensors that several ranks hold. ``sample``: they have to be equal, small ones are compared as a whole and others at
-    #: some thousand places. ``check``: all are compared as a whole, and training waits for that. ``first``: those of the first rank are saved
-    #: and loaded, whatever the others hold.
-    replicas: Literal["sample", "check", "first"] = "sample"
-
-    def __post_init__(self) -> None:
-        if self.captures < 1 or self.deadline_s <= 0 or (self.memory_bytes or 1) < 1 or self.watch_s <= 0:
-            raise UsageError(
-                f"{self.captures} captures, a deadline of {self.deadline_s} s and a look every {self.watch_s} s make no sense",
-                hint="captures=1, deadline_s=600, watch_s=10",
-            )
-        if self.replicas not in ("sample", "check", "first"):
-            raise UsageError(
-                f"replicas must be 'sample', 'check' or 'first', got {self.replicas!r}",
-                hint="replicas='sample' compares some elements of every tensor that several ranks hold",
-            )
 
 
 class Copies:

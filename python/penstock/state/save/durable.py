@@ -28,7 +28,8 @@ from penstock.state.manifest import Manifest, Tensor
 from penstock.state.ranks.clock import Clock, Wait
 from penstock.state.ranks.meeting import Board
 from penstock.state.save.abandonment import Event
-from penstock.state.save.capture import Capture, Failure
+from penstock.state.save.capture import Capture
+from penstock.state.save.options import Failure
 from penstock.state.save.parts import Origin, Part, assemble, names_apart, read_part
 from penstock.state.save.write import Captured, Destination, Known, Written, joined, write
 from penstock.store import Store, open_store
@@ -46,6 +47,20 @@ class Again(msgspec.Struct, frozen=True):
     gone: bool = True
     #: Names of replicas that differ: each rank writes its own.
     apart: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class SaveAttempt:
+    """One try of one rank to save a step; names its files."""
+
+    step: int
+    attempt: int
+    rank: int
+
+    @property
+    def folder(self) -> str:
+        """Where its files are, below those of the incarnation."""
+        return f"{self.step}-{self.attempt}/{self.rank}"
 
 
 @dataclass(slots=True)
@@ -138,14 +153,18 @@ class Finisher:
         """What this rank writes; replicas that ranks keep apart are among it."""
         known = Known(parent, capture.plan.chunk_bytes, capture.rank)
         known.copies = self.copies
-        return self.write(capture.shares(apart), known, self._about(capture, attempt)), apart
+        return self.write(
+            capture.shares(apart), known, SaveAttempt(capture.step, attempt, capture.rank)
+        ), apart
 
     def _write_apart(
         self, capture: Capture, attempt: int, names: frozenset[str]
     ) -> tuple[Written, frozenset[str]]:
         """Replicas that have turned out to differ, in a file of their own."""
         known = Known(None, capture.plan.chunk_bytes, capture.rank)
-        return self.write(capture.replicas(names), known, self._about(capture, attempt)), names
+        return self.write(
+            capture.replicas(names), known, SaveAttempt(capture.step, attempt, capture.rank)
+        ), names
 
     def _committed(
         self, capture: Capture, attempt: int, metrics: dict[str, float], round_: int
@@ -194,22 +213,16 @@ class Finisher:
         self.store.put_if_absent(name, msgspec.json.encode(again))
         return again
 
-    def _about(self, capture: Capture, attempt: int) -> tuple[int, int, int]:
-        return capture.step, attempt, capture.rank
-
-    def write(self, captured: list[Captured], known: Known, about: tuple[int, int, int]) -> Written:
-        """Make captured shares durable; ``about`` is the step, its attempt and the rank."""
-        step, attempt, rank = about
+    def write(self, captured: list[Captured], known: Known, mine: SaveAttempt) -> Written:
+        """Make captured shares durable."""
         stamp = {
             "penstock": "1",
             "run": self.run,
             "incarnation": str(self.incarnation),
-            "step": str(step),
-            "rank": str(rank),
+            "step": str(mine.step),
+            "rank": str(mine.rank),
         }
-        return write(
-            captured, known, self._destinations(f"data/{self.incarnation}/{step}-{attempt}/{rank}"), stamp
-        )
+        return write(captured, known, self._destinations(f"data/{self.incarnation}/{mine.folder}"), stamp)
 
     def _destinations(self, stem: str) -> Iterator[Destination]:
         """Where to write, and where else: the place itself, again after a pause, and then the spill."""

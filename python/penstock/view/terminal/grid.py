@@ -3,7 +3,7 @@
 A row is laid out in stretches of ``STRETCH`` tokens, each when it comes into sight; a stretch is one window of the view-model.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from textual.message import Message
 from penstock.view.model.tokens.batch import BatchView
 from penstock.view.model.tokens.documents import NO_SOURCE
 from penstock.view.model.tokens.vocabulary import TokenKind
-from penstock.view.terminal.pane import Pane
+from penstock.view.terminal.pane import Pane, WidgetKeywords
 from penstock.view.terminal.text import looks
 from penstock.view.terminal.text.block_walk import Position, moved
 from penstock.view.terminal.text.flow import Placed, flow, line_of, nearest
@@ -64,8 +64,8 @@ class TokenGrid(Pane):
             super().__init__()
             self.grid = grid
 
-    def __init__(self, view: BatchView, *, colours: bool, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, view: BatchView, *, colours: bool, **widget: Unpack[WidgetKeywords]) -> None:
+        super().__init__(**widget)
         self.view = view
         self.colours = colours
         #: Row and token of the cursor.

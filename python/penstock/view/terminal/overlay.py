@@ -1,13 +1,13 @@
 """What stands above a page for a moment: lines to read."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from penstock.view.terminal.pane import Bar, Pane
+from penstock.view.terminal.pane import Bar, Pane, WidgetKeywords
 from penstock.view.terminal.text import looks
 from penstock.view.terminal.text.styled_line import Line, StyledText, wrapped
 
@@ -24,8 +24,8 @@ class Lines(Pane):
         Binding("end", "end(1)", "end", show=False),
     ]
 
-    def __init__(self, lines: Sequence[Line] = (), **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, lines: Sequence[Line] = (), **widget: Unpack[WidgetKeywords]) -> None:
+        super().__init__(**widget)
         self.lines = list(lines)
 
     def replace(self, lines: Sequence[Line]) -> None:

@@ -2,12 +2,12 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from penstock.view.terminal.pane import Pane
+from penstock.view.terminal.pane import Pane, WidgetKeywords
 from penstock.view.terminal.text import looks
 from penstock.view.terminal.text.styled_line import Line, StyledText
 
@@ -47,8 +47,8 @@ class Listing(Pane):
     class Moved(Message):
         """Another line is under the cursor."""
 
-    def __init__(self, count: int, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, count: int, **widget: Unpack[WidgetKeywords]) -> None:
+        super().__init__(**widget)
         self.count = count
         self.cursor = 0
         self._pages: OrderedDict[int, Sequence[Line]] = OrderedDict()

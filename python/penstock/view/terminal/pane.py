@@ -6,7 +6,7 @@ it says where among the blocks one is, so that a billion of them scroll like ten
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from rich.style import Style
 from textual import events
@@ -22,13 +22,22 @@ _KEPT = 256
 _TRACK, _THUMB = StyledText("│", Style(dim=True)), StyledText("█")
 
 
+class WidgetKeywords(TypedDict, total=False):
+    """What every widget of Textual takes."""
+
+    name: str | None
+    id: str | None
+    classes: str | None
+    disabled: bool
+
+
 class Pane(Widget, can_focus=True):
     """Base of all panes. Those that follow say how many blocks there are, how they are laid out and how a line is drawn."""
 
     DEFAULT_CSS = "Pane { height: 1fr; width: 1fr; }"
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, **widget: Unpack[WidgetKeywords]) -> None:
+        super().__init__(**widget)
         self.top: Position = (0, 0)
         self._laid: OrderedDict[int, Sequence[Any]] = OrderedDict()
         self._thumb: tuple[Position, tuple[int, int]] | None = None
@@ -135,8 +144,8 @@ class Bar(Widget):
 
     DEFAULT_CSS = "Bar { height: 1; width: 1fr; }"
 
-    def __init__(self, lines: Sequence[Line] = (), **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, lines: Sequence[Line] = (), **widget: Unpack[WidgetKeywords]) -> None:
+        super().__init__(**widget)
         self.lines: Sequence[Line] = lines
 
     def show(self, *lines: Line) -> None:

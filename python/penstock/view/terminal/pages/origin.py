@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from rich.style import Style
 from textual.app import ComposeResult
@@ -17,7 +17,7 @@ from penstock.view.model.tokens.batch import BatchView
 from penstock.view.model.tokens.samples import Samples
 from penstock.view.terminal.overlay import Lines
 from penstock.view.terminal.page import Page, titled
-from penstock.view.terminal.pane import Bar, Pane
+from penstock.view.terminal.pane import Bar, Pane, WidgetKeywords
 from penstock.view.terminal.text import looks
 from penstock.view.terminal.text.block_walk import Position, moved
 from penstock.view.terminal.text.field_lines import field_lines
@@ -98,9 +98,9 @@ class TokenPane(Pane):
         *,
         colours: bool,
         breaks: bool = False,
-        **given: Any,
+        **widget: Unpack[WidgetKeywords],
     ) -> None:
-        super().__init__(**given)
+        super().__init__(**widget)
         self._breaks = breaks
         self._texts = texts
         self._inside = inside
@@ -263,8 +263,8 @@ class OriginPage(Page):
 class Sides(Horizontal):
     """Two sides beside each other."""
 
-    def __init__(self, left: Sequence[Widget], right: Widget, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, left: Sequence[Widget], right: Widget, **widget: Unpack[WidgetKeywords]) -> None:
+        super().__init__(**widget)
         self._sides = [*left, right]
 
     def compose(self) -> ComposeResult:

@@ -15,7 +15,7 @@ from penstock.data.monitor import metrics, stalls
 from penstock.data.monitor.statistics import Counts
 from penstock.data.recipe.skips import Skips
 from penstock.data.service.address import Service, servers_of
-from penstock.data.service.plan import Asking, ServicePlan, read_plan
+from penstock.data.service.remote_plan import Asking, ServicePlan, read_plan
 from penstock.errors import (
     PenstockError,
     ServiceError,
