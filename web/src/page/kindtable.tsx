@@ -3,8 +3,9 @@
 
 import { useState } from "preact/hooks";
 
-import type { KindRow, Recording } from "../api";
 import { formatCount, formatDuration, formatPlural, visible } from "../format";
+import type { Recording } from "../timeline/recording";
+import type { KindRow } from "../wire/types";
 
 type Column = "kind" | "count" | "total_ns" | "p50_ns" | "p99_ns" | "max_ns";
 

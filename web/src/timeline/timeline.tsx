@@ -5,7 +5,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import type { Recording } from "../api";
+import type { Recording } from "./recording";
 import { visible } from "../format";
 import { useKeys } from "../keys";
 import { replaceQuery } from "../route";
