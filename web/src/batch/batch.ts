@@ -116,6 +116,7 @@ export function readBatch(data: ArrayBuffer): Batch {
   };
 }
 
+/** Kept: making one for every token takes longer than decoding it. */
 const DECODER = new TextDecoder();
 
 /** The display text of the token at an index. */

@@ -10,6 +10,7 @@ import type { DoctorCheck, DoctorReport } from "../wire/types";
 
 type Verdict = DoctorCheck["verdict"];
 
+/** Verdicts for those who hear the page, and for those who see it. */
 const WORDS: Readonly<Record<Verdict, string>> = { ok: "fine", warn: "warning", fail: "problem", info: "for information" };
 const MARKS: Readonly<Record<Verdict, string>> = { ok: "✓", warn: "!", fail: "✕", info: "i" };
 

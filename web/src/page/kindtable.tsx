@@ -9,6 +9,7 @@ import type { KindRow } from "../wire/types";
 
 type Column = "kind" | "count" | "total_ns" | "p50_ns" | "p99_ns" | "max_ns";
 
+/** Columns in order, with their titles. */
 const COLUMNS: readonly (readonly [Column, string])[] = [
   ["kind", "Kind"],
   ["count", "Count"],

@@ -15,6 +15,7 @@ import { formatRoute, go, replaceAddress, replaceQuery } from "../route";
 import type { VersionDetail } from "../wire/types";
 
 type Query = ReadonlyMap<string, string>;
+/** Views of a version, in the order of their keys. */
 const TABS = ["rows", "schema", "shards", "lineage"] as const;
 type Tab = (typeof TABS)[number];
 

@@ -3,6 +3,7 @@
 
 import type { KindRow } from "../wire/types";
 
+/** Kinds with a colour of their own. */
 const COLOUR_COUNT = 8;
 
 /** Number of the colour of each coloured kind. The rows come with most time first. */

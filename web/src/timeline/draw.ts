@@ -26,10 +26,13 @@ export interface Scene {
   readonly scroll: number;
 }
 
+/** How labels are written. */
 const FONT = "11px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
+/** Pixels of a span that has a label, of the gap between ticks, and of a point. */
 const LABEL_MIN_WIDTH = 34;
 const TICK_WIDTH = 110;
 const POINT_WIDTH = 12;
+/** How much is left of what is not of the chosen kind. */
 const FAINT = 0.16;
 
 export function drawScene(canvas: CanvasRenderingContext2D, scene: Scene): void {

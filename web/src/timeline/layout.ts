@@ -5,10 +5,12 @@
 
 import type { Recording } from "./recording";
 
+/** Pixels of the axis, of a row, of a track's title, and between tracks. */
 export const AXIS_HEIGHT = 26;
 export const ROW_HEIGHT = 20;
 const TITLE_HEIGHT = 22;
 const TRACK_GAP = 10;
+/** Rows of a track; what is nested deeper shares the last. */
 const ROWS_MAX = 24;
 
 export interface Track {

@@ -25,6 +25,7 @@ interface Shape {
   readonly items?: Shape | readonly Shape[];
 }
 
+/** Parts of the schema by name, and the part of each route. */
 const DEFINITIONS = schema.definitions as unknown as Readonly<Record<string, Shape>>;
 const ROUTES: Readonly<Record<Route, Shape>> = schema.definitions.Answers.properties as unknown as Readonly<Record<Route, Shape>>;
 
