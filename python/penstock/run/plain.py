@@ -1,17 +1,18 @@
 """Plain trees as states of a run: nested dicts of arrays in one process. Frameworks of your own begin here."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from penstock.data import Batch, Feed, Lane
 from penstock.data.feed.feed import THREADS
+from penstock.data.feed.keywords import BatchKeywords
 from penstock.data.feed.prefetch import Prefetch
 from penstock.errors import UsageError
 from penstock.run.contract import Timer, Trainable
 from penstock.state.contract import Copying, Held
-from penstock.state.fingerprint import fingerprint
+from penstock.state.inspect.fingerprint import fingerprint
 from penstock.state.tree import as_tree
 
 
@@ -25,13 +26,14 @@ class PlainState:
     def __init__(self, root: Any) -> None:
         self.root = root
 
-    def lane_of(self, **feeding: Any) -> Lane:
+    def lane_of(self, **wanted: Unpack[BatchKeywords]) -> Lane:
         """All rows."""
         return Lane()
 
-    def batches(self, feed: Feed, **feeding: Any) -> Prefetch[Any]:
+    def batches(self, feed: Feed, **wanted: Unpack[BatchKeywords]) -> Prefetch[Any]:
         """Batches as they are: numpy arrays."""
-        return Prefetch(feed, _same, **{"prefetch": 2, "threads": THREADS, **feeding})
+        keywords: dict[str, Any] = {"prefetch": 2, "threads": THREADS, **wanted}
+        return Prefetch(feed, _same, **keywords)
 
     def agree(self, values: Sequence[float]) -> list[list[float]]:
         """There is one rank."""

@@ -37,7 +37,7 @@ from penstock.registry import Registry
 
 if TYPE_CHECKING:
     from penstock.data.service import Service
-    from penstock.data.service.feed import ServiceSource
+    from penstock.data.service.remote_feed import ServiceSource
 
 _log = logging.getLogger(__name__)
 __all__ = ["MEMORY_BYTES", "THREADS", "Feed", "batch_at", "batch_of", "cursor_at", "open_feed"]
