@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.process.job.catalogue import JobState
 from tests.process.jobs import PATIENCE_S, PENSTOCK, Running, is_alive, penstock, role, wait_until
 
 Run = Callable[..., Running]
@@ -64,6 +65,11 @@ def test_one_that_is_stuck_is_replaced(run: Run) -> None:
     assert not is_alive(state.coordinator)
 
 
+def is_known(state: JobState, life: int) -> bool:
+    """Whether a life of the first gang is written down, with all of its three ranks."""
+    return state.incarnation == life and len(state.gangs[0].workers) == 3
+
+
 def test_killed_all_the_time_while_gangs_restart_it_loses_no_life_and_adds_none(run_roles: Run) -> None:
     """Goal: P4 in the worst moments. Method: every coordinator that shows up is killed at once while three ranks die one after the
     other; lives are counted one by one, each budget is charged once, and the journal has every line once."""
@@ -85,6 +91,8 @@ def test_killed_all_the_time_while_gangs_restart_it_loses_no_life_and_adds_none(
 
     for life in (1, 2, 3):
         running.pids(3 * life)
+        # Ranks may speak before the agent has written down that they are there.
+        wait_until(lambda life=life: is_known(running.state(), life - 1), "all ranks are known")  # type: ignore[misc]
         os.kill(running.state().gangs[0].workers[life - 1]["pid"], signal.SIGKILL)
         wait_until(hunt(4 * life), f"life {life} has begun")
     running.pids(12)

@@ -33,6 +33,8 @@ def test_who_restarts_is_what_the_scope_says(run_roles: RunRoles, scope: str, re
     """Goal: exactly those of the scope get a new life. Method: kill a-1; compare processes and lives before and after."""
     running = run_roles(role("a", PATIENT, ranks=3, restart=scope), role("b", PATIENT, ranks=2))
     running.pids(5)
+    # Ranks may speak before the agent has written down that they are there.
+    wait_until(lambda: len(lives(running)) == 5, "all ranks are known")
     before = lives(running)
 
     os.kill(before["a-1"][0], signal.SIGKILL)

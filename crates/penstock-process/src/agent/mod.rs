@@ -40,6 +40,9 @@ use crate::logs::console::harmless;
 use crate::logs::pump::{Person, Pump};
 use crate::system::{self, Signals, now_ms, signal_name};
 
+/// Descriptors that the agent has open at a time: its own, and for each worker while it is started.
+const OWN_FDS: u32 = 64;
+const FDS_OF_WORKER: u32 = 12;
 /// How often the tree is looked at while it ends: the death of a grandchild wakes nobody.
 const LOOK_MS: u64 = 20;
 
@@ -112,6 +115,8 @@ impl Agent {
         coordinator: CoordinatorLink,
     ) -> Result<Self> {
         let job = AssignedJob::open(directory)?;
+        let file_limit = system::raise_file_limit();
+        system::reserve_descriptors(OWN_FDS + FDS_OF_WORKER * job.spec.workers());
         let mut view = PublishedState::open(&job, fds.outside, fds.namespace.as_ref())?;
         let (wakeups, waker) = Wakeups::open(signals, fds.keeper)?;
         let liveness = Liveness::open(directory, &job.spec);
@@ -123,7 +128,7 @@ impl Agent {
             saves: liveness.save_wanted(),
         }
         .listen(directory)?;
-        let resources = Resources::open(&job, view.outer_pid_of_agent());
+        let resources = Resources::open(&job, view.outer_pid_of_agent(), file_limit);
         view.state.cgroup = resources.cgroup.as_ref().map(|group| group.path().display().to_string());
         let person = Person { pipes: [fds.out, fds.err], terminals: [fds.out_terminal, fds.err_terminal] };
         Ok(Self {

@@ -21,7 +21,7 @@ use crate::slots::lock_directory::{Holder, LockDirectory, SlotLock, lease_port};
 use crate::slots::queue::{Answer, Waiting};
 use crate::system::cgroup::{self, Cgroup};
 use crate::system::memory_limit::{MemoryGroups, Version};
-use crate::system::{self, now_ms};
+use crate::system::now_ms;
 
 /// A life that was ordered.
 #[derive(Debug, Clone)]
@@ -55,11 +55,11 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    /// No slot is taken yet. `pid` is the agent, as others see it.
-    pub(super) fn open(job: &AssignedJob, pid: i32) -> Self {
+    /// No slot is taken yet. `pid` is the agent, as others see it; workers see `file_limit`.
+    pub(super) fn open(job: &AssignedJob, pid: i32, file_limit: libc::rlimit) -> Self {
         let (cgroup, memory) = groups(&job.spec, &job.directory);
         let slots = JobSlots::new(&job.spec, job.directory.path().display().to_string(), pid);
-        Self { cgroup, memory, slots, file_limit: system::raise_file_limit() }
+        Self { cgroup, memory, slots, file_limit }
     }
 }
 

@@ -4,13 +4,19 @@
 //! looked for, and keeps what a killed keeper *and* agent leave behind together. Only version 2 is used: it alone can kill.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::job::JobDirectory;
+use crate::system::child::survives_birth;
 
 /// The group of a job, below our own, with a group for each rank.
 #[derive(Debug, Clone)]
-pub struct Cgroup(PathBuf);
+pub struct Cgroup {
+    path: PathBuf,
+    /// Whether processes can be born in groups below it; see [`can_be_born_below`].
+    has_births: bool,
+}
 
 impl Cgroup {
     /// Makes the group of a job; nothing where that is not allowed, which is usual and no error. With `limits`, one that can
@@ -20,13 +26,14 @@ impl Cgroup {
         let beside = own.parent().filter(|parent| limits && is_unlimited(&own) && may_move(parent));
         let limiting = [Some(own.as_path()), beside].into_iter().flatten().find_map(|folder| {
             let group = Self::at_place(&folder.join(&name))?;
-            if passes_memory_on(&group.0) {
+            if passes_memory_on(&group.path) {
                 return Some(group);
             }
-            let _ = fs::remove_dir(&group.0);
+            let _ = fs::remove_dir(&group.path);
             None
         });
-        limiting.or_else(|| Self::at_place(&own.join(&name)))
+        let group = limiting.or_else(|| Self::at_place(&own.join(&name)))?;
+        Some(Self { has_births: can_be_born_below(&group.path), ..group })
     }
 
     fn at_place(path: &Path) -> Option<Self> {
@@ -40,26 +47,48 @@ impl Cgroup {
         }
         // Counts deaths for want of memory, and limits it; works where whoever made the group above lets us.
         let _ = fs::write(path.join("cgroup.subtree_control"), "+memory");
-        Some(Self(path.to_owned()))
+        Some(Self { path: path.to_owned(), has_births: false })
     }
 
     /// The group that an agent wrote down, if it is there.
     pub fn at(path: &str) -> Option<Self> {
-        Some(Self(PathBuf::from(path))).filter(|group| group.0.join("cgroup.kill").exists())
+        Some(Self { path: PathBuf::from(path), has_births: false })
+            .filter(|group| group.path.join("cgroup.kill").exists())
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// The group of a rank, as the file to write a process into.
     pub fn door(&self, role: &str, rank: u32) -> Option<File> {
-        let path = self.worker(role, rank);
-        if !path.is_dir() {
-            fs::create_dir(&path).ok()?;
-        }
+        let path = self.make_worker(role, rank)?;
         File::options().write(true).open(path.join("cgroup.procs")).ok()
+    }
+
+    /// Replaces the group of a rank by a new one, for a process to be born in; whether that is possible. One that was killed before
+    /// would not do: some kernels kill whoever is born there.
+    pub fn renew(&self, role: &str, rank: u32) -> bool {
+        let path = self.worker(role, rank);
+        let is_gone = match fs::remove_dir(&path) {
+            Err(problem) => problem.kind() == ErrorKind::NotFound,
+            Ok(()) => true,
+        };
+        is_gone && self.has_births && fs::create_dir(&path).is_ok()
+    }
+
+    /// The group of a rank, as the directory for a process to be born in.
+    pub fn birthplace(&self, role: &str, rank: u32) -> Option<File> {
+        File::open(self.worker(role, rank)).ok()
+    }
+
+    fn make_worker(&self, role: &str, rank: u32) -> Option<PathBuf> {
+        let path = self.worker(role, rank);
+        match fs::create_dir(&path) {
+            Err(problem) if problem.kind() != ErrorKind::AlreadyExists => None,
+            _ => Some(path),
+        }
     }
 
     /// How often the kernel killed in the group of a rank for want of memory; nothing where it does not count.
@@ -70,7 +99,7 @@ impl Cgroup {
 
     /// Kills everybody in it, at once.
     pub fn kill(&self) {
-        let _ = fs::write(self.0.join("cgroup.kill"), "1");
+        let _ = fs::write(self.path.join("cgroup.kill"), "1");
     }
 
     /// Kills everybody in the group of a worker, at once.
@@ -80,17 +109,31 @@ impl Cgroup {
 
     /// Removes it, if nobody is in it any more.
     pub fn remove(&self) {
-        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             if entry.path().is_dir() {
                 let _ = fs::remove_dir(entry.path());
             }
         }
-        let _ = fs::remove_dir(&self.0);
+        let _ = fs::remove_dir(&self.path);
     }
 
     fn worker(&self, role: &str, rank: u32) -> PathBuf {
-        self.0.join(format!("{role}-{rank}"))
+        self.path.join(format!("{role}-{rank}"))
     }
+}
+
+/// Whether a child can be born in a new group below this one: tried with one that does nothing. Old kernels and sandboxes refuse;
+/// others kill the child when somebody was ever killed in our own group (`cgroup.kill` is counted per group, and they compare ours
+/// with the child's).
+fn can_be_born_below(path: &Path) -> bool {
+    let trial = path.join("trial");
+    let _ = fs::remove_dir(&trial);
+    if fs::create_dir(&trial).is_err() {
+        return false;
+    }
+    let is_alive = File::open(&trial).is_ok_and(|folder| survives_birth(&folder));
+    let _ = fs::remove_dir(&trial);
+    is_alive
 }
 
 /// Of all jobs this one's alone: names of jobs are unique in their home only, the inode of their directory everywhere.

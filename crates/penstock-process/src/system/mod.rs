@@ -1,6 +1,7 @@
 //! The few calls to the kernel that the standard library does not have, each as a safe function.
 
 pub mod cgroup;
+pub mod child;
 pub mod epoll;
 pub mod kmsg;
 pub mod lineage;
@@ -132,6 +133,19 @@ pub fn widen_pipe(fd: &impl AsRawFd, bytes: i32) {
 pub fn keep_over_exec(fd: RawFd) -> io::Result<()> {
     // SAFETY: plain integers; a closed descriptor is answered with an error.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes the table of descriptors large enough for so many; fewer work too, so a refusal is no error. To be called before the first
+/// thread is started: when a process with threads needs a larger table, the kernel waits some 15 ms for all processors.
+pub fn reserve_descriptors(count: u32) {
+    let last = libc::c_int::try_from(count.saturating_sub(1)).unwrap_or(libc::c_int::MAX);
+    // SAFETY: plain integers; the copy is ours, and closed at once.
+    unsafe {
+        let copy = libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, last);
+        if copy >= 0 {
+            libc::close(copy);
+        }
+    }
 }
 
 /// Another descriptor of the same open file, which has to be open.

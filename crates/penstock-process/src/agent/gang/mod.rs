@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::agent::Agent;
 use crate::agent::gang::examination::Examination;
 use crate::agent::gang::incident::Evidence;
+use crate::agent::gang::spawn::PreparedRank;
 use crate::agent::gang::start::Beginning;
 use crate::agent::resources::Start;
 use crate::complain;
@@ -25,6 +26,7 @@ use crate::job::exit::{Exit, memory_kills};
 use crate::job::state::{Phase, WorkerState, wall_s};
 use crate::keeper::custody;
 use crate::logs::pump::{Listing, Speaker};
+use crate::system::child::Child;
 use crate::system::kmsg::about_memory;
 use crate::system::lineage::{CHILDREN_ROUNDS, Process, descendants, everyone, kill_children};
 use crate::system::{Reaped, now_ms};
@@ -62,6 +64,14 @@ pub(in crate::agent) struct TrackedGang {
     /// How often the kernel had killed for want of memory when the life began: anywhere, and in the group of each rank.
     memory_kills_before: u64,
     group_kills_before: BTreeMap<u32, u64>,
+}
+
+/// How a worker comes to be.
+enum NewWorker {
+    /// It waits at the gate.
+    Forked(i32),
+    /// It has to be executed.
+    Prepared(Box<PreparedRank>),
 }
 
 impl Agent {
@@ -132,6 +142,7 @@ impl Agent {
         };
         self.abandon(gang);
         self.forget_pulses(gang);
+        let new_groups = if gate.is_none() { self.renew_groups(gang) } else { BTreeSet::new() };
         let mut forked = forked.into_iter();
         self.workers.tracked[gang] = TrackedGang {
             began_ms: now_ms(),
@@ -144,43 +155,102 @@ impl Agent {
         (state.incarnation, state.phase, state.master_port) = (Some(incarnation), Phase::Running, port);
         state.memory_limit = limit;
         state.workers.clear();
+        let mut children = Vec::new();
         for (rank, slot) in plan.ranks.zip(&start.order.placement) {
-            let executed = |agent: &Self| {
-                let place = agent.place(gang, rank, *slot);
-                spawn::start(&agent.life(plan.role, incarnation, port), rank, place)
+            let life = self.life(plan.role, incarnation, port);
+            let (worker, outputs) = match forked.next() {
+                Some(started) => (NewWorker::Forked(started.pid), started.outputs),
+                None => match spawn::prepare(
+                    &life,
+                    rank,
+                    self.place(gang, rank, *slot),
+                    new_groups.contains(&rank),
+                ) {
+                    Ok((prepared, outputs)) => (NewWorker::Prepared(Box::new(prepared)), outputs),
+                    Err(problem) => {
+                        self.give_up(&problem);
+                        break;
+                    }
+                },
             };
-            let started = match forked.next().map_or_else(|| executed(self), Ok) {
-                Ok(started) => started,
+            let speaker = Speaker { role: plan.role, rank, incarnation };
+            // Before it runs, so that nothing of what it writes is lost with us.
+            custody::hand_over(self.output.custody.as_ref(), speaker, &outputs);
+            let from = self.output.pump.add(speaker, outputs)?;
+            match self.add_worker(gang, rank, from, worker) {
+                Ok((child, state)) => {
+                    children.extend(child);
+                    self.view.state.gangs[gang].workers.push(WorkerState { slot: *slot, ..state });
+                }
                 Err(problem) => {
                     self.give_up(&problem);
                     break;
                 }
-            };
-            self.workers.running.insert(started.pid, (gang, rank));
-            let speaker = Speaker { role: plan.role, rank, incarnation };
-            custody::hand_over(self.output.custody.as_ref(), speaker, &started.outputs);
-            let [stdout_from, stderr_from] = self.output.pump.add(speaker, started.outputs)?;
-            self.view.state.gangs[gang].workers.push(WorkerState {
-                rank,
-                pid: started.pid,
-                start_ticks: Process::read(started.pid).map_or(0, |process| process.start_ticks),
-                inside: 0,
-                slot: *slot,
-                started_at: wall_s(),
-                how: if gate.is_some() { "zygote" } else { "exec" }.to_owned(),
-                exit: None,
-                exit_ms: None,
-                asked: false,
-                cpu_s: None,
-                rss_max_bytes: None,
-                held: None,
-                stdout_from,
-                stderr_from,
-            });
+            }
         }
+        // They run side by side with us: whoever hears of them should find them in the state.
+        self.save();
+        self.confirm(gang, children);
         self.note_places(gang);
         // All are known now, so all may begin.
         gate.map_or(Ok(()), StartGate::open)
+    }
+
+    /// Gives the ranks of a gang new control groups to be born in; who has one. Before anything is counted or limited in them.
+    fn renew_groups(&self, gang: usize) -> BTreeSet<u32> {
+        let plan = &self.job.plans[gang];
+        let role = &self.job.spec.roles[plan.role].name;
+        let cgroup = self.resources.cgroup.as_ref();
+        plan.ranks.clone().filter(|rank| cgroup.is_some_and(|group| group.renew(role, *rank))).collect()
+    }
+
+    /// Starts a worker that is prepared, and takes note of it. Its program may not run yet.
+    fn add_worker(
+        &mut self,
+        gang: usize,
+        rank: u32,
+        [stdout_from, stderr_from]: [u64; 2],
+        worker: NewWorker,
+    ) -> Result<(Option<Child>, WorkerState)> {
+        let (pid, how, child) = match worker {
+            NewWorker::Forked(pid) => (pid, "zygote", None),
+            NewWorker::Prepared(prepared) => {
+                let child = prepared.start()?;
+                (child.pid, "exec", Some(child))
+            }
+        };
+        self.workers.running.insert(pid, (gang, rank));
+        let state = WorkerState {
+            rank,
+            pid,
+            start_ticks: Process::read(pid).map_or(0, |process| process.start_ticks),
+            inside: 0,
+            slot: 0,
+            started_at: wall_s(),
+            how: how.to_owned(),
+            exit: None,
+            exit_ms: None,
+            asked: false,
+            cpu_s: None,
+            rss_max_bytes: None,
+            held: None,
+            stdout_from,
+            stderr_from,
+        };
+        Ok((child, state))
+    }
+
+    /// Waits until the programs of new workers run. One that cannot be executed was never a worker.
+    fn confirm(&mut self, gang: usize, children: Vec<Child>) {
+        // In the end the first problem is the one that is told.
+        for child in children.into_iter().rev() {
+            let pid = child.pid;
+            if let Err(problem) = child.confirm() {
+                self.workers.running.remove(&pid);
+                self.view.state.gangs[gang].workers.retain(|worker| worker.pid != pid);
+                self.give_up(&problem);
+            }
+        }
     }
 
     /// Whether nobody of a gang is left, but those who were killed long ago and sleep in the kernel.

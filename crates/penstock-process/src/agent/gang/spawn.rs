@@ -5,8 +5,7 @@
 use std::fs::File;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::path::Path;
 
 use crate::error::{ProcessError, Result};
 use crate::job::mark::{self, Mark, WORKER_MARK};
@@ -15,6 +14,7 @@ use crate::logs::pump::Outputs;
 use crate::slots::devices::{confine, mask};
 use crate::system;
 use crate::system::cgroup::Cgroup;
+use crate::system::child::{Child, ChildProgram};
 use crate::system::terminal::{self, Size};
 
 /// Of Yama, which restricts ptrace where it is there; elsewhere the call is refused and changes nothing.
@@ -135,58 +135,96 @@ fn set_unless_there(variables: &mut Vec<(String, String)>, name: &str, value: &s
     }
 }
 
-/// Starts one rank as the leader of a session of its own.
-pub(in crate::agent) fn start(life: &Life<'_>, rank: u32, place: WorkerSlot) -> Result<Started> {
+/// A rank with everything that it needs, but a process.
+pub(in crate::agent) struct PreparedRank {
+    program: ChildProgram,
+    has_terminal: bool,
+    file_limit: libc::rlimit,
+    /// The control group that limits its memory, as the file to write a process into.
+    memory: Option<File>,
+    /// Locks of slots, which it inherits.
+    kept: Vec<RawFd>,
+    cpus: Option<libc::cpu_set_t>,
+    /// What marks it and all that it starts.
+    marking: Option<libc::rlimit>,
+}
+
+/// Prepares one rank, with our ends of what it will write to.
+pub(in crate::agent) fn prepare(
+    life: &Life<'_>,
+    rank: u32,
+    place: WorkerSlot,
+    has_new_group: bool,
+) -> Result<(PreparedRank, Outputs)> {
     let (outputs, out_writer, err_writer) = outputs(life.role.terminal)?;
-    let agent = std::process::id() as i32;
-    let (limit, has_terminal) = (life.file_limit, life.role.terminal);
-    let words = &life.role.command;
-    let doors = [life.cgroup.and_then(|group| group.door(&life.role.name, rank)), place.memory];
-    let (kept, mask, marking) = (place.kept, mask(&place.cpus), life.marking(rank));
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).envs(environment(life, rank)).envs(place.variables);
+    let group = life.cgroup.and_then(|group| {
+        let role = &life.role.name;
+        let birthplace = has_new_group.then(|| group.birthplace(role, rank)).flatten();
+        Some((birthplace, group.door(role, rank)?))
+    });
+    let variables = place.variables.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let mut program = ChildProgram::new(&life.role.command, [input(life, rank)?, out_writer, err_writer])?
+        .environment(environment(life, rank).into_iter().chain(variables))?
+        .group(group);
     if let Some(directory) = life.role.directory.as_ref().or(life.job.directory.as_ref()) {
-        command.current_dir(directory);
+        program = program.directory(directory)?;
     }
-    command.stdin(input(life, rank)?).stdout(out_writer).stderr(err_writer);
-    // SAFETY: the closure only makes calls that are allowed between fork and exec, and allocates nothing.
-    unsafe {
-        command.pre_exec(move || {
-            system::begin_session()?;
-            if has_terminal {
-                terminal::control(libc::STDOUT_FILENO)?;
-            }
-            for door in doors.iter().flatten() {
-                // Zero is whoever writes. Without the group a rank runs as well, so a refusal is no error.
-                libc::write(door.as_raw_fd(), c"0".as_ptr().cast(), 1);
-            }
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-            // Whatever comes from here is known to be this rank's.
-            for limit in marking.iter() {
-                mark::put(limit);
-            }
-            // Where only ancestors may look into a process, the agent's children may as well: they take stacks.
-            libc::prctl(PR_SET_PTRACER, agent as libc::c_ulong, 0, 0, 0);
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-            mask.iter().for_each(confine);
-            kept.iter().try_for_each(|fd| system::keep_over_exec(*fd))?;
-            // The agent may have died before the parent-death signal was set.
-            if libc::getppid() != agent {
-                libc::_exit(1);
-            }
-            Ok(())
-        });
+    let prepared = PreparedRank {
+        program,
+        has_terminal: life.role.terminal,
+        file_limit: life.file_limit,
+        memory: place.memory,
+        kept: place.kept,
+        cpus: mask(&place.cpus),
+        marking: life.marking(rank),
+    };
+    Ok((prepared, outputs))
+}
+
+impl PreparedRank {
+    /// Starts it as the leader of a session of its own. Its program may not run yet; the child says when.
+    pub(in crate::agent) fn start(self) -> Result<Child> {
+        let agent = std::process::id() as i32;
+        let Self { program, has_terminal, file_limit, memory, kept, cpus, marking } = self;
+        // SAFETY: the closure only makes calls that are allowed between fork and exec, and allocates nothing.
+        unsafe {
+            program.start(|| {
+                system::begin_session()?;
+                if has_terminal {
+                    terminal::control(libc::STDOUT_FILENO)?;
+                }
+                for door in memory.iter() {
+                    // Zero is whoever writes. Without the group a rank runs as well, so a refusal is no error.
+                    libc::write(door.as_raw_fd(), c"0".as_ptr().cast(), 1);
+                }
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+                // Whatever comes from here is known to be this rank's.
+                for limit in marking.iter() {
+                    mark::put(limit);
+                }
+                // Where only ancestors may look into a process, the agent's children may as well: they take stacks.
+                libc::prctl(PR_SET_PTRACER, agent as libc::c_ulong, 0, 0, 0);
+                libc::setrlimit(libc::RLIMIT_NOFILE, &file_limit);
+                cpus.iter().for_each(confine);
+                kept.iter().try_for_each(|fd| system::keep_over_exec(*fd))?;
+                // The agent may have died before the parent-death signal was set.
+                if libc::getppid() != agent {
+                    libc::_exit(1);
+                }
+                Ok(())
+            })
+        }
     }
-    let started =
-        command.spawn().map_err(|source| ProcessError::Start { command: words[0].clone(), source })?;
-    Ok(Started { pid: started.id() as i32, outputs })
 }
 
 /// Standard input of a rank: what was handed down for the one that reads, else nothing.
-fn input(life: &Life<'_>, rank: u32) -> Result<Stdio> {
-    let Some(given) = life.input.filter(|_| life.role.stdin == Some(rank)) else { return Ok(Stdio::null()) };
-    let copy = given.try_clone().map_err(|source| ProcessError::System { call: "dup", source })?;
-    Ok(Stdio::from(copy))
+fn input(life: &Life<'_>, rank: u32) -> Result<OwnedFd> {
+    if let Some(given) = life.input.filter(|_| life.role.stdin == Some(rank)) {
+        return given.try_clone().map_err(|source| ProcessError::System { call: "dup", source });
+    }
+    let path = Path::new("/dev/null");
+    let nothing = File::open(path).map(OwnedFd::from);
+    nothing.map_err(|source| ProcessError::File { verb: "open", path: path.to_owned(), source })
 }
 
 /// Our ends, and the rank's standard output and error.
