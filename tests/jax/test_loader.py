@@ -144,5 +144,5 @@ def test_a_lane_follows_from_what_every_process_holds(
 
 @pytest.mark.parametrize("held", [[{0, 2}, {1, 3}], [{0}, {1, 2}], [{0, 1}, {1, 2}]])
 def test_what_is_no_lane_is_refused(held: list[set[int]]) -> None:
-    with pytest.raises(errors.UsageError, match="is no lane"):
+    with pytest.raises(errors.UsageError, match="not next to each other"):
         lane_among(dict(enumerate(held)), 0)
