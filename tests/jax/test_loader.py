@@ -118,7 +118,7 @@ def test_what_makes_no_sense_is_refused(stream: Stream) -> None:
     for options, reason in [
         ({"mesh": mesh, "axis": "batch"}, "no axis batch"),
         ({"fields": ("tokens", "cu_seqlens")}, "no field 'cu_seqlens'"),
-        ({"fields": "tokens"}, "is the text 'tokens'"),
+        ({"fields": "tokens"}, "got the text 'tokens'"),
         ({"prefetch": 1000}, "prefetch is 1000"),
     ]:
         with pytest.raises(errors.UsageError, match=reason):
