@@ -96,7 +96,7 @@ ROLE = '[roles.a]\ncommand = ["true"]\n'
 @pytest.mark.parametrize(
     ("text", "line", "place", "words"),
     [
-        ("[roles.a\n", 1, "", "is no TOML"),
+        ("[roles.a\n", 1, "", "is not TOML"),
         ("", None, "roles", "there is none"),
         ("[job]\nnmae = 'x'\n" + ROLE, 2, "job.nmae", "did you mean name?"),
         ("[rols.a]\n", 1, "rols", "did you mean roles?"),

@@ -81,7 +81,7 @@ def _not_toml(path: Path, problem: Exception) -> JobFileInvalid:
         path=path,
         place="",
         line=int(line[1]) if line else None,
-        reason=f"is no TOML: {words[:1].lower()}{words[1:]}",
+        reason=f"is not TOML: {words[:1].lower()}{words[1:]}",
     )
 
 
