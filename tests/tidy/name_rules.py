@@ -42,6 +42,7 @@ def _homeless_tests(tree: Path, modules: dict[Path, ast.Module]) -> Iterator[str
         "examples/**/*.py",
         "workshop/*.py",
         "tests/**/*.py",
+        "benchmarks/*.py",
     ):
         paths = (path for path in tree.glob(pattern) if not path.name.startswith("test_"))
         known |= {
