@@ -1,12 +1,12 @@
 """Plain trees as states of a run: nested dicts of arrays in one process. Frameworks of your own begin here."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from penstock.data import Batch, Feed, Lane
-from penstock.data.feed.feed import THREADS
 from penstock.data.feed.prefetch import Prefetch
 from penstock.errors import UsageError
 from penstock.run.contract import Timer, Trainable
@@ -31,7 +31,8 @@ class PlainState:
 
     def batches(self, feed: Feed, **feeding: Any) -> Prefetch[Any]:
         """Batches as they are: numpy arrays."""
-        return Prefetch(feed, _same, **{"prefetch": 2, "threads": THREADS, **feeding})
+        prefetch = feeding.pop("prefetch", 2)
+        return Prefetch(feed, _same, prefetch=prefetch, options=replace(feed.options, **feeding))
 
     def agree(self, values: Sequence[float]) -> list[list[float]]:
         """There is one rank."""

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock import _rust
 from penstock.data.eras.lookahead import EraLookahead
-from penstock.data.feed.batch import Batch
+from penstock.data.feed.batch import Finisher
 from penstock.data.feed.batch_wire import ship
 from penstock.data.feed.columns_wire import NotPackable
 from penstock.data.maps.tokens import TokenMapper
@@ -148,11 +148,11 @@ class DataServer:
 class _Finishing:
     """Finishes what Rust planned, and packs it."""
 
-    def __init__(self, finish: RecordReader | TokenMapper) -> None:
+    def __init__(self, finish: Finisher) -> None:
         self._finish = finish
 
     def __call__(self, made: _rust.FeedBatch) -> bytes:
-        batch: Batch = self._finish(made)
+        batch = self._finish(made)
         try:
             return ship(batch)
         except NotPackable as problem:
