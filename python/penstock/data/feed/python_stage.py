@@ -108,7 +108,7 @@ class PythonStage(RustPlanned):
 
     def stage_spread(self) -> dict[str, Spread]:
         """How long planning in Rust and finishing in Python take; reading and hashing are part of finishing."""
-        plan = Spread(*self.planned.stage_spread()[0])
+        plan = Spread(*self.planned.stage_spread()["plan"])
         return {"plan": plan, "finish": Spread(*p50_p99(list(self._shared.took)))}
 
     def sharing(self) -> Sharing | None:

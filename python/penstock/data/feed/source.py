@@ -112,7 +112,7 @@ class RustSource(RustPlanned):
 
     def ready(self) -> int:
         """Batches that are made and wait."""
-        return self.planned.waits()[1]
+        return self.planned.ready()
 
     def waits(self) -> Waits:
         """How often and how long the consumer waited."""
@@ -124,10 +124,7 @@ class RustSource(RustPlanned):
 
     def stage_spread(self) -> dict[str, Spread]:
         """How long planning, reading, hashing and, where batches are shared, getting them from others take."""
-        names = ("plan", "read", "digest", "share")
-        return {
-            name: Spread(*seconds) for name, seconds in zip(names, self.planned.stage_spread(), strict=False)
-        }
+        return {name: Spread(*seconds) for name, seconds in self.planned.stage_spread().items()}
 
     def sharing(self) -> Sharing | None:
         """What this process is for others that read the same lane."""

@@ -1,7 +1,7 @@
 """A feed whose batches come from a service: the same batches, cursors, origins and statistics as a local one."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock import _rust
 from penstock.data.feed.batch import Batch
@@ -24,6 +24,9 @@ from penstock.errors import (
     ServiceUnavailable,
     ServiceUnusable,
 )
+
+if TYPE_CHECKING:
+    from penstock._rust.service import LaneRequest
 
 #: For batches that wait; a network wants more of them than a disk.
 SERVICE_MEMORY_BYTES = 2 * MEMORY_BYTES
@@ -60,7 +63,7 @@ class ServiceSource:
 
     def ready(self) -> int:
         """Batches that have arrived and wait."""
-        return self._made.waits()[1]
+        return self._made.ready()
 
     def waits(self) -> Waits:
         """How often and how long the consumer waited."""
@@ -124,7 +127,7 @@ class ServiceFeed(Feed):
 
     def _open_source(self) -> OpenedSource:
         plan, lane = self.plan, self.lane
-        wanted = {
+        wanted: LaneRequest = {
             "lane": (lane.number, lane.of),
             "plan": plan.identity,
             "skips": list(plan.skips.steps),
