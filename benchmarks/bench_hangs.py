@@ -133,7 +133,7 @@ def _pids(trial: Trial) -> list[int]:
 
 
 def _steps(trial: Trial) -> int:
-    from penstock.process.pulsefile import read
+    from penstock.process.watch.pulse_file import read
 
     return min((pulse.steps if pulse else 0 for pulse in read(str(trial.directory / "pulses"))), default=0)
 

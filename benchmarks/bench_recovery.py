@@ -27,7 +27,7 @@ from benchmarks.recovery_program import LENGTH, ROWS, VOCABULARY
 from benchmarks.table import Table
 from penstock.data.recipe.document import written
 from penstock.process import Launch, Restarts, prepare
-from penstock.process.launching import agent_path
+from penstock.process.job.launch import agent_path
 
 RANKS, KILLS, PATIENCE_S = 4, 4, 120.0
 PROGRAM = Path(__file__).with_name("recovery_program.py")

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.table import Table, best_of, timed
-from penstock.process.pulsefile import FORM, HEADER, MAGIC, SLOT_BYTES
+from penstock.process.watch.pulse_file import FORM, HEADER, MAGIC, SLOT_BYTES
 
 RANKS = 64
 ROUNDS = 3
@@ -94,7 +94,7 @@ def _describe(room: Path, pids: list[int]) -> None:
 
 
 def _spy(pid: int) -> None:
-    from penstock.process.stacks.spying import spy_path
+    from penstock.process.stacks.py_spy import spy_path
 
     subprocess.run([spy_path(), "dump", "--json", "--pid", str(pid)], check=True, stdout=subprocess.DEVNULL)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 import penstock as ps
 from penstock.state.contract import Box, Copying, Held
-from penstock.state.host import HOST, bytes_of
+from penstock.state.load.host_mover import HOST, bytes_of
 
 TENSORS = 160
 ROWS, COLUMNS = 3072, 1024

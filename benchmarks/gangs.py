@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.process import Job, Launch, prepare
-from penstock.process.launching import agent_path
+from penstock.process.job.launch import agent_path
 
 READY = "import os, signal; open(f\"{os.environ['MARKS']}/{os.getpid()}\", 'w'); signal.pause()"
 #: As little Python as there can be: what is measured is the launch, not the interpreter.

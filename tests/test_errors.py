@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from penstock import errors
-from penstock.errors import travelling
+from penstock.errors import transport as travelling
 
 
 def test_the_drawing_names_every_error_once() -> None:

@@ -86,7 +86,7 @@ async def _drawn() -> str:
     from penstock.view.address import parse
     from penstock.view.opener import Opener
     from penstock.view.terminal.app import ViewApp
-    from penstock.view.terminal.pages.batch import BatchPage
+    from penstock.view.terminal.pages.batch_page import BatchPage
 
     app = ViewApp(
         parse("recipe.toml#step=3,row=1,token=61"), lambda watch: Opener(Registry("registry"), watch=watch)

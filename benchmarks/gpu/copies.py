@@ -15,10 +15,10 @@ import torch
 
 from penstock import _rust
 from penstock.state.contract import Copy, Held
-from penstock.torch import pinning
-from penstock.torch.cuda import cuda_mover
-from penstock.torch.mover import SAFETENSORS_NAMES, as_bytes
-from penstock.torch.tensors import Holder, held_of
+from penstock.torch.device import pinned_memory as pinning
+from penstock.torch.device.cuda import cuda_mover
+from penstock.torch.device.mover import SAFETENSORS_NAMES, as_bytes
+from penstock.torch.tree.tensors import Holder, held_of
 
 #: Long enough that work which did not wait would be seen.
 SLEEP_CYCLES = 20_000_000

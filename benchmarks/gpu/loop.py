@@ -125,7 +125,7 @@ def _described(times: list[float]) -> dict[str, Any]:
 
 
 def _commits(place: Path) -> dict[str, Any]:
-    from penstock.run import journal
+    from penstock.run.journal import journal
 
     commits = [entry.facts for entry in journal.read(place) if entry.kind == "commit"]
     return {

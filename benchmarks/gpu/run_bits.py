@@ -18,11 +18,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from penstock.process.jobs import Job
-from penstock.process.launching import Launch, Restarts, agent_path, prepare
-from penstock.run import records
-from penstock.run.account import account
-from penstock.run.proof import differences, prove
+from penstock.process.job.catalogue import Job
+from penstock.process.job.launch import Launch, Restarts, agent_path, prepare
+from penstock.report.account import account
+from penstock.run.journal import step_records as records
+from penstock.run.proof.proof import differences, prove
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "benchmarks/gpu/bits_program.py"

@@ -8,7 +8,7 @@ from gpt import GPT
 
 import penstock as ps
 import penstock.torch
-from penstock.run.randomness import derive
+from penstock.run.step.randomness import derive
 from penstock.torch import determinism
 
 SEED = 17

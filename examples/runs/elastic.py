@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import penstock as ps
-from penstock.run import journal, records
+from penstock.run.journal import journal
+from penstock.run.journal import step_records as records
 
 from corpus import corpus  # isort: skip
 

@@ -11,7 +11,7 @@ from corpus import LENGTH, WORDS, corpus
 
 import penstock as ps
 import penstock.torch
-from penstock.run.randomness import derive
+from penstock.run.step.randomness import derive
 from penstock.torch import determinism
 
 SEED, BATCH, STEPS = 17, 8, 12

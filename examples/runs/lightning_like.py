@@ -9,7 +9,7 @@ from gpt import GPT
 
 import penstock as ps
 import penstock.torch
-from penstock.run import records
+from penstock.run.journal import step_records as records
 
 STEPS = 8
 

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from penstock.run import records
+from penstock.run.journal import step_records as records
 
 HERE = Path(__file__).parent
 STEPS = 24

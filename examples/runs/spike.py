@@ -8,7 +8,7 @@ from gpt import GPT
 
 import penstock as ps
 import penstock.torch
-from penstock.run import journal
+from penstock.run.journal import journal
 
 STEPS = 50
 BAD = 40

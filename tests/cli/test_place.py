@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.cli.data.place import beside
 from penstock.cli.main import main
+from penstock.cli.registry_place import beside
 from penstock.errors import RecipeInvalid, UsageError
 from penstock.view.address import parse
 from penstock.view.opener import Opener

@@ -23,14 +23,14 @@ import numpy as np
 
 import penstock as ps
 from penstock.errors import NothingLoads, PenstockError
-from penstock.state import record_copies
 from penstock.state.contract import ITEM_BYTES
-from penstock.state.duplicates import duplicate_of
-from penstock.state.history import record_name
-from penstock.state.log import Log
-from penstock.state.manifest_copies import manifest_copy_name, manifest_name
-from penstock.state.record_copies import copy_name, page_name
-from penstock.state.repair import repair
+from penstock.state.log import record_copies
+from penstock.state.log.history import record_name
+from penstock.state.log.log import Log
+from penstock.state.log.manifest_copies import manifest_copy_name, manifest_name
+from penstock.state.log.record_copies import copy_name, page_name
+from penstock.state.log.repair import repair
+from penstock.state.save.duplicates import duplicate_of
 from penstock.store import open_store
 from tests.faults.gangs import STEPS, uninterrupted
 from tests.faults.trainer import begin, content, main, train

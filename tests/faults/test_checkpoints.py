@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.state.waiting import Clock, Wait
+from penstock.state.ranks.clock import Clock, Wait
 from tests.conftest import ROOT, need
 from tests.faults.flaky import proxy
 from tests.faults.gangs import STEPS, ends, start, stop, uninterrupted

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from penstock.state.waiting import Clock
+from penstock.state.ranks.clock import Clock
 
 Launcher = Literal["torchrun", "penstock run"]
 LAUNCHERS: tuple[Launcher, ...] = ("torchrun", "penstock run")

@@ -20,9 +20,9 @@ from itertools import count
 from pathlib import Path
 
 from penstock.process import Job, JobState, Launch, Restarts, prepare
-from penstock.process.launching import agent_path
-from penstock.process.lineage import process
-from penstock.state.waiting import Clock
+from penstock.process.job.launch import agent_path
+from penstock.process.watch.lineage import process
+from penstock.state.ranks.clock import Clock
 
 RANKS = 2
 #: Deaf; deaf in a session; empty environment, twice forked; foreign environment, twice forked, deaf; and the rank.

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.process import Budget, Job, JobSpec, JobState, Policy, Role, prepare
-from penstock.process.jobs import jobs
-from penstock.process.launching import agent_path
+from penstock.process.job.catalogue import jobs
+from penstock.process.job.launch import agent_path
 
 #: A second is the promise (P2); the machine of the tests may be busy with other things.
 PATIENCE_S = 20.0

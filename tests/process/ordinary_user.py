@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.process import Launch, prepare
-from penstock.process.launching import agent_path
+from penstock.process.job.launch import agent_path
 from tests.process.jobs import Running, end
 
 #: Of `nobody`, where root runs the tests.

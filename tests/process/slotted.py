@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.process.launching import agent_path
-from penstock.process.warming import ENTRY
+from penstock.process.job.fork_choice import ENTRY
+from penstock.process.job.launch import agent_path
 from tests.process.jobs import Running, end, is_alive, wait_until
 
 #: What a rank writes down about its place, then it waits for `$MARKS/go`, or for a signal.

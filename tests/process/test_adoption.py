@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from penstock.process import Launch
-from penstock.process.lineage import mark_of
-from penstock.process.sweeping import sweep
+from penstock.process.sweep import sweep
+from penstock.process.watch.lineage import mark_of
 from tests.process.jobs import PATIENCE_S, Running, is_alive, penstock, role, wait_until
 from tests.process.ordinary_user import ordinary_job
 

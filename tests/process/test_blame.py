@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.state.waiting import Clock
+from penstock.state.ranks.clock import Clock
 from tests.process.jobs import PATIENCE_S, Running, penstock
 
 Run = Callable[..., Running]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import JobInvalid
 from penstock.process import Budget, Hang, JobSpec, Launch, Policy, Restarts, Role, Slots
-from penstock.process.launching import prepare, stem
-from penstock.process.ordering import cycle, waves
+from penstock.process.job.launch import prepare, stem
+from penstock.process.job.role_order import cycle, waves
 
 HERE = Path("/")
 

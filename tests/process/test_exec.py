@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.process.beside import Beside, start
-from penstock.process.lineage import children_of, descendants, everyone, process
+from penstock.process.exec import Beside, start
+from penstock.process.watch.lineage import children_of, descendants, everyone, process
 from tests.process import jobs
 from tests.process.jobs import PENSTOCK, Running, is_alive, penstock, wait_until
 

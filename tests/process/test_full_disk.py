@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.process.reading import Gap, Reader, Worker
+from penstock.process.logs.reader import Gap, Reader, Worker
 from tests.process.jobs import PATIENCE_S, Running, penstock, wait_until
 
 Run = Callable[..., Running]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock.process import ask
-from penstock.process.launching import agent_path
+from penstock.process.job.launch import agent_path
 from tests.process.jobs import PATIENCE_S, Running, is_alive, wait_until
 from tests.process.slotted import LOOK, describe, everybody, let_go, machine, python, role, saw
 

@@ -8,9 +8,9 @@ import pytest
 
 from penstock.errors import JobFileInvalid, UsageError
 from penstock.process import Budget, JobSpec, Slots
-from penstock.process.jobfile import change, load
-from penstock.process.places import Places
-from penstock.process.units import byte_count, second_count
+from penstock.process.job.jobfile import change, load
+from penstock.process.job.toml_lines import Places
+from penstock.process.job.units import byte_count, second_count
 from tests.conftest import ROOT
 
 WHOLE = """

@@ -14,10 +14,10 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.process import Job, Launch, prepare
-from penstock.process.launching import agent_path
-from penstock.process.moments import APART_MS, moment_ms, places_since
-from penstock.process.reading import Worker
-from penstock.state.waiting import Clock
+from penstock.process.job.launch import agent_path
+from penstock.process.logs.reader import Worker
+from penstock.process.logs.since import APART_MS, moment_ms, places_since
+from penstock.state.ranks.clock import Clock
 from tests.process.jobs import PENSTOCK, Running, penstock, wait_until
 
 Run = Callable[..., Running]

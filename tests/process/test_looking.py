@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.process.incidents import last_words, ranges
-from penstock.process.lineage import children_of, descendants, everyone, process
-from penstock.process.story import how_it_ended
-from penstock.process.sweeping import prune
+from penstock.process.job.incidents import last_words, ranges
+from penstock.process.sweep import prune
+from penstock.process.watch.lineage import children_of, descendants, everyone, process
+from penstock.report.job_story import how_it_ended
 from tests.process.jobs import PATIENCE_S, Running, is_alive, penstock, wait_until
 
 Run = Callable[..., Running]

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.errors import JobAmbiguous, JobUnknown
 from penstock.process import JobSpec, Role, prepare
-from penstock.process.jobs import find, namesakes
+from penstock.process.job.catalogue import find, namesakes
 from tests.process.jobs import Running, penstock
 
 Run = Callable[..., Running]

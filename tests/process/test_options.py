@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from torch.distributed.run import get_args_parser
 
-from penstock.cli.process.asked import job_of_command, notes
-from penstock.cli.process.options import OPTIONS, read
+from penstock.cli.run.options import OPTIONS, read
+from penstock.cli.run.to_spec import job_of_command, notes
 from penstock.errors import UsageError
 from penstock.process import Budget, Role
-from penstock.process.commands import accelerators, executable, hidden, meeting_port, rank_count, rank_set
+from penstock.process.job.command import accelerators, executable, hidden, meeting_port, rank_count, rank_set
 
 HERE = str(Path(__file__))
 

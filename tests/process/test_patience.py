@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from penstock.process import Budget, JobSpec, Policy, Role, prepare
-from penstock.process.launching import agent_path
-from penstock.state.waiting import Clock
+from penstock.process.job.launch import agent_path
+from penstock.state.ranks.clock import Clock
 from tests.process.jobs import PATIENCE_S, Running, end, penstock, wait_until
 from tests.process.test_liveness import STEPS, incident, script
 

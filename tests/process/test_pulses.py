@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import UsageError
-from penstock.process import Job, Pulse, pulsing
-from penstock.process.pulsefile import (
+from penstock.process import Job, Pulse
+from penstock.process.watch import pulse as pulsing
+from penstock.process.watch.pulse_file import (
     FILE,
     FORM,
     HEADER,
@@ -95,7 +96,7 @@ def test_the_first_steps_and_those_with_a_phase_between_say_nothing_about_the_us
     """Goal: the learned step time is that of plain steps. Method: look at the record after each pulse."""
     job = make(tmp_path, 2)
     code = (
-        f"from penstock.process.pulsefile import read\nmine = lambda: read({str(tmp_path / FILE)!r})[1]\nseen = []\n"
+        f"from penstock.process.watch.pulse_file import read\nmine = lambda: read({str(tmp_path / FILE)!r})[1]\nseen = []\n"
         "for step in range(3): pulse(step); seen.append(mine().typical_ns > 0)\n"
         "pulse(3); seen.append(mine().typical_ns > 0)\n"
         "known = mine()\n"
@@ -181,7 +182,12 @@ def test_pulsing_imports_neither_a_framework_nor_the_rest_of_penstock(tmp_path: 
     make(tmp_path, 2)
     loaded = worker(tmp_path, "import sys; pulse(1); print(*sys.modules)").split()
     ours = {name for name in loaded if name.startswith("penstock") and not name.startswith("penstock.errors")}
-    assert ours == {"penstock", "penstock.process", "penstock.process.pulsing", "penstock.process.pulsefile"}
+    assert ours == {
+        "penstock",
+        "penstock.process",
+        "penstock.process.watch.pulse",
+        "penstock.process.watch.pulse_file",
+    }
     assert not {"torch", "jax", "numpy", "msgspec", "asyncio", "dataclasses"} & set(loaded)
 
 

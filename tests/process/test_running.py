@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.state.waiting import Clock
+from penstock.state.ranks.clock import Clock
 from tests.process.jobs import PATIENCE_S, Running, is_alive, penstock, wait_until
 
 Run = Callable[..., Running]

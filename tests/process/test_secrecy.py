@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.process import JobSpec, Role, prepare
-from penstock.process.suspicion import may_hold_secret
+from penstock.process.job.suspicion import may_hold_secret
 from tests.process.jobs import PATIENCE_S, Running, penstock
 
 Run = Callable[..., Running]

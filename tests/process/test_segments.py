@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.process import Job
-from penstock.process.reading import Gap, Piece, Reader, Worker, last_lines_place, segments
+from penstock.process.logs.reader import Gap, Piece, Reader, Worker, last_lines_place, segments
 from tests.process.jobs import PATIENCE_S, Running, penstock
 
 Run = Callable[..., Running]

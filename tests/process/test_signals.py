@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.process.pulsefile import pulses_of
+from penstock.process.watch.pulse_file import pulses_of
 from tests.process.jobs import PATIENCE_S, PENSTOCK, Running, is_alive, penstock, wait_until
 
 Run = Callable[..., Running]

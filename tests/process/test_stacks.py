@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from penstock.process import Job
 from penstock.process.stacks import Collected, Frame, Look, Thread, collect, groups_of, ranges, shown
-from penstock.process.stacks.collecting import Asked
+from penstock.process.stacks.collection import Asked
 from penstock.process.stacks.frames import Kernel
-from penstock.process.stacks.grouping import ranks_in
+from penstock.process.stacks.groups import ranks_in
 from penstock.process.stacks.kernel import kernel_of
 from tests.process.jobs import wait_until
 
@@ -163,7 +163,7 @@ def test_what_the_kernel_forbids_is_said(gang: Processes) -> None:
     undumpable = "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n"
     gang.start(*AS_NOBODY, sys.executable, "-c", undumpable + GANG, "0")
     code = (
-        "import sys; from pathlib import Path; from penstock.process.jobs import Job\n"
+        "import sys; from pathlib import Path; from penstock.process.job.catalogue import Job\n"
         "from penstock.process.stacks import collect\n"
         "sys.stdout.write(collect(Job(Path(sys.argv[1]))).looks[0].problem)"
     )

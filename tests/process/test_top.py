@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from penstock.cli.process.top import order, picture, summary
+from penstock.cli.job.top import order, picture, summary
 from penstock.process import pulses_of
-from penstock.process.gpus import GpuUse, parsed
-from penstock.process.watching import Row, Seen, last_line
+from penstock.process.watch.gpus import GpuUse, parsed
+from penstock.process.watch.usage import Row, Seen, last_line
 from tests.process.jobs import PENSTOCK, Running, penstock, wait_until
 
 Run = Callable[..., Running]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import UsageError
-from penstock.process.warming import TORCH, Surroundings, Warmth, warmth
+from penstock.process.job.fork_choice import TORCH, Surroundings, Warmth, warmth
 
 
 @pytest.fixture

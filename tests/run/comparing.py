@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.run import Whole, journal, records
+from penstock.run import Whole
+from penstock.run.journal import journal
+from penstock.run.journal import step_records as records
 from tests.conftest import ROOT
 from tests.torch.stream import Stream
 

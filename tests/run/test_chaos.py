@@ -14,10 +14,11 @@ import pytest
 
 from penstock.data.recipe.document import written
 from penstock.process import Job
-from penstock.process.launching import Launch, Restarts, agent_path, prepare
-from penstock.run import journal, records
-from penstock.run.account import account
-from penstock.run.proof import differences
+from penstock.process.job.launch import Launch, Restarts, agent_path, prepare
+from penstock.report.account import account
+from penstock.run.journal import journal
+from penstock.run.journal import step_records as records
+from penstock.run.proof.proof import differences
 from tests.conftest import ROOT
 from tests.run.chaos import SAVE_EVERY, STEPS
 from tests.torch.stream import Stream

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.run import journal, metrics, records
+from penstock.run.journal import journal, metrics
+from penstock.run.journal import step_records as records
 from tests.conftest import ROOT
 
 EXAMPLES = ROOT / "examples/runs"

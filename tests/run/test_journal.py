@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import RunDamaged
-from penstock.run import Journal, journal
-from penstock.run.decisions import decisions_of
+from penstock.run import Journal
+from penstock.run.journal import journal
+from penstock.run.start.decisions import decisions_of
 from tests.conftest import ROOT
 
 _ENDLESS = """

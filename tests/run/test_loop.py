@@ -12,7 +12,9 @@ import pytest
 
 import penstock as ps
 from penstock import errors, events
-from penstock.run import EXIT_LEFT, Leave, Policy, Spike, journal, records
+from penstock.run import EXIT_LEFT, Leave, Policy, Spike
+from penstock.run.journal import journal
+from penstock.run.journal import step_records as records
 from tests.run.comparing import first_difference, kinds
 from tests.run.small import Fault, make, start, train, update
 from tests.torch.stream import Stream

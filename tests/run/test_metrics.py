@@ -10,7 +10,8 @@ import torch
 
 import penstock as ps
 from penstock import errors
-from penstock.run import Policy, metrics
+from penstock.run import Policy
+from penstock.run.journal import metrics
 from tests.run.small import make, start, train
 from tests.torch.stream import Stream
 

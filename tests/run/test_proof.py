@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.errors import NotEqual, RepetitionFailed, RepetitionImpossible, RunUnpinned, UsageError
-from penstock.run import differing, records
-from penstock.run.proof import differences, prove
-from penstock.run.records import Records, StepRecord, Whole
+from penstock.run.journal import step_records as records
+from penstock.run.journal.step_records import Records, StepRecord, Whole
+from penstock.run.proof import difference as differing
+from penstock.run.proof.proof import differences, prove
 from tests.conftest import ROOT
 from tests.process.jobs import PENSTOCK
 from tests.run.provable import STEPS, other_weights

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.run.randomness import derive, numpy_generator, python_generator, seed_globals
+from penstock.run.step.randomness import derive, numpy_generator, python_generator, seed_globals
 from penstock.torch import determinism
 
 SEEDS = st.integers(-(1 << 63), (1 << 63) - 1)

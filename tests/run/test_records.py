@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from penstock.data import join
 from penstock.errors import RunDamaged
-from penstock.run import records
-from penstock.run.records import Records, StepRecord
+from penstock.run.journal import step_records as records
+from penstock.run.journal.step_records import Records, StepRecord
 
 
 def record(step: int, life: int, rank: int = 0) -> StepRecord:

@@ -8,9 +8,11 @@ import pytest
 
 import penstock as ps
 from penstock import errors
-from penstock.run import Policy, Spike, records, repetition
+from penstock.run import Policy, Spike
 from penstock.run.directory import RunDirectory
-from penstock.run.repeating import VARIABLE, Repeat, given
+from penstock.run.journal import step_records as records
+from penstock.run.proof import repetition
+from penstock.run.proof.repeat_mode import VARIABLE, Repeat, given
 from tests.run.small import make, train
 from tests.torch.stream import Stream
 

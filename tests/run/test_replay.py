@@ -12,9 +12,9 @@ import pytest
 
 from penstock.cli.main import main
 from penstock.errors import RepetitionImpossible
-from penstock.run.account import ACCOUNTS, account, account_of
-from penstock.run.records import LifeRecord, Moment
-from penstock.run.replaying import replay
+from penstock.report.account import ACCOUNTS, account, account_of
+from penstock.run.journal.step_records import LifeRecord, Moment
+from penstock.run.proof.replay import replay
 from tests.run.test_proof import PINNED, lives
 from tests.torch.stream import Stream
 

@@ -17,11 +17,12 @@ import torch
 import penstock as ps
 import penstock.torch
 from penstock import errors
-from penstock.process.jobs import jobs
-from penstock.run import EXIT_LEFT, EXIT_UNSAVED, Policy, Run, Spike, journal, metrics
-from penstock.run.account import account
-from penstock.state.finishing import Finisher
-from penstock.state.waiting import Clock
+from penstock.process.job.catalogue import jobs
+from penstock.report.account import account
+from penstock.run import EXIT_LEFT, EXIT_UNSAVED, Policy, Run, Spike
+from penstock.run.journal import journal, metrics
+from penstock.state.ranks.clock import Clock
+from penstock.state.save.durable import Finisher
 from tests.process.jobs import wait_until
 from tests.run.comparing import first_difference
 from tests.run.small import make, start, train
@@ -412,7 +413,7 @@ FULL = """
 import os, sys
 import penstock as ps
 from pathlib import Path
-from penstock.state.saving import Failure
+from penstock.state.save.options import Failure
 from tests.run.small import make, train
 from tests.torch.stream import Stream
 disk = Path(sys.argv[2])
@@ -437,7 +438,8 @@ def at(step):
         (disk / "filler").unlink()
 
 train(run, at=at)
-from penstock.run import journal, records
+from penstock.run.journal import journal
+from penstock.run.journal import step_records as records
 told = [(each.kind, each.step) for each in journal.read(disk / "run")]
 assert ("note", 9) in told and ("commit", 40) in told and told[-1][0] == "end", told
 assert [step for kind, step in told if kind == "save_failed"], told

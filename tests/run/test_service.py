@@ -14,7 +14,8 @@ from penstock.data.plan.plan import prepare
 from penstock.data.recipe.document import written
 from penstock.data.service import DataServer, ServeOptions
 from penstock.errors import ServiceMismatch
-from penstock.run import Policy, Run, Spike, journal
+from penstock.run import Policy, Run, Spike
+from penstock.run.journal import journal
 from tests.run.comparing import first_difference
 from tests.run.small import Fault, make, train
 from tests.service.servers import ServerProcess, address_of

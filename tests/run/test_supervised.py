@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.run import journal, records
+from penstock.run.journal import journal
+from penstock.run.journal import step_records as records
 from tests.conftest import ROOT
 from tests.process.jobs import Running, wait_until
 from tests.run.comparing import first_difference

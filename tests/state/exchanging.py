@@ -16,10 +16,10 @@ from penstock.state.exchange import (
     need_torch,
     open_source,
 )
-from penstock.state.exchange.importing import Name
-from penstock.state.figures import figures_of
-from penstock.state.reading import Reader
-from penstock.state.verifying import Verifier
+from penstock.state.exchange.intake import Name
+from penstock.state.inspect.piece_reader import Reader
+from penstock.state.inspect.statistics import figures_of
+from penstock.state.inspect.verify import Verifier
 from penstock.store import open_store
 
 
@@ -48,7 +48,7 @@ def write_weights(path: Path, bytes_: int) -> None:
 def main(folder: Path, bytes_: int) -> None:
     """Everything once; the growth of memory by what was done."""
     need_torch()
-    import penstock.torch.exchange_dcp  # noqa: F401 - imported now, so that it does not count
+    import penstock.torch.exchange.dcp  # noqa: F401 - imported now, so that it does not count
 
     write_weights(folder / "w.safetensors", bytes_)
     grown = {}

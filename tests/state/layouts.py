@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from penstock.state.contract import Box, Copying, Held
-from penstock.state.host import DTYPES, HOST, bytes_of
+from penstock.state.load.host_mover import DTYPES, HOST, bytes_of
 
 T = TypeVar("T")
 #: Which dimension of which tensor is divided; None for a replica on every rank.

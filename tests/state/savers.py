@@ -11,16 +11,16 @@ from collections.abc import Collection
 
 from penstock._rust import digest
 from penstock.errors import CheckpointDamaged, ObjectMissing, PenstockError
-from penstock.state.agreement import agree
-from penstock.state.committing import Gone, commit
-from penstock.state.history import Committed
-from penstock.state.incarnations import Member, fence
-from penstock.state.log import Log
+from penstock.state.log.commit import Gone, commit
+from penstock.state.log.history import Committed
+from penstock.state.log.incarnation import Member, fence
+from penstock.state.log.log import Log
+from penstock.state.log.prune import prune
+from penstock.state.log.records import Commit
+from penstock.state.log.references import References
+from penstock.state.log.retention import Keep
 from penstock.state.manifest import FORM, DataFile, Entries, Manifest, manifest_name, read_manifest
-from penstock.state.pruning import prune
-from penstock.state.records import Commit
-from penstock.state.references import References
-from penstock.state.retention import Keep
+from penstock.state.ranks.agreement import agree
 from penstock.store import Store, open_store
 
 

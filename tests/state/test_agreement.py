@@ -16,14 +16,14 @@ from penstock.errors import (
     StoreFailed,
     UsageError,
 )
-from penstock.state.agreement import Agreed, agree
-from penstock.state.committing import quarantine
-from penstock.state.history import Committed
-from penstock.state.incarnations import Member, fence
-from penstock.state.log import Log
-from penstock.state.pruning import prune
-from penstock.state.retention import Keep
-from penstock.state.waiting import PAUSE_MAX_S, PAUSE_MIN_S, Clock, Wait
+from penstock.state.log.commit import quarantine
+from penstock.state.log.history import Committed
+from penstock.state.log.incarnation import Member, fence
+from penstock.state.log.log import Log
+from penstock.state.log.prune import prune
+from penstock.state.log.retention import Keep
+from penstock.state.ranks.agreement import Agreed, agree
+from penstock.state.ranks.clock import PAUSE_MAX_S, PAUSE_MIN_S, Clock, Wait
 from penstock.store import Store
 from tests.state.processes import end, go, ready, said, start
 from tests.state.savers import begin, files_of, load, must_save, save

@@ -7,7 +7,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import SaveFailed
-from penstock.state.arenas import Arenas
+from penstock.state.save.arenas import Arenas
 
 
 def test_arenas_are_prepared_and_never_more_than_allowed() -> None:

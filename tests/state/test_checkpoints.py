@@ -22,7 +22,7 @@ from penstock.errors import (
     TreeMismatch,
     UsageError,
 )
-from penstock.state import loading
+from penstock.state.load import load as loading
 from penstock.state.tree import from_json, to_json
 from penstock.store import Store
 from tests.state.layouts import Divided, equal, gang

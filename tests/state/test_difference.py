@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from penstock.state import Checkpoint
-from penstock.state.difference import Difference, difference
-from penstock.state.moments import moments_of
-from penstock.state.reading import Reader
+from penstock.state.inspect.difference import Difference, difference
+from penstock.state.inspect.optimizer_moments import moments_of
+from penstock.state.inspect.piece_reader import Reader
 from tests.state.trees import any_bits, columns, every_type, in_memory, laid, saved, whole
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import penstock as ps
 from penstock.errors import NothingLoads, UsageError
+from penstock.state.inspect.verify import Verifier
 from penstock.state.manifest import DataFile
-from penstock.state.verifying import Verifier
 from tests.state.test_lookup import flip
 
 FROZEN = {"a": np.arange(200_000.0), "b": np.arange(100_000, dtype=np.int32)}

@@ -18,8 +18,8 @@ from penstock.state.exchange import (
     import_state,
     open_source,
 )
-from penstock.state.exchange.importing import Name
-from penstock.state.verifying import Verifier
+from penstock.state.exchange.intake import Name
+from penstock.state.inspect.verify import Verifier
 from penstock.store import Store, open_store
 from tests.state.trees import any_bits, columns, contents, digest_of, every_type, laid, saved
 

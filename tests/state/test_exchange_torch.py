@@ -16,10 +16,10 @@ import penstock.torch
 from penstock.errors import ForeignUnusable, UsageError
 from penstock.state import Checkpoint, Checkpoints
 from penstock.state.exchange import Choice, export_dcp, export_torch, import_state, open_source
-from penstock.state.exchange.importing import Name
-from penstock.state.verifying import Verifier
+from penstock.state.exchange.intake import Name
+from penstock.state.inspect.verify import Verifier
 from penstock.store import open_store
-from penstock.torch import exchange_dcp
+from penstock.torch.exchange import dcp as exchange_dcp
 from tests.state.trees import any_bits, columns, contents, every_type, in_memory, laid, saved
 
 

@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import CheckpointUnknown, Fenced, ObjectMissing
-from penstock.state.history import Committed, History
-from penstock.state.log import Log
+from penstock.state.log.history import Committed, History
+from penstock.state.log.log import Log
+from penstock.state.log.pins import pin
+from penstock.state.log.prune import prune
+from penstock.state.log.records import Record, Retire
+from penstock.state.log.references import References
+from penstock.state.log.retention import Keep
 from penstock.state.manifest import manifest_name
-from penstock.state.pins import pin
-from penstock.state.pruning import prune
-from penstock.state.records import Record, Retire
-from penstock.state.references import References
-from penstock.state.retention import Keep
 from penstock.store import Store, open_store
 from tests.state.savers import begin, check, files_of, must_save, save_for_sure
 from tests.state.stepping import STEPS_MAX, Actor, Turn, interleave

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from penstock.errors import CheckpointDamaged, ManifestNewer, NumbersContended
-from penstock.state.history import History, record_name
-from penstock.state.log import ATTEMPTS_MAX, Log
-from penstock.state.record_copies import PAGE_SIZES, copy_name, page_name
-from penstock.state.records import (
+from penstock.state.log.history import History, record_name
+from penstock.state.log.log import ATTEMPTS_MAX, Log
+from penstock.state.log.record_copies import PAGE_SIZES, copy_name, page_name
+from penstock.state.log.records import (
     Commit,
     Fence,
     Pin,

@@ -10,11 +10,11 @@ import pytest
 
 import penstock as ps
 from penstock.errors import CheckpointRetired, Fenced, NothingLoads, TreeSpoiled
-from penstock.state.history import record_name
-from penstock.state.log import Log
-from penstock.state.record_copies import copy_name
-from penstock.state.records import Retire
-from penstock.state.waiting import Clock, Wait
+from penstock.state.log.history import record_name
+from penstock.state.log.log import Log
+from penstock.state.log.record_copies import copy_name
+from penstock.state.log.records import Retire
+from penstock.state.ranks.clock import Clock, Wait
 from penstock.store import Store, open_store
 from tests.state.stepping import STEPS_MAX, Actor
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.errors import LayoutChanged, RanksDiffer, SaveFailed, TreeMismatch, UsageError
-from penstock.state import division
 from penstock.state.contract import Held
-from penstock.state.host import held_of
+from penstock.state.inspect.verify import Verifier
+from penstock.state.load.host_mover import held_of
+from penstock.state.ranks import division
 from penstock.state.tree import PlainTree
-from penstock.state.verifying import Verifier
 from tests.state.layouts import Divided, gang
 
 #: Enough elements that a tensor counts as large.

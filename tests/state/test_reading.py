@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from penstock.errors import CheckpointDamaged, UsageError
 from penstock.state.contract import Box
-from penstock.state.cutting import cut
-from penstock.state.elements import cast, numbers_of, own_type
-from penstock.state.figures import figures_of
-from penstock.state.reading import Reader
+from penstock.state.inspect.dtypes import cast, numbers_of, own_type
+from penstock.state.inspect.piece_reader import Reader
+from penstock.state.inspect.statistics import figures_of
+from penstock.state.save.box_cuts import cut
 from penstock.store import Store
 from tests.state.trees import TYPES, any_bits, columns, every_type, in_memory, laid, saved, whole
 

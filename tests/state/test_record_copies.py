@@ -10,15 +10,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Fenced, RecordUnknown
-from penstock.state import record_copies
-from penstock.state.committing import quarantine
-from penstock.state.history import record_name
-from penstock.state.incarnations import Member, fence
-from penstock.state.log import Log
-from penstock.state.pruning import prune
-from penstock.state.record_copies import copy_name, first_numbers, page_name, second_numbers
-from penstock.state.records import Commit, Fence, Lost, Pin, Quarantine, Record, Retire, Unpin, encode_line
-from penstock.state.retention import Keep
+from penstock.state.log import record_copies
+from penstock.state.log.commit import quarantine
+from penstock.state.log.history import record_name
+from penstock.state.log.incarnation import Member, fence
+from penstock.state.log.log import Log
+from penstock.state.log.prune import prune
+from penstock.state.log.record_copies import copy_name, first_numbers, page_name, second_numbers
+from penstock.state.log.records import (
+    Commit,
+    Fence,
+    Lost,
+    Pin,
+    Quarantine,
+    Record,
+    Retire,
+    Unpin,
+    encode_line,
+)
+from penstock.state.log.retention import Keep
 from penstock.store import Store, open_store
 from tests.state.savers import begin, must_save, save_for_sure
 from tests.state.stepping import STEPS_MAX, Actor, Turn, interleave

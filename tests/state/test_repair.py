@@ -15,15 +15,15 @@ import pytest
 import penstock as ps
 from penstock.cli.main import main
 from penstock.errors import Fenced, PlaceInUse
-from penstock.state import record_copies
-from penstock.state.committing import quarantine
-from penstock.state.history import record_name
-from penstock.state.log import Log
-from penstock.state.pins import pin
-from penstock.state.record_copies import copy_name
-from penstock.state.records import Lost
-from penstock.state.repair import repair
-from penstock.state.verifying import Verifier
+from penstock.state.inspect.verify import Verifier
+from penstock.state.log import record_copies
+from penstock.state.log.commit import quarantine
+from penstock.state.log.history import record_name
+from penstock.state.log.log import Log
+from penstock.state.log.pins import pin
+from penstock.state.log.record_copies import copy_name
+from penstock.state.log.records import Lost
+from penstock.state.log.repair import repair
 from penstock.store import Store, open_store
 from tests.conftest import ROOT
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import CheckpointUnknown, UsageError
-from penstock.state.committing import Gone, quarantine
-from penstock.state.history import Committed, History
-from penstock.state.log import Log
+from penstock.state.log.commit import Gone, quarantine
+from penstock.state.log.history import Committed, History
+from penstock.state.log.log import Log
+from penstock.state.log.pins import pin, unpin, unpin_all
+from penstock.state.log.prune import prune
+from penstock.state.log.records import Commit, Fence, Pin, Quarantine, Record, Retire
+from penstock.state.log.retention import Best, Keep, to_retire
 from penstock.state.manifest import manifest_name
-from penstock.state.pins import pin, unpin, unpin_all
-from penstock.state.pruning import prune
-from penstock.state.records import Commit, Fence, Pin, Quarantine, Record, Retire
-from penstock.state.retention import Best, Keep, to_retire
 from penstock.store import Store
 from tests.state.processes import end, ready, start
 from tests.state.savers import begin, check, files_of, must_save, save

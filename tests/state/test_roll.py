@@ -16,11 +16,11 @@ from penstock.errors import (
     RanksMissing,
     UsageError,
 )
-from penstock.state.incarnations import Member
-from penstock.state.launcher import Launch, Place, launch_of, place_of
-from penstock.state.log import Log
-from penstock.state.roll import call
-from penstock.state.waiting import Clock
+from penstock.state.log.incarnation import Member
+from penstock.state.log.log import Log
+from penstock.state.ranks.clock import Clock
+from penstock.state.ranks.launcher import Launch, Place, launch_of, place_of
+from penstock.state.ranks.roll import call
 from penstock.store import Store
 from tests.state.savers import begin
 from tests.state.test_agreement import Time, in_threads

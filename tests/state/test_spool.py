@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.state import spool
+from penstock.state.load import spool
+from penstock.state.load.spool import Spool
 from penstock.state.manifest import DataFile
-from penstock.state.spool import Spool
 from penstock.store import Store
 from tests.state.layouts import Divided, equal, gang
 

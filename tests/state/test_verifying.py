@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.state import Checkpoint, Checkpoints
-from penstock.state.verifying import Verifier
+from penstock.state.inspect.verify import Verifier
 from penstock.store import Store
 from tests.state.trees import any_bits, every_type, laid, saved, whole
 

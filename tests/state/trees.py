@@ -12,10 +12,10 @@ import numpy as np
 from penstock import _rust
 from penstock.state import Checkpoint, Checkpoints
 from penstock.state.contract import ITEM_BYTES, Box
-from penstock.state.exchange.contract import Incoming, Wanted
-from penstock.state.exchange.importing import Name, import_state
+from penstock.state.exchange.foreign_form import Incoming, Wanted
+from penstock.state.exchange.intake import Name, import_state
+from penstock.state.inspect.piece_reader import Reader
 from penstock.state.manifest import Entries
-from penstock.state.reading import Reader
 from penstock.store import Store, open_store
 
 TYPES = {

@@ -14,7 +14,7 @@ PARAMETERS_MAX = 7
 #: Modules of a folder, beside ``__init__`` and ``__main__``: more is a hall in which nobody finds a door.
 MODULES_MAX = 15
 #: Floors that are not cut into rooms yet. A floor leaves this list and never comes back.
-UNFURNISHED = ("cli", "errors", "process", "run", "state", "torch")
+UNFURNISHED = ()
 FOLDERS = ("python", "crates", "web/src", "tests", "workshop", "benchmarks", "examples")
 SUFFIXES = (".py", ".pyi", ".rs", ".ts", ".tsx", ".css")
 SKIPPED = {"node_modules", "static", "__pycache__", "target"}

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 import penstock as ps
 from penstock import errors
 from penstock.torch import state
-from penstock.torch.tensors import held_of
+from penstock.torch.tree.tensors import held_of
 from tests.torch.processes import forked, statuses
 
 Wrap = Callable[[nn.Module], nn.Module]

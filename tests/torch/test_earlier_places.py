@@ -15,9 +15,9 @@ from torch import nn
 import penstock as ps
 from penstock import errors
 from penstock.cli.main import main
-from penstock.state.history import record_name
-from penstock.state.record_copies import copy_name
-from penstock.state.repair import repair
+from penstock.state.log.history import record_name
+from penstock.state.log.record_copies import copy_name
+from penstock.state.log.repair import repair
 from penstock.store import open_store
 from penstock.torch import state
 from tests.conftest import ROOT

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.torch import pinning
-from penstock.torch.pinning import Arena, Arenas
+from penstock.torch.device import pinned_memory as pinning
+from penstock.torch.device.pinned_memory import Arena, Arenas
 
 
 @given(first=st.integers(0, 5 * pinning.SEGMENT_BYTES), length=st.integers(1, 4 * pinning.SEGMENT_BYTES))

@@ -15,8 +15,8 @@ from torch.testing._internal.two_tensor import TwoTensor
 import penstock as ps
 from penstock import errors
 from penstock.torch import state
-from penstock.torch.mover import SAFETENSORS_NAMES
-from penstock.torch.tensors import held_of
+from penstock.torch.device.mover import SAFETENSORS_NAMES
+from penstock.torch.tree.tensors import held_of
 from tests.torch.boxes import Copies, load, put, save, taken
 
 

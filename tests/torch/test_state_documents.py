@@ -17,8 +17,8 @@ from torch import nn
 import penstock as ps
 from penstock import errors
 from penstock.torch import state
-from penstock.torch.documents import decode, encode, tensor_names
-from penstock.torch.mover import windows
+from penstock.torch.device.mover import windows
+from penstock.torch.tree.documents import decode, encode, tensor_names
 from tests.torch.boxes import load, save
 
 KEYS = st.text(max_size=4) | st.integers() | st.sampled_from(["$tensor", "$dict", "a/b", "~"])

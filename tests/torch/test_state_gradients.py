@@ -11,7 +11,7 @@ from torch import nn
 
 import penstock as ps
 from penstock.torch import state
-from penstock.torch.gradients import is_pending
+from penstock.torch.tree.gradients import is_pending
 from tests.torch.program import run_program
 
 Loop = Callable[[nn.Module, torch.optim.Optimizer, int], None]

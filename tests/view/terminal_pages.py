@@ -14,7 +14,7 @@ from penstock.view.opener import Opener
 from penstock.view.terminal.app import OpeningPage, ViewApp
 from penstock.view.terminal.grid import TokenGrid
 from penstock.view.terminal.page import Page
-from penstock.view.terminal.pages.batch import BatchPage
+from penstock.view.terminal.pages.batch_page import BatchPage
 from tests.view.library import Library
 
 #: Looks at a page before a test gives up.

@@ -21,7 +21,7 @@ from penstock.view.terminal.text.field_lines import field_lines, sparkline
 from penstock.view.terminal.text.flow import NOTHING, flow, line_of, nearest
 from penstock.view.terminal.text.prompt import Question
 from penstock.view.terminal.text.search import find
-from penstock.view.terminal.text.styled_line import Piece, merged, shortened, strip_of, wrapped
+from penstock.view.terminal.text.styled_line import StyledText, merged, shortened, strip_of, wrapped
 from tests.view.library import HOSTILE, Library
 
 heights = st.lists(st.integers(1, 5), min_size=1, max_size=12)
@@ -118,7 +118,7 @@ def test_a_line_is_typed_edited_and_sent() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_reaches_the_terminal_with_a_control_character(text: str) -> None:
-    strip = strip_of([Piece(text), Piece(text, Style(bold=True))], 60)
+    strip = strip_of([StyledText(text), StyledText(text, Style(bold=True))], 60)
     assert strip.text.isprintable()
     assert strip.cell_length == 60
     assert "".join(wrapped(text, 7)).isprintable()
@@ -127,7 +127,10 @@ def test_no_text_reaches_the_terminal_with_a_control_character(text: str) -> Non
 
 def test_neighbours_of_the_same_style_travel_as_one() -> None:
     bold = Style(bold=True)
-    assert merged([Piece("a", bold), Piece("b", bold), Piece("c")]) == [Piece("ab", bold), Piece("c")]
+    assert merged([StyledText("a", bold), StyledText("b", bold), StyledText("c")]) == [
+        StyledText("ab", bold),
+        StyledText("c"),
+    ]
 
 
 @pytest.mark.parametrize(

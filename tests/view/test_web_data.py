@@ -11,9 +11,10 @@ from starlette.testclient import TestClient
 import penstock as ps
 from penstock.view.model import unpack
 from penstock.view.web import batch_routes
-from penstock.view.web.content import cells, columns, datasets
+from penstock.view.web.content import cells, datasets
+from penstock.view.web.content import column_spread as columns
 from penstock.view.web.content import filtered_rows as filtering
-from penstock.view.web.content.media import OPEN_RANGE_BYTES, byte_range
+from penstock.view.web.content.media_bytes import OPEN_RANGE_BYTES, byte_range
 from tests.view.exhibit import HOSTILE_FIELD, SCRIPT, TURNED, Exhibit, picture
 from tests.view.serving import client_of, site_at
 

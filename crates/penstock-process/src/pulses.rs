@@ -5,7 +5,7 @@
 //! or killed while it wrote, and on processors that reorder writes. The agent reads and writes through the file instead
 //! of mapping it, because a mapping of a file that somebody cut short would kill the agent.
 //!
-//! `python/penstock/process/pulsefile.py` has the same layout; each side is tested against what the other wrote.
+//! `python/penstock/process/watch/pulse_file.py` has the same layout; each side is tested against what the other wrote.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

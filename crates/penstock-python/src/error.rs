@@ -230,7 +230,7 @@ pub(crate) fn from_client(py: Python<'_>, error: ClientError) -> PyErr {
         }
         ClientError::Refused { server, document } => {
             let revived = py
-                .import("penstock.errors.travelling")
+                .import("penstock.errors.transport")
                 .and_then(|module| module.call_method1("from_json", (&document[..], server)));
             revived.map_or_else(|problem| problem, PyErr::from_value)
         }

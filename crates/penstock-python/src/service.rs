@@ -72,7 +72,7 @@ impl Makers {
 /// An exception as it travels.
 fn told(py: Python<'_>, problem: PyErr) -> Problem {
     let written = py
-        .import("penstock.errors.travelling")
+        .import("penstock.errors.transport")
         .and_then(|module| module.call_method1("to_json", (problem.value(py),)))
         .and_then(|text| text.extract::<Vec<u8>>());
     match written {

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from penstock.cli.job.home import home
 from penstock.cli.output import Json, command_app, print_json
-from penstock.cli.process.home import home
 from penstock.cli.scenes import far, flight, gang, raw, training
 
 app = command_app(

@@ -12,7 +12,7 @@ from penstock.events import Event, Recording, read
 from penstock.report.recording import by_kind
 
 if TYPE_CHECKING:
-    from penstock.process.jobs import Job
+    from penstock.process.job.catalogue import Job
 
 app = command_app(
     "events",
@@ -51,7 +51,7 @@ def events(
     if job is not None:
         if kind is not None or summary:
             raise UsageError("--kind and --summary go with a recording, not with a job")
-        from penstock.cli.process.story import show
+        from penstock.cli.job.story import show
 
         return show(job, follow=follow, json=json)
     if follow:
@@ -74,7 +74,7 @@ def _job(what: str) -> "Job | None":
     """The job that is meant; nothing when it is a recording. A file that is there, or is called like one, is a recording."""
     if what.endswith(".pev") or "/" in what or Path(what).is_file():
         return None
-    from penstock.cli.process.choice import job_called
+    from penstock.cli.job.choice import job_called
 
     return job_called(what)
 

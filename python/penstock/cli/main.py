@@ -98,7 +98,7 @@ def _take_debug(words: list[str]) -> bool:
     if "--debug" not in ours:
         return False
     if words[0] == "run":
-        from penstock.cli.process.options import read
+        from penstock.cli.run.options import read
 
         if "--debug" not in read(words[1:], {}).aside:
             return False

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from penstock.cli.data.place import Place, open_registry
 from penstock.cli.output import Json, command_app, print_json, say
+from penstock.cli.registry_place import Place, open_registry
 from penstock.errors import UsageError
 from penstock.view.address import Address, RecipeAddress, RunAddress, VersionAddress, at, parse
 from penstock.view.bounds import parse_bounds
@@ -41,7 +41,7 @@ app = command_app(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class ViewOptions:
     """What of it is shown, and how."""
 
     steps: Annotated[str | None, Parameter(help="Of a recipe or a run: steps, as A:B.")] = None
@@ -122,7 +122,7 @@ def view(
     address: str | None = None,
     other: str | None = None,
     *,
-    shown: Annotated[Shown | None, Parameter(name="*")] = None,
+    shown: Annotated[ViewOptions | None, Parameter(name="*")] = None,
     registry: Place = None,
     json: Json = False,
 ) -> int:
@@ -136,7 +136,7 @@ def view(
     other
         A second address: what differs is shown.
     """
-    chosen = shown or Shown()
+    chosen = shown or ViewOptions()
     chosen.check()
     one = None if address is None else parse(address)
 
@@ -170,7 +170,7 @@ def view(
     return 0
 
 
-def _steps(address: Address, shown: Shown) -> Iterator[Address]:
+def _steps(address: Address, shown: ViewOptions) -> Iterator[Address]:
     """The address, at each of the steps that were asked for."""
     if shown.steps is None:
         yield address
@@ -187,7 +187,7 @@ def _home() -> Path:
     return penstock_home()
 
 
-def _has_terminal(shown: Shown) -> bool:
+def _has_terminal(shown: ViewOptions) -> bool:
     asked = (
         shown.text
         or shown.ids
@@ -203,7 +203,7 @@ def _has_terminal(shown: Shown) -> bool:
     return importlib.util.find_spec(TERMINAL) is not None and importlib.util.find_spec("textual") is not None
 
 
-def _batch(opened: "OpenedStream", shown: Shown) -> "tuple[AnyBatch, Any, Any]":
+def _batch(opened: "OpenedStream", shown: ViewOptions) -> "tuple[AnyBatch, Any, Any]":
     from penstock.view.model.tokens.batch import BatchView
     from penstock.view.opener import check_place
 
@@ -263,7 +263,7 @@ def _live_lines(opened: "OpenedStream") -> Iterator[str]:
         yield f"live: ranks of lane {each['lane']} differ at step {each['step']}: {each['ranks']}"
 
 
-def _lines(opened: "Opened", shown: Shown) -> Iterator[str]:
+def _lines(opened: "Opened", shown: ViewOptions) -> Iterator[str]:
     from penstock.view import text
     from penstock.view.model.tokens.batch import BatchView
     from penstock.view.opener import OpenedVersion
@@ -291,7 +291,7 @@ def _lines(opened: "Opened", shown: Shown) -> Iterator[str]:
             yield from text.record_lines(batch, rows)
 
 
-def _documents(opened: "Opened", shown: Shown) -> Iterator[Any]:
+def _documents(opened: "Opened", shown: ViewOptions) -> Iterator[Any]:
     from penstock.view import text
     from penstock.view.model.tokens.batch import BatchView
     from penstock.view.opener import OpenedVersion
@@ -337,7 +337,7 @@ def _lens_lines(opened: "OpenedStream", lanes: int) -> Iterator[str]:
         yield f"  and {found['repeats_total'] - len(found['repeats'])} more"
 
 
-def _page(opened: "Opened", shown: Shown) -> str:
+def _page(opened: "Opened", shown: ViewOptions) -> str:
     from penstock.view import export
     from penstock.view.model.tokens.batch import BatchView
     from penstock.view.opener import OpenedVersion
@@ -354,7 +354,9 @@ def _page(opened: "Opened", shown: Shown) -> str:
     return export.record_page(batch, rows, redact=shown.redact)
 
 
-def _show_difference(opener: "Opener", one: Address, other: Address, shown: Shown, *, json: bool) -> int:
+def _show_difference(
+    opener: "Opener", one: Address, other: Address, shown: ViewOptions, *, json: bool
+) -> int:
     from penstock.view.export import difference_page
     from penstock.view.model.difference import compare_batches, compare_streams, compare_versions
     from penstock.view.opener import OpenedVersion

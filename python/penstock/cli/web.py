@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.data.place import Place
 from penstock.cli.output import Json, command_app, print_json, say
+from penstock.cli.registry_place import Place
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ IN_CLEAR = (
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Listening:
+class WebAddress:
     """Where the server listens, and by which names it is called."""
 
     bind: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1"
@@ -51,7 +51,7 @@ class Listening:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class WebScope:
     """What may be looked at."""
 
     root: Annotated[
@@ -73,8 +73,8 @@ def _home() -> Path:
 def web(
     address: str = "",
     *,
-    listening: Listening = Listening(),  # noqa: B008 - frozen
-    shown: Shown = Shown(),  # noqa: B008 - frozen
+    listening: WebAddress = WebAddress(),  # noqa: B008 - frozen
+    shown: WebScope = WebScope(),  # noqa: B008 - frozen
     registry: Place = None,
     open_browser: Annotated[
         bool, Parameter(name="--open", negative="--no-open", help="Open a browser if there is a screen.")
@@ -90,7 +90,7 @@ def web(
     """
     if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
         raise UsageError("the browser view is not installed", hint="pip install 'penstock[view]'")
-    from penstock.cli.data.place import open_registry
+    from penstock.cli.registry_place import open_registry
     from penstock.view.address import RecipeAddress, in_url, parse
     from penstock.view.web.access import access_for, checked_prefix, is_loopback
     from penstock.view.web.server import listen, serve

@@ -29,7 +29,7 @@ def places(lengths: Sequence[int]) -> list[int]:
     return starts
 
 
-class Joined:
+class JoinedFiles:
     """The files one after another. Safe to read from any thread."""
 
     def __init__(self, members: Sequence[RawFile], *, patient: bool = False) -> None:

@@ -21,7 +21,7 @@ from penstock.formats.contract import (
     RowNumbers,
     Scanned,
 )
-from penstock.formats.joined_files import Joined
+from penstock.formats.joined_files import JoinedFiles
 from penstock.store.hostcache import use_host_cache
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _THREADS = min(4, os.cpu_count() or 1)
 def source_of(raw: RawFile) -> "SourceValues":
     """What the Rust side reads a file from."""
     if raw.members:
-        joined = Joined(raw.members)
+        joined = JoinedFiles(raw.members)
         return raw.url, joined.size_bytes, joined.read
     path = raw.path
     if path is not None:
@@ -47,7 +47,7 @@ def source_of(raw: RawFile) -> "SourceValues":
     return client, raw.name, raw.size_bytes, raw.stamp
 
 
-def members_source(label: str, raw: RawFile, joined: Joined) -> "SourceValues":
+def members_source(label: str, raw: RawFile, joined: JoinedFiles) -> "SourceValues":
     """What the Rust side reads the files of a registered folder from."""
     client: _rust.StoreClient | None = getattr(raw.store, "client", None)
     if client is None or any(member.path is not None for member in raw.members):
@@ -197,7 +197,7 @@ def gather(file: _rust.ShardFile, rows: RowNumbers) -> list[memoryview]:
 def check_all(raw: RawFile, index: IndexPlace, index_digest: str) -> list[tuple[str, int, str]]:
     """Every place of a shard that is not as registered: file, offset and reason."""
     if raw.members:
-        joined = Joined(raw.members, patient=True)
+        joined = JoinedFiles(raw.members, patient=True)
         found = _rust.find_damage((raw.url, joined.size_bytes, joined.read), index, index_digest)
         return joined.damages(found)
     found = _rust.find_damage(source_of(raw), index, index_digest)

@@ -1,20 +1,20 @@
 """A pytree as a tree for checkpoints: parameters, optimizer states, keys, counters, in whatever containers JAX knows."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import jax
-from jax.sharding import Mesh
 from jax.tree_util import tree_flatten_with_path, tree_unflatten
 
 from penstock.data import Feed, Lane
+from penstock.data.feed.options import BatchKeywords
 from penstock.errors import TreeInvalid
 from penstock.jax import determinism, gang
 from penstock.jax.lane import lane_of
 from penstock.jax.loader import Loader, all_devices, loader
 from penstock.jax.tensors import is_key
 from penstock.state.contract import Copying, Held
-from penstock.state.fingerprint import fingerprint
+from penstock.state.inspect.fingerprint import fingerprint
 from penstock.state.tree import PlainTree
 
 
@@ -83,15 +83,15 @@ class State:
             leaves.append(found["key"] if isinstance(found, dict) else found)
         self.tree = tree_unflatten(self._form, leaves)
 
-    def lane_of(
-        self, *, mesh: Mesh | None = None, axis: str | Sequence[str] = "data", **feeding: Any
-    ) -> Lane:
+    def lane_of(self, **wanted: Unpack[BatchKeywords]) -> Lane:
         """The rows that this process's devices hold."""
-        return lane_of(mesh or all_devices(axis), axis)
+        axis = wanted.get("axis", "data")
+        return lane_of(wanted.get("mesh") or all_devices(axis), axis)
 
-    def batches(self, feed: Feed, **feeding: Any) -> Loader:
+    def batches(self, feed: Feed, **wanted: Unpack[BatchKeywords]) -> Loader:
         """Batches of global arrays."""
-        return loader(feed, **feeding)
+        keywords: dict[str, Any] = dict(wanted)
+        return loader(feed, **keywords)
 
     def agree(self, values: Sequence[float]) -> list[list[float]]:
         """The values of every process, in their order."""

@@ -15,7 +15,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 from penstock import _rust
 from penstock.errors import TreeInvalid
 from penstock.state.contract import Box, Copy, Copying, Held
-from penstock.state.host import DONE, DTYPES, THREADS, bytes_of
+from penstock.state.load.host_mover import DONE, DTYPES, THREADS, bytes_of
 
 
 @dataclass(slots=True)

@@ -5,19 +5,17 @@ and reads and asks afterwards. ``pulse``, ``phase`` and ``notice`` are for the w
 worker that only pulses imports nothing else.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.errors import AgentMissing, JobSilent, JobUnknown, ProcessError
-    from penstock.process.asking import ask, stop
-    from penstock.process.describing import Budget, Hang, JobSpec, Policy, Role, Slots
-    from penstock.process.jobs import GangState, Job, JobState, find, jobs
-    from penstock.process.launching import Launch, Restarts, prepare
-    from penstock.process.pulsefile import Pulse, pulses_of
-    from penstock.process.pulsing import Notice, notice, phase, pulse
+    from penstock.process.job.catalogue import GangState, Job, JobState, find, jobs
+    from penstock.process.job.control import ask, stop
+    from penstock.process.job.launch import Launch, Restarts, prepare
+    from penstock.process.job.spec import Budget, Hang, JobSpec, Policy, Role, Slots
+    from penstock.process.watch.pulse import Notice, notice, phase, pulse
+    from penstock.process.watch.pulse_file import Pulse, pulses_of
 
 __all__ = [
     "AgentMissing",
@@ -50,28 +48,13 @@ __all__ = [
 
 _HOME = {
     **dict.fromkeys(("AgentMissing", "JobSilent", "JobUnknown", "ProcessError"), "penstock.errors"),
-    **dict.fromkeys(("ask", "stop"), "penstock.process.asking"),
-    **dict.fromkeys(("Budget", "Hang", "JobSpec", "Policy", "Role", "Slots"), "penstock.process.describing"),
-    **dict.fromkeys(("GangState", "Job", "JobState", "find"), "penstock.process.jobs"),
-    **dict.fromkeys(("Launch", "Restarts", "prepare"), "penstock.process.launching"),
-    **dict.fromkeys(("Notice", "notice", "phase", "pulse"), "penstock.process.pulsing"),
-    **dict.fromkeys(("Pulse", "pulses_of"), "penstock.process.pulsefile"),
+    **dict.fromkeys(("ask", "stop"), "penstock.process.job.control"),
+    **dict.fromkeys(("Budget", "Hang", "JobSpec", "Policy", "Role", "Slots"), "penstock.process.job.spec"),
+    **dict.fromkeys(("GangState", "Job", "JobState", "find", "jobs"), "penstock.process.job.catalogue"),
+    **dict.fromkeys(("Launch", "Restarts", "prepare"), "penstock.process.job.launch"),
+    **dict.fromkeys(("Notice", "notice", "phase", "pulse"), "penstock.process.watch.pulse"),
+    **dict.fromkeys(("Pulse", "pulses_of"), "penstock.process.watch.pulse_file"),
 }
-
-
-class _Floor(ModuleType):
-    """The module, whose function ``jobs`` is called like the file that it lives in: the function is what is meant."""
-
-    @property
-    def jobs(self) -> object:
-        return import_module("penstock.process.jobs").jobs
-
-    @jobs.setter
-    def jobs(self, file: ModuleType) -> None:
-        """Importing the file would put it in the function's place."""
-
-
-sys.modules[__name__].__class__ = _Floor
 
 
 def __getattr__(name: str) -> object:

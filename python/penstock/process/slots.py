@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from penstock.errors import SlotsImpossible, SlotsUnreadable
-from penstock.process.describing import JobSpec
-from penstock.process.launching import agent_path
+from penstock.process.job.launch import agent_path
+from penstock.process.job.spec import JobSpec
 
 PATIENCE_S = 30.0
 
@@ -49,7 +49,7 @@ class Ticket(msgspec.Struct, frozen=True, rename={"wanted": "for"}):
     wanted: str
 
 
-class Slots(msgspec.Struct, frozen=True):
+class SlotTable(msgspec.Struct, frozen=True):
     """Everything at one moment."""
 
     directory: str
@@ -78,11 +78,11 @@ def check_slots(spec: JobSpec) -> None:
         raise SlotsImpossible(reason=done.stderr.strip().removeprefix("error: "))
 
 
-def slots() -> Slots:
+def slots() -> SlotTable:
     """What there is, who holds it, and who waits, in their order."""
     done = subprocess.run(
         [agent_path(), "slots"], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     if done.returncode != 0:
         raise SlotsUnreadable(reason=done.stderr.strip().removeprefix("error: "))
-    return msgspec.json.decode(done.stdout, type=Slots)
+    return msgspec.json.decode(done.stdout, type=SlotTable)

@@ -5,9 +5,10 @@ The run itself knows no framework.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from penstock.data import Feed, Lane
+from penstock.data.feed.options import BatchKeywords
 from penstock.data.feed.prefetch import Prefetch
 from penstock.state.contract import Tree
 
@@ -31,10 +32,10 @@ class Trainable(Tree, Protocol):
     #: Whether values that a step makes are ready only later, so that looking at them at once would hold the device up.
     deferred: bool
 
-    def lane_of(self, **feeding: Any) -> Lane:
+    def lane_of(self, **wanted: Unpack[BatchKeywords]) -> Lane:
         """Which rows this rank trains on."""
 
-    def batches(self, feed: Feed, **feeding: Any) -> Prefetch[Any]:
+    def batches(self, feed: Feed, **wanted: Unpack[BatchKeywords]) -> Prefetch[Any]:
         """The feed's batches, as the framework wants them."""
 
     def agree(self, values: Sequence[float]) -> list[list[float]]:

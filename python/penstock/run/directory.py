@@ -24,8 +24,8 @@ import msgspec
 from penstock.data import Recipe
 from penstock.data.recipe.document import written
 from penstock.errors import RunDamaged, RunUnknown
-from penstock.run.append_file import sync_folder
-from penstock.run.journal import FOLDER as JOURNAL
+from penstock.run.journal.append_file import sync_folder
+from penstock.run.journal.journal import FOLDER as JOURNAL
 
 FORM = 1
 _DEPTH_MAX = 4

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import UsageError
-from penstock.state.launcher import launch_of, place_of
+from penstock.state.ranks.launcher import launch_of, place_of
 
 
 @dataclass(frozen=True, slots=True)

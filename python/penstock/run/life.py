@@ -19,32 +19,34 @@ import msgspec
 from penstock import events
 from penstock.data import Cursor, SkipJournal
 from penstock.data.feed.feed import cursor_at
+from penstock.data.feed.options import BatchKeywords
 from penstock.data.feed.prefetch import Prefetch
 from penstock.data.tap.arrays import place_rings
 from penstock.data.tap.feed_tap import Tap
 from penstock.errors import RunStopped, SaveFailed, SilentCorruption, UsageError
 from penstock.events.points import reach
-from penstock.run import journal, telling
 from penstock.run.contract import Trainable
-from penstock.run.feed_source import feed_at
-from penstock.run.garbage import Frozen
-from penstock.run.judging import Answer, Judge, Report, Said, number
-from penstock.run.metrics import Metrics
-from penstock.run.notices import CLOSING_S, Leave, Notice, Notices
-from penstock.run.past import CURSOR, WINDOW, Past
-from penstock.run.phases import Phases
+from penstock.run.journal import journal
+from penstock.run.journal import life_entry as telling
+from penstock.run.journal.metrics import Metrics
+from penstock.run.journal.step_records import Records, StepRecord, bits, last_step
 from penstock.run.policies import Verdict
-from penstock.run.randomness import derive, seed_globals
-from penstock.run.records import Records, StepRecord, bits, last_step
-from penstock.run.refusals import refuse_seed, refuse_short_memory, refuse_stopped
-from penstock.run.requests import Requests, Wish, reason_of
-from penstock.run.saving import CalledOff, Late, Saving
 from penstock.run.scalars import scalar
 from penstock.run.settings import Settings
-from penstock.run.shared_facts import shared_decisions, shared_skips
-from penstock.run.standing import Standing
-from penstock.run.step_progress import StepProgress
-from penstock.run.upkeep import keep_of
+from penstock.run.start.feed_source import feed_at
+from penstock.run.start.past import CURSOR, WINDOW, Past
+from penstock.run.start.refusals import refuse_seed, refuse_short_memory, refuse_stopped
+from penstock.run.start.shared_facts import shared_decisions, shared_skips
+from penstock.run.start.upkeep import keep_of
+from penstock.run.step.garbage import Frozen
+from penstock.run.step.judgement import Answer, Judge, Report, Said, number
+from penstock.run.step.notices import CLOSING_S, Leave, Notice, Notices
+from penstock.run.step.phases import Phases
+from penstock.run.step.progress import StepProgress
+from penstock.run.step.randomness import derive, seed_globals
+from penstock.run.step.requests import Requests, Wish, reason_of
+from penstock.run.step.rng_state import Standing
+from penstock.run.step.saves import CalledOff, Late, Saving
 from penstock.state import Checkpoints
 
 _log = logging.getLogger("penstock.run")
@@ -53,10 +55,10 @@ _log = logging.getLogger("penstock.run")
 class Life:
     """See the module's description."""
 
-    def __init__(self, settings: Settings, state: Trainable, feeding: dict[str, Any]) -> None:
+    def __init__(self, settings: Settings, state: Trainable, wanted: BatchKeywords) -> None:
         self.settings, self.state = settings, state
-        self._feeding = feeding
-        self.lane = state.lane_of(**feeding)
+        self._wanted = wanted
+        self.lane = state.lane_of(**wanted)
         self.timer = state.timer()
         self.standing = Standing(state)
         self._is_deferred = state.deferred
@@ -306,7 +308,7 @@ class Life:
             self._decide("verdict", step, action=verdict.action, reason=verdict.reason, **facts)
         return answer
 
-    def _decide(self, kind: str, step: int, **facts: Any) -> None:
+    def _decide(self, kind: str, step: int, **facts: object) -> None:
         reach(f"run.{kind}")
         if self.is_first:
             self._journal.write(kind, step, sync=True, **facts)
@@ -375,7 +377,7 @@ class Life:
         settings = self.settings
         feed = feed_at(settings, self.lane, cursor, self._skips)
         try:
-            self._batches = self.state.batches(feed, **self._feeding)
+            self._batches = self.state.batches(feed, **self._wanted)
         except BaseException:
             feed.close()
             raise
@@ -443,7 +445,7 @@ class Life:
             saved,
         )
 
-    def end(self, problem: BaseException | None = None, **facts: Any) -> None:
+    def end(self, problem: BaseException | None = None, **facts: object) -> None:
         """Say how this life ended, once. Ranks other than the first only speak of trouble."""
         if self._ended:
             return

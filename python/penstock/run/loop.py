@@ -12,22 +12,26 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, SupportsFloat, Unpack
 
 from penstock import events
 from penstock.data import Recipe, SkipJournal, Skips
+from penstock.data.feed.options import BatchKeywords
 from penstock.data.service import Service
 from penstock.errors import UsageError
 from penstock.registry import Registry
-from penstock.run import gang, journal, pinning, repeating
-from penstock.run.decisions import decisions_of
+from penstock.run import determinism as pinning
+from penstock.run import gang
 from penstock.run.directory import RunDirectory
+from penstock.run.journal import journal
 from penstock.run.life import Life
-from penstock.run.notices import Leave
 from penstock.run.plain import as_trainable
 from penstock.run.policies import Policy
-from penstock.run.randomness import derive, numpy_generator, python_generator, seed_globals
+from penstock.run.proof import repeat_mode as repeating
 from penstock.run.settings import Settings
+from penstock.run.start.decisions import decisions_of
+from penstock.run.step.notices import Leave
+from penstock.run.step.randomness import derive, numpy_generator, python_generator, seed_globals
 from penstock.state import Checkpoints
 
 
@@ -81,10 +85,10 @@ class Run:
         seed_globals(seed, step=0, lane=0)
         pinning.seed_frameworks(derive(seed, "init"))
 
-    def steps(self, state: Any, **feeding: Any) -> "Steps":
+    def steps(self, state: Any, **wanted: Unpack[BatchKeywords]) -> "Steps":
         """Join the gang, go on from the newest good checkpoint, and give ``(step, batch)`` after ``(step, batch)``.
 
-        ``state`` is what ``penstock.torch.state`` or ``penstock.jax.state`` makes, or a dict of numpy arrays. ``feeding`` is for its
+        ``state`` is what ``penstock.torch.state`` or ``penstock.jax.state`` makes, or a dict of numpy arrays. What is ``wanted`` is for its
         batches: ``fields``, ``prefetch``, ``device`` with torch; ``mesh``, ``axis`` and ``fields`` with JAX.
         """
         if self._life is not None:
@@ -94,7 +98,7 @@ class Run:
         # Again, for frameworks that were loaded and threads that were set since.
         pins = pinning.pin(deterministic=self.settings.deterministic, threads=self._threads)
         self.settings = replace(self.settings, pins=pins)
-        return Steps(self, Life(self.settings, trainable, feeding))
+        return Steps(self, Life(self.settings, trainable, wanted))
 
     def accept(self, loss: Any = None, grad_norm: Any = None, tokens: Any = None) -> bool:
         """Whether the optimizer may step: call it between backward and ``optimizer.step()``, on every rank.
@@ -107,7 +111,7 @@ class Run:
         """What the step gave; of this rank. Without ``accept`` a policy judges it after the optimizer's step, and undoes that by going back."""
         self._now().report(loss, grad_norm, tokens)
 
-    def log(self, **values: Any) -> None:
+    def log(self, **values: SupportsFloat) -> None:
         """Named numbers, or tensors with one element: a line in the run's metrics. Nothing waits for a device.
 
         What rank 0 logged since the last checkpoint is committed with the next one, for ``Keep(best=Best("val_loss"))``.
@@ -128,7 +132,7 @@ class Run:
         """
         return self._now().phase(name)
 
-    def note(self, text: str, **facts: Any) -> None:
+    def note(self, text: str, **facts: object) -> None:
         """Put something into the journal."""
         self._now().note(text, facts)
 

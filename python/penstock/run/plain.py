@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from penstock.data import Batch, Feed, Lane
+from penstock.data.feed.options import BatchKeywords
 from penstock.data.feed.prefetch import Prefetch
 from penstock.errors import UsageError
 from penstock.run.contract import Timer, Trainable
 from penstock.state.contract import Copying, Held
-from penstock.state.fingerprint import fingerprint
+from penstock.state.inspect.fingerprint import fingerprint
 from penstock.state.tree import as_tree
 
 
@@ -25,14 +26,15 @@ class PlainState:
     def __init__(self, root: Any) -> None:
         self.root = root
 
-    def lane_of(self, **feeding: Any) -> Lane:
+    def lane_of(self, **wanted: Unpack[BatchKeywords]) -> Lane:
         """All rows."""
         return Lane()
 
-    def batches(self, feed: Feed, **feeding: Any) -> Prefetch[Any]:
+    def batches(self, feed: Feed, **wanted: Unpack[BatchKeywords]) -> Prefetch[Any]:
         """Batches as they are: numpy arrays."""
-        prefetch = feeding.pop("prefetch", 2)
-        return Prefetch(feed, _same, prefetch=prefetch, options=replace(feed.options, **feeding))
+        options: dict[str, Any] = dict(wanted)
+        prefetch = options.pop("prefetch", 2)
+        return Prefetch(feed, _same, prefetch=prefetch, options=replace(feed.options, **options))
 
     def agree(self, values: Sequence[float]) -> list[list[float]]:
         """There is one rank."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from penstock.data import Recipe
 from penstock.data.service import Service
 from penstock.registry import Registry
+from penstock.run.determinism import Pins
 from penstock.run.directory import RunDirectory
 from penstock.run.gang import Gang
-from penstock.run.pinning import Pins
 from penstock.run.policies import Policy
-from penstock.run.repeating import Repeat
+from penstock.run.proof.repeat_mode import Repeat
 from penstock.state import Checkpoints
 
 

@@ -2,7 +2,8 @@
 
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.checkpoints import Checkpoints
-from penstock.state.retention import Best, Keep
-from penstock.state.saving import Failure, Pending
+from penstock.state.log.retention import Best, Keep
+from penstock.state.save.capture import Pending
+from penstock.state.save.options import Failure
 
 __all__ = ["Best", "Checkpoint", "Checkpoints", "Failure", "Keep", "Pending"]

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from penstock.state.history import Committed
+from penstock.state.log.history import Committed
+from penstock.state.log.manifest_copies import get_manifest
 from penstock.state.manifest import Manifest
-from penstock.state.manifest_copies import get_manifest
 from penstock.store import Store
 
 

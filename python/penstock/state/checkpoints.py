@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from msgspec.structs import replace
 
@@ -23,33 +23,33 @@ from penstock.errors import (
     UsageError,
 )
 from penstock.events.points import reach
-from penstock.state.agreement import agree, await_choice
-from penstock.state.arenas import Arenas
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.contract import Tree
-from penstock.state.fallback import entries_of, fill
-from penstock.state.finishing import Finisher
-from penstock.state.fit import LoadReport
-from penstock.state.history import Committed, History
-from penstock.state.incarnations import Member, fence
-from penstock.state.log import Log
-from penstock.state.lookup import (
+from penstock.state.load.fallback import entries_of, fill
+from penstock.state.load.fit import LoadReport
+from penstock.state.load.lookup import (
     missing_parts,
     newest_that,
     newest_whole,
     refuse_emptiness,
 )
+from penstock.state.load.selection import LoadKeywords, Rename, Wish
+from penstock.state.load.spoilage import check_whole
+from penstock.state.log.history import Committed, History
+from penstock.state.log.incarnation import Member, fence
+from penstock.state.log.log import Log
+from penstock.state.log.pins import pin
+from penstock.state.log.prune import Pruned, prune
+from penstock.state.log.references import References
+from penstock.state.log.retention import Keep
+from penstock.state.log.watch import Watch
 from penstock.state.manifest import Manifest
-from penstock.state.patrol import Patrol
-from penstock.state.pins import pin
-from penstock.state.pruning import Pruned, prune
-from penstock.state.ranks import Ranks
-from penstock.state.references import References
-from penstock.state.retention import Keep
-from penstock.state.roll import call
-from penstock.state.saving import (
+from penstock.state.ranks.agreement import agree, await_choice
+from penstock.state.ranks.rank_group import Ranks
+from penstock.state.ranks.roll import call
+from penstock.state.save.arenas import Arenas
+from penstock.state.save.capture import (
     Capture,
-    Options,
     Pending,
     Taken,
     capture,
@@ -59,18 +59,18 @@ from penstock.state.saving import (
     take,
     undisturbed,
 )
-from penstock.state.selection import Rename, Wish
-from penstock.state.spoilage import check_whole
-from penstock.state.stowage import room_to_prepare
-from penstock.state.tiers import Behind, copy
+from penstock.state.save.durable import Finisher, SaveAttempt
+from penstock.state.save.options import SaveKeywords, SaveOptions
+from penstock.state.save.patrol import Patrol
+from penstock.state.save.stowage import room_to_prepare
+from penstock.state.save.tiers import Behind, copy
+from penstock.state.save.write import Known, Written
 from penstock.state.tree import PlainTree
-from penstock.state.watch import Watch
-from penstock.state.writing import Known, Written
 from penstock.store import open_store
 
 
 class Checkpoints:
-    """See the module's description.
+    """A place of checkpoints, as one rank uses it.
 
     ``rank`` and ``ranks`` matter for plain trees; those of ``penstock.torch.state`` know them. Ranks of one start share a ``token``,
     which is made of their launcher's variables unless it is given, or an ``incarnation`` that the launcher counts.
@@ -85,9 +85,9 @@ class Checkpoints:
         ranks: int | None = None,
         token: str | None = None,
         incarnation: int | None = None,
-        **more: Any,
+        **saving: Unpack[SaveKeywords],
     ) -> None:
-        options = Options(**more)
+        options = SaveOptions(**saving)
         self.store = open_store(place)
         self.keep = keep
         self.log = Log(self.store)
@@ -171,8 +171,8 @@ class Checkpoints:
         for wave in first:
             taken = take(step, held, wave, self._arenas, deadline_s=deadline_s)
             try:
-                about = (step, attempt, state.rank)
-                writing = self._saver.submit(self._write_wave, taken, plan.chunk_bytes, about, state.ranks)
+                mine = SaveAttempt(step, attempt, state.rank)
+                writing = self._saver.submit(self._write_wave, taken, plan.chunk_bytes, mine, state.ranks)
                 earlier.append(writing.result())
             finally:
                 self._arenas.give(taken.arena)
@@ -186,9 +186,9 @@ class Checkpoints:
             raise
         return captured
 
-    def _write_wave(self, taken: Taken, chunk_bytes: int, about: tuple[int, int, int], ranks: int) -> Written:
+    def _write_wave(self, taken: Taken, chunk_bytes: int, mine: SaveAttempt, ranks: int) -> Written:
         taken.copies.wait()
-        return self._begin(about[2], ranks).write(taken.captured, Known(None, chunk_bytes), about)
+        return self._begin(mine.rank, ranks).write(taken.captured, Known(None, chunk_bytes), mine)
 
     def _finish(
         self, captured: Capture, attempt: int, metrics: dict[str, float], pending: Pending, began: float
@@ -398,7 +398,7 @@ class Checkpoints:
         deadline_s: float | None = None,
         fits: Callable[[Checkpoint], bool] | None = None,
         allow_empty: bool = False,
-        **wish: Any,
+        **loading: Unpack[LoadKeywords],
     ) -> Checkpoint | None:
         """Begin this incarnation from the newest checkpoint that every rank can load; None if nothing was ever saved.
 
@@ -415,7 +415,7 @@ class Checkpoints:
             found = checkpoint_of(committed, self.store)
             if reason := missing_parts(found):
                 raise CheckpointDamaged(file=self.store.url, reason=reason)
-            self.load(found, state, **wish)
+            self.load(found, state, **loading)
 
         limit_s = self._options.deadline_s if deadline_s is None else deadline_s
         if self._options.behind is not None:

@@ -14,12 +14,16 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import TreeInvalid
-from penstock.state import host
 from penstock.state.contract import Copying, Held, Tree
+from penstock.state.load import host_mover as host
 
 #: Where the tensors of a library are known: ``held_of(name, leaf, rank, ranks)``, and ``finished(leaf, held)`` where leaves cannot be
 #: filled in place.
-ROOMS = {"torch": "penstock.torch.tensors", "jax": "penstock.jax.tensors", "jaxlib": "penstock.jax.tensors"}
+ROOMS = {
+    "torch": "penstock.torch.tree.tensors",
+    "jax": "penstock.jax.tensors",
+    "jaxlib": "penstock.jax.tensors",
+}
 _DEPTH_MAX = 64
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import distributed
 
 from penstock.errors import UsageError
-from penstock.state.launcher import place_of
+from penstock.state.ranks.launcher import place_of
 
 #: How long a collective may take before it is an error.
 TIMEOUT_S = 600.0

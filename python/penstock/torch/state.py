@@ -2,31 +2,33 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import distributed, nn
 from torch.optim import Optimizer
 
 from penstock.data import Feed, Lane
+from penstock.data.feed.options import BatchKeywords
 from penstock.errors import TreeInvalid, UsageError
 from penstock.state.contract import Copying, Held
-from penstock.state.fingerprint import fingerprint
-from penstock.torch import determinism, gang, gradients, randomness
-from penstock.torch.documents import Document, Tensors, decode, encode, escaped, tensor_names
-from penstock.torch.extra import Extra
-from penstock.torch.guards import guard_before_change, settle
+from penstock.state.inspect.fingerprint import fingerprint
+from penstock.torch import determinism, gang, randomness
+from penstock.torch.device.guards import guard_before_change, settle
+from penstock.torch.device.mover import TORCH_TYPES
+from penstock.torch.device.readback import readback
+from penstock.torch.device.timer import DeviceTimer
 from penstock.torch.lane import lane_of_model
 from penstock.torch.loader import Loader, loader
-from penstock.torch.mover import TORCH_TYPES
-from penstock.torch.naming import Names, names_of
-from penstock.torch.optimizing import GROUPS, Kinds, Optimizing, with_inner
 from penstock.torch.outsiders import Outsiders
-from penstock.torch.readback import readback
-from penstock.torch.step_count import progress_of
-from penstock.torch.tensors import Holder, Leaf, Looked
-from penstock.torch.timing import DeviceTimer
-from penstock.torch.unheld import Unheld
+from penstock.torch.tree import gradients
+from penstock.torch.tree.documents import Document, Tensors, decode, encode, escaped, tensor_names
+from penstock.torch.tree.extra import Extra
+from penstock.torch.tree.names import Names, names_of
+from penstock.torch.tree.optimizers import GROUPS, Kinds, Optimizing, with_inner
+from penstock.torch.tree.step_count import progress_of
+from penstock.torch.tree.tensors import Holder, Leaf, Looked
+from penstock.torch.tree.unheld import Unheld
 
 TIED = "tied"
 
@@ -177,13 +179,14 @@ class State:
         """Whether a loss is ready only later."""
         return self.device.type != "cpu"
 
-    def lane_of(self, **feeding: Any) -> Lane:
+    def lane_of(self, **wanted: Unpack[BatchKeywords]) -> Lane:
         """The lane that was given, or the one that the model's mesh says, or one per rank."""
         return lane_of_model(self.model) if self._lane is None else self._lane
 
-    def batches(self, feed: Feed, **feeding: Any) -> Loader:
+    def batches(self, feed: Feed, **wanted: Unpack[BatchKeywords]) -> Loader:
         """Batches of tensors, where the model is."""
-        return loader(feed, **{"device": self.device, **feeding})
+        keywords: dict[str, Any] = {"device": self.device, **wanted}
+        return loader(feed, **keywords)
 
     def agree(self, values: Sequence[float]) -> list[list[float]]:
         """The values of every rank, in the order of ranks."""

@@ -76,7 +76,7 @@ class OpenedStream:
         step = self.address.place.step
         if step is not None or not isinstance(self.address, RunAddress):
             return step or 0
-        from penstock.run.records import last_step
+        from penstock.run.journal.step_records import last_step
 
         steps = [each.step for each in self.live() if each.step is not None]
         return max(steps, default=max(0, last_step(self.address.run)))

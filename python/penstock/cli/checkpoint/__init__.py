@@ -15,21 +15,21 @@ app = command_app(
 
 #: Command -> its purpose and where it lives; loaded when called. Held against the commands by the tests.
 COMMANDS = {
-    "list": ("List the checkpoints of a place: steps, sizes, what was new in each, damage, pins.", "looking"),
-    "show": ("Show a checkpoint: tensors with types, shapes and norms; values; entries.", "looking"),
+    "list": ("List the checkpoints of a place: steps, sizes, what was new in each, damage, pins.", "list"),
+    "show": ("Show a checkpoint: tensors with types, shapes and norms; values; entries.", "show"),
     "verify": (
         "Read every byte of checkpoints and report all damage with file, byte and tensor.",
-        "checking",
+        "verify",
     ),
     "diff": (
         "Compare two checkpoints: which tensors changed and by how much, and what stood still.",
-        "comparing",
+        "diff",
     ),
-    "export": ("Write a checkpoint for others: safetensors, torch, DCP, or a copy on its own.", "exchanging"),
-    "import": ("Make a checkpoint of safetensors, torch or DCP files.", "exchanging"),
+    "export": ("Write a checkpoint for others: safetensors, torch, DCP, or a copy on its own.", "export"),
+    "import": ("Make a checkpoint of safetensors, torch or DCP files.", "import_"),
     "prune": (
         "Retire checkpoints that nobody wishes to keep, and delete what nothing refers to.",
-        "checking",
+        "prune",
     ),
     "repair": (
         "Give the log and the manifests of a place both of their copies again, and rebuild what is lost.",

@@ -6,8 +6,8 @@ from penstock.errors import CheckpointDamaged, CheckpointUnknown, NothingSaved, 
 from penstock.run.directory import RunDirectory
 from penstock.state import Checkpoint, Checkpoints
 from penstock.state.checkpoint import checkpoint_of
-from penstock.state.history import Committed, History
-from penstock.state.lookup import is_retired, retired_or
+from penstock.state.load.lookup import is_retired, retired_or
+from penstock.state.log.history import Committed, History
 from penstock.view.address import RUN, RunAddress, parse
 
 #: How often the newest checkpoint may be retired just when it is looked at.

@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from penstock.cli.checkpoint.place import place_of
 from penstock.cli.output import Json, command_app, print_json, print_table, say
-from penstock.state.repair import PATIENCE_S, repair
+from penstock.state.log.repair import PATIENCE_S, repair
 from penstock.store import open_store
 
 repair_app = command_app(

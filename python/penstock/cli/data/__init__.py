@@ -17,39 +17,39 @@ app = command_app(
 COMMANDS = {
     "register": (
         "Scan, index and checksum raw files where they are, and publish them as a version.",
-        "making",
+        "register",
     ),
-    "list": ("List datasets, or the versions of one.", "looking"),
-    "show": ("Show a version: schema, shards, places, words.", "looking"),
-    "rows": ("Print rows of a version.", "looking"),
-    "verify": ("Read every byte of a version and report all damage with file and offset.", "working"),
+    "list": ("List datasets, or the versions of one.", "list"),
+    "show": ("Show a version: schema, shards, places, words.", "show"),
+    "rows": ("Print rows of a version.", "rows"),
+    "verify": ("Read every byte of a version and report all damage with file and offset.", "verify"),
     "measure": (
         "Compute one value per row, once: token lengths under a tokenizer, with the tokens kept.",
-        "working",
+        "measure",
     ),
-    "export": ("Write the rows of a version in another format and register them, with lineage.", "working"),
+    "export": ("Write the rows of a version in another format and register them, with lineage.", "export"),
     "peek": (
         "Show batches exactly as a training step receives them: after shuffling, mixing, tokenising, and packing.",
-        "feeding",
+        "peek",
     ),
     "lint": (
         "Check batches for mistakes that only show late: masks, boundaries, positions, repeats, special tokens.",
-        "linting",
+        "lint",
     ),
     "bench": (
         "Measure how fast a recipe's batches come, beside what this machine's memory allows.",
-        "feeding",
+        "bench",
     ),
     "serve": (
         "Serve a recipe's batches to other machines: any lane, any step, from any number of servers.",
-        "serving",
+        "serve",
     ),
-    "diff": ("Compare two versions: schema, shards, rows.", "looking"),
-    "tag": ("Let a name stand for a version, as in web@gold.", "working"),
-    "lineage": ("Show what a version came from and what was made from it.", "looking"),
-    "relocate": ("Say that the files of a version have moved.", "making"),
-    "derived": ("List derived data: copies and payloads, with their sizes.", "looking"),
-    "migrate": ("Rewrite versions of an older form in the current one.", "working"),
+    "diff": ("Compare two versions: schema, shards, rows.", "diff"),
+    "tag": ("Let a name stand for a version, as in web@gold.", "tag"),
+    "lineage": ("Show what a version came from and what was made from it.", "show"),
+    "relocate": ("Say that the files of a version have moved.", "register"),
+    "derived": ("List derived data: copies and payloads, with their sizes.", "list"),
+    "migrate": ("Rewrite versions of an older form in the current one.", "tag"),
 }
 
 for _name, (_purpose, _module) in COMMANDS.items():

@@ -15,13 +15,13 @@ app = command_app(
 
 #: Command -> its purpose and where it lives; loaded when called. Held against the commands by the tests.
 COMMANDS = {
-    "list": ("List the runs in a folder: lives, steps, loss, and how the last life ended.", "looking"),
-    "show": ("Tell the story of a run: starts, restores, checkpoints, decisions, ends.", "looking"),
+    "list": ("List the runs in a folder: lives, steps, loss, and how the last life ended.", "list"),
+    "show": ("Tell the story of a run: starts, restores, checkpoints, decisions, ends.", "show"),
     "prove": (
         "Show that an interrupted run equals an uninterrupted one, bit for bit, by executing its steps again.",
-        "proving",
+        "prove",
     ),
-    "replay": ("Execute one step again from the nearest checkpoint, and compare.", "proving"),
+    "replay": ("Execute one step again from the nearest checkpoint, and compare.", "replay"),
 }
 
 for _name, (_purpose, _module) in COMMANDS.items():

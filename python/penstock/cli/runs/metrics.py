@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.cli.output import print_json, print_table, say
-from penstock.run.metrics import ranks_of, read
+from penstock.run.journal.metrics import ranks_of, read
 
 
 def show_metrics(run: Path, *, json: bool) -> int:

@@ -13,8 +13,8 @@ from pathlib import Path
 from penstock import Recipe, Registry, batch_at
 from penstock.cli.scenes import corpus, insist
 from penstock.process import Job, jobs
-from penstock.run import records
-from penstock.run.account import account
+from penstock.report.account import account
+from penstock.run.journal import step_records as records
 from penstock.view.address import Place, RunAddress
 
 _RECIPE = """\

@@ -13,7 +13,7 @@ from penstock.data.feed.batch import Batch, Origin
 from penstock.data.feed.columns_wire import pack, unpack
 from penstock.data.feed.undecodable import Fault
 from penstock.data.maps.tokens import Left, MappedBatch
-from penstock.data.records.batch import RecordBatch
+from penstock.data.records.record_batch import RecordBatch
 from penstock.errors import BatchDamaged
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
-"""How batches are read: nothing here changes a bit of them."""
+"""How batches are read, and how a training loop wants them: nothing here changes a bit of them."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from penstock.errors import RecipeInvalid
 
@@ -23,6 +24,21 @@ class ReadKeywords(TypedDict, total=False):
     share: bool
     stall_s: float | None
     copies: Copies
+
+
+class BatchKeywords(TypedDict, total=False):
+    """How batches are wanted: what ``Run.steps`` hands to the state. Each framework knows some of them and refuses the others."""
+
+    #: Names of columns, or names with types.
+    fields: Any
+    #: Batches that are made ready before they are asked for.
+    prefetch: int
+    threads: int
+    #: With torch: where tensors are wanted.
+    device: Any
+    #: With JAX: over which devices, and along which of their axes, rows are divided.
+    mesh: Any
+    axis: str | Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Where the batches of a feed come from: Rust alone, Rust and then Python, or a service.
 
 ``BatchSource`` is all that a feed knows of them; each source names its own stages. ``RustSource`` is the first of the three;
-the others are in ``feed/python_stage.py`` and ``service/feed.py``.
+the others are in ``feed/python_stage.py`` and ``service/remote_feed.py``.
 """
 
 from dataclasses import dataclass

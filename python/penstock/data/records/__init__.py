@@ -4,6 +4,6 @@ A record is planned as a pack of one sample, so order, lanes, cursors, skips and
 different is how a batch is made: Rust says which samples a step has, and here they are fetched, decoded, mapped and put together.
 """
 
-from penstock.data.records.batch import RecordBatch
+from penstock.data.records.record_batch import RecordBatch
 
 __all__ = ["RecordBatch"]

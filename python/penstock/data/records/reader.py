@@ -16,7 +16,7 @@ from penstock import _rust
 from penstock.data.feed.batch import Finisher, origin_of
 from penstock.data.feed.undecodable import Fault, fault_of
 from penstock.data.maps.rows import Maps, StageFailed
-from penstock.data.records.batch import RecordBatch
+from penstock.data.records.record_batch import RecordBatch
 from penstock.data.records.stack import EXACT_MAX, stack_rows
 from penstock.data.records.values import ValueUnusable, digest_of, usable, usable_row
 from penstock.errors import PenstockError

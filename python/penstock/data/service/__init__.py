@@ -6,7 +6,7 @@ repeated. Without a service everything works the same: it moves work to other ma
 """
 
 from penstock.data.service.address import Service
-from penstock.data.service.feed import ServiceFeed, open_service
+from penstock.data.service.remote_feed import ServiceFeed, open_service
 from penstock.data.service.server import DataServer, ServeOptions
 
 __all__ = ["DataServer", "ServeOptions", "Service", "ServiceFeed", "open_service"]

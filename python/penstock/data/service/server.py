@@ -20,7 +20,7 @@ from penstock.data.plan.plan import Plan
 from penstock.data.plan.to_rust import rust_plan
 from penstock.data.records.reader import RecordReader
 from penstock.data.service.credential import KeptToken, is_loopback
-from penstock.data.service.document import plan_document
+from penstock.data.service.plan_document import plan_document
 from penstock.errors import RowOutOfRange, ServiceUnusable
 
 if TYPE_CHECKING:

@@ -134,7 +134,7 @@ def _by_name(
 
 
 @dataclass(slots=True)
-class Joined:
+class ShardAttributes:
     """Attributes of the members of one shard."""
 
     fields: list[FieldKind]
@@ -144,11 +144,11 @@ class Joined:
     missing: dict[str, RawFile]
 
 
-def join(raw: RawFile, policy: Policy, folder: Path, bad: BadRows) -> Joined:
+def join(raw: RawFile, policy: Policy, folder: Path, bad: BadRows) -> ShardAttributes:
     """Find the attributes of a shard's members; rows about files that are not there are bad, as are second ones."""
     names = [member.name for member in raw.members]
     present = set(names)
-    result = Joined([], {}, {})
+    result = ShardAttributes([], {}, {})
     for file in raw.attributes:
         table = _TABLES.get(file, policy, folder)
         if raw.bounds[0] == "":

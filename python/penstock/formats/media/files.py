@@ -25,7 +25,7 @@ from penstock.formats.contract import (
     RowNumbers,
     Scanned,
 )
-from penstock.formats.joined_files import Joined, places
+from penstock.formats.joined_files import JoinedFiles, places
 from penstock.formats.media import attributes
 from penstock.formats.shard_bytes import KnownRows, details_of, gather, members_source, scan_known
 from penstock.store import Store
@@ -133,7 +133,7 @@ class FileRows:
 
     def __init__(self, shard: OpenShard) -> None:
         self._label = shard.label
-        self._joined = Joined(shard.raw.members)
+        self._joined = JoinedFiles(shard.raw.members)
         source = members_source(shard.label, shard.raw, self._joined)
         self._file = _rust.ShardFile(source, shard.index, shard.index_digest)
         self._values: list[Row] = json.loads(details_of(self._file)["attributes"])
@@ -209,7 +209,7 @@ def _fault(member: RawFile, policy: Policy, silent_about: RawFile | None) -> str
     return None
 
 
-def _check_name_free(joined: attributes.Joined, raw: RawFile, name: str) -> None:
+def _check_name_free(joined: attributes.ShardAttributes, raw: RawFile, name: str) -> None:
     if any(field.name == name for field in joined.fields):
         path = raw.attributes[0].url
         raise FileUnusable(

@@ -16,7 +16,7 @@ from penstock.errors import FileUnusable, UsageError
 from penstock.formats.contract import FieldKind, OpenShard, Policy, Progress, RawFile, Scanned
 from penstock.formats.scan_files import read_long
 from penstock.formats.shard_bytes import KnownRows, open_file, scan_known
-from penstock.formats.tokens.megatron import TokenRows
+from penstock.formats.tokens.megatron import MegatronRows
 
 _HEADER = np.dtype("<i4")
 _HEADER_BYTES = 256 * _HEADER.itemsize
@@ -70,9 +70,9 @@ class Flat:
             found.notes = [f"one document: token {policy.eot} does not stand between others"]
         return found
 
-    def open(self, shard: OpenShard) -> TokenRows:
+    def open(self, shard: OpenShard) -> MegatronRows:
         """Rows are byte ranges of tokens."""
-        return TokenRows(open_file(shard))
+        return MegatronRows(open_file(shard))
 
 
 def _magic(head: bytes) -> tuple[int, int]:

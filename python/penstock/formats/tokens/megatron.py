@@ -114,12 +114,12 @@ class Megatron:
         )
         return scan_known("megatron", raw, policy, folder / "index.arrow", progress, known)
 
-    def open(self, shard: OpenShard) -> "TokenRows":
+    def open(self, shard: OpenShard) -> "MegatronRows":
         """Rows are byte ranges of sequences."""
-        return TokenRows(open_file(shard))
+        return MegatronRows(open_file(shard))
 
 
-class TokenRows:
+class MegatronRows:
     """Rows of one .bin."""
 
     def __init__(self, file: _rust.ShardFile) -> None:

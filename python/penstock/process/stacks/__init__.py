@@ -4,11 +4,11 @@
 gang that hangs.
 """
 
-from penstock.process.stacks.asking import collect_by_agent
-from penstock.process.stacks.collecting import Collected, collect
+from penstock.process.stacks.by_agent import collect_by_agent
+from penstock.process.stacks.collection import Collected, collect
 from penstock.process.stacks.frames import Frame, Look, Thread
-from penstock.process.stacks.grouping import Group, groups_of, ranges
-from penstock.process.stacks.showing import shown
+from penstock.process.stacks.groups import Group, groups_of, ranges
+from penstock.process.stacks.text import shown
 
 __all__ = [
     "Collected",

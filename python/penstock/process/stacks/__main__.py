@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.process.jobs import Job
-from penstock.process.stacks.collecting import Asked, collect
-from penstock.process.stacks.grouping import ranks_in
-from penstock.process.stacks.showing import shown
+from penstock.process.job.catalogue import Job
+from penstock.process.stacks.collection import Asked, collect
+from penstock.process.stacks.groups import ranks_in
+from penstock.process.stacks.text import shown
 
 #: The agent waits 10 s; an answer that comes later is lost.
 DEADLINE_S = 8.0

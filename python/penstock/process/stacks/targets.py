@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.process.jobs import Job, JobState
-from penstock.process.pulsefile import Pulse, pulses_of
+from penstock.process.job.catalogue import Job, JobState
 from penstock.process.stacks.kernel import children, family, runs_python
+from penstock.process.watch.pulse_file import Pulse, pulses_of
 
 
 class Target(NamedTuple):

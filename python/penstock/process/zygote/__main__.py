@@ -43,18 +43,18 @@ def _enter() -> list[Any]:
     package = importlib.util.module_from_spec(spec)
     sys.modules[_NAME] = package
     spec.loader.exec_module(package)
-    serving = importlib.import_module(_NAME + ".serving")
-    settling = importlib.import_module(_NAME + ".settling")
+    server = importlib.import_module(_NAME + ".server")
+    detachment = importlib.import_module(_NAME + ".detachment")
     program = importlib.import_module(_NAME + ".program")
-    late = importlib.import_module(_NAME + ".late")
+    late_variables = importlib.import_module(_NAME + ".late_variables")
     ours = [name for name in sys.modules if name.partition(".")[0] == _NAME]
-    birth = serving.serve(int(sys.argv[1]))
-    settling.settle(birth)
+    birth = server.serve(int(sys.argv[1]))
+    detachment.settle(birth)
     # By their names: looking through all modules would copy the pages of all their names. They and what they know are kept, because
     # taking them apart would copy more.
     _OURS.extend([birth, *map(sys.modules.pop, ours)])
     begun = [program.begin(birth)]
-    late.arm(birth)
+    late_variables.arm(birth)
     return begun
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .preloading import Unfit
+from .preload import Unfit
 
 #: Open files that may be shared: reading them at the same time disturbs nobody.
 HARMLESS = frozenset({"/dev/null", "/dev/urandom", "/dev/random", "/dev/zero"})

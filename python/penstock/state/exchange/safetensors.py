@@ -13,14 +13,14 @@ import msgspec
 
 from penstock.errors import CheckpointDamaged, ForeignUnusable, UsageError
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.container import decode_header
 from penstock.state.contract import ITEM_BYTES, Box
-from penstock.state.elements import cast
-from penstock.state.exchange.choosing import Choice
-from penstock.state.exchange.contract import Incoming, Wanted
-from penstock.state.figures import Tell
+from penstock.state.exchange.choice import Choice
+from penstock.state.exchange.foreign_form import Incoming, Wanted
+from penstock.state.inspect.dtypes import cast
+from penstock.state.inspect.piece_reader import Reader
+from penstock.state.inspect.statistics import Tell
 from penstock.state.manifest import Entries
-from penstock.state.reading import Reader
+from penstock.state.save.data_file import decode_header
 
 INDEX = "model.safetensors.index.json"
 SHARD_BYTES_MAX = 5_000_000_000

@@ -7,12 +7,12 @@ from typing import Any
 
 from penstock.errors import UsageError
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.exchange.choosing import Choice
-from penstock.state.exchange.contract import Source
-from penstock.state.figures import Tell
+from penstock.state.exchange.choice import Choice
+from penstock.state.exchange.foreign_form import Source
+from penstock.state.inspect.statistics import Tell
 
-_FILES = "penstock.torch.exchange"
-_DIRECTORIES = "penstock.torch.exchange_dcp"
+_FILES = "penstock.torch.exchange.torch_save"
+_DIRECTORIES = "penstock.torch.exchange.dcp"
 
 
 def need_torch() -> None:

@@ -97,7 +97,7 @@ class Check(ABC):
         *,
         kind: str = "",
         severity: Severity = "error",
-        **values: Any,
+        **values: object,
     ) -> Finding:
         """A finding."""
         name = kind or self.kinds[0]

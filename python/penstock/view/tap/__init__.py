@@ -2,10 +2,10 @@
 
 from penstock.data.tap.arrays import tap
 from penstock.view.tap.look import compare_taps, shown_view
-from penstock.view.tap.reader import Shown, Tapped, read_ring, read_tap, rings_in, taps_in
+from penstock.view.tap.reader import TapEntry, Tapped, read_ring, read_tap, rings_in, taps_in
 
 __all__ = [
-    "Shown",
+    "TapEntry",
     "Tapped",
     "compare_taps",
     "read_ring",

@@ -14,7 +14,7 @@ from penstock.view.model.tokens.documents import Document
 from penstock.view.model.tokens.lanes import unequal
 from penstock.view.model.tokens.vocabulary import Vocabulary
 from penstock.view.opener import OpenedStream
-from penstock.view.tap.reader import Shown, Tapped
+from penstock.view.tap.reader import TapEntry, Tapped
 
 
 def compare_taps(stream: OpenedStream, taps: list[Tapped]) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def compare_taps(stream: OpenedStream, taps: list[Tapped]) -> dict[str, Any]:
     return {"ranks": ranks, "unequal": unequal(said)}
 
 
-def shown_view(shown: Shown, name: str, run: str, vocabulary: Vocabulary | None) -> BatchView:
+def shown_view(shown: TapEntry, name: str, run: str, vocabulary: Vocabulary | None) -> BatchView:
     """What a training loop showed, as a batch; the names of its arrays are those that lint knows."""
     given = given_of(shown.arrays, shown.number, None)
     arrays: dict[str, Any] = {"tokens": given.tokens}

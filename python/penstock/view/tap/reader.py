@@ -65,7 +65,7 @@ class Tapped:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class TapEntry:
     """One entry of a ring."""
 
     number: int
@@ -112,7 +112,7 @@ def rings_in(folder: Path) -> dict[str, Path]:
     return {path.stem: path for path in paths}
 
 
-def read_ring(path: Path) -> tuple[list[Shown], int]:
+def read_ring(path: Path) -> tuple[list[TapEntry], int]:
     """Entries of a ring, oldest first, and how many calls the budget left out. An entry that is being written is not there."""
     data = _content(path)
     if len(data) < showing.HEADER_BYTES or data[:8] != showing.MAGIC:
@@ -129,7 +129,7 @@ def read_ring(path: Path) -> tuple[list[Shown], int]:
         content = data[at + showing.PLACE.size : at + showing.PLACE.size + min(length, place_bytes)]
         if entry and crc32(content) == check:
             facts, arrays = unpack(content)
-            found.append(Shown(entry, when, facts, arrays))
+            found.append(TapEntry(entry, when, facts, arrays))
     return sorted(found, key=lambda each: each.number), left
 
 

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from penstock.errors import PenstockError
 from penstock.view.address import Address
 from penstock.view.terminal.page import Page, tail
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 
 if TYPE_CHECKING:
     from penstock.view.opener import Opener
@@ -31,7 +31,10 @@ class OpeningPage(Page):
     def heading(self) -> Line:
         """What is awaited, and how far it is."""
         what = "datasets" if self._opened is None else str(self._opened)
-        return [Piece(f" opening{self.view_app.progress} "), Piece(tail(what, self.size.width - 50))]
+        return [
+            StyledText(f" opening{self.view_app.progress} "),
+            StyledText(tail(what, self.size.width - 50)),
+        ]
 
     def on_mount(self) -> None:
         """Begin."""

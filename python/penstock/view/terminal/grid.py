@@ -3,7 +3,7 @@
 A row is laid out in stretches of ``STRETCH`` tokens, each when it comes into sight; a stretch is one window of the view-model.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,11 @@ from textual.message import Message
 from penstock.view.model.tokens.batch import BatchView
 from penstock.view.model.tokens.documents import NO_SOURCE
 from penstock.view.model.tokens.vocabulary import TokenKind
-from penstock.view.terminal.pane import Pane
+from penstock.view.terminal.pane import Pane, WidgetKeywords
 from penstock.view.terminal.text import looks
 from penstock.view.terminal.text.block_walk import Position, moved
 from penstock.view.terminal.text.flow import Placed, flow, line_of, nearest
-from penstock.view.terminal.text.styled_line import Line, Piece, shortened
+from penstock.view.terminal.text.styled_line import Line, StyledText, shortened
 
 #: Tokens that are laid out at once.
 STRETCH = 512
@@ -29,7 +29,7 @@ _IDS, _BOTH, _EXACT = 1, 2, 3
 _HEAD = "head"
 
 
-class Stretch(NamedTuple):
+class RowStretch(NamedTuple):
     """What a stretch of a row is made of."""
 
     texts: list[str]
@@ -64,8 +64,8 @@ class TokenGrid(Pane):
             super().__init__()
             self.grid = grid
 
-    def __init__(self, view: BatchView, *, colours: bool, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, view: BatchView, *, colours: bool, **widget: Unpack[WidgetKeywords]) -> None:
+        super().__init__(**widget)
         self.view = view
         self.colours = colours
         #: Row and token of the cursor.
@@ -129,15 +129,15 @@ class TokenGrid(Pane):
         """A line: the number of its first token, and tokens."""
         row = block // self._parts
         if laid == _HEAD:
-            return [Piece(shortened(self._heading(row), self.text_width), looks.BOLD)]
+            return [StyledText(shortened(self._heading(row), self.text_width), looks.BOLD)]
         placed, stretch, first = laid
         number = str(placed[0].token) if placed else ""
-        pieces = [Piece(number.rjust(self.number_width - 1) + " ", looks.DIM)]
+        pieces = [StyledText(number.rjust(self.number_width - 1) + " ", looks.DIM)]
         x = 0
         for each in placed:
             if each.x > x:
-                pieces.append(Piece(" " * (each.x - x)))
-            pieces.append(Piece(each.text, self._style(row, each, stretch, first)))
+                pieces.append(StyledText(" " * (each.x - x)))
+            pieces.append(StyledText(each.text, self._style(row, each, stretch, first)))
             x = each.x + each.width
         return pieces
 
@@ -221,7 +221,7 @@ class TokenGrid(Pane):
         """What colours mean."""
         mode = self.mode
         if not self.colours:
-            return [Piece("|…|", looks.MARK), Piece(f" {mode}")]
+            return [StyledText("|…|", looks.MARK), StyledText(f" {mode}")]
         if mode == "loss":
             shown = [
                 ("loss", looks.hue("green", odd=False, colours=True)),
@@ -241,7 +241,10 @@ class TokenGrid(Pane):
                 (word, looks.hue(name, odd=False, colours=True))
                 for word, name in zip(("low", "", "", "", "high"), looks.HEAT, strict=True)
             ]
-        return [Piece(f"{mode}: "), *(Piece(f"{word} " if word else "· ", style) for word, style in shown)]
+        return [
+            StyledText(f"{mode}: "),
+            *(StyledText(f"{word} " if word else "· ", style) for word, style in shown),
+        ]
 
     def _heading(self, row: int) -> str:
         documents = self.view.documents.of_row(row)
@@ -254,10 +257,10 @@ class TokenGrid(Pane):
             words.append(f"{self.view.length - used:,} padding")
         return " · ".join(words)
 
-    def _stretch(self, view: BatchView, row: int, first: int) -> Stretch:
+    def _stretch(self, view: BatchView, row: int, first: int) -> RowStretch:
         window = view.window((row, row + 1), (first, first + STRETCH), joined=self.written != _EXACT)
         if not window.columns["tokens"].size:
-            return Stretch([], np.zeros(0, np.uint8), np.zeros(0), np.zeros(0))
+            return RowStretch([], np.zeros(0, np.uint8), np.zeros(0), np.zeros(0))
         texts = window.texts()[0]
         if self.written in (_IDS, _BOTH):
             ids = window.columns["tokens"][0].tolist()
@@ -270,9 +273,9 @@ class TokenGrid(Pane):
         segments = columns.get("segments", np.zeros(len(texts), np.int32))
         name = {"segment": "segments", "loss": "loss_mask", "source": "sources"}.get(self.mode, self.mode)
         values = columns.get(name, segments)
-        return Stretch(texts, columns["kinds"], values, segments)
+        return RowStretch(texts, columns["kinds"], values, segments)
 
-    def _marks(self, stretch: Stretch, row: int, first: int) -> dict[int, str]:
+    def _marks(self, stretch: RowStretch, row: int, first: int) -> dict[int, str]:
         """Without colours: what is written before a token whose value differs from the one before."""
         if self.differing is not None:
             return {first + at: "≠" for at in range(len(stretch.texts)) if self._differs(row, first + at)}
@@ -299,7 +302,7 @@ class TokenGrid(Pane):
             return False
         return row >= table.shape[0] or token >= table.shape[1] or bool(table[row, token])
 
-    def _style(self, row: int, each: Placed, stretch: Stretch, first: int) -> Style:
+    def _style(self, row: int, each: Placed, stretch: RowStretch, first: int) -> Style:
         if each.mark:
             return looks.MARK
         at, token = each.token - first, each.token

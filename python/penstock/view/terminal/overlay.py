@@ -1,15 +1,15 @@
 """What stands above a page for a moment: lines to read."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from penstock.view.terminal.pane import Bar, Pane
+from penstock.view.terminal.pane import Bar, Pane, WidgetKeywords
 from penstock.view.terminal.text import looks
-from penstock.view.terminal.text.styled_line import Line, Piece, wrapped
+from penstock.view.terminal.text.styled_line import Line, StyledText, wrapped
 
 
 class Lines(Pane):
@@ -24,8 +24,8 @@ class Lines(Pane):
         Binding("end", "end(1)", "end", show=False),
     ]
 
-    def __init__(self, lines: Sequence[Line] = (), **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, lines: Sequence[Line] = (), **widget: Unpack[WidgetKeywords]) -> None:
+        super().__init__(**widget)
         self.lines = list(lines)
 
     def replace(self, lines: Sequence[Line]) -> None:
@@ -41,15 +41,15 @@ class Lines(Pane):
     def lay(self, block: int) -> list[Line]:
         """A line as several where it is too long."""
         width = max(4, self.text_width)
-        made: list[list[Piece]] = [[]]
+        made: list[list[StyledText]] = [[]]
         used = 0
         for text, style in self.lines[block]:
             parts = wrapped(text, width - used) if used < width else ["", *wrapped(text, width)]
-            made[-1].append(Piece(parts[0], style))
+            made[-1].append(StyledText(parts[0], style))
             # What is left after a part that fitted beside others has whole lines.
             rest = "".join(parts[1:])
             for part in wrapped(rest, width) if rest else ():
-                made.append([Piece(part, style)])
+                made.append([StyledText(part, style)])
             used = sum(len(strip.text) for strip in made[-1])
         return list(made)
 
@@ -86,9 +86,9 @@ class Overlay(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Title, lines, and how it ends."""
-        yield Bar([[Piece(self._title, looks.REVERSE)]])
+        yield Bar([[StyledText(self._title, looks.REVERSE)]])
         yield Lines(self._lines)
-        yield Bar([[Piece("Esc", looks.BOLD), Piece(" closes")]])
+        yield Bar([[StyledText("Esc", looks.BOLD), StyledText(" closes")]])
 
     async def action_dismiss(self, result: Any = None) -> None:
         """Back to the page."""

@@ -17,7 +17,7 @@ from penstock.view.terminal.overlay import Overlay
 from penstock.view.terminal.pane import Bar
 from penstock.view.terminal.text import looks
 from penstock.view.terminal.text.prompt import Question
-from penstock.view.terminal.text.styled_line import Line, Piece, shortened, wrapped
+from penstock.view.terminal.text.styled_line import Line, StyledText, shortened, wrapped
 
 if TYPE_CHECKING:
     from penstock.view.terminal.app import ViewApp
@@ -104,7 +104,7 @@ class Page(Screen[None], inherit_bindings=False):
         head = self.query("#head")
         if not head:
             return
-        waiting = [] if self.loader.idle else [Piece(" loading… ", looks.REVERSE)]
+        waiting = [] if self.loader.idle else [StyledText(" loading… ", looks.REVERSE)]
         head.only_one(Bar).show([*waiting, *self.heading()])
         foot, lines = self.query_one("#foot", Bar), self._foot()
         # A long sentence takes the lines that it needs.
@@ -132,7 +132,7 @@ class Page(Screen[None], inherit_bindings=False):
     def say(self, words: str, *, problem: bool = False) -> None:
         """A sentence at the foot, until the next key."""
         style = looks.problem(colours=self.colours) if problem else looks.BOLD
-        self._said = [Piece(words, style)]
+        self._said = [StyledText(words, style)]
         self.retitle()
 
     def on_key(self) -> None:
@@ -149,7 +149,11 @@ class Page(Screen[None], inherit_bindings=False):
         """List the keys."""
         self.app.push_screen(
             Overlay(
-                "keys", [[Piece(f"{keys:<18}", looks.BOLD), Piece(words)] for keys, words in self.key_list()]
+                "keys",
+                [
+                    [StyledText(f"{keys:<18}", looks.BOLD), StyledText(words)]
+                    for keys, words in self.key_list()
+                ],
             )
         )
 
@@ -172,10 +176,10 @@ class Page(Screen[None], inherit_bindings=False):
             return
         commands = commands_of(address)
         lines = [
-            [Piece(str(address), looks.BOLD)],
+            [StyledText(str(address), looks.BOLD)],
             [],
-            [Piece(commands["command"])],
-            [Piece(commands["data_command"])],
+            [StyledText(commands["command"])],
+            [StyledText(commands["data_command"])],
         ]
         self.app.push_screen(Overlay("to copy", lines))
 
@@ -221,12 +225,12 @@ class Page(Screen[None], inherit_bindings=False):
             return [self._said]
         style = self._said[0].style
         return [
-            [Piece(part, style)]
+            [StyledText(part, style)]
             for part in wrapped("".join(piece.text for piece in self._said), width)[:_SAID_MAX]
         ]
 
     def _hints(self) -> Line:
-        pieces: list[Piece] = []
+        pieces: list[StyledText] = []
         # First how to learn more and how to leave, then what this page has, then what all have.
         shown = sorted(
             (active.binding for active in self.active_bindings.values() if active.binding.show),
@@ -235,7 +239,7 @@ class Page(Screen[None], inherit_bindings=False):
         for binding in shown:
             if binding.description:
                 name = _KEY_NAMES.get(binding.key, binding.key)
-                hint = [Piece(name, looks.BOLD), Piece(f" {binding.description}  ")]
+                hint = [StyledText(name, looks.BOLD), StyledText(f" {binding.description}  ")]
                 # What does not fit whole is left to the list of keys.
                 room = self.size.width + 2 - sum(len(piece.text) for piece in (*pieces, *hint))
                 if room >= 0 and hint[1] not in pieces:
@@ -250,4 +254,4 @@ def tail(text: str, width: int) -> str:
 
 def titled(words: str, more: str, width: int) -> Line:
     """A heading: what it is, and what is known of it."""
-    return [Piece(shortened(words, width), looks.BOLD), Piece(f"  {more}", looks.DIM)]
+    return [StyledText(shortened(words, width), looks.BOLD), StyledText(f"  {more}", looks.DIM)]

@@ -7,9 +7,9 @@ from penstock.view.address import Address
 from penstock.view.model.tokens.batch import BatchView
 from penstock.view.opener import OpenedVersion, Opener, check_place
 from penstock.view.terminal.page import Page
-from penstock.view.terminal.pages.batch import BatchPage
+from penstock.view.terminal.pages.batch_page import BatchPage
 from penstock.view.terminal.pages.browse import DatasetsPage, RowsPage
-from penstock.view.terminal.pages.records import RecordsPage
+from penstock.view.terminal.pages.records_page import RecordsPage
 from penstock.view.terminal.pages.sample import SamplePage, VersionSamples
 
 

@@ -2,14 +2,14 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from penstock.view.terminal.pane import Pane
+from penstock.view.terminal.pane import Pane, WidgetKeywords
 from penstock.view.terminal.text import looks
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 
 #: Lines that are fetched at once, and pages that are kept.
 PAGE, _PAGES_MAX = 64, 32
@@ -47,8 +47,8 @@ class Listing(Pane):
     class Moved(Message):
         """Another line is under the cursor."""
 
-    def __init__(self, count: int, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, count: int, **widget: Unpack[WidgetKeywords]) -> None:
+        super().__init__(**widget)
         self.count = count
         self.cursor = 0
         self._pages: OrderedDict[int, Sequence[Line]] = OrderedDict()
@@ -72,14 +72,14 @@ class Listing(Pane):
         known = self._pages.get(page)
         if known is None:
             self._want(page)
-            pieces: Line = [Piece(f"{block}  …", looks.DIM)]
+            pieces: Line = [StyledText(f"{block}  …", looks.DIM)]
         else:
             self._pages.move_to_end(page)
             pieces = known[at] if at < len(known) else []
         if block != self.cursor:
             return pieces
-        return [Piece(text, style + looks.REVERSE) for text, style in pieces] + [
-            Piece(" " * self.size.width, looks.REVERSE)
+        return [StyledText(text, style + looks.REVERSE) for text, style in pieces] + [
+            StyledText(" " * self.size.width, looks.REVERSE)
         ]
 
     def fetched(self, page: int, lines: Sequence[Line]) -> None:

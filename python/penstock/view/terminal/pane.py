@@ -6,7 +6,7 @@ it says where among the blocks one is, so that a billion of them scroll like ten
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from rich.style import Style
 from textual import events
@@ -15,11 +15,20 @@ from textual.widget import Widget
 
 from penstock.view.terminal.text import block_walk as walking
 from penstock.view.terminal.text.block_walk import Position
-from penstock.view.terminal.text.styled_line import Line, Piece, strip_of
+from penstock.view.terminal.text.styled_line import Line, StyledText, strip_of
 
 #: Blocks whose layout is kept.
 _KEPT = 256
-_TRACK, _THUMB = Piece("│", Style(dim=True)), Piece("█")
+_TRACK, _THUMB = StyledText("│", Style(dim=True)), StyledText("█")
+
+
+class WidgetKeywords(TypedDict, total=False):
+    """What every widget of Textual takes."""
+
+    name: str | None
+    id: str | None
+    classes: str | None
+    disabled: bool
 
 
 class Pane(Widget, can_focus=True):
@@ -27,8 +36,8 @@ class Pane(Widget, can_focus=True):
 
     DEFAULT_CSS = "Pane { height: 1fr; width: 1fr; }"
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, **widget: Unpack[WidgetKeywords]) -> None:
+        super().__init__(**widget)
         self.top: Position = (0, 0)
         self._laid: OrderedDict[int, Sequence[Any]] = OrderedDict()
         self._thumb: tuple[Position, tuple[int, int]] | None = None
@@ -126,7 +135,7 @@ class Pane(Widget, can_focus=True):
             self._thumb = (self.top, found)
         first, length = self._thumb[1]
         if not length:
-            return (Piece(" "),)
+            return (StyledText(" "),)
         return (_THUMB,) if first <= y < first + length else (_TRACK,)
 
 
@@ -135,8 +144,8 @@ class Bar(Widget):
 
     DEFAULT_CSS = "Bar { height: 1; width: 1fr; }"
 
-    def __init__(self, lines: Sequence[Line] = (), **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, lines: Sequence[Line] = (), **widget: Unpack[WidgetKeywords]) -> None:
+        super().__init__(**widget)
         self.lines: Sequence[Line] = lines
 
     def show(self, *lines: Line) -> None:

@@ -12,11 +12,11 @@ from penstock.view.model.commands import commands_of
 from penstock.view.opener import OpenedStream
 from penstock.view.web.site import Site
 
-__all__ = ["OpenedStream", "Shown", "open_stream"]
+__all__ = ["OpenedStream", "ShownAddress", "open_stream"]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownAddress:
     """An address as the page shows it: short where the reader stands in the folder of the server."""
 
     address: StreamAddress
@@ -30,7 +30,7 @@ class Shown:
         return {"address": str(here), **commands}
 
 
-def open_stream(site: Site, text: str) -> tuple[Shown, OpenedStream]:
+def open_stream(site: Site, text: str) -> tuple[ShownAddress, OpenedStream]:
     """The stream of batches at an address, and how to write the address."""
     address = parse(text)
     if not isinstance(address, RecipeAddress | RunAddress):
@@ -44,7 +44,7 @@ def open_stream(site: Site, text: str) -> tuple[Shown, OpenedStream]:
     opened = site.opener.open(target)
     if not isinstance(opened, OpenedStream):
         raise UsageError(f"there are no batches at {text[:200]}")
-    return Shown(written, site.option), opened
+    return ShownAddress(written, site.option), opened
 
 
 def _shortest(path: Path) -> Path:

@@ -16,12 +16,12 @@ from penstock.view.model import BatchView, RecordView, pack
 from penstock.view.model.difference import compare_streams
 from penstock.view.model.tokens.budget import budget_by_role
 from penstock.view.web import query as asked
-from penstock.view.web.address_scope import OpenedStream, Shown, open_stream
+from penstock.view.web.address_scope import OpenedStream, ShownAddress, open_stream
 from penstock.view.web.content.cells import WHOLE_MAX, safe
 from penstock.view.web.content.comparison import compare_views
 from penstock.view.web.content.lens import look_at_lanes
 from penstock.view.web.content.live import look_at_run, shown_by
-from penstock.view.web.content.media import media_answer
+from penstock.view.web.content.media_bytes import media_answer
 
 TOKENS_MAX = 1 << 20
 """Tokens of one answer: about twenty megabytes of columns, and what a page lays out in a moment."""
@@ -46,7 +46,7 @@ def batch_routes() -> list[BaseRoute]:
     ]
 
 
-def _asked(request: Request, name: str = "address") -> tuple[Shown, OpenedStream]:
+def _asked(request: Request, name: str = "address") -> tuple[ShownAddress, OpenedStream]:
     return open_stream(asked.site_of(request), asked.text(request, name))
 
 

@@ -11,9 +11,9 @@ from penstock.registry import Version
 from penstock.view.web import query as asked
 from penstock.view.web.content import datasets
 from penstock.view.web.content.cells import PREVIEW_MAX, WHOLE_MAX, cell, row_cells, safe
-from penstock.view.web.content.columns import spread
+from penstock.view.web.content.column_spread import spread
 from penstock.view.web.content.filtered_rows import passing
-from penstock.view.web.content.media import media_answer
+from penstock.view.web.content.media_bytes import media_answer
 from penstock.view.web.content.streams import find_streams
 
 ROWS_MAX = 200

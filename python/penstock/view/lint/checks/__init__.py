@@ -17,6 +17,15 @@ from penstock.view.lint.checks.boundary import (
 from penstock.view.lint.checks.contamination import Contamination
 from penstock.view.lint.checks.conversation import RenderedChats, Roles, TurnEnds
 from penstock.view.lint.checks.copies import Copies, RepeatedSample, RepetitiveText
+from penstock.view.lint.checks.document_text import (
+    BinaryText,
+    ControlCharacters,
+    LostCase,
+    MarkupLeft,
+    Mojibake,
+    ReplacedCharacters,
+    WhitespaceRuns,
+)
 from penstock.view.lint.checks.loss import (
     EndUnlearned,
     LabelsMoved,
@@ -27,16 +36,7 @@ from penstock.view.lint.checks.loss import (
 )
 from penstock.view.lint.checks.mixture import DominatingSource, SameSource
 from penstock.view.lint.checks.size import EmptyDocuments, MostlyPadding, TinyDocuments, TruncatedShare
-from penstock.view.lint.checks.text import (
-    BinaryText,
-    ControlCharacters,
-    LostCase,
-    Markup,
-    Mojibake,
-    ReplacedCharacters,
-    WhitespaceRuns,
-)
-from penstock.view.lint.checks.vocabulary import OutsideVocabulary, UnknownTokens, WrongTokenizer
+from penstock.view.lint.checks.token_numbers import OutsideVocabulary, UnknownTokens, WrongTokenizer
 from penstock.view.lint.finding import Check
 
 CHECKS: tuple[type[Check], ...] = (
@@ -74,7 +74,7 @@ CHECKS: tuple[type[Check], ...] = (
     ControlCharacters,
     WhitespaceRuns,
     BinaryText,
-    Markup,
+    MarkupLeft,
     LostCase,
     RenderedChats,
     TurnEnds,

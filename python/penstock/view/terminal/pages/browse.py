@@ -17,7 +17,7 @@ from penstock.view.terminal.pages.sample import SamplePage, VersionSamples
 from penstock.view.terminal.text import looks
 from penstock.view.terminal.text.difference_lines import differences
 from penstock.view.terminal.text.field_lines import one_line
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 
 
 class ListPage(Page):
@@ -54,7 +54,7 @@ class ListPage(Page):
             first = int(number) * PAGE
             lost = range(first, min(self.listing.count, first + PAGE))
             self.listing.fetched(
-                int(number), [[Piece(f"{row:>7} could not be read", looks.DIM)] for row in lost]
+                int(number), [[StyledText(f"{row:>7} could not be read", looks.DIM)] for row in lost]
             )
 
     def on_listing_moved(self) -> None:
@@ -83,7 +83,7 @@ class DatasetsPage(ListPage):
 
     def lines(self, first: int, stop: int) -> Sequence[Line]:
         """Names."""
-        return [[Piece(name)] for name in self._names[first:stop]]
+        return [[StyledText(name)] for name in self._names[first:stop]]
 
     def action_search(self) -> None:
         """Ask what names should have."""
@@ -131,8 +131,8 @@ class VersionsPage(ListPage):
         """Number, format and size."""
         return [
             [
-                Piece(f"{each.address:<16}", looks.BOLD),
-                Piece(
+                StyledText(f"{each.address:<16}", looks.BOLD),
+                StyledText(
                     f" {each.rows:>13,} rows {each.bytes:>17,} bytes  {each.manifest.format}  {each.record.created[:16]}"
                 ),
             ]
@@ -174,7 +174,7 @@ class RowsPage(ListPage):
     def lines(self, first: int, stop: int) -> Sequence[Line]:
         """Rows, on a line each."""
         return [
-            [Piece(f"{row.number:>7} ", looks.DIM), *one_line(row.fields)]
+            [StyledText(f"{row.number:>7} ", looks.DIM), *one_line(row.fields)]
             for row in self.view.page(first, stop - first)
         ]
 

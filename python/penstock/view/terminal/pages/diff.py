@@ -17,7 +17,7 @@ from penstock.view.terminal.page import Page, tail
 from penstock.view.terminal.pages.origin import Sides
 from penstock.view.terminal.pane import Bar
 from penstock.view.terminal.text import looks
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 
 
 def other_side(opener: Opener, address: Address) -> BatchView:
@@ -79,10 +79,10 @@ class DiffPage(Page):
         half = max(8, (self.size.width - len(words) - 9) // 2)
         sides = [tail(str(view.address), half) for view in self._views]
         return [
-            Piece(sides[0], looks.BOLD),
-            Piece("  and  "),
-            Piece(sides[1], looks.BOLD),
-            Piece(f"  {words}"),
+            StyledText(sides[0], looks.BOLD),
+            StyledText("  and  "),
+            StyledText(sides[1], looks.BOLD),
+            StyledText(f"  {words}"),
         ]
 
     def body(self) -> Iterator[Widget]:
@@ -151,11 +151,11 @@ def _side(view: BatchView, row: int, token: int) -> dict[str, Any] | None:
 
 def _side_line(name: str, side: dict[str, Any] | None) -> Line:
     if side is None:
-        return [Piece(f"{name} has no such token", looks.DIM)]
+        return [StyledText(f"{name} has no such token", looks.DIM)]
     origin = side["origin"][0] if side["origin"] else None
     place = "padding" if origin is None else f"{origin['version']}/row/{origin['sample']}"
     loss = f"  loss {side['loss_mask']:g}" if "loss_mask" in side else ""
     return [
-        Piece(f"{name} row {side['row']} token {side['token']}  id ", looks.BOLD),
-        Piece(f"{side['id']}  “{side['text']}”{loss}  {place}"),
+        StyledText(f"{name} row {side['row']} token {side['token']}  id ", looks.BOLD),
+        StyledText(f"{side['id']}  “{side['text']}”{loss}  {place}"),
     ]

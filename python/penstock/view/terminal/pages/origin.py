@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from rich.style import Style
 from textual.app import ComposeResult
@@ -17,12 +17,12 @@ from penstock.view.model.tokens.batch import BatchView
 from penstock.view.model.tokens.samples import Samples
 from penstock.view.terminal.overlay import Lines
 from penstock.view.terminal.page import Page, titled
-from penstock.view.terminal.pane import Bar, Pane
+from penstock.view.terminal.pane import Bar, Pane, WidgetKeywords
 from penstock.view.terminal.text import looks
 from penstock.view.terminal.text.block_walk import Position, moved
 from penstock.view.terminal.text.field_lines import field_lines
 from penstock.view.terminal.text.flow import Placed, flow, line_of, nearest
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 
 #: Tokens that are laid out at once.
 _STRETCH = 512
@@ -98,9 +98,9 @@ class TokenPane(Pane):
         *,
         colours: bool,
         breaks: bool = False,
-        **given: Any,
+        **widget: Unpack[WidgetKeywords],
     ) -> None:
-        super().__init__(**given)
+        super().__init__(**widget)
         self._breaks = breaks
         self._texts = texts
         self._inside = inside
@@ -118,7 +118,7 @@ class TokenPane(Pane):
 
     def draw(self, block: int, line: int, laid: list[Placed]) -> Line:
         """Tokens; those that are not in the row are dim."""
-        return [Piece(each.text, self._style(each.token)) for each in laid]
+        return [StyledText(each.text, self._style(each.token)) for each in laid]
 
     def settle(self) -> None:
         """Keep the cursor in sight."""
@@ -235,7 +235,7 @@ class OriginPage(Page):
     def _status(self, token: int) -> list[Line]:
         tokens, (first, stop) = self._tokens, self._found.stretch
         if not tokens["ids"]:
-            return [[Piece("the sample has no tokens", looks.DIM)]]
+            return [[StyledText("the sample has no tokens", looks.DIM)]]
         token = min(token, len(tokens["ids"]) - 1)
         where = "in the row" if first <= token < stop else "not in the row"
         spans = tokens["spans"]
@@ -246,13 +246,13 @@ class OriginPage(Page):
         )
         return [
             [
-                Piece(f"token {token} of the sample", looks.BOLD),
-                Piece(
+                StyledText(f"token {token} of the sample", looks.BOLD),
+                StyledText(
                     f"  id {tokens['ids'][token]}  {tokens['kinds'][token]}  “{tokens['texts'][token]}”  {characters}"
                 ),
             ],
-            [Piece(f"{where}: it has tokens {first}–{stop} of this sample", looks.DIM)],
-            [Piece(tokens["cut"] and f"left out: {tokens['cut']}", looks.DIM)],
+            [StyledText(f"{where}: it has tokens {first}–{stop} of this sample", looks.DIM)],
+            [StyledText(tokens["cut"] and f"left out: {tokens['cut']}", looks.DIM)],
         ]
 
     def _raw_lines(self) -> list[Line]:
@@ -263,8 +263,8 @@ class OriginPage(Page):
 class Sides(Horizontal):
     """Two sides beside each other."""
 
-    def __init__(self, left: Sequence[Widget], right: Widget, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, left: Sequence[Widget], right: Widget, **widget: Unpack[WidgetKeywords]) -> None:
+        super().__init__(**widget)
         self._sides = [*left, right]
 
     def compose(self) -> ComposeResult:

@@ -19,7 +19,7 @@ from penstock.view.terminal.text.styled_line import Line
 _TEXT_LIMIT = 2_000_000
 
 
-class Samples(Protocol):
+class FieldSource(Protocol):
     """Things with fields, by number."""
 
     count: int
@@ -80,7 +80,7 @@ class SamplePage(Page):
     STATUS = False
     GO = "row or address"
 
-    def __init__(self, samples: Samples, number: int) -> None:
+    def __init__(self, samples: FieldSource, number: int) -> None:
         super().__init__()
         self._samples = samples
         self._number = number

@@ -6,7 +6,7 @@ from penstock.view.model.difference import compare_batches, compare_versions
 from penstock.view.model.records import RecordView
 from penstock.view.model.rows import VersionView
 from penstock.view.opener import OpenedVersion, Opener
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 from penstock.view.text import difference_lines
 
 
@@ -23,4 +23,4 @@ def differences(opener: Opener, here: VersionView | RecordView, there: Address) 
         )
     else:
         found = compare_batches(here, opened.batch())
-    return [[Piece(line)] for line in difference_lines(found)]
+    return [[StyledText(line)] for line in difference_lines(found)]

@@ -5,7 +5,7 @@ from typing import Any
 
 from penstock.view.model.fields import FieldView
 from penstock.view.terminal.text import looks
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SHORT = 300
@@ -17,20 +17,20 @@ def field_lines(fields: Sequence[FieldView]) -> list[Line]:
     for field in fields:
         kind = field.type or field.kind
         size = f", {field.size}" if field.size else ""
-        found.append([Piece(field.name, looks.BOLD), Piece(f"  {kind}{size}", looks.DIM)])
-        found += [[Piece(f"  {line}")] for line in _content(field)]
+        found.append([StyledText(field.name, looks.BOLD), StyledText(f"  {kind}{size}", looks.DIM)])
+        found += [[StyledText(f"  {line}")] for line in _content(field)]
         if field.cut:
-            found.append([Piece(f"  … left out: {field.cut} (m shows more)", looks.DIM)])
+            found.append([StyledText(f"  … left out: {field.cut} (m shows more)", looks.DIM)])
         found.append([])
     return found[:-1]
 
 
 def one_line(fields: Sequence[FieldView]) -> Line:
     """A sample on one line: names and the beginning of values."""
-    pieces: list[Piece] = []
+    pieces: list[StyledText] = []
     for field in fields:
         content = " ".join(_content(field)) or field.type or field.kind
-        pieces += [Piece(f"{field.name} ", looks.DIM), Piece(f"{content[:_SHORT]}  ")]
+        pieces += [StyledText(f"{field.name} ", looks.DIM), StyledText(f"{content[:_SHORT]}  ")]
     return pieces
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.view.terminal.text import looks
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 
 #: Longer lines are no answers.
 _TEXT_MAX = 4096
@@ -64,8 +64,8 @@ class Question:
         room = max(1, width - len(words) - 1)
         first = max(0, self.at - room)
         return [
-            Piece(words, looks.BOLD),
-            Piece(self.text[first : self.at]),
-            Piece(self.text[self.at : self.at + 1] or " ", looks.REVERSE),
-            Piece(self.text[self.at + 1 : first + room + 1]),
+            StyledText(words, looks.BOLD),
+            StyledText(self.text[first : self.at]),
+            StyledText(self.text[self.at : self.at + 1] or " ", looks.REVERSE),
+            StyledText(self.text[self.at + 1 : first + room + 1]),
         ]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.view.terminal.text import looks
-from penstock.view.terminal.text.styled_line import Line, Piece
+from penstock.view.terminal.text.styled_line import Line, StyledText
 
 _BYTES_SHOWN = 16
 _BASIC = {
@@ -33,12 +33,12 @@ def token_lines(found: dict[str, Any]) -> list[Line]:
         left = len(pairs) - _BYTES_SHOWN
         shown = " ".join(pairs[:_BYTES_SHOWN]) + (f" and {left} bytes more" if left > 0 else "")
     first: Line = [
-        Piece(f"row {found['row']} token {found['token']}", looks.BOLD),
-        Piece("  id "),
-        Piece(str(found["id"]), looks.BOLD),
-        Piece(f"  {found['kind']}  ", looks.DIM),
-        Piece(f"“{found['text']}”"),
-        Piece(f"  bytes {shown}", looks.DIM),
+        StyledText(f"row {found['row']} token {found['token']}", looks.BOLD),
+        StyledText("  id "),
+        StyledText(str(found["id"]), looks.BOLD),
+        StyledText(f"  {found['kind']}  ", looks.DIM),
+        StyledText(f"“{found['text']}”"),
+        StyledText(f"  bytes {shown}", looks.DIM),
     ]
     words = [
         f"{name} {found[column]:g}"
@@ -48,18 +48,18 @@ def token_lines(found: dict[str, Any]) -> list[Line]:
     words += [f"{name} {value:.6g}" for name, value in found.items() if name not in _BASIC]
     origins = found["origin"]
     words.append(f"source {origins[0]['source']}" if origins else "no source")
-    return [first, [Piece("  ".join(words))], _origin_line(origins)]
+    return [first, [StyledText("  ".join(words))], _origin_line(origins)]
 
 
 def _origin_line(origins: list[dict[str, Any]]) -> Line:
     if not origins:
-        return [Piece("from no sample", looks.DIM)]
+        return [StyledText("from no sample", looks.DIM)]
     origin = origins[0]
     span, place = origin["token_span"], origin["byte_range"]
     where = "" if place is None else f" bytes {place[0]}–{place[1]}"
     return [
-        Piece(f"{origin['version']}/row/{origin['sample']}", looks.BOLD),
-        Piece(
+        StyledText(f"{origin['version']}/row/{origin['sample']}", looks.BOLD),
+        StyledText(
             f"  its tokens {span[0]}–{span[1]}  epoch {origin['epoch']}  {origin['shard']}{where}", looks.DIM
         ),
     ]

@@ -14,14 +14,14 @@ from textual.strip import Strip
 PLAIN = Style.null()
 
 
-class Piece(NamedTuple):
+class StyledText(NamedTuple):
     """Some text of a line."""
 
     text: str
     style: Style = PLAIN
 
 
-Line = Sequence[Piece]
+Line = Sequence[StyledText]
 
 
 def cell_text(text: str) -> str:
@@ -52,15 +52,15 @@ def strip_of(line: Line, width: int) -> Strip:
     return Strip(segments, width)
 
 
-def merged(line: Iterable[Piece]) -> list[Piece]:
+def merged(line: Iterable[StyledText]) -> list[StyledText]:
     """Pieces that may be sent, those of the same style put together."""
-    found: list[Piece] = []
+    found: list[StyledText] = []
     for text, style in line:
         safe = cell_text(text)
         if found and found[-1].style == style:
-            found[-1] = Piece(found[-1].text + safe, style)
+            found[-1] = StyledText(found[-1].text + safe, style)
         elif safe:
-            found.append(Piece(safe, style))
+            found.append(StyledText(safe, style))
     return found
 
 

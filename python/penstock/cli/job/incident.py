@@ -1,0 +1,193 @@
+"""``penstock incident``: a failure, for people."""
+
+import json as json_module
+import shlex
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from penstock.cli.job.choice import job_called
+from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say, size
+from penstock.process.job.incidents import Incident, last_words, numbers, ranges, read
+from penstock.process.stacks import Collected, shown
+
+app = command_app(
+    "incident",
+    "Show a failure: what came first, how every rank ended, last words, what was decided and why.",
+    examples=(
+        "  penstock incident show train-3f2a\n"
+        "  penstock incident list train-3f2a\n"
+        "  penstock incident show train-3f2a 0 --json | jq .first_cause"
+    ),
+)
+#: Ranks that are listed one by one before equal ends are put together.
+RANKS_LISTED = 16
+
+
+@app.default
+@app.command
+def show(job: str, number: int | None = None, *, json: Json = False) -> int:
+    """Show one failure of a job; the newest, unless a number is given.
+
+    Parameters
+    ----------
+    job
+        Name of the job, or how it begins.
+    number
+        Which one, as `penstock incident list` has them.
+    """
+    found = job_called(job)
+    incident = read(found, number)
+    if json:
+        print_json({"job": found.id, "file": str(incident.path), **incident.document})
+        return 0
+    for line in told(found.id, incident):
+        print_text(line)
+    return 0
+
+
+@app.command(name="list")
+def list_(job: str, *, json: Json = False) -> int:
+    """List the failures of a job, oldest first.
+
+    Parameters
+    ----------
+    job
+        Name of the job, or how it begins.
+    """
+    found = job_called(job)
+    rows = [read(found, number) for number in numbers(found)]
+    if json:
+        for row in rows:
+            document = row.document
+            keys = ("role", "incarnation", "at", "first_cause", "cause", "verdict", "reason")
+            print_json({"job": found.id, "number": row.number, **{key: document.get(key) for key in keys}})
+        return 0
+    if not rows:
+        say(f"{found.id} had no failure")
+        return 0
+    shown = [
+        (
+            row.number,
+            _clock(row.document.get("at")),
+            row.document.get("role", ""),
+            _or(row.document.get("incarnation")),
+            row.document.get("first_cause") or "",
+            _verdict(row.document.get("verdict")),
+        )
+        for row in rows
+    ]
+    print_table(["number", "when", "role", "life", "first cause", "decided"], shown, right=["number", "life"])
+    return 0
+
+
+def told(job: str, incident: Incident) -> Iterator[str]:
+    """The lines that a person reads."""
+    about = incident.document
+    yield f"incident {incident.number} of {job}: {about.get('first_cause') or 'cause unknown'}"
+    step = "" if about.get("step") is None else f", at step {about['step']}"
+    yield f"  {about.get('role', '')} life {_or(about.get('incarnation'))}, {_clock(about.get('at'))}{step}"
+    if about.get("cause"):
+        yield f"  counted as {about['cause']}"
+    yield f"  decided: {_verdict(about.get('verdict'))}, because {about.get('reason')}"
+    yield f"  command: {shlex.join(map(str, about.get('command', [])))}"
+    yield ""
+    yield "in order:"
+    yield from _order(about.get("ranks", []))
+    yield from _kernel(about.get("kernel") or [])
+    yield from _words(about)
+    yield from _stacks(about.get("stacks"))
+
+
+def _order(ranks: list[dict[str, Any]]) -> Iterator[str]:
+    """Who failed or ended when, causes first; ranks that ended alike after they were asked stand in one line."""
+    begin = min((at for rank in ranks if (at := _moment(rank)) is not None), default=0)
+    listed = ranks if len(ranks) <= RANKS_LISTED else [rank for rank in ranks if not _is_bystander(rank)]
+    for rank in listed[: 2 * RANKS_LISTED]:
+        moment = _moment(rank)
+        after = "       ?" if moment is None else f"{(moment - begin) / 1000:+8.3f}"
+        used = f" ({size(rank['rss_max_bytes'])} at most)" if rank.get("rss_max_bytes") else ""
+        yield f"  {after} s  rank {rank['rank']} {_end(rank)}{_progress(rank.get('pulse'))}{used}"
+    rest: dict[str, list[int]] = {}
+    for rank in [rank for rank in ranks if rank not in listed] + listed[2 * RANKS_LISTED :]:
+        rest.setdefault(_end(rank), []).append(rank["rank"])
+    for ended, those in rest.items():
+        yield f"         later  ranks {ranges(those)} {ended}"
+
+
+def _moment(rank: dict[str, Any]) -> int | None:
+    """When a rank failed; for one that did not, when it ended."""
+    at = rank.get("failed_ms")
+    return rank.get("exit_ms") if at is None else at
+
+
+def _is_bystander(rank: dict[str, Any]) -> bool:
+    """Whether it ended because it was asked; older files say no more than that."""
+    return bool(rank.get("part", "bystander" if rank.get("asked_to_end") else "") == "bystander")
+
+
+def _end(rank: dict[str, Any]) -> str:
+    """What a rank said, how it ended, and why it is not the cause."""
+    ended = rank.get("ended") or rank.get("held") or "is still there"
+    asked = ", after it was asked to" if rank.get("asked_to_end") else ""
+    error = f": {rank['error']}" if rank.get("error") else ""
+    lost = " (an effect: it lost a connection)" if rank.get("part") == "effect" else ""
+    return f"{ended}{asked}{error}{lost}"
+
+
+def _progress(pulse: Any) -> str:
+    """How far a rank came, if it said so."""
+    if not isinstance(pulse, dict):
+        return ""
+    phase = f" in phase {pulse['phase']}" if pulse.get("phase") else ""
+    return f", at step {pulse['step']}{phase}" if pulse.get("steps") else phase and f",{phase}"
+
+
+def _kernel(lines: list[str]) -> Iterator[str]:
+    if lines:
+        yield ""
+        yield "the kernel said:"
+        yield from (f"  {line}" for line in lines)
+
+
+def _words(about: dict[str, Any]) -> Iterator[str]:
+    for ranks, lines in last_words(about):
+        for stream, text in lines.items():
+            if text:
+                yield ""
+                yield f"last lines of rank {ranges(ranks)}, {stream}:"
+                yield from (f"  {line}" for line in text)
+
+
+def _stacks(stacks: Any) -> Iterator[str]:
+    if not stacks:
+        return
+    yield ""
+    yield "stacks, taken before anything was killed:"
+    try:
+        text = shown(msgspec.convert(stacks, Collected))
+    except msgspec.MsgspecError:
+        # Of another version; still worth reading.
+        text = json_module.dumps(stacks, indent=1, ensure_ascii=False)
+    yield from (f"  {line}" for line in text.splitlines())
+
+
+def _verdict(verdict: Any) -> str:
+    """``start`` life 2, and so on; older files have one word."""
+    if not isinstance(verdict, dict):
+        return str(verdict or "nothing").lower()
+    if verdict.get("do") == "warn":
+        return "end nothing"
+    if verdict.get("do") == "start":
+        return f"start life {verdict.get('incarnation')}"
+    return str(verdict.get("do", verdict))
+
+
+def _clock(at: Any) -> str:
+    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S") if isinstance(at, int | float) else ""
+
+
+def _or(value: Any) -> Any:
+    return "" if value is None else value

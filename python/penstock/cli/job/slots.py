@@ -1,0 +1,80 @@
+"""``penstock slots``: what there is for jobs, who holds it, who waits."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from penstock.cli.output import Json, command_app, duration, print_json, print_table, print_text, size
+from penstock.process.slots import Lease, Share, SlotTable
+from penstock.process.slots import slots as read_slots
+
+app = command_app(
+    "slots",
+    "Show what this machine has for jobs, who holds it, and who waits.",
+    examples="  penstock slots\n  penstock slots --json | jq '.leases[].job'",
+)
+
+
+@app.default
+def slots(*, json: Json = False) -> int:
+    """Leases of your own jobs on this machine. Who waits is served in this order, among those who want the same kind of thing."""
+    found = read_slots()
+    if json:
+        print_json(msgspec.to_builtins(found))
+        return 0
+    print_table(["", "there", "leased", "free"], _totals(found), right=["there", "leased", "free"])
+    if found.leases:
+        print_text()
+        print_table(["job", "worker", "pid", "GPUs", "CPUs", "memory", "ports"], map(_row, found.leases))
+    if found.waiting:
+        print_text()
+        now = time.time()
+        rows = [(t.job, t.wanted, duration(max(now - t.since, 0) * 1e9)) for t in found.waiting]
+        print_table(["waiting", "for", "since"], rows, right=["since"])
+    return 0
+
+
+def _totals(found: SlotTable) -> list[tuple[str, object, object, object]]:
+    def leased(of: Callable[[Share], int]) -> int:
+        return sum(of(lease.share) for lease in found.leases)
+
+    counts = (
+        ("GPUs", len(found.gpus), leased(lambda share: len(share.gpus))),
+        ("CPUs", len(found.cpus), leased(lambda share: len(share.cpus))),
+        ("ports", int(found.ports["count"]), leased(lambda share: len(share.ports))),
+    )
+    rows: list[tuple[str, object, object, object]] = [
+        (name, n, used, max(n - used, 0)) for name, n, used in counts
+    ]
+    used_bytes = leased(lambda share: share.memory_bytes)
+    free_bytes = max(found.memory_bytes - used_bytes, 0)
+    return [*rows, ("memory", size(found.memory_bytes), size(used_bytes), size(free_bytes))]
+
+
+def _row(lease: Lease) -> tuple[object, ...]:
+    worker = (
+        lease.role if lease.slot is None else f"{lease.role}-{'spare' if lease.rank is None else lease.rank}"
+    )
+    share = lease.share
+    memory = size(share.memory_bytes) if share.memory_bytes else ""
+    return (
+        lease.job,
+        worker,
+        lease.pid,
+        ",".join(share.gpus),
+        _ranges(share.cpus),
+        memory,
+        _ranges(share.ports),
+    )
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """``0-3,8``."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and spans[-1][1] + 1 == number:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)

@@ -1,0 +1,108 @@
+"""``penstock stop``: end a job."""
+
+import time
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from penstock.cli.job.choice import job_called
+from penstock.cli.job.home import home
+from penstock.cli.output import Json, command_app, print_json, say
+from penstock.errors import JobSilent, JobUnknown, UsageError
+from penstock.process.job.catalogue import FINAL, Job
+from penstock.process.job.control import is_saving
+from penstock.process.job.control import stop as ask_to_stop
+from penstock.process.job.without_directory import removed
+from penstock.process.sweep import sweep as ending
+
+#: Beyond the grace: killing, reading logs to the end, writing the state.
+SLACK_S = 15.0
+LOOK_S = 0.01
+
+app = command_app(
+    "stop",
+    "End a job: a notice or SIGTERM to its ranks, SIGKILL to all of its tree when the grace is over.",
+    examples="  penstock stop train-3f2a\n  penstock stop train-3f2a --force",
+)
+
+
+@app.default
+def stop(
+    job: str,
+    *,
+    grace: Annotated[float | None, Parameter(help="Seconds until SIGKILL (default: the job's own).")] = None,
+    force: Annotated[
+        bool, Parameter(negative=(), help="SIGKILL at once, also if nobody of the job answers.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Return when the job is over. A job that is over already stays as it is.
+
+    Parameters
+    ----------
+    job
+        Name of the job, or how it begins.
+    """
+    if grace is not None and not 0 <= grace <= 86400:
+        raise UsageError(f"--grace {grace}: seconds from 0 to a day")
+    try:
+        found = job_called(job)
+    except JobUnknown as problem:
+        return _stop_removed(problem, grace, force=force, json=json)
+    sweep = ask_to_stop(found, grace_s=grace, force=force)
+    phase = found.phase() if sweep is not None else _wait(found, grace)
+    state = found.state()
+    words = state.reason if state and phase in FINAL else "it is lost"
+    if sweep is not None:
+        words = sweep.words() if phase == "lost" or sweep.left else f"{words}; {sweep.words()}"
+    return _tell(found.id, phase, words, json=json, failed=sweep is not None and bool(sweep.left))
+
+
+def _wait(found: Job, grace: float | None) -> str:
+    """How the job ended. A save may put that off, and the job's own limits end it in any case."""
+    policies = [role["policy"] for role in found.description()["roles"]]
+    own_s = max(policy["stop_grace_ms"] for policy in policies) / 1000
+    save_s = max(policy.get("save_grace_ms", 0) for policy in policies) / 1000
+    begun = time.monotonic()
+    while (phase := found.phase()) not in (*FINAL, "lost"):
+        waited_s = time.monotonic() - begun - SLACK_S
+        if waited_s > max(own_s if grace is None else grace, save_s if is_saving(found) else 0.0):
+            raise JobSilent(
+                job=found.id,
+                reason="it was asked to stop and is still there",
+                hint=f"`penstock stop --force {found.id}` ends it without its help",
+            )
+        time.sleep(LOOK_S)
+    return phase
+
+
+def _stop_removed(problem: JobUnknown, grace: float | None, *, force: bool, json: bool) -> int:
+    """End a job whose directory somebody removed: its processes are still there."""
+    gone = [each for each in removed(home()) if problem.wanted and each.id.startswith(problem.wanted)]
+    if len(gone) != 1:
+        raise problem
+    (found,) = gone
+    if force:
+        sweep = ending(found.directory)
+        return _tell(
+            found.id, "stopped", f"its directory is gone; {sweep.words()}", json=json, failed=bool(sweep.left)
+        )
+    found.ask_to_stop()
+    until = time.monotonic() + (SLACK_S if grace is None else grace + SLACK_S)
+    while found.is_there():
+        if time.monotonic() > until:
+            raise JobSilent(
+                job=found.id,
+                reason="it was asked to stop and is still there; its directory is gone",
+                hint=f"`penstock stop --force {found.id}` ends it without its help",
+            )
+        time.sleep(LOOK_S)
+    return _tell(found.id, "stopped", "its directory is gone, and now it is stopped", json=json, failed=False)
+
+
+def _tell(job: str, phase: str, reason: str, *, json: bool, failed: bool) -> int:
+    if json:
+        print_json({"job": job, "phase": phase, "reason": reason})
+    else:
+        say(f"{job}: {reason}")
+    return int(failed)

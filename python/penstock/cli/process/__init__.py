@@ -1,1 +1,0 @@
-"""Commands about jobs: run, jobs, ps, logs, stop."""

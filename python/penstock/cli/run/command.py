@@ -1,0 +1,67 @@
+"""``penstock run``: a job, supervised. Little is imported here: the command's own start-up counts."""
+
+import os
+import sys
+from pathlib import Path
+
+from penstock.cli.job.home import home
+from penstock.cli.run.options import CommandLine, read
+from penstock.cli.run.to_spec import check_beside_file, job_of_command, job_options, notes
+from penstock.errors.root import UsageError
+from penstock.process.job.launch import agent_path, furnish
+from penstock.process.job.spec import JobSpec
+
+
+def quick(words: list[str]) -> int:
+    """Run a command line whose first word was ``run``."""
+    asked = read(words, os.environ)
+    if asked.aside & {"--help", "-h"}:
+        from penstock.cli.root import call
+
+        return call(["run", "--help"])
+    return start(asked)
+
+
+def start(words: CommandLine) -> int:
+    """Start what the words ask for; in the foreground this does not return."""
+    values = words.values
+    if values["json"] and not (values["detach"] or values["dry_run"]):
+        raise UsageError("--json goes with --detach; in the foreground stdout belongs to the ranks")
+    if values["file"] is None:
+        spec = job_of_command(words)
+    else:
+        from penstock.process.job import jobfile
+
+        check_beside_file(words)
+        changes = [jobfile.change(text) for text in values["set"]]
+        spec = jobfile.load(Path(values["file"]), changes, environment=os.environ, options=job_options(words))
+    for note in notes(words):
+        print(f"note: {note}", file=sys.stderr)
+    if values["dry_run"]:
+        from penstock.cli.run.dry_run import show
+
+        return show(spec, json=values["json"], environment=os.environ)
+    return _launch(spec, words)
+
+
+def _launch(spec: JobSpec, words: CommandLine) -> int:
+    logs = words.values["log_dir"]
+    directory = furnish(home(), spec, logs=None if logs is None else Path(logs), environment=os.environ)
+    call = [str(agent_path()), "launch", str(directory)]
+    if not spec.detached:
+        sys.stdout.flush()
+        # The launcher takes this process over: who kills it, by its number or by Ctrl-C, ends the job.
+        os.execv(call[0], call)  # noqa: S606 - a shell would stand between the person and the launcher
+    import subprocess
+
+    from penstock.cli.output import print_json, say
+
+    code = subprocess.run(call, stdin=subprocess.DEVNULL, check=False).returncode
+    if code == 0 and words.values["json"]:
+        print_json({"job": directory.name, "directory": str(directory)})
+    elif code == 0:
+        print(directory.name)
+        say(
+            f"hint: `penstock logs -f {directory.name}` shows its output, `penstock stop {directory.name}` ends it"
+        )
+    return code

@@ -1,0 +1,51 @@
+"""``penstock runs replay``: one step, executed again."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
+from penstock.cli.runs.run_text import print_differences
+from penstock.run.proof.replay import Replay, replay
+
+replay_app = command_app(
+    "replay",
+    "Execute one step again from the nearest checkpoint, and compare.",
+    examples="  penstock runs replay runs/exp1 --step 41207",
+)
+
+
+@replay_app.default
+def replay_step(run: Path, *, step: Annotated[int, Parameter(help="Which one.")], json: Json = False) -> int:
+    """Show the batch, loss and gradient norm of a step as recorded and as they are now. The exit code is 1 when anything differs.
+
+    Parameters
+    ----------
+    run
+        The directory of the run.
+    """
+    found = replay(run, step)
+    if json:
+        print_json(found.to_json())
+    else:
+        _print_replay(found)
+    return 0 if found.equal else 1
+
+
+def _print_replay(found: Replay) -> None:
+    begun = "the start" if found.loaded is None else f"the checkpoint of step {found.loaded}"
+    print_facts({"run": found.directory, "step": f"{found.step}, executed again from {begun}"})
+    print()
+    rows = []
+    for rank, record in found.recorded.ranks.items():
+        for which, each in (("recorded", record), ("now", found.repeated.ranks.get(rank))):
+            if each is not None:
+                rows.append((rank, which, each.batch, each.loss, each.loss_bits, each.grad_norm, each.tokens))
+    print_table(["rank", "which", "batch", "loss", "bits", "gradient norm", "tokens"], rows)
+    print()
+    print("equal, bit for bit" if found.equal else f"{len(found.differences)} differences")
+    print_differences(found)
+    if found.peek:
+        say(f"hint: `{shlex.join(found.peek)}` shows its rows and where they came from")

@@ -1,0 +1,98 @@
+"""``penstock runs show``: the story of a run."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from penstock.cli.output import Json, command_app, print_facts, print_json, print_table
+from penstock.cli.runs.account import show_account
+from penstock.cli.runs.metrics import show_metrics
+from penstock.cli.runs.run_text import clock, newest_start
+from penstock.errors import RunUnknown
+from penstock.report.run_story import sentence
+from penstock.run.directory import RunDirectory
+from penstock.run.journal import journal
+from penstock.run.journal import step_records as records
+from penstock.run.journal.journal import Entry
+
+show_app = command_app(
+    "show",
+    "Tell the story of a run: starts, restores, checkpoints, decisions, ends.",
+    examples=(
+        "  penstock runs show runs/exp1\n"
+        "  penstock runs show runs/exp1 --account\n"
+        "  penstock runs show runs/exp1 --metrics\n"
+        "  penstock runs show runs/exp1 --json | jq -r .kind | sort | uniq -c"
+    ),
+)
+
+
+@show_app.default
+def show(
+    run: Path,
+    *,
+    account: Annotated[bool, Parameter(negative=(), help="Where the wall time went, life by life.")] = False,
+    metrics: Annotated[bool, Parameter(negative=(), help="What the program logged, step by step.")] = False,
+    json: Json = False,
+) -> int:
+    """Tell what happened, in order, across all lives.
+
+    Parameters
+    ----------
+    run
+        The directory of the run.
+    """
+    directory = RunDirectory(run)
+    if not directory.is_run():
+        raise RunUnknown(directory=str(run))
+    if account:
+        return show_account(run, json=json)
+    if metrics:
+        return show_metrics(run, json=json)
+    entries = journal.read(run)
+    if json:
+        for entry in entries:
+            print_json(_document(entry))
+        return 0
+    about = directory.about()
+    print_facts(
+        {
+            "run": run,
+            "seed": about.seed,
+            "recipe": about.recipe_digest,
+            "registry": about.registry,
+            "checkpoints": about.checkpoints,
+            "lives": 1 + max((entry.incarnation for entry in entries), default=-1),
+            "newest step": records.last_step(run),
+            "not pinned": "; ".join(newest_start(entries).get("unpinned", ())),
+        }
+    )
+    print()
+    rows = [
+        (
+            clock(entry.at),
+            entry.incarnation,
+            _of(entry),
+            "" if entry.step is None else entry.step,
+            sentence(entry),
+        )
+        for entry in entries
+    ]
+    print_table(["time", "life", "rank", "step", "what"], rows, right=["life", "rank", "step"])
+    return 0
+
+
+def _document(entry: Entry) -> dict[str, Any]:
+    about = {
+        "at": entry.at,
+        "kind": entry.kind,
+        "life": entry.incarnation,
+        "rank": entry.rank,
+        "step": entry.step,
+    }
+    return {**about, "facts": entry.facts, "sentence": sentence(entry)}
+
+
+def _of(entry: Entry) -> str:
+    return str(entry.rank) if entry.rank else ""

@@ -1,0 +1,34 @@
+"""Having the agent take stacks, where the kernel lets only its children look into workers."""
+
+import time
+
+import msgspec
+
+from penstock.errors import JobSilent
+from penstock.process.job.catalogue import Job
+from penstock.process.job.control import ask
+from penstock.process.stacks.collection import Collected
+from penstock.process.stacks.groups import groups_of
+
+#: The agent gives its collector 10 s.
+PATIENCE_S = 12.0
+LOOK_S = 0.02
+
+
+def collect_by_agent(job: Job, ranks: frozenset[int] | None = None) -> Collected | None:
+    """Python stacks of all workers, or those of some ranks; nothing if the agent does not answer in time."""
+    answer = job.directory / "stacks.json"
+    answer.unlink(missing_ok=True)
+    try:
+        ask(job, {"ask": "stacks"})
+    except JobSilent:
+        return None
+    until = time.monotonic() + PATIENCE_S
+    while not answer.exists():
+        if time.monotonic() > until:
+            return None
+        time.sleep(LOOK_S)
+    found = msgspec.json.decode(answer.read_bytes(), type=Collected)
+    answer.unlink(missing_ok=True)
+    looks = [look for look in found.looks if ranks is None or look.rank in ranks]
+    return msgspec.structs.replace(found, looks=looks, groups=groups_of(looks))

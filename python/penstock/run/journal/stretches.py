@@ -1,0 +1,53 @@
+"""Stretches: steps one after another that were executed by the same program on the same layout. Pure: from journal and records.
+
+Lives that differ only in what made them end belong to one stretch, so an interruption inside of a stretch is not repeated when its steps
+are executed again; another number of ranks, another recipe or another command line begins a new one, and is repeated at the same step.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.run.journal.journal import Entry
+from penstock.run.journal.step_records import Whole
+
+#: Facts of a start that make a life another program.
+_SAME = ("ranks", "lanes", "recipe", "seed", "command", "directory", "launcher")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """See the module's description."""
+
+    first: int
+    #: After the last.
+    stop: int
+    #: Of the start of its first life.
+    facts: Mapping[str, Any]
+    #: Its lives.
+    lives: tuple[int, ...]
+
+
+def stretches(steps: Mapping[int, Whole], entries: Iterable[Entry]) -> list[Stretch]:
+    """Of all recorded steps, in order. Empty if nothing says how the lives began."""
+    starts = {entry.incarnation: entry.facts for entry in entries if entry.kind == "start"}
+    found: list[Stretch] = []
+    for step, whole in sorted(steps.items()):
+        facts = starts.get(whole.incarnation)
+        if facts is None:
+            return []
+        if found and all(found[-1].facts.get(name) == facts.get(name) for name in _SAME):
+            last = found[-1]
+            lives = last.lives if whole.incarnation in last.lives else (*last.lives, whole.incarnation)
+            found[-1] = Stretch(last.first, step + 1, last.facts, lives)
+        else:
+            if found:
+                found[-1] = Stretch(found[-1].first, step, found[-1].facts, found[-1].lives)
+            found.append(Stretch(step, step + 1, facts, (whole.incarnation,)))
+    return found
+
+
+def between(known: Iterable[Stretch], first: int, stop: int) -> list[Stretch]:
+    """The parts of stretches that lie in a range of steps."""
+    cut = [Stretch(max(s.first, first), min(s.stop, stop), s.facts, s.lives) for s in known]
+    return [each for each in cut if each.first < each.stop]

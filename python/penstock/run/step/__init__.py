@@ -1,0 +1,1 @@
+"""What happens around one step: generators, phases, notices, verdicts of all ranks, saves."""

@@ -1,0 +1,1 @@
+"""Memory of devices and of the host: copies beside training, pinned arenas, timers, guards of optimizers."""

@@ -1,0 +1,1 @@
+"""Models, optimizers and loose values as a tree of named tensors and documents."""

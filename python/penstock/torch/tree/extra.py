@@ -1,0 +1,89 @@
+"""What a program gives a state beside model and optimizer: objects with a state of their own, tensors, and plain values.
+
+The program's dict is looked at anew at every save, so a value or object that was replaced in it since is the one that is saved. What is loaded goes
+into the objects that the program holds: dicts and lists are filled in place, since the program may know them by another name.
+"""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from penstock.errors import TreeInvalid, UsageError
+from penstock.torch.tree.documents import Document, escaped, fill
+
+
+class Extra:
+    """See the module's description."""
+
+    def __init__(self, given: dict[str, Any] | None, scheduler: Any = None) -> None:
+        if given is not None and not isinstance(given, dict):
+            raise UsageError(f"extra is a {type(given).__name__}", hint='give a dict: extra={"ema": ema}')
+        self._given: dict[str, Any] = {} if given is None else given
+        self._schedulers: dict[str, Any] = {}
+        if isinstance(scheduler, list | tuple):
+            self._schedulers = {f"scheduler/{at}": each for at, each in enumerate(scheduler)}
+        elif scheduler is not None:
+            self._schedulers = {"scheduler": scheduler}
+        for each in self._schedulers.values():
+            if not _has_state(each):
+                hint = "give objects with state_dict and load_state_dict"
+                raise UsageError(f"a scheduler is a {type(each).__name__}", hint=hint)
+
+    def values(self) -> list[Any]:
+        """Everything that was given."""
+        return [*self._given.values(), *self._schedulers.values()]
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Tensors by name, filled in place."""
+        return {_name(key): value for key, value in self._given.items() if isinstance(value, torch.Tensor)}
+
+    def documents(self) -> dict[str, Document]:
+        """Everything else by name."""
+        found = {
+            name: Document(each.state_dict, each.load_state_dict) for name, each in self._schedulers.items()
+        }
+        for key, value in self._given.items():
+            if not isinstance(value, torch.Tensor):
+                found[_name(key)] = self._document(key, value)
+        return found
+
+    def _document(self, key: str, value: Any) -> Document:
+        if isinstance(value, nn.Module):
+            return Document(lambda: value.state_dict(keep_vars=True), value.load_state_dict)
+        if _has_state(value):
+            return Document(value.state_dict, value.load_state_dict)
+        if (generator := _of_generator(value)) is not None:
+            return generator
+        if isinstance(value, Mapping) and not isinstance(value, dict):
+            hint = "give a dict, or an object with state_dict and load_state_dict"
+            raise TreeInvalid(
+                name=_name(key), reason=f"a {type(value).__name__} cannot be filled in place", hint=hint
+            )
+        given = self._given
+        return Document(lambda: value, lambda loaded: given.__setitem__(key, fill(value, loaded)))
+
+
+def _of_generator(value: Any) -> Document | None:
+    """A random generator that the program made for itself."""
+    if isinstance(value, torch.Generator):
+        return Document(value.get_state, value.set_state)
+    if isinstance(value, random.Random):
+        return Document(value.getstate, value.setstate)
+    if isinstance(value, np.random.Generator):
+        inner = value.bit_generator
+        return Document(lambda: inner.state, lambda loaded: setattr(inner, "state", loaded))
+    return None
+
+
+def _has_state(value: Any) -> bool:
+    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+
+
+def _name(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TreeInvalid(name="extra", reason=f"the key {key!r} is no text", hint=f"use {str(key)!r}")
+    return f"extra/{escaped(key)}"

@@ -1,0 +1,165 @@
+"""Tensors as the state room sees them: which boxes this rank holds, of which type, and how their bytes are moved."""
+
+from dataclasses import dataclass
+from typing import Any
+from weakref import ref
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from penstock.errors import TreeInvalid
+from penstock.state.contract import Held
+from penstock.state.load.host_mover import HOST
+from penstock.torch.device.cuda import OnDevice, cuda_mover
+from penstock.torch.device.mover import SAFETENSORS_NAMES, STRIDED, as_array
+from penstock.torch.tree.layout import Layout, Layouts, Part, is_dtensor, local_of
+
+_PLAIN_KINDS = (torch.Tensor, torch.nn.Parameter)
+_PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
+#: How tensors of types that safetensors does not know are looked at as ones that it knows, over the same memory.
+_VIEWS = {
+    "complex128": "register torch.view_as_real(tensor), which is float64, and view it as complex where it is used",
+    "complex32": "register torch.view_as_real(tensor), which is float16, and view it as complex where it is used",
+    "float4_e2m1fn_x2": "register tensor.view(torch.uint8) and view it back where it is used",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A tensor of the tree."""
+
+    name: str
+    tensor: torch.Tensor
+    #: Whether it may change before the next optimizer step.
+    restless: bool = False
+    #: The type it is stored as, if not its own.
+    dtype: str | None = None
+    #: The rank whose contents count, where ranks differ by design.
+    source: int | None = None
+    #: Whether every rank keeps its own: see ``Held.per_rank``.
+    per_rank: bool = False
+
+
+def held_of(name: str, tensor: torch.Tensor, rank: int, ranks: int) -> list[Held]:
+    """What this rank holds of a tensor; more than one box only for strided shards."""
+    return Holder(rank, ranks).held(Leaf(name, tensor))
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found out about a tensor. It is looked at again when it is another one, or of another type or shape."""
+
+    tensor: "ref[torch.Tensor]"
+    dtype: torch.dtype
+    shape: torch.Size
+    layout: Layout
+
+    def is_of(self, tensor: torch.Tensor) -> bool:
+        """Whether it still holds."""
+        return self.tensor() is tensor and self.dtype is tensor.dtype and self.shape == tensor.shape
+
+
+class Holder:
+    """Makes ``Held`` of tensors. One per save or load: layouts are worked out once, and the stream is the caller's.
+
+    ``looked`` is what earlier ones found out, by name; training waits for a save, and most tensors are the same every time.
+    """
+
+    def __init__(self, rank: int, ranks: int, looked: dict[str, Looked] | None = None) -> None:
+        self._looked = {} if looked is None else looked
+        self._layouts = Layouts(rank, ranks)
+        self._streams: dict[torch.device, torch.cuda.Stream] = {}
+
+    def held(self, leaf: Leaf) -> list[Held]:
+        """The boxes of a tensor."""
+        looked = self._looked.get(leaf.name)
+        if looked is not None and looked.is_of(leaf.tensor):
+            layout = looked.layout
+        else:
+            check(leaf.name, leaf.tensor)
+            layout = self._layouts.of(leaf.name, leaf.tensor)
+            if type(leaf.tensor) in _PLAIN_KINDS:
+                self._looked[leaf.name] = Looked(
+                    ref(leaf.tensor), leaf.tensor.dtype, leaf.tensor.shape, layout
+                )
+        local = local_of(leaf.tensor)
+        stored = leaf.dtype or SAFETENSORS_NAMES[local.dtype]
+        found = []
+        for part in layout.parts:
+            mover, memory = self._memory(stored, _window(local, part))
+            found.append(
+                Held(
+                    leaf.name,
+                    stored,
+                    layout.shape,
+                    part.box,
+                    mover,
+                    memory,
+                    layout.replica,
+                    layout.replicas,
+                    leaf.restless,
+                    leaf.source,
+                    leaf.per_rank,
+                )
+            )
+        return found
+
+    def _memory(self, dtype: str, window: torch.Tensor) -> tuple[Any, Any]:
+        if window.is_cuda:
+            device = window.device
+            stream = self._streams.get(device)
+            if stream is None:
+                stream = self._streams[device] = torch.cuda.current_stream(device)
+            return cuda_mover(device), OnDevice(window, stream)
+        if dtype != SAFETENSORS_NAMES[window.dtype] or not window.is_contiguous():
+            return STRIDED, window
+        return HOST, as_array(window)
+
+
+def check(name: str, tensor: torch.Tensor) -> None:
+    """Nothing that has no bytes, or bytes that nobody could read again."""
+    if is_lazy(tensor):
+        raise TreeInvalid(
+            name=name, reason="it has no shape yet", hint="run the model once, so that it gets one"
+        )
+    if tensor.is_meta:
+        raise TreeInvalid(name=name, reason="a meta tensor has no contents", hint="module.to_empty(device=…)")
+    if kind := _foreign_kind(tensor):
+        hint = "save its parts: give the module get_extra_state and set_extra_state, or skip= its name"
+        raise TreeInvalid(name=name, reason=f"a {kind} is more than its elements", hint=hint)
+    if tensor.layout is not torch.strided:
+        raise TreeInvalid(name=name, reason=f"its layout is {tensor.layout}", hint="save it as dense tensors")
+    if tensor.dtype not in SAFETENSORS_NAMES:
+        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in SAFETENSORS_NAMES)
+        hint = _VIEWS.get(str(tensor.dtype).removeprefix("torch."), f"there are {known}")
+        raise TreeInvalid(name=name, reason=f"{tensor.dtype} cannot be stored", hint=hint)
+    if tensor.is_conj() or tensor.is_neg():
+        raise TreeInvalid(
+            name=name, reason="it is a conjugate view", hint="tensor.resolve_conj().resolve_neg()"
+        )
+    if not (tensor.is_cpu or tensor.is_cuda):
+        raise TreeInvalid(
+            name=name, reason=f"nothing moves bytes of {tensor.device}", hint="save a copy on the CPU"
+        )
+
+
+def _foreign_kind(tensor: torch.Tensor) -> str:
+    """The class of a tensor that is made of other tensors (torchao's and the like); its own memory, if it has any, is not what it holds."""
+    for each in {id(each): each for each in (tensor, local_of(tensor))}.values():
+        if type(each) not in _PLAIN_KINDS and not is_dtensor(each) and _is_wrapper(type(each)):
+            return type(each).__name__
+    return ""
+
+
+def _is_wrapper(kind: type) -> bool:
+    """Whether a class of tensors decides itself what operations mean."""
+    own = getattr(kind, "__torch_dispatch__", _PLAIN_DISPATCH)
+    return hasattr(kind, "__tensor_flatten__") or own is not _PLAIN_DISPATCH
+
+
+def _window(local: torch.Tensor, part: Part) -> torch.Tensor:
+    if tuple(local.shape) == part.box.shape:
+        return local
+    for dim, (at, length) in enumerate(zip(part.at, part.box.shape, strict=True)):
+        local = local.narrow(dim, at, length)
+    return local
