@@ -105,7 +105,9 @@ class Finisher(ABC):
 def check_row(row: int, rows: int) -> int:
     """The number of a row, where negative ones count from the end."""
     if not -rows <= row < rows:
-        raise RecipeInvalid(field="row", reason=f"there is no row {row} in a batch of {rows}")
+        raise RecipeInvalid(
+            field="row", reason=f"must be between {-rows} and {rows - 1} in a batch of {rows} rows, got {row}"
+        )
     return row % rows
 
 

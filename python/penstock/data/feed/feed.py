@@ -236,7 +236,7 @@ def batch_at(
     found = _recipe(recipe)
     _check_given(lane, skips)
     if not isinstance(found, Recipe):
-        raise UsageError(f"{found!r:.100} is not a recipe", hint="give a Recipe or the path of its file")
+        raise UsageError(f"recipe must be a Recipe or the path of its file, got {found!r:.100}")
     return batch_of(prepare(found, _registry(registry, found), skips=skips), step, lane or Lane())
 
 
@@ -249,16 +249,17 @@ def _recipe(given: "Recipe | Service | str | os.PathLike[str]") -> "Recipe | Ser
     from penstock.data.service import Service
 
     if not isinstance(given, Service):
-        hint = "give a Recipe, the path of its file, or the address of a service (penstock://host:port)"
-        raise UsageError(f"{given!r:.100} is not a recipe", hint=hint)
+        hint = 'ps.open(ps.Recipe(…)), ps.open("recipe.toml") or ps.open("penstock://host:port")'
+        what = "recipe must be a Recipe, the path of its file, or the address of a service"
+        raise UsageError(f"{what}, got {given!r:.100}", hint=hint)
     return given
 
 
 def _check_given(lane: Lane | None, skips: Skips | None) -> None:
     if lane is not None and not isinstance(lane, Lane):
-        raise UsageError(f"{lane!r:.100} is not a lane", hint="lane=Lane(0, of=8)")
+        raise UsageError(f"lane must be a Lane, got {lane!r:.100}", hint="lane=Lane(0, of=8)")
     if skips is not None and not isinstance(skips, Skips):
-        raise UsageError(f"{skips!r:.100} are not skips", hint="skips=Skips(steps=[(97, 100)])")
+        raise UsageError(f"skips must be Skips, got {skips!r:.100}", hint="skips=Skips(steps=[(97, 100)])")
 
 
 def _registry(given: Registry | str | os.PathLike[str] | None, recipe: Recipe) -> Registry:
@@ -268,7 +269,10 @@ def _registry(given: Registry | str | os.PathLike[str] | None, recipe: Recipe) -
     if isinstance(given, Registry):
         return given
     if not isinstance(given, str | os.PathLike):
-        raise UsageError(f"{given!r:.100} is not a registry", hint='registry=Registry("path"), or its path')
+        raise UsageError(
+            f"registry must be a Registry or its place, got {given!r:.100}",
+            hint='registry=Registry("path"), or its path',
+        )
     return Registry(given)
 
 
@@ -276,14 +280,16 @@ def _cursor(given: Cursor | str | bytes | None) -> Cursor | None:
     if given is None or isinstance(given, Cursor):
         return given
     if not isinstance(given, str | bytes):
-        raise CursorForeign(cursor="", recipe="", reason=f"a {type(given).__name__} is no cursor")
+        raise CursorForeign(
+            cursor="", recipe="", reason=f"cursor must be a Cursor or its text, got {type(given).__name__}"
+        )
     return Cursor.from_json(given)
 
 
 def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:
     """The batch of one step of a plan."""
     if step < 0:
-        raise RecipeInvalid(field="step", reason=f"there is no step {step}")
+        raise RecipeInvalid(field="step", reason=f"must be 0 or more, got {step}")
     check_lane(plan, lane, step, once=True)
     count = UndecodableCount(plan.recipe.undecodable_max)
     opened = open_source(plan, lane, step, count, ReadOptions(threads=0))

@@ -57,11 +57,17 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         if self.threads is not None and not (type(self.threads) is int and self.threads >= 0):
-            raise RecipeInvalid(field="threads", reason=f"{self.threads!r:.50} threads cannot be started")
+            raise RecipeInvalid(
+                field="threads", reason=f"must be a whole number from 0 on, got {self.threads!r:.50}"
+            )
         if self.stall_s is not None and not (isinstance(self.stall_s, int | float) and self.stall_s > 0):
-            raise RecipeInvalid(field="stall_s", reason=f"a wait cannot last {self.stall_s!r:.50} seconds")
+            raise RecipeInvalid(
+                field="stall_s", reason=f"must be a positive number of seconds, got {self.stall_s!r:.50}"
+            )
         if self.copies not in COPIES:
-            raise RecipeInvalid(field="copies", reason=f"there is no {self.copies!r}", hint=", ".join(COPIES))
+            raise RecipeInvalid(
+                field="copies", reason=f"must be one of {', '.join(COPIES)}, got {self.copies!r:.50}"
+            )
 
     @property
     def thread_count(self) -> int:
@@ -79,5 +85,7 @@ class ReadOptions:
         except ValueError:
             given = -1.0
         if not given > 0:
-            raise RecipeInvalid(field="PENSTOCK_STALL_S", reason=f"{text!r} is no number of seconds")
+            raise RecipeInvalid(
+                field="PENSTOCK_STALL_S", reason=f"must be a positive number of seconds, got {text!r:.50}"
+            )
         return given

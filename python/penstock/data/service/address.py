@@ -36,7 +36,9 @@ class Service:
         servers_of(self.address)
         for name in ("silence_max_s", "limit_s", "connect_timeout_s"):
             if not 0 < getattr(self, name) < 1e6:
-                raise ServiceUnusable(what=name, reason=f"{getattr(self, name)} seconds make no sense")
+                raise ServiceUnusable(
+                    what=name, reason=f"must be between 0 and 1,000,000 seconds, got {getattr(self, name)}"
+                )
 
     def options(self, *, first: int = 0) -> "ClientPlan":
         """As the Rust side takes it; ``first`` says which server is asked first."""
