@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 REQUIRED = (
     "penstock/_rust.abi3.so",
-    "penstock/_rust.pyi",
+    "penstock/_rust/__init__.pyi",
+    "penstock/_rust/feed.pyi",
     "penstock/process/bin/penstock-agent",
     "penstock/py.typed",
     "penstock/view/web/static/index.html",

@@ -316,5 +316,5 @@ def test_numbers_that_are_none_are_refused(corpus: Corpus) -> None:
     with pytest.raises(RecipeInvalid) as raised:
         corpus.open(recipe, threads=-1)
     assert raised.value.field == "threads"
-    with pytest.raises(RecipeInvalid, match="there is no row 4"):
+    with pytest.raises(RecipeInvalid, match="4 rows, got 4"):
         ps.batch_at(recipe, step=0, registry=corpus.registry).origin(4)

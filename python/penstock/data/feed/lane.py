@@ -18,7 +18,9 @@ class Lane:
 
     def __post_init__(self) -> None:
         if not 0 <= self.number < self.of:
-            raise RecipeInvalid(field="lane", reason=f"there is no lane {self.number} of {self.of}")
+            raise RecipeInvalid(
+                field="lane", reason=f"must be 0 to {self.of - 1} of {self.of} lanes, got {self.number}"
+            )
 
     def rows(self, start: int, stop: int) -> range:
         """The positions of a step, from ``start`` to ``stop``, that belong to this lane."""
