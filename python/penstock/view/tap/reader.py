@@ -20,6 +20,7 @@ from penstock.data.tap import arrays as showing
 from penstock.data.tap import feed_tap as tapping
 from penstock.data.tap.columns import unpack
 from penstock.errors import UsageError
+from penstock.view.wire.batch_answers import TapFacts
 
 _BYTES_MAX = 1 << 26
 _FILES_MAX = 10_000
@@ -51,7 +52,7 @@ class Tapped:
         """What it is called: the rank in a run, else the file."""
         return str(self.about.get("rank", self.path.stem))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> TapFacts:
         """As plain values."""
         return {
             "name": self.name,
