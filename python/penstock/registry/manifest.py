@@ -64,7 +64,7 @@ class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """See the module's description."""
+    """All that one version consists of; its digest names the version."""
 
     form: int
     format: str

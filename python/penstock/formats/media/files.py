@@ -52,7 +52,7 @@ _MP3_FRAMES = (b"\xff\xfb", b"\xff\xf3", b"\xff\xf2", b"\xff\xfa")
 
 
 class Files:
-    """See the module's description."""
+    """The format ``files``: one row per media file."""
 
     name = "files"
     #: The field that holds what is in a file, and its kind.

@@ -103,7 +103,7 @@ class TokenWindow:
 
 
 class BatchView:
-    """See the module's description."""
+    """A batch of tokens, its address, and windows into it."""
 
     kind: Literal["tokens"] = "tokens"
 
