@@ -1,7 +1,7 @@
 """Folders of media files: one row per file, ``{"path": …, "bytes": …}`` and its attributes, if there are any.
 
 Up to ``MEMBERS_MAX`` files, in order of their names, are one shard. Its index has the name, length and checksums of each
-file, so that single files are read and checked without touching the others (see ``joining.py``).
+file, so that single files are read and checked without touching the others (see ``joined_files.py``).
 """
 
 import copy
