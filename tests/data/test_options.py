@@ -15,7 +15,7 @@ from penstock.errors import PenstockError
         (lambda: ReadOptions(threads=-1), "threads: must be a whole number from 0 on, got -1"),
         (lambda: ReadOptions(stall_s=0), "stall_s: must be a positive number of seconds, got 0"),
         (lambda: ReadOptions(copies="x"), "copies: must be one of auto, always, never, got 'x'"),
-        (lambda: ps.Lane(4, of=4), "lane: must be 0 to 3 of 4 lanes, got 4"),
+        (lambda: ps.Lane(4, of=4), "lane: must be at least 0 and below 4, the number of lanes, got 4"),
         (
             lambda: ps.Service(address="penstock://a:1", limit_s=0),
             "limit_s: must be between 0 and 1,000,000 seconds",

@@ -1,6 +1,6 @@
 """Structures cross the border as both sides declare them.
 
-Python declares each as a ``TypedDict`` in a stub, Rust as a ``structure!`` of the same name. ``tests/golden/border.json`` has every
+Python declares each as a TypedDict in a stub, Rust as a `structure!` of the same name. ``tests/golden/border.json`` has every
 field with its type on either side: a field that one side renames, adds or retypes fails here, and not in the first run that needs it.
 ``python -m tests.data.test_to_rust`` writes it anew, after both sides have been changed.
 """
@@ -20,7 +20,7 @@ ANSWERS = {"ScanSummary"}
 
 
 def typed_dicts() -> dict[str, dict[str, str]]:
-    """Every ``TypedDict`` of the stubs, with its fields and their Python types."""
+    """Every TypedDict of the stubs, with its fields and their Python types."""
     classes = [
         node
         for stub in STUBS.glob("*.pyi")

@@ -209,7 +209,7 @@ BROKEN = {
     "no such version": ("npy", WHOLE[:6] + b"\x09" + WHOLE[7:], "version is 9"),
     "header of nonsense": ("npy", WHOLE.replace(b"'descr'", b"'desc{'"), "cannot be read"),
     "negative shape": ("npy", WHOLE.replace(b"(4, 3)", b"(4,-3)"), "cannot be read"),
-    "wrong magic": ("npy", b"\x93NUMPX" + WHOLE[6:], "no npy header"),
+    "wrong magic": ("npy", b"\x93NUMPX" + WHOLE[6:], "expected an npy header"),
     "npz of unequal rows": (
         "npz",
         npz_bytes(x=np.arange(3), y=np.arange(4)),

@@ -111,7 +111,7 @@ def test_nothing_is_overwritten_and_nonsense_is_refused(
     version = local.register("web", write_rows("a.jsonl"))
     with pytest.raises(errors.UsageError, match="is not empty"):
         local.export("web", "parquet", tmp_path / "raw")
-    with pytest.raises(errors.UsageError, match="no export to 'xlsx'"):
+    with pytest.raises(errors.UsageError, match="got 'xlsx'"):
         local.export("web", "xlsx", tmp_path / "out")
     with pytest.raises(errors.UsageError, match="one field of tokens"):
         local.export("web", "bin-idx", tmp_path / "out2")

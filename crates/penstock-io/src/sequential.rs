@@ -41,7 +41,7 @@ impl ReadAt for Window {
             let bytes = PART_BYTES.min(self.origin.len().saturating_sub(offset));
             part.0 = offset;
             part.1.resize(bytes as usize, 0);
-            if end > offset.saturating_add(bytes) || self.origin.read_at(offset, &mut part.1).is_err() {
+            if into.len() as u64 > bytes || self.origin.read_at(offset, &mut part.1).is_err() {
                 // Only the bytes that are asked for say what is wrong with them.
                 part.1.clear();
                 return self.origin.read_at(offset, into);
@@ -161,7 +161,7 @@ mod tests {
 
         fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
             self.asked.fetch_add(1, Ordering::SeqCst);
-            if offset + into.len() as u64 > self.broken_from {
+            if offset.saturating_add(into.len() as u64) > self.broken_from {
                 let reason = "planted".to_owned();
                 return Err(IoError::Other { name: self.name().to_owned(), offset: Some(offset), reason });
             }

@@ -19,7 +19,8 @@ class Lane:
     def __post_init__(self) -> None:
         if not 0 <= self.number < self.of:
             raise RecipeInvalid(
-                field="lane", reason=f"must be 0 to {self.of - 1} of {self.of} lanes, got {self.number}"
+                field="lane",
+                reason=f"must be at least 0 and below {self.of}, the number of lanes, got {self.number}",
             )
 
     def rows(self, start: int, stop: int) -> range:
