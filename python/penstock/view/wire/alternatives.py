@@ -1,6 +1,6 @@
 """Answers that have one of several forms.
 
-A union of two ``TypedDict`` s is fine for mypy, and msgspec refuses it because it could not decode one. So type checkers see the union,
+A union of two TypedDicts is fine for mypy, and msgspec refuses it because it could not decode one. So type checkers see the union,
 and at run time the name is a class that only knows its forms, which ``schema`` writes down as ``anyOf``.
 """
 
@@ -14,5 +14,5 @@ class OneOf:
 
 
 def one_of(name: str, *forms: Any) -> type[OneOf]:
-    """The class that stands for an answer of several forms, each a ``TypedDict``."""
+    """The class that stands for an answer of several forms, each a TypedDict."""
     return type(name, (OneOf,), {"forms": forms})
