@@ -7,6 +7,7 @@ and a test asks that every folder is on one side. Where the whole takes longer t
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from progress import Progress
@@ -56,7 +57,7 @@ def main() -> int:
     try:
         with Progress() as progress:
             steps = Steps(progress)
-            steps.side_by_side([lambda words=words: check(steps, words) for words in CHECKERS])
+            steps.side_by_side([partial(check, steps, words) for words in CHECKERS])
     except Unready as problem:
         complain(problem)
         return 1
