@@ -355,7 +355,7 @@ def report_memory() -> None:
 
 
 def main() -> None:
-    """See the module's description."""
+    """Write, serve or read first, as the command line says."""
     purpose, name, folder = sys.argv[1:4]
     if name == "import numpy":
         import numpy  # noqa: F401 - the process that memory is compared with

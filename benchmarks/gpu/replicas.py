@@ -83,7 +83,7 @@ def rank(number: int, wanted: argparse.Namespace, folder: str) -> None:
 
 
 def main() -> None:
-    """See the module's description."""
+    """Measure as the command line says, and write the figures."""
     reader = argparse.ArgumentParser(description=__doc__)
     reader.add_argument("out")
     reader.add_argument("--device", default="cpu")

@@ -57,7 +57,7 @@ class _Over(Exception):
 
 
 class Proxy:
-    """See the module's description."""
+    """A server between client and store that does what its list of faults says."""
 
     def __init__(self, server_url: str) -> None:
         parts = urlsplit(server_url)

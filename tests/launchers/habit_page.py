@@ -8,9 +8,9 @@ PAGE = Path(__file__).parents[2] / "docs/reference/habits.md"
 Outcomes = dict[str, dict[Launcher, str]]
 _HEAD = """# Programs and habits, under torchrun and under `penstock run`
 
-The same small programs, started by both launchers with two ranks, and the same hands: what a person does meanwhile is part of the row. An outcome says what ranks
-wrote down, how the launcher ended, and whether a process outlived it by a second. `python -m benchmarks habits` runs all of it and writes this page; a sample
-runs with the tests.
+The same small programs, started by both launchers with two ranks, and the same hands: what a person does meanwhile is
+part of the row. An outcome says what ranks wrote down, how the launcher ended, and whether a process outlived it by a
+second. `python -m benchmarks habits` runs all of it and writes this page; a sample runs with the tests.
 
 | program and habit | torchrun | `penstock run` | difference |
 |---|---|---|---|

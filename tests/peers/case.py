@@ -12,7 +12,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """See the module's description. Format, peer and content stand in docs/spec/formats/peers.md, word by word."""
+    """One thing that a peer writes, and how our rows may differ from what the peer reads. Format, peer and content stand in docs/spec/formats/peers.md, word by word."""
 
     format: str
     peer: str

@@ -22,7 +22,7 @@ const RESERVE_ATTEMPTS_MAX: usize = 256;
 #[repr(align(128))]
 struct Apart(AtomicU64);
 
-/// See the module's description.
+/// The queue: an array of atomic words, and how far it is filled and emptied.
 pub struct Ring {
     /// The array; its length is a power of two.
     words: Box<[AtomicU64]>,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// See the module's description. Cloning it copies no bytes.
+/// Sections of bytes and, where they carry no hash of their own, their hash. Cloning it copies no bytes.
 #[derive(Debug, Clone)]
 pub struct Body {
     sections: Arc<[Bytes]>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::hosts::Hosts;
 use crate::token::Token;
 
-/// See the module's description.
+/// The limits of one server.
 #[derive(Clone)]
 pub struct Options {
     /// Threads that make batches.

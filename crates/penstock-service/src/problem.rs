@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-/// See the module's description.
+/// An exception on its way to the client, with the HTTP status that goes along.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The HTTP status: 503 passes, everything else stays.

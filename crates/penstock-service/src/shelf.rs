@@ -93,7 +93,7 @@ struct State {
     closed: bool,
 }
 
-/// See the module's description.
+/// Batches that are made or being made, by lane and step, within a budget of memory.
 pub(crate) struct Shelf {
     state: Mutex<State>,
     /// There is something to make, or the server closes.

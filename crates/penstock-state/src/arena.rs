@@ -11,7 +11,7 @@ use super::parallel;
 /// How much one work item touches.
 const TOUCH_BYTES: usize = 64 << 20;
 
-/// See the module's description.
+/// One stretch of memory that captures are copied into; given back when dropped.
 pub struct Arena {
     memory: NonNull<u8>,
     bytes: usize,

@@ -38,7 +38,7 @@ pub struct Described {
     pub etag: Option<String>,
 }
 
-/// See the module's description.
+/// A root in a store, with the connections, budget and limits of this process.
 pub struct Client {
     place: Place,
     /// The root, without a slash at the end.

@@ -6,7 +6,7 @@ use penstock_io::{BLOCK_BYTES, IoError, ReadAt, StoreKind, StoreProblem};
 
 use crate::Client;
 
-/// See the module's description.
+/// Several objects, read as one file.
 pub struct JoinedFile {
     client: Arc<Client>,
     /// What errors call all of them.

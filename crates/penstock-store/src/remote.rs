@@ -6,7 +6,7 @@ use penstock_io::{IoError, ReadAt};
 
 use crate::Client;
 
-/// See the module's description. Reads are pinned to one object, where the store has entity tags: the one that was described, or the
+/// An object that is read by position. Reads are pinned to one object, where the store has entity tags: the one that was described, or the
 /// one that the first read met.
 pub struct RemoteFile {
     client: Arc<Client>,

@@ -1,7 +1,5 @@
 """Every error of Penstock: one tree, fields for programs, a hint for people.
 
-::
-
     PenstockError
     ├── UsageError               the command line or an argument makes no sense
     ├── NameUnwritable           a name that the encoding of file names cannot write

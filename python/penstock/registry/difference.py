@@ -21,7 +21,7 @@ _CHUNK_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """See the module's description. Row counts are None when rows were not compared."""
+    """Shards and rows that one version has and another has not. Row counts are None when rows were not compared."""
 
     before: str
     after: str

@@ -2,7 +2,7 @@
 
 A manifest holds nothing but what follows from the bytes that were registered: no times, no people, no places. So the
 same bytes give the same manifest, and its digest names the version everywhere and for ever. Where the bytes are and
-who registered them stands in the version's record (see ``record.py``).
+who registered them stands in the version's entry (see ``version_entry.py``).
 """
 
 from typing import Any, Protocol
@@ -64,7 +64,7 @@ class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """See the module's description."""
+    """All that one version consists of; its digest names the version."""
 
     form: int
     format: str
@@ -92,6 +92,6 @@ def decode(data: bytes, *, name: str, upgrade: "Upgrade") -> Manifest:
 
 
 class Upgrade(Protocol):
-    """Brings a document of an older form into the current one; see ``migrating.py``."""
+    """Brings a document of an older form into the current one; see ``migration.py``."""
 
     def __call__(self, document: dict[str, Any], *, name: str) -> dict[str, Any]: ...

@@ -216,7 +216,7 @@ class Registry:
         derived_bytes_max: int = 1 << 40,
         watch: MeasureWatch | None = None,
     ) -> Column:
-        """One value per row of a version, computed once and kept; see ``measuring.py``."""
+        """One value per row of a version, computed once and kept; see ``measure.py``."""
         version = self.resolve(address)
         limits = Limits(derived_bytes_max=derived_bytes_max)
         return measure_version(self, version, measure, engine=engine, limits=limits, watch=watch)

@@ -50,7 +50,7 @@ class About(msgspec.Struct, frozen=True):
 
 
 class RunDirectory:
-    """See the module's description."""
+    """Paths of what lies in the directory of a run, and its description."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

@@ -53,7 +53,7 @@ _log = logging.getLogger("penstock.run")
 
 
 class Life:
-    """See the module's description."""
+    """One life of a run: opens everything, runs the steps, closes everything."""
 
     def __init__(self, settings: Settings, state: Trainable, wanted: BatchKeywords) -> None:
         self.settings, self.state = settings, state

@@ -17,7 +17,7 @@ from penstock.state.tree import as_tree
 
 
 class PlainState:
-    """See the module's description. The tree itself is filled in place, whatever is loaded."""
+    """A nested dict of arrays as the state of a run of one process. The tree itself is filled in place, whatever is loaded."""
 
     deferred = False
     rank = 0

@@ -115,7 +115,7 @@ class Partial(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """See the module's description."""
+    """All that a checkpoint consists of; its digest stands in the commit."""
 
     form: int
     run: str

@@ -59,7 +59,7 @@ def exchange_of(tree: Tree) -> Callable[[bytes], list[bytes]] | None:
 
 
 class PlainTree:
-    """See the module's description."""
+    """A nested dict, list or tuple as the state of one rank."""
 
     def __init__(self, root: Any, rank: int = 0, ranks: int = 1) -> None:
         if not isinstance(root, Mapping | list | tuple):

@@ -20,7 +20,7 @@ _Answer = TypeVar("_Answer")
 
 
 class LayeredStore:
-    """See the module's description."""
+    """Reads a place that may not be written, and writes to a scratch store."""
 
     def __init__(self, place: Store, scratch: Store, *, sealed: bool) -> None:
         self.place = place

@@ -26,7 +26,7 @@ _WRITERS = max(2, min(8, (os.cpu_count() or 1) // 2))
 
 
 class LocalStore:
-    """See the module's description. Directories are made when first written to."""
+    """A directory as a store. Directories are made when first written to."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -13,7 +13,7 @@ from penstock.store.limits import Limits
 
 
 class RemoteStore:
-    """See the module's description. Nothing is contacted until it is used."""
+    """A root in an object store, through the client in Rust. Nothing is contacted until it is used."""
 
     def __init__(
         self, url: str, *, options: Mapping[str, str] | None = None, limits: Limits | None = None

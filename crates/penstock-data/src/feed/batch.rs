@@ -29,7 +29,7 @@ pub struct Origin {
     pub epoch: u64,
 }
 
-/// See the module's description. Its buffers go back to where they came from when the last reference is gone.
+/// The rows that one lane receives of one step. Its buffers go back to where they came from when the last reference is gone.
 pub struct Batch {
     /// Step of the recipe.
     pub step: u64,

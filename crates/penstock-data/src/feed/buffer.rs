@@ -8,7 +8,7 @@ use super::batch::Pool;
 /// Memory that others hold too: a mapping of what another process wrote, or the body of an answer.
 pub type Memory = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// See the module's description.
+/// Bytes of a batch, and who owns them.
 pub(super) enum Buffer {
     /// Filled here; goes back to the pool when nobody needs it.
     Pooled {

@@ -54,7 +54,7 @@ struct Planned {
     bytes: usize,
 }
 
-/// See the module's description.
+/// Orders, windows and blocks that the legs of one source share.
 #[derive(Default)]
 pub struct Kept {
     orders: Mutex<VecDeque<(LegEpoch, Arc<LegOrder>)>>,

@@ -35,7 +35,7 @@ pub struct Keying {
     pub shuffle: Shuffle,
 }
 
-/// See the module's description.
+/// Rows and lengths of one leg, and their order in every epoch.
 pub struct Leg {
     kind: LegKind,
     /// Identity of what it orders; part of every key.

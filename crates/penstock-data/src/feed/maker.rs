@@ -46,7 +46,7 @@ impl MixturePlan {
     }
 }
 
-/// See the module's description.
+/// All that is needed to make any step of one lane.
 pub struct Maker {
     streams: Arc<Vec<SourceStream>>,
     plan: Arc<MixturePlan>,

@@ -34,7 +34,7 @@ impl StreamPhase {
     }
 }
 
-/// See the module's description.
+/// One source as a chain of legs.
 pub struct SourceStream {
     parts: Parts,
     /// Never empty; their first indexes do not fall.

@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// See the module's description.
+/// The mixture as far as it is known, and those who wait for more of it.
 pub struct Turns {
     recipe: MixtureRecipe,
     state: Mutex<State>,

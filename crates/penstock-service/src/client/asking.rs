@@ -33,7 +33,7 @@ pub struct Answer {
 #[derive(Default)]
 pub struct Line(Option<(usize, Connection)>);
 
-/// See the module's description.
+/// Asks servers for steps until one answers or the limit is over.
 pub struct Client {
     options: ClientOptions,
     /// What it calls itself, so that servers can give each client its share.

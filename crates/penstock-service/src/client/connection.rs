@@ -83,7 +83,7 @@ impl Lost {
     }
 }
 
-/// See the module's description.
+/// A stream to one server, and what is known about it.
 pub(super) struct Connection {
     stream: Stream,
     /// Whether it has answered before.

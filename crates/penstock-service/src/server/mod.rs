@@ -36,7 +36,7 @@ pub(crate) struct Serving {
     pub(crate) stopping: watch::Receiver<bool>,
 }
 
-/// See the module's description. Dropping it ends everything at once; [`Server::stop`] lets answers be finished.
+/// A server that is running. Dropping it ends everything at once; [`Server::stop`] lets answers be finished.
 pub struct Server {
     address: SocketAddr,
     serving: Arc<Serving>,

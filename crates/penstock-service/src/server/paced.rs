@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// See the module's description. Reading has deadlines elsewhere: a head has one, and there are no bodies.
+/// A stream that fails when its peer takes no byte for too long.
+/// Reading has deadlines elsewhere: a head has one, and there are no bodies.
 pub(super) struct Paced<S> {
     stream: S,
     timeout: Duration,

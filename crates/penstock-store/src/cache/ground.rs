@@ -20,7 +20,7 @@ pub(crate) const COUNTING: i64 = i64::MAX - 2;
 /// Locks of pieces are below this.
 const PIECES_END: u64 = 1 << 62;
 
-/// See the module's description.
+/// The open files of a cache's directory.
 pub(crate) struct Ground {
     locks: File,
     /// Device and number of the lock file, to notice that it is not there any more.

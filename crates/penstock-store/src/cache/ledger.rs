@@ -37,7 +37,7 @@ pub enum Entry {
     Turn,
 }
 
-/// See the module's description.
+/// The shared page of counts of one cache.
 pub(crate) struct Ledger {
     words: Words,
 }

@@ -84,7 +84,7 @@ pub struct CacheUnusable {
     pub reason: String,
 }
 
-/// See the module's description.
+/// One directory of verified pieces, as this process uses it.
 pub struct HostCache {
     options: Options,
     /// What is open of the directory; another one after a fork, and after the directory was removed.

@@ -9,7 +9,7 @@ use penstock_io::BLOCK_BYTES;
 
 use super::PIECE_BYTES;
 
-/// See the module's description.
+/// Where pieces of an object begin and end.
 pub(crate) enum Cut {
     /// Every piece but the last has [`PIECE_BYTES`] bytes.
     Even {

@@ -41,7 +41,7 @@ const TURNS_MAX: u32 = 4;
 /// How often the host cache is told that a piece is still read.
 const TOUCH_S: u32 = 60;
 
-/// An object behind its pieces. See the module's description.
+/// An object behind its pieces: read like a file, fetched piece by piece.
 pub struct PieceFile {
     far: Arc<Far>,
 }

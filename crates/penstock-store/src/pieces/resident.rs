@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use penstock_io::{BLOCK_BYTES, BlockSums, Mapping, padded_sum};
 
-/// See the module's description. A piece has at most 64 blocks.
+/// The bytes of one piece, and which of its blocks are checked. A piece has at most 64 blocks.
 pub(crate) struct Resident {
     held: Held,
     bytes: usize,

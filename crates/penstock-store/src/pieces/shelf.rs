@@ -20,7 +20,7 @@ static SHELVES: LazyLock<Forked<HashMap<Key, Weak<Shelf>>>> = LazyLock::new(Fork
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// See the module's description.
+/// Pieces of one object, each absent, on its way or here.
 pub(crate) struct Shelf {
     /// Tells shelves apart, also those that are gone.
     pub(crate) number: u64,

@@ -2,7 +2,7 @@
 
 A table and a reader of our own instead of the command-line library, for two reasons. What follows the script belongs to the script, with
 or without ``--``, as people are used to from torchrun. And loading the library takes longer than all the time that a start may take; it
-makes ``--help`` and completion from this table (``offered.py``).
+makes ``--help`` and completion from this table (``help_app.py``).
 """
 
 from collections.abc import Mapping, Sequence

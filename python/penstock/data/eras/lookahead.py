@@ -28,7 +28,7 @@ IDLE_S = 0.1
 
 
 class EraLookahead:
-    """See the module's description."""
+    """Threads that measure the eras which a feed will need next."""
 
     def __init__(
         self,

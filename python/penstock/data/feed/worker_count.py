@@ -25,7 +25,7 @@ Clock = Callable[[], float]
 
 
 class WorkerCount:
-    """See the module's description. Told of every beginning and end; any thread may tell."""
+    """Decides how many threads finish steps at once. Told of every beginning and end; any thread may tell."""
 
     def __init__(self, threads: int, *, now: Clock = time.perf_counter) -> None:
         self._threads = threads

@@ -94,7 +94,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """See the module's description."""
+    """Everything that determines a stream and its batches: sources, stages, seed, batch and schedules."""
 
     sources: tuple[Source, ...]
     #: Rows per step over all lanes, or a schedule ``[(0, 32), (1000, 64)]``.

@@ -26,7 +26,7 @@ class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SkipJournal:
-    """See the module's description. One process appends; any number may read."""
+    """What was left out of a run, one synced line per decision. One process appends; any number may read."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

@@ -15,7 +15,7 @@ FIELD = "array"
 
 
 class Npy:
-    """See the module's description."""
+    """The format ``npy``: one row per item of the first axis."""
 
     name = "npy"
     suffixes: Sequence[str] = (".npy",)

@@ -38,7 +38,7 @@ _UNREADABLE = (
 
 
 class Npz:
-    """See the module's description."""
+    """The format ``npz``: one row per item of the first axis of all arrays."""
 
     name = "npz"
     suffixes: Sequence[str] = (".npz",)

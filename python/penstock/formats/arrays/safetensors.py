@@ -42,7 +42,7 @@ class _Tensor(msgspec.Struct):
 
 
 class Safetensors:
-    """See the module's description."""
+    """The format ``safetensors``: one row per item of the first axis of all tensors."""
 
     name = "safetensors"
     suffixes: Sequence[str] = (".safetensors",)

@@ -27,7 +27,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 class Arrow:
-    """See the module's description."""
+    """The format ``arrow``: rows of record batches, of files and of streams."""
 
     name = "arrow"
     suffixes: Sequence[str] = (".arrow", ".feather", ".ipc", ".arrows")

@@ -21,7 +21,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 class Parquet:
-    """See the module's description."""
+    """The format ``parquet``: rows of row groups."""
 
     name = "parquet"
     suffixes: Sequence[str] = (".parquet", ".pq", ".parq")

@@ -21,7 +21,7 @@ _JSON = "json"
 
 
 class WebDatasetWriter:
-    """See the module's description."""
+    """Writes rows as groups of members into tar archives."""
 
     format = "webdataset"
 

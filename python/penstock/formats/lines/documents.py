@@ -13,7 +13,7 @@ from penstock.formats.media.files import FileRows, Files
 
 
 class Documents(Files):
-    """See the module's description."""
+    """The format ``documents``: one row per file of text."""
 
     name = "documents"
     content = FieldKind("text", "string")

@@ -20,7 +20,7 @@ _PACKINGS = ("", ".zst", ".gz", ".bz2", ".xz", ".lz4")
 
 
 class Jsonl:
-    """See the module's description."""
+    """The format ``jsonl``: one row per JSON object."""
 
     name = "jsonl"
     suffixes: Sequence[str] = tuple(

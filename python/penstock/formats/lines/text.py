@@ -13,7 +13,7 @@ _PACKINGS = ("", ".zst", ".gz", ".bz2", ".xz", ".lz4")
 
 
 class Text:
-    """See the module's description."""
+    """The format ``text``: one row per line."""
 
     name = "text"
     suffixes: Sequence[str] = (".text", *(".txt" + packing for packing in _PACKINGS))

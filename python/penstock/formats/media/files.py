@@ -1,7 +1,7 @@
 """Folders of media files: one row per file, ``{"path": …, "bytes": …}`` and its attributes, if there are any.
 
 Up to ``MEMBERS_MAX`` files, in order of their names, are one shard. Its index has the name, length and checksums of each
-file, so that single files are read and checked without touching the others (see ``joining.py``).
+file, so that single files are read and checked without touching the others (see ``joined_files.py``).
 """
 
 import copy
@@ -52,7 +52,7 @@ _MP3_FRAMES = (b"\xff\xfb", b"\xff\xf3", b"\xff\xf2", b"\xff\xfa")
 
 
 class Files:
-    """See the module's description."""
+    """The format ``files``: one row per media file."""
 
     name = "files"
     #: The field that holds what is in a file, and its kind.

@@ -48,7 +48,7 @@ _WHOLE: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
 class ArrayRecord:
-    """See the module's description."""
+    """The format ``arrayrecord``: one row per record."""
 
     name = "arrayrecord"
     suffixes: Sequence[str] = (".array_record", ".arrayrecord")

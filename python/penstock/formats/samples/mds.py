@@ -41,7 +41,7 @@ _NO_SHARDS = re.compile(rb'\s*\{\s*"shards":\s*\[\s*\],\s*"version":\s*\d+\s*\}\
 
 
 class Mds:
-    """See the module's description."""
+    """The format ``mds``: one row per sample of a shard."""
 
     name = "mds"
     suffixes: Sequence[str] = (".mds", ".mds.zstd", ".mds.zst", ".mds.gz", *_BY_NAME)

@@ -36,7 +36,7 @@ _MASK = 0xA282EAD8
 
 
 class TfRecord:
-    """See the module's description."""
+    """The format ``tfrecord``: one row per record."""
 
     name = "tfrecord"
     suffixes: Sequence[str] = (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz")

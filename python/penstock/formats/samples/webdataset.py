@@ -33,7 +33,7 @@ _HEADER_BYTES = 512
 
 
 class WebDataset:
-    """See the module's description."""
+    """The format ``webdataset``: one row per key of an archive."""
 
     name = "webdataset"
     suffixes: Sequence[str] = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz", ".tar.lz4")

@@ -40,7 +40,7 @@ class _Layout:
 
 
 class Flat:
-    """See the module's description. Without a header it is never guessed from content: any bytes are tokens."""
+    """The format ``flat``: one row per document of tokens. Without a header it is never guessed from content: any bytes are tokens."""
 
     name = "flat"
     suffixes: Sequence[str] = (".bin",)

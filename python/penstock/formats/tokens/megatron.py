@@ -64,7 +64,7 @@ class _Table:
 
 
 class Megatron:
-    """See the module's description."""
+    """The format ``megatron``: one row per sequence of tokens."""
 
     name = "megatron"
     suffixes: Sequence[str] = (".bin", ".idx")

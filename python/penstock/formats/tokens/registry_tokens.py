@@ -26,7 +26,7 @@ from penstock.formats.shard_bytes import KnownRows, details_of, gather, open_fil
 
 
 class Tokens:
-    """See the module's description. Never guessed from content: files like these are Arrow files to everybody else."""
+    """The format ``tokens``: one row per list of numbers. Never guessed from content: files like these are Arrow files to everybody else."""
 
     name = "tokens"
     suffixes: Sequence[str] = ()

@@ -22,7 +22,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """See the module's description."""
+    """How many files a registration took, and what it left out."""
 
     files: int
     bytes: int

@@ -19,7 +19,7 @@ _log = logging.getLogger("penstock.run")
 
 
 class AppendFile:
-    """See the module's description. It is made with its first entry."""
+    """A file that grows by whole entries. It is made with its first entry."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -17,7 +17,7 @@ _SAME = ("ranks", "lanes", "recipe", "seed", "command", "directory", "launcher")
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """See the module's description."""
+    """Steps one after another that one program executed on one layout."""
 
     first: int
     #: After the last.

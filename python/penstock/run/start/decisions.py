@@ -9,7 +9,7 @@ from penstock.run.journal.journal import Entry
 
 
 class Decisions(msgspec.Struct, frozen=True):
-    """See the module's description. Rank 0 reads it, and shares it with the others."""
+    """What the journal of earlier lives binds this life to. Rank 0 reads it, and shares it with the others."""
 
     #: Steps that are executed without changing the model, and why they are.
     forced: dict[int, str] = {}

@@ -31,7 +31,7 @@ class Restored:
 
 
 class Past:
-    """See the module's description."""
+    """Chooses the checkpoint that a life continues from."""
 
     def __init__(self, checkpoints: Checkpoints, state: Trainable) -> None:
         self._checkpoints, self._state = checkpoints, state

@@ -40,7 +40,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """See the module's description. ``History()`` is that of an empty log."""
+    """What all records up to a number of the log amount to. ``History()`` is that of an empty log."""
 
     #: The fence of the newest incarnation.
     fence: Fence | None = None

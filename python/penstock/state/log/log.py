@@ -50,7 +50,7 @@ class Appended:
 
 
 class Log:
-    """See the module's description. Any thread may use it; nothing is contacted before the first reading."""
+    """Appends records to the log of a place and reads them. Any thread may use it; nothing is contacted before the first reading."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -12,7 +12,7 @@ REMEMBERED_MAX = 1024
 
 
 class References:
-    """See the module's description."""
+    """The files that each checkpoint names, read once per manifest."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -35,7 +35,7 @@ class Group:
 
 
 class Division:
-    """See the module's description."""
+    """Who writes which piece of a save, and the digest of that decision."""
 
     def __init__(self, rank: int, digests: Sequence[str], documents: Mapping[str, bytes], step: int) -> None:
         self.rank = rank

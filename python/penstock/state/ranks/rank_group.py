@@ -21,7 +21,7 @@ from penstock.state.tree import as_tree, exchange_of, group_of_program
 
 
 class Ranks:
-    """See the module's description."""
+    """The ranks of one start, as one of them sees it."""
 
     def __init__(self, rank: int | None, ranks: int | None, token: str, mode: str) -> None:
         #: As given; None where the program's process group says it.

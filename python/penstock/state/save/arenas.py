@@ -34,7 +34,7 @@ class Arena:
 
 
 class Arenas:
-    """See the module's description."""
+    """A few arenas, of which a capture takes one that is free."""
 
     def __init__(self, count: int = 1) -> None:
         self._count = count

@@ -25,7 +25,7 @@ from penstock.state.ranks.witnesses import differing
 
 
 class Part(msgspec.Struct, frozen=True):
-    """See the module's description. Pieces name files by their place in ``files``."""
+    """What one rank wrote of a save. Pieces name files by their place in ``files``."""
 
     rank: int
     files: list[DataFile]

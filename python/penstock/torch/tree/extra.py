@@ -17,7 +17,7 @@ from penstock.torch.tree.documents import Document, escaped, fill
 
 
 class Extra:
-    """See the module's description."""
+    """The program's own dict of objects, tensors and values, as part of a state."""
 
     def __init__(self, given: dict[str, Any] | None, scheduler: Any = None) -> None:
         if given is not None and not isinstance(given, dict):

@@ -9,7 +9,7 @@ from penstock.view.model.tokens.vocabulary import Vocabulary
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """See the module's description."""
+    """What the caller said about the data, and limits where nothing was said."""
 
     #: Numbers from here on stand for nothing.
     vocabulary_size: int | None = None

@@ -77,7 +77,7 @@ class Shared:
 
 
 class Sketch:
-    """See the module's description."""
+    """The shingles with the smallest hashes of all documents, and who has them."""
 
     def __init__(self, kept_max: int = KEPT_MAX) -> None:
         self._kept_max = kept_max

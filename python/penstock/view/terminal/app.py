@@ -47,7 +47,7 @@ class OpeningPage(Page):
 
 
 class ViewApp(App[int], inherit_bindings=False):
-    """See the module's description."""
+    """The terminal application: a stack of pages, one per address."""
 
     BINDINGS: ClassVar[list[BindingType]] = []
     ENABLE_COMMAND_PALETTE = False

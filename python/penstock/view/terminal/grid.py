@@ -40,7 +40,7 @@ class RowStretch(NamedTuple):
 
 
 class TokenGrid(Pane):
-    """See the module's description."""
+    """Rows of a batch as coloured text, with a cursor on a token."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "move(-1)", "token before", show=False),

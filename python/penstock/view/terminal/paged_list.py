@@ -18,7 +18,7 @@ Fetch = Callable[[int, int], Sequence[Line]]
 
 
 class Listing(Pane):
-    """See the module's description."""
+    """A list that fetches a page when the page comes into sight."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "move(1)", "next", show=False),

@@ -24,7 +24,7 @@ _MEDIA_BYTES_KEPT = 256 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """See the module's description."""
+    """The registry, the folders and the recordings that one server shows."""
 
     registry: Registry
     events_directory: Path

@@ -87,7 +87,7 @@ struct Counts {
     moves: AtomicU64,
 }
 
-/// See the module's description.
+/// One process that takes part in the reading of a lane.
 pub struct Member {
     /// What the lane is called on this host, without its number.
     name: String,

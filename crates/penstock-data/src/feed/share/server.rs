@@ -20,7 +20,7 @@ const STOPPED: Duration = Duration::from_millis(1500);
 /// Connections at a time: more than a host has threads that read.
 const LINES_MAX: usize = 1024;
 
-/// See the module's description.
+/// The reader's threads and the table that they answer from.
 pub(super) struct Server {
     /// What is made and who makes what.
     pub(super) table: Table,

@@ -64,7 +64,7 @@ struct State {
     closed: bool,
 }
 
-/// See the module's description.
+/// Steps that are made or being made, by whom, and who waits for them.
 pub(super) struct Table {
     state: Mutex<State>,
     /// Something is made, given up or closed.

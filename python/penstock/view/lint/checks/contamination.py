@@ -30,7 +30,7 @@ TEXTS_MAX = 1_000_000
 
 
 class Contamination(Check):
-    """See the module's description."""
+    """Finds texts of a test set in what is learned."""
 
     kinds = ("contamination",)
 

@@ -94,7 +94,7 @@ class TokenWindow:
 
 
 class BatchView:
-    """See the module's description."""
+    """A batch of tokens, its address, and windows into it."""
 
     kind = "tokens"
 

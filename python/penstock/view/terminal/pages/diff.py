@@ -47,7 +47,7 @@ def differing(one: BatchView, other: BatchView) -> npt.NDArray[np.bool_]:
 
 
 class DiffPage(Page):
-    """See the module's description."""
+    """Two batches beside each other, line by line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "next(1)", "next difference"),

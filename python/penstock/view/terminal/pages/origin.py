@@ -162,7 +162,7 @@ class TokenPane(Pane):
 
 
 class OriginPage(Page):
-    """See the module's description."""
+    """A sample as text beside the same sample as tokens, with one cursor in both."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "raw", "raw fields"),

@@ -23,7 +23,7 @@ _SHORT = 200
 
 
 class RecordsPage(StreamPage):
-    """See the module's description."""
+    """A batch of records, one line per record."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("d", "difference", "diff", priority=True)]
     STATUS = False

@@ -70,7 +70,7 @@ class BatchSamples:
 
 
 class SamplePage(Page):
-    """See the module's description."""
+    """One sample with all of its fields."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right_square_bracket,n", "step(1)", "next row"),
