@@ -4,10 +4,10 @@
 and a test asks that every folder is on one side. Where the whole takes longer than its goal, the slowest tests are named.
 """
 
-import functools
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from progress import Progress
@@ -24,7 +24,7 @@ CHECKERS: tuple[tuple[str | Path, ...], ...] = (
     (BIN / "lint-imports",),
 )
 #: Folders of tests whose files are run, but for those named in `SLOW`.
-FAST_FOLDERS = ("cache", "events", "formats", "report", "store", "tidy", "workshop")
+FAST_FOLDERS = ("cache", "events", "formats", "registry", "report", "store", "tidy", "workshop")
 #: Folders of tests that start gangs, browsers, launchers or frameworks, or kill things for minutes.
 SLOW_FOLDERS = (
     "cli",
@@ -38,7 +38,6 @@ SLOW_FOLDERS = (
     "operations",
     "peers",
     "process",
-    "registry",
     "run",
     "service",
     "state",
@@ -46,7 +45,12 @@ SLOW_FOLDERS = (
     "view",
 )
 #: Files of those folders that are exceptions.
-SLOW = ("tidy/test_gates.py", "workshop/test_wheel.py")
+SLOW = (
+    "registry/test_chat_templates.py",
+    "registry/test_fanning.py",
+    "tidy/test_gates.py",
+    "workshop/test_wheel.py",
+)
 FAST = ("test_errors.py",)
 
 
@@ -57,7 +61,7 @@ def main() -> int:
     try:
         with Progress() as progress:
             steps = Steps(progress)
-            steps.side_by_side([functools.partial(check, steps, words) for words in CHECKERS])
+            steps.side_by_side([partial(check, steps, words) for words in CHECKERS])
     except Unready as problem:
         complain(problem)
         return 1

@@ -65,7 +65,7 @@ def build(profile: str, out: Path) -> Path:
 
 def linker(folder: Path) -> Path:
     """A program that links as `cc` does, for the oldest glibc; maturin turns what rustc asks for into what zig understands."""
-    program = folder / "link"
+    program = folder / "cc"  # rustc tells by its name which arguments a linker takes
     target = f"{os.uname().machine}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
     command = f'{shlex.quote(str(BIN / "maturin"))} zig cc -- "$@" -target {target}'
     # maturin looks for zig's module in the Python that comes first in the path.
