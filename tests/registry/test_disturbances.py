@@ -1,4 +1,4 @@
-"""Files that change while they are registered, processes that are killed, places that are wrong or closed."""
+"""D6 of registrations: files that change while they are registered, processes that are killed, places that are wrong or closed."""
 
 import json
 import os

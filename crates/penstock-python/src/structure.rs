@@ -1,5 +1,5 @@
 //! Structures that Python passes as dicts. Each is declared once here and once in a stub, as a `TypedDict` of the same name;
-//! `tests/data/test_border.py` compares the two lists, so a field that only one side knows fails there and not in a run.
+//! `tests/data/test_to_rust.py` compares the two lists, so a field that only one side knows fails there and not in a run.
 
 use pyo3::prelude::*;
 use std::collections::BTreeMap;

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Unpack
 from penstock import _rust, events
 from penstock.data.eras.lookahead import EraLookahead
 from penstock.data.feed.batch import Batch, Finisher
+from penstock.data.feed.batch_source import BatchSource, RustSource
 from penstock.data.feed.cursor import Cursor
 from penstock.data.feed.lane import Lane
 from penstock.data.feed.options import MEMORY_BYTES, ReadKeywords, ReadOptions
 from penstock.data.feed.python_stage import PythonStage
 from penstock.data.feed.share import SharedFinish, key_of, warn_if_alone
-from penstock.data.feed.source import BatchSource, RustSource
 from penstock.data.feed.undecodable import UndecodableCount
 from penstock.data.maps.tokens import TokenMapper
 from penstock.data.monitor import metrics, stalls

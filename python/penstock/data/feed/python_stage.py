@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from penstock import _rust
 from penstock.data.feed.batch import Batch, Finisher
+from penstock.data.feed.batch_source import RustPlanned, Waits
 from penstock.data.feed.share import Sharing
-from penstock.data.feed.source import RustPlanned, Waits
 from penstock.data.feed.worker_count import WorkerCount
 from penstock.data.monitor.statistics import Spread
 from penstock.errors import CorruptShard, FeedClosed

@@ -1,6 +1,6 @@
 """A plan handed over to the Rust side: everything as plain values.
 
-The structures are declared in ``_rust/plan.pyi`` and read by ``crates/penstock-python/src/plan.rs``; ``tests/data/test_border.py``
+The structures are declared in ``_rust/plan.pyi`` and read by ``crates/penstock-python/src/plan.rs``; ``tests/data/test_to_rust.py``
 holds the two together.
 """
 

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import _rust
 from penstock.data.feed.batch import Batch
+from penstock.data.feed.batch_source import StageTimes, Waits
 from penstock.data.feed.batch_wire import receive
 from penstock.data.feed.cursor import Cursor
 from penstock.data.feed.feed import Feed, OpenedSource
 from penstock.data.feed.lane import Lane
 from penstock.data.feed.options import MEMORY_BYTES, ReadOptions
-from penstock.data.feed.source import StageTimes, Waits
 from penstock.data.feed.token_batch import TokenBatch
 from penstock.data.feed.undecodable import UndecodableCount
 from penstock.data.monitor.statistics import Spread

@@ -2,7 +2,7 @@
 
 Python declares each as a TypedDict in a stub, Rust as a `structure!` of the same name. ``tests/golden/border.json`` has every
 field with its type on either side: a field that one side renames, adds or retypes fails here, and not in the first run that needs it.
-``python -m tests.data.test_border`` writes it anew, after both sides have been changed.
+``python -m tests.data.test_to_rust`` writes it anew, after both sides have been changed.
 """
 
 import ast
