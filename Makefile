@@ -3,9 +3,9 @@ PYTHON ?= python3
 WORKSHOP = $(PYTHON) workshop/prepare.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench docs wheel clean constraints
+.PHONY: help demo test check lint bench docs wheel wire clean constraints
 
-help:   ## list the targets
+help:
 	@sed -n 's/^\([a-z]*\): *## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo:   ## set everything up, then run the main job
@@ -28,6 +28,9 @@ docs:   ## build the documentation into site/
 
 wheel:  ## one abi3 wheel in dist/, tried in a clean environment
 	@$(WORKSHOP) test && .venv/bin/python workshop/wheel.py
+
+wire:   ## what pages know of the server's answers, from their declarations
+	@$(WORKSHOP) test && .venv/bin/python workshop/wire.py
 
 clean:  ## remove what was built (keeps .venv)
 	rm -rf target dist site build python/penstock/view/web/static python/penstock/_rust*.so python/penstock/process/bin .venv/stamps

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -17,10 +18,13 @@ from hypothesis import strategies as st
 
 from penstock.process import Job
 from penstock.process.stacks import Collected, Frame, Look, Thread, collect, groups_of, ranges, shown
-from penstock.process.stacks.collection import Asked
+from penstock.process.stacks.collection import Asked, look
 from penstock.process.stacks.frames import Kernel
 from penstock.process.stacks.groups import ranks_in
 from penstock.process.stacks.kernel import kernel_of
+from penstock.process.stacks.py_spy import spy_path
+from penstock.process.stacks.stack_words import stack_words
+from penstock.process.stacks.targets import targets_of
 from tests.process.jobs import wait_until
 
 #: Ranks 0 to 2 wait for a thread, rank 3 sleeps in C. Each says when it is there.
@@ -35,6 +39,14 @@ def read_data():
 def train(rank):
     read_data() if rank == 3 else wait_for_peers()
 train(int(sys.argv[1]))
+"""
+#: Even ranks sleep in ``sleep``, odd ones in ``usleep``, which is the same call of the kernel. Each says when it is about to.
+ASLEEP = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+sleep, time = (libc.usleep, 900_000_000) if int(sys.argv[1]) % 2 else (libc.sleep, 1000)
+print(os.getpid(), flush=True)
+sleep(time)
 """
 #: What may look into everything is no ordinary user.
 AS_NOBODY = (
@@ -121,6 +133,28 @@ def test_native_frames_are_those_of_one_of_each_group_or_of_all(gang: Processes)
     assert [group.names for group in everyone.groups] == ["rank 0-2"]
 
 
+def test_native_frames_of_all_are_what_each_alone_would_show(gang: Processes) -> None:
+    """Goal: equal words on a stack are equal frames. Method: six ranks at one line of Python and in one call of the kernel, through
+    two functions of the C library; what is shown of each is compared with a look at it alone."""
+    for rank in range(6):
+        gang.start(sys.executable, "-c", ASLEEP, str(rank))
+    targets = targets_of(gang.job)
+    # Each has said that it is about to sleep; until it does, it runs.
+    wait_until(lambda: None not in [stack_words(target.process) for target in targets], "all sleep")
+    assert stack_words(targets[0].process) != stack_words(targets[1].process)
+    everyone = collect(gang.job, Asked(native="all", deadline_s=120))
+    for seen, target in zip(everyone.looks, targets, strict=True):
+        alone = look(target, spy_path(), native=True, until=time.monotonic() + 60)
+        assert (seen.native, seen.threads) == (True, alone.threads)
+    assert [group.names for group in everyone.groups] == ["rank 0,2,4", "rank 1,3,5"]
+
+
+def test_a_process_that_runs_is_compared_with_none(gang: Processes) -> None:
+    busy = gang.start(sys.executable, "-c", "import os\nprint(os.getpid(), flush=True)\nwhile True: pass")
+    assert stack_words(busy.pid) is None
+    assert collect(gang.job, Asked(native="all")).looks[0].native
+
+
 def test_a_stopped_process_is_seen_and_stays_stopped(gang: Processes) -> None:
     process = gang.start(sys.executable, "-c", GANG, "0")
     process.send_signal(signal.SIGSTOP)
@@ -144,7 +178,7 @@ def test_a_program_that_is_no_python_shows_what_the_kernel_knows(gang: Processes
     gang.start("bash", "-c", "echo here; while :; do read -t 1000 <> <(:); done")
     collected = collect(gang.job)
     (group,) = collected.groups
-    assert (group.threads, group.problem, group.kernel.state) == ((), "it is no Python", "S")
+    assert (group.threads, group.problem, group.kernel.state) == ((), "it is not Python", "S")
     assert "echo here" in shown(collected)
     deep = collect(gang.job, Asked(native="one")).groups[0]
     assert deep.native or "gdb" in deep.problem

@@ -208,7 +208,7 @@ def test_a_zygote_that_nobody_will_need_again_is_not_kept(run: Run) -> None:
     assert hows(running.state()) == {"zygote"}
 
 
-def test_many_ranks_are_forked_by_several_midwives(run: Run) -> None:
+def test_many_ranks_are_forked_by_several_forkers(run: Run) -> None:
     """Goal: batches are put together in order."""
     code = "import os; print(os.environ['RANK'], os.environ['PENSTOCK_WORKER'], os.getpid())"
     running = run("--ranks", "40", "--", sys.executable, "-c", code)

@@ -15,7 +15,9 @@ PARAMETERS_MAX = 7
 MODULES_MAX = 15
 #: Floors that are not cut into rooms yet. A floor leaves this list and never comes back.
 UNFURNISHED = ()
-FOLDERS = ("python", "crates", "web/src", "tests", "workshop", "benchmarks", "examples")
+FOLDERS = ("python", "crates", "web/src", "web/test", "tests", "workshop", "benchmarks", "examples")
+#: How a file begins that a program writes and a test compares; nobody reads it from top to bottom.
+GENERATED = "// Generated from "
 SUFFIXES = (".py", ".pyi", ".rs", ".ts", ".tsx", ".css")
 SKIPPED = {"node_modules", "static", "__pycache__", "target"}
 
@@ -29,6 +31,7 @@ _NOUNS = {"finding", "meeting", "recording", "rendering", "timing", "training"}
 _VAGUE_CLASS = re.compile(r"(Manager|Helper|Utils?|Handler)$")
 _MACHINE_PATH = re.compile(r"(?<![\w.$}/])/(home|root|work|farm|Users)/\w")
 _LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
+_PAGE_CONSTANT = re.compile(r"^(?:export )?const [A-Z][A-Z_]+\b")
 _RUST_FUNCTION = re.compile(r"^(\s*)(?:pub(?:\([a-z]+\))? )?(?:const |async |unsafe )*fn (\w+)")
 
 
@@ -51,6 +54,8 @@ def complaints(tree: Path) -> list[str]:
             found += [f"{name}:{line}: {what}" for line, what in _of_python(path, ast.parse(text), text)]
         if path.suffix == ".rs":
             found += [f"{name}:{line}: {what}" for line, what in _of_rust(text)]
+        if path.is_relative_to(tree / "web/src") and path.suffix in (".ts", ".tsx"):
+            found += [f"{name}:{line}: {what}" for line, what in _of_pages(text)]
     return [*found, *_of_rooms(tree / "python/penstock", tree)]
 
 
@@ -69,7 +74,8 @@ def _of_rooms(package: Path, tree: Path) -> Iterator[str]:
 def _of_file(path: Path, text: str) -> Iterator[tuple[int, str]]:
     lines = text.splitlines()
     limit = STUB_LINES_MAX if path.suffix == ".pyi" else LINES_MAX
-    if len(lines) > limit:
+    generated = text.startswith(GENERATED)
+    if len(lines) > limit and not generated:
         yield limit, f"{len(lines)} lines, at most {limit} are readable: split it by concept"
     if _VAGUE_FILE.match(path.stem):
         yield 1, f"a file called {path.stem!r} has no concept: name what lives in it"
@@ -103,6 +109,17 @@ def _of_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple
             node.lineno,
             f"{node.name} has {count} parameters, at most {PARAMETERS_MAX}: group what belongs together",
         )
+
+
+def _of_pages(text: str) -> Iterator[tuple[int, str]]:
+    """Constants of a page's module, one or some in a row, say above them what they are for."""
+    documented = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if _PAGE_CONSTANT.match(line):
+            if not documented:
+                yield number, "a constant without a line above it that says what it is for, as /** … */"
+        else:
+            documented = line.endswith("*/")
 
 
 def _of_rust(text: str) -> Iterator[tuple[int, str]]:

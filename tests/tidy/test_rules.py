@@ -30,6 +30,8 @@ def test_our_code_keeps_the_rules(root: Path) -> None:
         ("python/penstock/data/feed/turned.py", '"""A batch."""\n', "not what lives there"),
         ("python/penstock/data/handing.py", '"""A plan."""\n', "not what lives there"),
         ("web/src/helpers.ts", "// Things.\n", "has no concept"),
+        ("web/src/page/a.ts", "// A page.\n\nconst REST_MS = 120;\n", "what it is for"),
+        ("web/src/page/a.ts", "// A page.\n" + "let x = 1;\n" * 600, "601 lines"),
     ],
 )
 def test_a_planted_violation_is_named(tmp_path: Path, name: str, text: str, complaint: str) -> None:

@@ -216,7 +216,7 @@ def test_a_batch_survives_what_frameworks_do_to_it(stream: Stream) -> None:
 def test_what_makes_no_sense_is_refused(stream: Stream) -> None:
     for options, reason in [
         ({"prefetch": -1}, "prefetch is -1"),
-        ({"fields": "tokens"}, "is the text 'tokens'"),
+        ({"fields": "tokens"}, "got the text 'tokens'"),
         ({"fields": ("tokens", "labels")}, "no field 'labels'"),
     ]:
         with pytest.raises(errors.UsageError, match=reason):

@@ -14,6 +14,7 @@ import penstock as ps
 from penstock.view.web.access import Access, access_for
 from penstock.view.web.server import create_app
 from penstock.view.web.site import Site
+from tests.view.declared import check_answer
 
 
 def site_at(folder: Path, *, events: Path | None = None) -> Site:
@@ -26,10 +27,14 @@ def site_at(folder: Path, *, events: Path | None = None) -> Site:
 
 
 def client_of(site: Site, access: Access | None = None, *, broken: bool = False) -> TestClient:
-    """A client that has exchanged the token for a cookie; with ``broken`` defects of ours become answers."""
+    """A client that has exchanged the token for a cookie; with ``broken`` defects of ours become answers.
+
+    Whatever it asks, the answer has to be what its route declares.
+    """
     given = access or access_for("127.0.0.1", 1)
     app = create_app(site, given)
     client = TestClient(app, base_url="http://localhost", raise_server_exceptions=not broken)
+    client.event_hooks["response"].append(check_answer)
     client.get(f"{given.prefix}/?token={given.token}")
     return client
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Route, expect
@@ -168,6 +169,41 @@ def test_the_page_says_when_the_timeline_is_cut_and_what_is_missing(watched: Wat
     expect(notices).to_contain_text("The timeline shows the first 60 of 1,234,567 events")
     expect(notices).to_contain_text("3 events were lost")
     expect(notices).to_contain_text("17 bytes cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "hint"),
+    [
+        (
+            {"status": 502, "content_type": "text/html", "body": "<h1>Bad gateway</h1>"},
+            "status 502",
+            "a proxy",
+        ),
+        ({"content_type": "text/html", "body": "<form>Log in</form>"}, "is text/html and not", "a proxy"),
+        ({"json": {"directory": "/e", "left_out": 0}}, 'it lacks "recordings"', "different versions"),
+        (
+            {"json": {"directory": "/e", "recordings": [{"name": 7}], "left_out": 0}},
+            'recordings[0] lacks "bytes"',
+            "different versions",
+        ),
+        ({"status": 404, "json": {"detail": "Not Found"}}, "status 404", "a proxy"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_told_in_words(
+    watched: Watched, answer: dict[str, Any], words: str, hint: str
+) -> None:
+    watched.page.route("**/api/events", lambda route: route.fulfill(**answer))
+    page = watched.open("#/events")
+
+    failed = page.locator(".state.failed")
+    expect(failed).to_contain_text(words)
+    expect(failed).to_contain_text(hint)
+    watched.page.unroute("**/api/events")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("link", name="plain.pev")).to_be_visible()
+    # Of a status that is no success Chromium complains by itself.
+    assert all("Failed to load resource" in each for each in watched.complaints)
+    watched.complaints.clear()
 
 
 def test_the_keyboard_alone_is_enough(watched: Watched) -> None:

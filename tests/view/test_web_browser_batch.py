@@ -210,7 +210,7 @@ def test_two_steps_are_compared_token_by_token(shown: Watched) -> None:
     expect(page.locator(".tk.differs")).to_have_count(0)
 
 
-def test_columns_of_numbers_are_lanes_under_the_tokens(shown: Watched) -> None:
+def test_columns_of_numbers_are_strips_under_the_tokens(shown: Watched) -> None:
     """Method: the columns of a real batch, with logprobs beside them as a recipe for reinforcement learning has."""
 
     def enrich(route: Route) -> None:

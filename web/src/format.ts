@@ -1,7 +1,9 @@
 // Numbers and foreign text as people read them.
 
+/** How counts and moments are written. */
 const COUNT = new Intl.NumberFormat("en");
 const WHEN = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+/** Characters of foreign text on one line. */
 const TEXT_MAX = 400;
 
 export function formatCount(count: number): string {

@@ -16,6 +16,7 @@ export interface Binding {
 export const SCOPES = ["Everywhere", "This page", "Rows", "Row", "Batch", "Timeline"] as const;
 export type Scope = (typeof SCOPES)[number];
 
+/** How long `g` waits for the key of a section. */
 const SECOND_KEY_WITHIN_MS = 1200;
 
 const bound: { readonly scope: Scope; readonly bindings: readonly Binding[] }[] = [];

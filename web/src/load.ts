@@ -2,31 +2,35 @@
 
 import { useCallback, useEffect, useState } from "preact/hooks";
 
-import { Failure, fetchJson } from "./api";
+import { wordsOf, type Question } from "./ask";
 
 export type Loaded<T> =
   | { readonly phase: "loading" }
   | { readonly phase: "failed"; readonly message: string; readonly hint: string | null }
   | { readonly phase: "ready"; readonly value: T };
 
-/** Asks `address` and reads the answer with `read` (a module function); the second value asks again. */
-export function useLoaded<T>(address: string, read: (value: unknown) => T): [Loaded<T>, () => void] {
-  const [loaded, setLoaded] = useState<Loaded<T>>({ phase: "loading" });
+export interface Asked<T> {
+  readonly loaded: Loaded<T>;
+  /** Whether what is shown is the answer before, while the next is on its way. */
+  readonly stale: boolean;
+  readonly again: () => void;
+}
+
+/** Asks a question, and anew when its address changes. With `keepStale` the last answer stays until the next is there. */
+export function useLoaded<T>(question: Question<T>, options: { readonly keepStale?: boolean } = {}): Asked<T> {
+  const { keepStale = false } = options;
+  const [state, setState] = useState<{ loaded: Loaded<T>; stale: boolean }>({ loaded: { phase: "loading" }, stale: false });
   const [round, setRound] = useState(0);
   useEffect(() => {
     const request = new AbortController();
-    setLoaded({ phase: "loading" });
-    fetchJson(address, request.signal)
-      .then((body) => setLoaded({ phase: "ready", value: read(body) }))
+    setState(({ loaded }) => ({ loaded: keepStale && loaded.phase === "ready" ? loaded : { phase: "loading" }, stale: true }));
+    question
+      .ask(request.signal)
+      .then((value) => setState({ loaded: { phase: "ready", value }, stale: false }))
       .catch((error: unknown) => {
-        if (!request.signal.aborted) setLoaded(failed(error));
+        if (!request.signal.aborted) setState({ loaded: { phase: "failed", ...wordsOf(error) }, stale: false });
       });
     return () => request.abort();
-  }, [address, round, read]);
-  return [loaded, useCallback(() => setRound((count) => count + 1), [])];
-}
-
-function failed(error: unknown): Loaded<never> {
-  const message = error instanceof Error ? error.message : String(error);
-  return { phase: "failed", message, hint: error instanceof Failure ? error.hint : null };
+  }, [question.address, round]);
+  return { ...state, again: useCallback(() => setRound((count) => count + 1), []) };
 }

@@ -15,6 +15,7 @@ export interface Route {
 }
 
 type Query = ReadonlyMap<string, string>;
+/** What routes of addresses begin with. */
 const ADDRESS = "a/";
 
 export function parseRoute(hash: string): Route {

@@ -23,6 +23,7 @@ export interface Section {
   readonly also: readonly string[];
 }
 
+/** In the order of the navigation. */
 export const SECTIONS: readonly Section[] = [
   { name: "", title: "Data", key: "d", page: DatasetsPage, also: ["d", "a"] },
   { name: "diff", title: "Compare", key: "c", page: DiffPage, also: [] },

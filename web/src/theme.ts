@@ -1,5 +1,6 @@
 // Light or dark: what the system prefers, unless the reader chose the other one here.
 
+/** Where the browser keeps the choice. */
 const STORED_AS = "penstock.theme";
 
 type Theme = "light" | "dark";

@@ -66,7 +66,7 @@ pub type Result<T> = std::result::Result<T, ProcessError>;
 macro_rules! complain {
     ($($words:tt)*) => {{
         use std::io::Write as _;
-        let sentence = $crate::console::harmless(&format!($($words)*));
+        let sentence = $crate::logs::console::harmless(&format!($($words)*));
         let _ = writeln!(std::io::stderr(), "{sentence}");
     }};
 }

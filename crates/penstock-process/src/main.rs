@@ -4,19 +4,20 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use penstock_process::agent::places::check;
 use penstock_process::error::{ProcessError, Result};
-use penstock_process::job::Room;
-use penstock_process::launch::{self, Wires};
+use penstock_process::job::JobDirectory;
+use penstock_process::keeper::sweep;
+use penstock_process::launcher::inherited_fds::InheritedFds;
+use penstock_process::slots::feasibility::check;
 use penstock_process::slots::report::report;
-use penstock_process::{agent, coordinator, keeper, sweep, system};
+use penstock_process::{agent, coordinator, keeper, launcher, system};
 
 const USAGE: &str =
     "usage: penstock-agent launch|sweep|end DIRECTORY (`penstock run` calls it; so do keeper and agent)";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    match play(&words) {
+    match run_role(&words) {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         Err(problem) => {
             eprintln!("error: {problem}");
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn play(words: &[String]) -> Result<i32> {
+fn run_role(words: &[String]) -> Result<i32> {
     if words == ["slots"] {
         return print(&report()?).map(|()| 0);
     }
@@ -38,7 +39,7 @@ fn play(words: &[String]) -> Result<i32> {
     if matches!(role.as_str(), "sweep" | "end") {
         return sweep(role, Path::new(directory));
     }
-    let room = Room::new(Path::new(directory))?;
+    let directory = JobDirectory::open(Path::new(directory))?;
     system::set_name(match role.as_str() {
         "coordinator" => "penstock-coord",
         "launch" => "penstock-run",
@@ -46,10 +47,10 @@ fn play(words: &[String]) -> Result<i32> {
         _ => "penstock-agent",
     });
     match role.as_str() {
-        "launch" => launch::run(&room),
-        "keeper" => keeper::run(&room, Wires::from_words(rest)?),
-        "coordinator" => coordinator::run(&room, Wires::from_words(rest)?),
-        "agent" => agent::run(&room, Wires::from_words(rest)?).map(|()| 0),
+        "launch" => launcher::run(&directory),
+        "keeper" => keeper::run(&directory, InheritedFds::from_words(rest)?),
+        "coordinator" => coordinator::run(&directory, InheritedFds::from_words(rest)?),
+        "agent" => agent::run(&directory, InheritedFds::from_words(rest)?).map(|()| 0),
         _ => Err(ProcessError::Usage(USAGE.to_owned())),
     }
 }

@@ -2,7 +2,7 @@
 
 A terminal obeys what it is sent: sequences in a log line may clear the screen, write to the clipboard or pretend to be somebody else's
 line. Text of data and names is shown with such characters spelt out, text that programs said without their colours, and whole logs with
-nothing but colours left, as the live console of a job has them (``crates/penstock-process/src/console/width.rs``). What goes into a pipe
+nothing but colours left, as the live console of a job has them (``crates/penstock-process/src/logs/console/width.rs``). What goes into a pipe
 or a file is not for a terminal and stays as it is.
 """
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.data.plan.samples import PlanWatch
     from penstock.view.model.tokens.batch import BatchView
     from penstock.view.opener import AnyBatch, Opened, OpenedStream, Opener, OwnRegistry
+    from penstock.view.wire.batch_answers import SampleStagesAnswer
 
 #: Where the views of the terminal are, once they are installed.
 TERMINAL = "penstock.view.terminal"
@@ -75,7 +76,7 @@ class ViewOptions:
     ] = None
     tap: Annotated[
         str | None,
-        Parameter(help="Of a run that runs: what its training loop shows under this name (penstock.tap)."),
+        Parameter(help="Of a running run: what its training loop shows under this name (penstock.tap)."),
     ] = None
     filter: Annotated[
         str | None, Parameter(help="Of a version: only rows for which this holds, such as \"lang == 'en'\".")
@@ -153,7 +154,7 @@ def view(
         code: int = importlib.import_module(TERMINAL).run(one, opening)
         return code
     if one is None:
-        raise UsageError("there is no address", hint="on a terminal, `penstock view` lists the datasets")
+        raise UsageError("an address is needed", hint="on a terminal, `penstock view` lists the datasets")
     opener = opening()
     if other is not None:
         return _show_difference(opener, one, parse(other), chosen, json=json)
@@ -238,7 +239,7 @@ def _tapped(opened: "OpenedStream", name: str) -> "BatchView":
     return shown_view(entries[-1], name, opened.address.run, vocabulary)
 
 
-def _stages(opened: "OpenedStream") -> dict[str, Any]:
+def _stages(opened: "OpenedStream") -> "SampleStagesAnswer":
     """The sample of the token that the address names, in its four stages."""
     from penstock.view.model.tokens.batch import BatchView
     from penstock.view.model.tokens.samples import Samples
@@ -256,11 +257,11 @@ def _live_lines(opened: "OpenedStream") -> Iterator[str]:
     from penstock.view.tap import compare_taps
 
     found = compare_taps(opened, opened.live())
-    for each in found["ranks"]:
-        verdict = "as rebuilt here" if each["equal"] else f"OTHER BITS than rebuilt here ({each['rebuilt']})"
-        yield f"live: rank {each['name']} (pid {each['pid']}), lane {each['lane']}, step {each['step']}, {verdict}"
-    for each in found["unequal"]:
-        yield f"live: ranks of lane {each['lane']} differ at step {each['step']}: {each['ranks']}"
+    for rank in found["ranks"]:
+        verdict = "as rebuilt here" if rank["equal"] else f"OTHER BITS than rebuilt here ({rank['rebuilt']})"
+        yield f"live: rank {rank['name']} (pid {rank['pid']}), lane {rank['lane']}, step {rank['step']}, {verdict}"
+    for lane in found["unequal"]:
+        yield f"live: ranks of lane {lane['lane']} differ at step {lane['step']}: {lane['ranks']}"
 
 
 def _lines(opened: "Opened", shown: ViewOptions) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What must not be shown: secrets, in text that somebody looks at or keeps.
 
-Three rules, the same as those of the agent's incident files (``crates/penstock-process/src/redact.rs``): values of variables whose names
+Three rules, the same as those of the agent's incident files (``crates/penstock-process/src/job/redaction.rs``): values of variables whose names
 say so, words of a known shape, and what follows an option or a name that says so.
 """
 

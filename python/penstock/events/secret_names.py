@@ -1,4 +1,4 @@
-"""How secrets are called, and how short one may be; the same as in ``crates/penstock-process/src/redact.rs``."""
+"""How secrets are called, and how short one may be; the same as in ``crates/penstock-process/src/job/redaction.rs``."""
 
 #: Names that say that the value is a secret.
 SECRET_NAMES = (

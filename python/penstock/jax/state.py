@@ -154,7 +154,11 @@ def _nested(paths: list[tuple[str, ...]], leaves: list[Any]) -> dict[str, Any]:
     root: dict[str, Any] = {}
     for path, leaf in zip(paths, leaves, strict=True):
         if not path:
-            raise TreeInvalid(name="", reason="a bare leaf is no tree", hint='give a dict: {"params": …}')
+            raise TreeInvalid(
+                name="",
+                reason="a tree must have branches, got a bare leaf",
+                hint='give a dict: {"params": …}',
+            )
         inside = root
         for part in path[:-1]:
             inside = inside.setdefault(part, {})

@@ -1,6 +1,6 @@
 """The journal of a job as a story: what happened and what was decided, in order, one sentence each.
 
-The journal is the coordinator's memory (``crates/penstock-process/src/memory.rs``); reading it needs nobody's help. Entries that are not
+The journal is the history that the coordinator knows (``crates/penstock-process/src/coordinator/history.rs``); reading it needs nobody's help. Entries that are not
 known here are told with what they hold, so a newer agent's journal stays readable.
 """
 

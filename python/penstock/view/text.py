@@ -10,6 +10,7 @@ from penstock.view.model.records import RecordView
 from penstock.view.model.rows import RowView, VersionView
 from penstock.view.model.tokens.batch import BatchView
 from penstock.view.model.tokens.glyphs import safe_line
+from penstock.view.wire.batch_answers import SampleStagesAnswer
 
 #: What a page shows unless more is asked for.
 ROWS, TOKENS = 8, 96
@@ -41,9 +42,9 @@ def batch_lines(
         for each in documents[:_DOCUMENTS]:
             origin = view.documents.origin(each)
             where = "" if origin is None else f" ({safe_line(origin.shard)}{_bytes(origin.byte_range)})"
-            source = view.sources[each.source]
+            version = view.sources[each.source].version
             stop = each.start + each.stop - each.at
-            yield f"  [{each.at}:{each.stop}] {source.version} row {each.sample}{where}, tokens {each.start}–{stop}"
+            yield f"  [{each.at}:{each.stop}] {version} row {each.sample}{where}, tokens {each.start}–{stop}"
         if len(documents) > _DOCUMENTS:
             yield f"  and {len(documents) - _DOCUMENTS} documents more"
         mask = window.columns.get("loss_mask")
@@ -113,7 +114,7 @@ def batch_document(view: BatchView, rows: Range = None, tokens: Range = None) ->
     return {**view.facts(), "shown": window.facts, "rows_shown": found}
 
 
-def stage_lines(stages: dict[str, Any], *, exact: bool = False) -> Iterator[str]:
+def stage_lines(stages: SampleStagesAnswer, *, exact: bool = False) -> Iterator[str]:
     """One sample in its four stages. Characters that tokens share are shown whole, or as ``exact`` bytes."""
     origin = stages["origin"]
     yield f"{origin['version']} row {origin['sample']} ({safe_line(origin['shard'])})"

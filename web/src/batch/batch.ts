@@ -1,37 +1,24 @@
 // A batch as pages use it: facts, and columns over its tokens in the order of rows.
 
-import { asFields, asList, asNumber, asText, Malformed, orNull, type Fields } from "../decode";
+import { addressOf, fetchBytes, type Question } from "../ask";
+import { Malformed } from "../wire/check";
+import type { RecordBatchFacts, SourceFacts, TokenBatchHead } from "../wire/types";
 import { unpack, type Numbers } from "./packed";
 
+/** In the column `source`, for tokens that come from nowhere. */
 export const NO_SOURCE = 0xffff;
 /** What a token is; the numbers of the column `kinds`, named by the server. */
 export const KINDS = ["text", "special", "partial", "invisible", "padding", "unknown", "number"] as const;
+/** A token with a meaning of its own, such as an end of text. */
 export const SPECIAL = 1;
 /** A token whose bytes are no whole characters. */
 export const PARTIAL = 2;
 /** Shown for a token that continues the character of one before it. */
 export const CONTINUED = "◂";
+/** A token that fills a row up. */
 export const PADDING = 4;
+/** Columns that have a place of their own in `TokenBatch`; the others are numeric ones of the recipe. */
 const COLUMNS = new Set(["tokens", "segments", "positions", "loss_mask", "sources", "kinds", "text", "text_ends"]);
-
-export interface SourceFacts {
-  readonly alias: string;
-  readonly version: string;
-  readonly tokenizer: string;
-}
-
-export interface BatchFacts {
-  readonly kind: string;
-  readonly address: string;
-  readonly command: string;
-  readonly dataCommand: string;
-  readonly step: number;
-  readonly lane: string;
-  readonly digest: string;
-  readonly rows: number;
-  readonly padding: number;
-  readonly lossTokens: number | null;
-}
 
 export interface Documents {
   readonly row: Numbers;
@@ -44,7 +31,7 @@ export interface Documents {
 }
 
 export interface TokenBatch {
-  readonly facts: BatchFacts;
+  readonly facts: TokenBatchHead;
   readonly sources: readonly SourceFacts[];
   /** First row of the window, and how many it has. */
   readonly firstRow: number;
@@ -64,28 +51,44 @@ export interface TokenBatch {
   readonly cuts: readonly string[];
 }
 
-export interface RecordFacts {
-  readonly facts: BatchFacts;
-  readonly fields: readonly string[];
-  readonly undecodable: readonly Fields[];
+/** Records have no columns: they are asked for by page. */
+export interface RecordBatch {
+  readonly facts: RecordBatchFacts;
 }
 
-export type Batch = { readonly kind: "tokens"; readonly batch: TokenBatch } | { readonly kind: "records"; readonly batch: RecordFacts };
+export type Batch = { readonly kind: "tokens"; readonly batch: TokenBatch } | { readonly kind: "records"; readonly batch: RecordBatch };
+
+/** What of a batch is asked for, beside its address. */
+export interface Part {
+  /** Some rows. */
+  readonly rows?: string | null;
+  /** What the loop of a run shows of its own arrays. */
+  readonly tap?: string | null;
+  /** The exact bytes of characters that several tokens share, instead of the characters. */
+  readonly bytes?: boolean;
+}
+
+/** A batch is asked for as packed columns instead of JSON. */
+export function batchQuestion(address: string, part: Part = {}): Question<Batch> {
+  const where = addressOf("batch", { address, rows: part.rows ?? null, tap: part.tap ?? null, bytes: part.bytes === true ? 1 : null });
+  const ask = async (signal: AbortSignal) => {
+    performance.mark("batch-asked");
+    const data = await fetchBytes(where, signal);
+    performance.mark("batch-data");
+    return readBatch(data);
+  };
+  return { address: where, ask };
+}
 
 export function readBatch(data: ArrayBuffer): Batch {
   const { facts, columns } = unpack(data);
-  const common = readFacts(facts);
-  if (common.kind === "records") {
-    const fields = asList(facts["fields"]).map(asText);
-    return { kind: "records", batch: { facts: common, fields, undecodable: asList(facts["undecodable"] ?? []).map(asFields) } };
-  }
-  const window = asFields(facts["window"]);
-  const [first, stop] = asList(window["rows"]).map(asNumber);
-  const rows = (stop ?? 0) - (first ?? 0);
+  if (facts.kind === "records") return { kind: "records", batch: { facts } };
+  const [first = 0, stop = 0] = facts.window.rows;
+  const rows = stop - first;
   const need = (name: string): Numbers => {
-    const found = columns.get(name);
-    if (found === undefined) throw new Malformed(`the batch lacks the column ${name}`);
-    return found;
+    const column = columns.get(name);
+    if (column === undefined) throw new Malformed(`the batch lacks the column ${name}`);
+    return column;
   };
   const ids = need("tokens");
   const blank = new Uint8Array(ids.length);
@@ -93,9 +96,9 @@ export function readBatch(data: ArrayBuffer): Batch {
   return {
     kind: "tokens",
     batch: {
-      facts: common,
-      sources: asList(facts["sources"]).map(readSource),
-      firstRow: first ?? 0,
+      facts,
+      sources: facts.sources,
+      firstRow: first,
       rows,
       length: rows === 0 ? 0 : ids.length / rows,
       ids,
@@ -108,11 +111,12 @@ export function readBatch(data: ArrayBuffer): Batch {
       text: need("text") as Uint8Array,
       ends: need("text_ends"),
       documents: Object.fromEntries(documents) as unknown as Documents,
-      cuts: asList(window["cuts"]).map(asText),
+      cuts: facts.window.cuts,
     },
   };
 }
 
+/** Kept: making one for every token takes longer than decoding it. */
 const DECODER = new TextDecoder();
 
 /** The display text of the token at an index. */
@@ -128,25 +132,4 @@ export function documentAt(batch: TokenBatch, row: number, token: number): numbe
     if (documents.row[at] === row && (documents.at[at] ?? 0) <= token && token < (documents.stop[at] ?? 0)) return at;
   }
   return -1;
-}
-
-function readFacts(facts: Fields): BatchFacts {
-  return {
-    kind: asText(facts["kind"]),
-    address: asText(facts["address"]),
-    command: asText(facts["command"]),
-    dataCommand: asText(facts["data_command"]),
-    step: asNumber(facts["step"]),
-    lane: asText(facts["lane"]),
-    digest: asText(facts["digest"]),
-    rows: asNumber(facts["rows"]),
-    padding: asNumber(facts["padding"]),
-    lossTokens: orNull(facts["loss_tokens"], asNumber),
-  };
-}
-
-function readSource(value: unknown): SourceFacts {
-  const source = asFields(value);
-  const tokenizer = orNull(source["tokenizer"], (one) => asText(asFields(one)["path"]));
-  return { alias: asText(source["alias"]), version: asText(source["version"]), tokenizer: tokenizer ?? "" };
 }

@@ -1,8 +1,9 @@
 // What the loss is spent on: tokens that count, by source, by what they are and, in conversations, by who speaks.
 
-import { asFields, asList, asNumber, asText } from "../decode";
+import { question } from "../ask";
 import { formatCount, visible } from "../format";
 import { useLoaded } from "../load";
+import type { RoleBudget } from "../wire/types";
 import { KINDS, NO_SOURCE, type TokenBatch } from "./batch";
 
 interface Share {
@@ -10,11 +11,6 @@ interface Share {
   readonly colour: string;
   tokens: number;
   loss: number;
-}
-
-interface Roles {
-  readonly shares: readonly Share[];
-  readonly cut: string;
 }
 
 export function budgetOf(batch: TokenBatch): { sources: Share[]; kinds: Share[] } {
@@ -31,13 +27,13 @@ export function budgetOf(batch: TokenBatch): { sources: Share[]; kinds: Share[] 
 export function Budget(props: { batch: TokenBatch }) {
   const { batch } = props;
   const { sources, kinds } = budgetOf(batch);
-  const [roles] = useLoaded(`api/roles?address=${encodeURIComponent(batch.facts.address)}`, readRoles);
+  const { loaded: roles } = useLoaded(question("roles", { address: batch.facts.address }));
   return (
     <>
       <Shares title="By source" shares={sources} />
-      {roles.phase === "ready" && roles.value.shares.length > 0 && (
+      {roles.phase === "ready" && roles.value.by_role.length > 0 && (
         <>
-          <Shares title="By role" shares={roles.value.shares} />
+          <Shares title="By role" shares={sharesOf(roles.value)} />
           {roles.value.cut !== "" && <p class="cut">Cut: {roles.value.cut}.</p>}
         </>
       )}
@@ -85,11 +81,6 @@ function add(share: Share | undefined, counts: number): void {
   share.loss += counts;
 }
 
-function readRoles(value: unknown): Roles {
-  const found = asFields(value);
-  const shares = asList(found["by_role"]).map((one) => {
-    const role = asFields(one);
-    return { name: asText(role["role"]), colour: "plain", tokens: asNumber(role["tokens"]), loss: asNumber(role["loss"]) };
-  });
-  return { shares, cut: asText(found["cut"]) };
+function sharesOf(budget: RoleBudget): Share[] {
+  return budget.by_role.map(({ role, tokens, loss }) => ({ name: role, colour: "plain", tokens, loss }));
 }

@@ -3,10 +3,12 @@
 import { NO_SOURCE, PADDING, type TokenBatch } from "./batch";
 import type { Numbers } from "./packed";
 
+/** What every batch can be coloured by. */
 export const COLOURINGS = ["segment", "loss", "source", "none"] as const;
 /** One of the colourings, or the name of a numeric column. */
 export type Colouring = string;
 
+/** How many colours there are for segments, sources, and levels of a number. */
 const SEGMENTS = 6;
 const SOURCES = 8;
 const LEVELS = 9;

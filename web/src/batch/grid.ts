@@ -8,8 +8,8 @@ import { breakLines, lineOf, type Lines } from "./lines";
 export interface GridLook {
   readonly by: Colouring;
   readonly ids: boolean;
-  /** Numeric columns shown as lanes under the tokens. */
-  readonly lanes: readonly string[];
+  /** Numeric columns shown as strips of colour under the tokens. */
+  readonly strips: readonly string[];
   /** Tokens to mark, 1 for each; used to compare. */
   readonly marks: Uint8Array | null;
 }
@@ -21,7 +21,9 @@ export interface GridEvents {
   readonly onView: (first: number, last: number) => void;
 }
 
+/** Cells before the tokens of a line. */
 const GUTTER = 8;
+/** Pixels of the tallest element that browsers lay out right; above it scrolling is scaled. */
 const HEIGHT_MAX = 8_000_000;
 
 export class TokenGrid {
@@ -87,7 +89,7 @@ export class TokenGrid {
   }
 
   get pitch(): number {
-    return 22 + (this.look.ids ? 13 : 0) + 8 * this.look.lanes.length;
+    return 22 + (this.look.ids ? 13 : 0) + 8 * this.look.strips.length;
   }
 
   private readonly schedule = (): void => {
@@ -142,7 +144,7 @@ export class TokenGrid {
     }
     const paint = painter(this.batch, this.look.by);
     const names = colourNames(this.batch, this.look.by);
-    const lanes = this.look.lanes.flatMap((name) => {
+    const strips = this.look.strips.flatMap((name) => {
       const column = this.batch.numeric.get(name);
       return column === undefined ? [] : [{ column, level: levels(column) }];
     });
@@ -151,7 +153,7 @@ export class TokenGrid {
       if (this.shown.has(line)) continue;
       const element = this.line(line, shift, (index) => {
         const token = this.token(index, names[paint(index)] ?? "plain");
-        for (const { column, level } of lanes) {
+        for (const { column, level } of strips) {
           const strip = document.createElement("u");
           strip.className = this.batch.kinds[index] === PADDING ? "pad" : `level-${level(column[index] ?? NaN)}`;
           token.append(strip);

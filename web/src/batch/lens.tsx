@@ -3,40 +3,18 @@
 
 import { useState } from "preact/hooks";
 
-import { asFields, asList, asNumber, asText } from "../decode";
+import { question } from "../ask";
 import { formatPlural, visible } from "../format";
 import { useLoaded } from "../load";
 import { Outcome } from "../part/state";
 import { addressRoute, replaceQuery } from "../route";
+import type { LaneLens, LensRepeat, LensRow, UnequalRanks } from "../wire/types";
 import { formatPlace, type Place } from "./place";
-
-interface LaneRow {
-  readonly content: string;
-  readonly documents: readonly string[];
-  readonly count: number;
-}
-
-interface Repeat {
-  readonly words: string;
-  readonly places: readonly (readonly number[])[];
-}
-
-interface Lens {
-  readonly lanes: readonly { readonly lane: string; readonly digest: string; readonly rows: readonly LaneRow[] }[];
-  readonly addsUp: boolean;
-  readonly sameRows: readonly (readonly (readonly number[])[])[];
-  readonly sameRowsCount: number;
-  readonly repeats: readonly Repeat[];
-  readonly repeatsCount: number;
-  readonly rankCount: number;
-  /** Lanes whose ranks differ, in words. */
-  readonly unequal: readonly string[];
-}
 
 export function LensView(props: { place: Place; lanes: number; equal: number }) {
   const { place, lanes, equal } = props;
   const address = formatPlace({ ...place, lane: null, row: null, token: null });
-  const [loaded, again] = useLoaded(`api/lanes?address=${encodeURIComponent(address)}&lanes=${lanes}&equal=${equal}`, readLens);
+  const { loaded, again } = useLoaded(question("lanes", { address, lanes, equal }));
   return (
     <section class="lens">
       <Asking lanes={lanes} equal={equal} />
@@ -65,22 +43,22 @@ function Asking(props: { lanes: number; equal: number }) {
   );
 }
 
-function Lanes(props: { lens: Lens; place: Place; equal: number }) {
+function Lanes(props: { lens: LaneLens; place: Place; equal: number }) {
   const { lens, place, equal } = props;
-  const flagged = new Set([...lens.sameRows.flat(), ...lens.repeats.flatMap((one) => one.places)].map((spot) => spot.join(" ")));
+  const flagged = new Set([...lens.same_rows.flat(), ...lens.repeats.flatMap((one) => one.places)].map((spot) => spot.join(" ")));
   const words: [boolean, string][] = [
-    [lens.addsUp, lens.addsUp ? "The lanes add up to the step: nothing is lost, nothing comes twice." : "The digests of the lanes do not add up to the step's."],
-    [lens.sameRowsCount === 0, lens.sameRowsCount === 0 ? "No two rows hold the same." : `${formatPlural(lens.sameRowsCount, "content")} stand in more than one row.`],
+    [lens.adds_up, lens.adds_up ? "The lanes add up to the step: nothing is lost, nothing comes twice." : "The digests of the lanes do not add up to the step's."],
+    [lens.same_rows_count === 0, lens.same_rows_count === 0 ? "No two rows hold the same." : `${formatPlural(lens.same_rows_count, "content")} stand in more than one row.`],
     [
-      lens.repeatsCount === 0,
-      lens.repeatsCount === 0
+      lens.repeats_count === 0,
+      lens.repeats_count === 0
         ? "No tokens of a sample stand in two rows."
-        : `${formatPlural(lens.repeatsCount, "stretch", "stretches")} of samples stand in more than one row: ${lens.repeats.slice(0, 5).map((one) => one.words).join(", ")}${lens.repeatsCount > 5 ? " …" : ""}`,
+        : `${formatPlural(lens.repeats_count, "stretch", "stretches")} of samples stand in more than one row: ${lens.repeats.slice(0, 5).map(repeatWords).join(", ")}${lens.repeats_count > 5 ? " …" : ""}`,
     ],
   ];
   if (equal > 1) {
-    const good = lens.unequal.length === 0;
-    words.push([good, good ? `All ${lens.rankCount} ranks that must agree do, each built on its own.` : `A stage is not deterministic: ${lens.unequal.join("; ")}.`]);
+    const good = lens.ranks.unequal.length === 0;
+    words.push([good, good ? `All ${lens.ranks.count} ranks that must agree do, each built on its own.` : `A stage is not deterministic: ${lens.ranks.unequal.map(unequalWords).join("; ")}.`]);
   }
   return (
     <>
@@ -106,7 +84,7 @@ function Lanes(props: { lens: Lens; place: Place; equal: number }) {
                 <li key={at} class={flagged.has(`${number} ${at}`) ? "flagged" : undefined}>
                   <a href={addressRoute(formatPlace({ ...place, lane: lane.lane, row: at, token: null }))}>row {at}</a>{" "}
                   <span class="mono soft">{row.content === "" ? "padding" : row.content.replace("b3:", "").slice(0, 8)}</span>{" "}
-                  <span class="soft">{formatPlural(row.count, "document")}: {row.documents.join(", ")}{row.count > row.documents.length ? " …" : ""}</span>
+                  <span class="soft">{documentWords(row)}</span>
                 </li>
               ))}
             </ol>
@@ -117,34 +95,16 @@ function Lanes(props: { lens: Lens; place: Place; equal: number }) {
   );
 }
 
-function readLens(value: unknown): Lens {
-  const lens = asFields(value);
-  const pairs = (one: unknown) => asList(one).map((pair) => asList(pair).map(asNumber));
-  return {
-    addsUp: lens["adds_up"] === true,
-    sameRows: asList(lens["same_rows"]).map(pairs),
-    sameRowsCount: asNumber(lens["same_rows_count"]),
-    repeats: asList(lens["repeats"]).map((one) => {
-      const repeat = asFields(one);
-      return { words: visible(`${asText(repeat["source"])} ${String(repeat["sample"])}`), places: pairs(repeat["places"]) };
-    }),
-    repeatsCount: asNumber(lens["repeats_count"]),
-    rankCount: asNumber(asFields(lens["ranks"])["count"]),
-    unequal: asList(asFields(lens["ranks"])["unequal"]).map((one) => {
-      const lane = asFields(one);
-      const sides = Object.values(asFields(lane["ranks"])).map((ranks) => asList(ranks).map(asText).join(" "));
-      return `lane ${asText(lane["lane"])}: ranks ${sides.join(" against ")}`;
-    }),
-    lanes: asList(lens["lanes"]).map((one) => {
-      const lane = asFields(one);
-      return {
-        lane: asText(lane["lane"]),
-        digest: asText(lane["digest"]),
-        rows: asList(lane["rows"]).map((each) => {
-          const row = asFields(each);
-          return { content: asText(row["content"]), documents: asList(row["documents"]).map((pair) => visible(asList(pair).map(String).join(" "))), count: asNumber(row["document_count"]) };
-        }),
-      };
-    }),
-  };
+function repeatWords(repeat: LensRepeat): string {
+  return visible(`${repeat.source} ${repeat.sample}`);
+}
+
+function unequalWords(lane: UnequalRanks): string {
+  const sides = Object.values(lane.ranks).map((ranks) => ranks.join(" "));
+  return `lane ${lane.lane}: ranks ${sides.join(" against ")}`;
+}
+
+function documentWords(row: LensRow): string {
+  const named = row.documents.map((document) => visible(document.join(" "))).join(", ");
+  return `${formatPlural(row.document_count, "document")}: ${named}${row.document_count > row.documents.length ? " …" : ""}`;
 }

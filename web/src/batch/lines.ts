@@ -11,6 +11,7 @@ export interface Lines {
   readonly widths: Uint8Array;
 }
 
+/** Cells that a token takes at most, so that one byte holds them. */
 const WIDTH_MAX = 255;
 
 /** `idsToo` makes room for the numbers of tokens below their text. */

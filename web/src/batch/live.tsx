@@ -1,26 +1,12 @@
 // A run while it runs: what its ranks have in their hands, and what its training loop shows of its own arrays.
 
-import { asFields, asList, asNumber, asText, orNull } from "../decode";
+import { question } from "../ask";
 import { formatCount, visible } from "../format";
 import { useLoaded } from "../load";
 import { replaceQuery } from "../route";
 
-interface Rank {
-  readonly name: string;
-  readonly pid: number;
-  readonly lane: string;
-  readonly step: number | null;
-  readonly equal: boolean;
-}
-
-interface Taps {
-  readonly ranks: readonly Rank[];
-  readonly unequal: number;
-  readonly shown: readonly string[];
-}
-
 export function Live(props: { address: string; tap: string | null }) {
-  const [loaded, again] = useLoaded(`api/taps?address=${encodeURIComponent(props.address)}`, readTaps);
+  const { loaded, again } = useLoaded(question("taps", { address: props.address }));
   if (loaded.phase !== "ready") return null;
   const { ranks, unequal, shown } = loaded.value;
   if (ranks.length + shown.length === 0) return null;
@@ -32,7 +18,7 @@ export function Live(props: { address: string; tap: string | null }) {
           rank {visible(rank.name)}: {rank.step === null ? "no batch yet" : `step ${formatCount(rank.step)}, ${rank.equal ? "as rebuilt here" : "other bits than rebuilt here"}`}
         </span>
       ))}
-      {unequal > 0 && <span class="fail">ranks of one lane differ</span>}
+      {unequal.length > 0 && <span class="fail">ranks of one lane differ</span>}
       {shown.length > 0 && (
         <span class="soft">
           the loop shows{" "}
@@ -48,22 +34,4 @@ export function Live(props: { address: string; tap: string | null }) {
       </button>
     </p>
   );
-}
-
-function readTaps(value: unknown): Taps {
-  const taps = asFields(value);
-  return {
-    unequal: asList(taps["unequal"]).length,
-    shown: asList(taps["shown"]).map(asText),
-    ranks: asList(taps["ranks"]).map((one) => {
-      const rank = asFields(one);
-      return {
-        name: asText(rank["name"]),
-        pid: asNumber(rank["pid"]),
-        lane: asText(rank["lane"]),
-        step: orNull(rank["step"], asNumber),
-        equal: rank["equal"] === true,
-      };
-    }),
-  };
 }

@@ -16,6 +16,7 @@ interface OverviewProps {
   readonly go: (index: number) => void;
 }
 
+/** Pixels of a row at least, of the picture, and tokens across it at most. */
 const LINE_MIN = 2;
 const HEIGHT_MAX = 168;
 const WIDTH_MAX = 4096;

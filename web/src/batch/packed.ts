@@ -1,32 +1,42 @@
 // Packed columns: `PSV1`, the length of a JSON header, the header, then buffers as they lie in memory. Nothing is
-// copied: every column is a typed array over the answer itself.
+// copied: every column is a typed array over the answer itself. The one place where bytes are decoded.
 
-import { asFields, asList, asNumber, asText, Malformed, type Fields } from "../decode";
+import { checked, Malformed } from "../wire/check";
+import type { PackedBatch } from "../wire/types";
 
 export type Numbers = Uint8Array | Uint16Array | Uint32Array | Int8Array | Int16Array | Int32Array | Float32Array | Float64Array;
 
 export interface Packed {
-  readonly facts: Fields;
+  readonly facts: PackedBatch["facts"];
   readonly columns: ReadonlyMap<string, Numbers>;
 }
 
-const MAGIC = 0x31565350; // "PSV1", little-endian
+/** "PSV1", little-endian. */
+const MAGIC = 0x31565350;
+/** Bytes in front of the header: the magic and the header's length. */
 const BEFORE = 8;
 
 export function unpack(data: ArrayBuffer): Packed {
   const view = new DataView(data);
   if (data.byteLength < BEFORE || view.getUint32(0, true) !== MAGIC) throw new Malformed("the answer holds no packed columns");
   const begin = BEFORE + view.getUint32(4, true);
-  const header = asFields(JSON.parse(new TextDecoder().decode(new Uint8Array(data, BEFORE, begin - BEFORE))));
+  if (begin > data.byteLength) throw new Malformed("the header of packed columns ends behind the answer");
+  const header = checked("batch", parsed(new Uint8Array(data, BEFORE, begin - BEFORE)));
   const columns = new Map<string, Numbers>();
-  for (const one of asList(header["columns"])) {
-    const column = asFields(one);
-    const at = begin + asNumber(column["at"]);
-    const bytes = asNumber(column["bytes"]);
-    if (at + bytes > data.byteLength) throw new Malformed("a packed column ends behind the answer");
-    columns.set(asText(column["name"]), numbers(data, at, bytes, asText(column["dtype"])));
+  for (const column of header.columns) {
+    const at = begin + column.at;
+    if (at + column.bytes > data.byteLength) throw new Malformed("a packed column ends behind the answer");
+    columns.set(column.name, numbers(data, at, column.bytes, column.dtype));
   }
-  return { facts: asFields(header["facts"]), columns };
+  return { facts: header.facts, columns };
+}
+
+function parsed(header: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(header));
+  } catch {
+    throw new Malformed("the header of packed columns is no JSON");
+  }
 }
 
 function numbers(data: ArrayBuffer, at: number, bytes: number, dtype: string): Numbers {

@@ -16,6 +16,7 @@ interface Piece {
   readonly start: number;
 }
 
+/** Pixels of the picture, and documents that are named below it. */
 const SIZE = 168;
 const LISTED_MAX = 60;
 

@@ -2,47 +2,33 @@
 
 import { useState } from "preact/hooks";
 
-import { asFields, asList, asNumber, asText, orNull } from "../decode";
+import { addressOf, question } from "../ask";
 import { formatCount, formatPlural, visible } from "../format";
 import { useLoaded } from "../load";
 import { Foreign } from "../part/foreign";
 import { Media } from "../part/media";
 import { Outcome } from "../part/state";
 import { addressRoute } from "../route";
-import type { RecordFacts } from "./batch";
+import type { RecordRow } from "../wire/types";
+import type { RecordBatch } from "./batch";
 
-interface RecordField {
-  readonly name: string;
-  readonly kind: string;
-  readonly preview: unknown;
-  readonly size: string;
-  readonly cut: string;
-  readonly type: string;
-}
-
-interface RecordRow {
-  readonly row: number;
-  readonly valid: boolean;
-  readonly fields: readonly RecordField[];
-  readonly origins: readonly { readonly version: string; readonly sample: number; readonly shard: string }[];
-}
-
+/** Records of one page. */
 const PAGE = 12;
 
-export function Records(props: { batch: RecordFacts; chosen: number | null }) {
+export function Records(props: { batch: RecordBatch; chosen: number | null }) {
   const { facts } = props.batch;
   const [first, setFirst] = useState(Math.floor((props.chosen ?? 0) / PAGE) * PAGE);
-  const address = encodeURIComponent(facts.address);
-  const [loaded, again] = useLoaded(`api/records?address=${address}&first=${first}&count=${PAGE}`, readRecords);
+  const { address, undecodable } = facts;
+  const { loaded, again } = useLoaded(question("records", { address, first, count: PAGE }));
   return (
     <>
-      {props.batch.undecodable.length > 0 && <p class="warn">{formatPlural(props.batch.undecodable.length, "sample")} could not be decoded.</p>}
+      {undecodable.length > 0 && <p class="warn">{formatPlural(undecodable.length, "sample")} could not be decoded.</p>}
       <Outcome
         of={loaded}
         again={again}
-        show={(rows) => (
+        show={(page) => (
           <div class="records">
-            {rows.map((row) => (
+            {page.rows.map((row) => (
               <Record key={row.row} row={row} address={address} chosen={row.row === props.chosen} />
             ))}
           </div>
@@ -69,7 +55,7 @@ export function Records(props: { batch: RecordFacts; chosen: number | null }) {
 
 function Record(props: { row: RecordRow; address: string; chosen: boolean }) {
   const { row, address } = props;
-  const origin = row.origins[0];
+  const origin = row.origin[0];
   return (
     <section class={`record${props.chosen ? " chosen" : ""}`}>
       <h3>
@@ -85,15 +71,15 @@ function Record(props: { row: RecordRow; address: string; chosen: boolean }) {
       {row.fields.map((field) => (
         <div key={field.name} class="record-field">
           <span class="soft">
-            {visible(field.name)} <small>{visible(field.type || field.kind)}, {field.size}</small>
+            {visible(field.name)} <small>{visible(field.type ?? field.kind)}, {field.size}</small>
           </span>
-          <Media kind={field.kind} size={null} address={`api/field?address=${address}&row=${row.row}&name=${encodeURIComponent(field.name)}`}>
+          <Media kind={field.kind} size={null} address={addressOf("field", { address, row: row.row, name: field.name })}>
             {field.kind === "trajectory" ? <Curve values={field.preview} /> : null}
             <pre class="value">
               <Foreign text={typeof field.preview === "string" ? field.preview : JSON.stringify(field.preview)} lines />
             </pre>
           </Media>
-          {field.cut !== "" && <p class="cut">Cut: {field.cut} are not shown.</p>}
+          {field.cut !== undefined && <p class="cut">Cut: {field.cut} are not shown.</p>}
         </div>
       ))}
     </section>
@@ -111,29 +97,4 @@ function Curve(props: { values: unknown }) {
       <polyline points={points.join(" ")} />
     </svg>
   );
-}
-
-function readRecords(value: unknown): RecordRow[] {
-  return asList(asFields(value)["rows"]).map((one) => {
-    const row = asFields(one);
-    return {
-      row: asNumber(row["row"]),
-      valid: row["valid"] === true,
-      fields: asList(row["fields"]).map((each) => {
-        const field = asFields(each);
-        return {
-          name: asText(field["name"]),
-          kind: asText(field["kind"]),
-          preview: field["preview"],
-          size: asText(field["size"]),
-          cut: orNull(field["cut"], asText) ?? "",
-          type: orNull(field["type"], asText) ?? "",
-        };
-      }),
-      origins: asList(row["origin"]).map((each) => {
-        const origin = asFields(each);
-        return { version: asText(origin["version"]), sample: asNumber(origin["sample"]), shard: asText(origin["shard"]) };
-      }),
-    };
-  });
 }

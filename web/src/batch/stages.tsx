@@ -4,46 +4,13 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
-import { asFields, asList, asNumber, asText, orNull, type Fields } from "../decode";
+import { question } from "../ask";
 import { formatCount, formatPlural, visible } from "../format";
 import { useLoaded } from "../load";
 import { Foreign } from "../part/foreign";
 import { Outcome } from "../part/state";
+import type { FieldPreview, SampleStagesAnswer, TemplatedPiece } from "../wire/types";
 import { documentAt, type TokenBatch } from "./batch";
-
-interface Piece {
-  readonly start: number;
-  readonly stop: number;
-  readonly text: string;
-  readonly role: string;
-  readonly trained: boolean;
-}
-
-interface RawField {
-  readonly name: string;
-  readonly kind: string;
-  readonly text: string;
-  readonly cut: string;
-}
-
-interface Stretch {
-  readonly row: number;
-  readonly at: number;
-  readonly first: number;
-  readonly end: number;
-  readonly loss: number;
-}
-
-interface Stages {
-  readonly raw: readonly RawField[];
-  readonly templated: { readonly pieces: readonly Piece[]; readonly problem: string } | null;
-  readonly ids: readonly number[];
-  readonly texts: readonly string[];
-  readonly kinds: readonly string[];
-  readonly spans: readonly (readonly number[])[] | null;
-  readonly cut: string;
-  readonly input: readonly Stretch[];
-}
 
 interface StagesProps {
   readonly batch: TokenBatch;
@@ -52,6 +19,7 @@ interface StagesProps {
   readonly choose: (index: number) => void;
 }
 
+/** Tokens, and characters, that are shown on both sides of the chosen one. */
 const AROUND = 80;
 const CHARACTERS_AROUND = 400;
 
@@ -62,7 +30,7 @@ export function StagesView(props: StagesProps) {
   const first = (row - batch.firstRow) * batch.length + (batch.documents.at[document] ?? 0);
   // One question for the whole document: walking through its tokens asks nothing more.
   const address = props.address.replace(/token=\d+$/, `token=${first % batch.length}`);
-  const [loaded, again] = useLoaded(`api/stages?address=${encodeURIComponent(address)}`, readStages);
+  const { loaded, again } = useLoaded(question("stages", { address }));
   const at = index - first + (batch.documents.start[document] ?? 0);
   return <Outcome of={loaded} again={again} show={(stages) => <All {...props} stages={stages} at={at} first={first} />} />;
 }
@@ -79,25 +47,29 @@ function useReveal(at: number): { current: HTMLDivElement | null } {
   return box;
 }
 
-function All(props: StagesProps & { stages: Stages; at: number; first: number }) {
+function All(props: StagesProps & { stages: SampleStagesAnswer; at: number; first: number }) {
   const { batch, stages, at, choose } = props;
+  const { tokens } = stages;
   const box = useReveal(at);
-  const span = stages.spans?.[at] ?? null;
+  const span = tokens.spans?.[at] ?? null;
   const from = Math.max(0, at - AROUND);
-  const around = stages.ids.slice(from, at + AROUND);
+  const around = tokens.ids.slice(from, at + AROUND);
   const here = (token: number): number | null => {
-    const stretch = stages.input.find((one) => one.first <= token && token < one.end);
-    return stretch === undefined ? null : (stretch.row - batch.firstRow) * batch.length + stretch.at + token - stretch.first;
+    for (const stretch of stages.input) {
+      const [[at = 0], [first = 0, end = 0]] = [stretch.row_span, stretch.token_span];
+      if (first <= token && token < end) return (stretch.row - batch.firstRow) * batch.length + at + token - first;
+    }
+    return null;
   };
   const pick = (token: number) => {
     const index = here(token);
     if (index !== null && index >= 0 && index < batch.ids.length) choose(index);
   };
-  const shown = `${formatPlural(stages.ids.length, "token")}${around.length < stages.ids.length ? `, ${formatCount(around.length)} shown` : ""}`;
+  const shown = `${formatPlural(tokens.ids.length, "token")}${around.length < tokens.ids.length ? `, ${formatCount(around.length)} shown` : ""}`;
   return (
     <div class="stages" ref={box}>
       <Stage name="raw" words="the row as it is stored">
-        <Raw fields={stages.raw} text={span === null ? null : wordsAt(stages, span)} />
+        <Raw fields={stages.raw.fields} text={span === null ? null : wordsAt(stages, span)} />
       </Stage>
       {stages.templated !== null && (
         <Stage name="templated" words="what the tokenizer was given">
@@ -108,14 +80,14 @@ function All(props: StagesProps & { stages: Stages; at: number; first: number })
       <Stage name="tokens" words={shown}>
         <p class="stage-tokens">
           {around.map((_, by) => (
-            <button key={from + by} type="button" tabIndex={-1} class={classOf(from + by === at, stages.kinds[from + by] === "special", false)} onClick={() => pick(from + by)}>
-              {stages.texts[from + by]}
+            <button key={from + by} type="button" tabIndex={-1} class={classOf(from + by === at, tokens.kinds[from + by] === "special", false)} onClick={() => pick(from + by)}>
+              {tokens.joined[from + by]}
             </button>
           ))}
         </p>
-        {stages.cut !== "" && <p class="cut">Cut: {stages.cut}.</p>}
+        {tokens.cut !== "" && <p class="cut">Cut: {tokens.cut}.</p>}
       </Stage>
-      <Stage name="model input" words={stages.input.map((one) => `row ${one.row}, ${one.at}–${one.at + one.end - one.first}`).join("; ")}>
+      <Stage name="model input" words={stages.input.map((one) => `row ${one.row}, ${one.row_span.join("–")}`).join("; ")}>
         <p class="stage-tokens">
           {around.map((id, by) => {
             const index = here(from + by);
@@ -156,7 +128,7 @@ function Stage(props: { name: string; words: string; children: ComponentChildren
 }
 
 /** Text by pieces, with the token marked; characters of a piece are counted where each is shown as one. */
-function Templated(props: { pieces: readonly Piece[]; span: readonly number[] | null }) {
+function Templated(props: { pieces: readonly TemplatedPiece[]; span: readonly number[] | null }) {
   const [a, b] = [props.span?.[0] ?? -1, props.span?.[1] ?? -1];
   const near = props.span === null ? props.pieces : props.pieces.filter((piece) => piece.stop > a - CHARACTERS_AROUND && piece.start < b + CHARACTERS_AROUND);
   return (
@@ -184,7 +156,7 @@ function Templated(props: { pieces: readonly Piece[]; span: readonly number[] | 
 }
 
 /** The token's characters with some on both sides, to find its place in the raw row. */
-function wordsAt(stages: Stages, span: readonly number[]): { before: string; own: string; after: string } | null {
+function wordsAt(stages: SampleStagesAnswer, span: readonly number[]): { before: string; own: string; after: string } | null {
   const [a = 0, b = 0] = span;
   const piece = stages.templated?.pieces.find((one) => one.start <= a && b <= one.stop);
   const signs = piece === undefined ? [] : [...piece.text];
@@ -193,13 +165,14 @@ function wordsAt(stages: Stages, span: readonly number[]): { before: string; own
   return { before: signs.slice(Math.max(0, from - 24), from).join(""), own: signs.slice(from, to).join(""), after: signs.slice(to, to + 24).join("") };
 }
 
-function Raw(props: { fields: readonly RawField[]; text: { before: string; own: string; after: string } | null }) {
+function Raw(props: { fields: readonly FieldPreview[]; text: { before: string; own: string; after: string } | null }) {
   const { text } = props;
   const needle = text === null ? "" : text.before + text.own + text.after;
-  const texts = props.fields.filter((field) => field.kind === "text" || field.kind === "nested").sort((one, other) => other.text.length - one.text.length);
-  const field = (needle === "" ? undefined : texts.find((one) => one.text.includes(needle))) ?? texts[0];
+  const texts = props.fields.filter((field) => field.kind === "text" || field.kind === "nested").sort((one, other) => shownText(other).length - shownText(one).length);
+  const field = (needle === "" ? undefined : texts.find((one) => shownText(one).includes(needle))) ?? texts[0];
   if (field === undefined) return <p class="soft small">The row has no text.</p>;
-  const found = needle === "" || text === null ? -1 : field.text.indexOf(needle);
+  const whole = shownText(field);
+  const found = needle === "" || text === null ? -1 : whole.indexOf(needle);
   const [place, own] = found < 0 || text === null ? [0, ""] : [found + text.before.length, text.own];
   const begin = Math.max(0, place - CHARACTERS_AROUND);
   const end = place + own.length + CHARACTERS_AROUND;
@@ -208,57 +181,16 @@ function Raw(props: { fields: readonly RawField[]; text: { before: string; own: 
       <p class="stage-text">
         <span class="soft">{visible(field.name)}: </span>
         {begin > 0 && <span class="soft">… </span>}
-        <Foreign text={field.text.slice(begin, own === "" ? end : place)} lines />
+        <Foreign text={whole.slice(begin, own === "" ? end : place)} lines />
         {own !== "" && <span class="here">{own}</span>}
-        {own !== "" && <Foreign text={field.text.slice(place + own.length, end)} lines />}
-        {(field.text.length > end || field.cut !== "") && <span class="soft"> …</span>}
+        {own !== "" && <Foreign text={whole.slice(place + own.length, end)} lines />}
+        {(whole.length > end || field.cut !== undefined) && <span class="soft"> …</span>}
       </p>
-      {field.cut !== "" && <p class="cut">Cut: {field.cut} are not shown.</p>}
+      {field.cut !== undefined && <p class="cut">Cut: {field.cut} are not shown.</p>}
     </div>
   );
 }
 
-function readStages(value: unknown): Stages {
-  const stages = asFields(value);
-  const tokens = asFields(stages["tokens"]);
-  const texts = (one: unknown) => asList(one).map(asText);
-  return {
-    raw: asList(asFields(stages["raw"])["fields"]).map((one) => readRaw(asFields(one))),
-    templated: orNull(stages["templated"], (one) => {
-      const templated = asFields(one);
-      return { pieces: asList(templated["pieces"]).map((each) => readPiece(asFields(each))), problem: asText(templated["problem"]) };
-    }),
-    ids: asList(tokens["ids"]).map(asNumber),
-    texts: texts(tokens["joined"]),
-    kinds: texts(tokens["kinds"]),
-    spans: orNull(tokens["spans"], (spans) => asList(spans).map((pair) => asList(pair).map(asNumber))),
-    cut: asText(tokens["cut"]),
-    input: asList(stages["input"]).map((one) => readStretch(asFields(one))),
-  };
-}
-
-function readRaw(field: Fields): RawField {
-  const preview = field["preview"];
-  return {
-    name: asText(field["name"]),
-    kind: asText(field["kind"]),
-    text: typeof preview === "string" ? preview : JSON.stringify(preview),
-    cut: orNull(field["cut"], asText) ?? "",
-  };
-}
-
-function readPiece(piece: Fields): Piece {
-  return {
-    start: asNumber(piece["start"]),
-    stop: asNumber(piece["stop"]),
-    text: asText(piece["text"]),
-    role: asText(piece["role"]),
-    trained: piece["trained"] === true,
-  };
-}
-
-function readStretch(one: Fields): Stretch {
-  const [at = 0] = asList(one["row_span"]).map(asNumber);
-  const [first = 0, end = 0] = asList(one["token_span"]).map(asNumber);
-  return { row: asNumber(one["row"]), at, first, end, loss: asNumber(one["loss"]) };
+function shownText(field: FieldPreview): string {
+  return typeof field.preview === "string" ? field.preview : JSON.stringify(field.preview);
 }

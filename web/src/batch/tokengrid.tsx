@@ -41,13 +41,13 @@ export function TokenGridView(props: GridProps) {
     requestAnimationFrame(() => requestAnimationFrame(() => performance.mark("batch-painted")));
     return () => grid.current?.close();
   }, []);
-  const { by, ids, lanes, marks } = props.look;
+  const { by, ids, strips, marks } = props.look;
   const first = useRef(true);
   useEffect(() => {
     if (!first.current) grid.current?.update(props.batch, props.look);
     first.current = false;
     setHover(null);
-  }, [props.batch, by, ids, lanes.join(" "), marks]);
+  }, [props.batch, by, ids, strips.join(" "), marks]);
   useEffect(() => grid.current?.choose(props.chosen ?? -1, true), [props.chosen, props.batch]);
   return (
     <div class="grid-frame">

@@ -1,17 +1,11 @@
 // One token: what it is, where it came from, and the four stages of its sample.
 
-import { asFields, asList, asNumber, asText, orNull } from "../decode";
+import { question } from "../ask";
 import { formatCount, visible } from "../format";
 import { useLoaded } from "../load";
 import { addressRoute } from "../route";
 import { documentAt, KINDS, textOf, type TokenBatch } from "./batch";
 import { StagesView } from "./stages";
-
-interface TokenDetail {
-  readonly bytes: string | null;
-  readonly shard: string;
-  readonly byteRange: readonly number[] | null;
-}
 
 interface TokenPanelProps {
   readonly batch: TokenBatch;
@@ -27,7 +21,8 @@ export function TokenPanel(props: TokenPanelProps) {
   const row = batch.firstRow + Math.floor(index / batch.length);
   const token = index % batch.length;
   const document = documentAt(batch, row, token);
-  const [detail] = useLoaded(`api/token?${new URLSearchParams({ address, ...(props.tap === null ? {} : { tap: props.tap }) })}`, readDetail);
+  const { loaded: detail } = useLoaded(question("token", { address, tap: props.tap }));
+  const origin = detail.phase === "ready" ? detail.value.origin[0] : undefined;
   const source = document < 0 ? null : batch.sources[batch.documents.source[document] ?? 0];
   const sample = batch.documents.sample[document] ?? 0;
   const facts: [string, string][] = [
@@ -63,11 +58,11 @@ export function TokenPanel(props: TokenPanelProps) {
         <>
           <p class="origin-line">
             from <a href={addressRoute(`${source.version}/row/${sample}`)}>{`${source.version}/row/${sample}`}</a>
-            {detail.phase === "ready" && detail.value.shard !== "" && (
+            {origin !== undefined && (
               <span class="soft">
                 {" "}
-                · {visible(detail.value.shard)}
-                {detail.value.byteRange !== null && `, bytes ${formatCount(detail.value.byteRange[0] ?? 0)}–${formatCount(detail.value.byteRange[1] ?? 0)}`}
+                · {visible(origin.shard)}
+                {origin.byte_range !== null && `, bytes ${formatCount(origin.byte_range[0])}–${formatCount(origin.byte_range[1])}`}
               </span>
             )}
           </p>
@@ -76,17 +71,6 @@ export function TokenPanel(props: TokenPanelProps) {
       )}
     </section>
   );
-}
-
-function readDetail(value: unknown): TokenDetail {
-  const token = asFields(value);
-  const origins = asList(token["origin"]).map(asFields);
-  const origin = origins[0];
-  return {
-    bytes: orNull(token["bytes"], asText),
-    shard: origin === undefined ? "" : asText(origin["shard"]),
-    byteRange: origin === undefined ? null : orNull(origin["byte_range"], (span) => asList(span).map(asNumber)),
-  };
 }
 
 function numberText(value: number): string {

@@ -3,11 +3,12 @@
 
 import { formatCount, visible } from "../format";
 import { replaceQuery } from "../route";
-import type { Bar, ColumnSpread, Field } from "./read";
+import type { ColumnBar, ColumnSpread, SchemaField } from "../wire/types";
 
+/** Values of a field that are named; the rest is counted. */
 const CHOICES_SHOWN = 3;
 
-export function ColumnHead(props: { field: Field; spread: ColumnSpread | null; where: string }) {
+export function ColumnHead(props: { field: SchemaField; spread: ColumnSpread | null; where: string }) {
   const { field, spread, where } = props;
   return (
     <div class="column-head" title={`${visible(field.name)}: ${field.kind}${field.optional ? ", optional" : ""}`}>
@@ -82,13 +83,13 @@ function walk(event: KeyboardEvent): void {
   bars[Math.max(0, Math.min(bars.length - 1, bars.indexOf(event.target as HTMLButtonElement) + by))]?.focus();
 }
 
-function filter(bar: Bar, where: string, event: MouseEvent): void {
+function filter(bar: ColumnBar, where: string, event: MouseEvent): void {
   if (bar.where === null) return;
   const next = event.shiftKey && where !== "" ? `(${where}) and (${bar.where})` : bar.where;
   replaceQuery(new Map([["where", next]]));
 }
 
-function short(value: number | null): string {
-  if (value === null) return "";
+function short(value: number | undefined): string {
+  if (value === undefined) return "";
   return Number.isInteger(value) ? formatCount(value) : value.toPrecision(3);
 }

@@ -1,39 +1,20 @@
 // What a version came from and what was made from it, as a graph: parents on the left, children on the right.
 
+import { question } from "../ask";
 import { formatPlural, visible } from "../format";
 import { useLoaded } from "../load";
 import { Command } from "../part/command";
 import { Outcome } from "../part/state";
 import { addressRoute } from "../route";
-import { readLineage, type Lineage, type Place } from "./read";
+import type { LineageGraph, LineagePlace } from "../wire/types";
+import { BOX, layOutPlaces, type Spot } from "./placement";
 
-const BOX = { width: 236, height: 46, across: 72, down: 14 };
-
-export function LineageGraph(props: { address: string }) {
-  const [loaded, again] = useLoaded(`api/lineage?at=${encodeURIComponent(props.address)}`, readLineage);
+export function LineageView(props: { address: string }) {
+  const { loaded, again } = useLoaded(question("lineage", { at: props.address }));
   return <Outcome of={loaded} again={again} show={(graph) => <Drawing graph={graph} />} />;
 }
 
-interface Spot {
-  readonly x: number;
-  readonly y: number;
-}
-
-/** Columns by level, each centred on the tallest. */
-export function layOutPlaces(places: readonly Place[]): { spots: ReadonlyMap<string, Spot>; width: number; height: number } {
-  const levels = [...new Set(places.map((place) => place.level))].sort((a, b) => a - b);
-  const columns = levels.map((level) => places.filter((place) => place.level === level));
-  const step = BOX.height + BOX.down;
-  const height = Math.max(...columns.map((column) => column.length)) * step - BOX.down;
-  const spots = new Map<string, Spot>();
-  columns.forEach((column, across) => {
-    const top = (height - (column.length * step - BOX.down)) / 2;
-    column.forEach((place, down) => spots.set(place.address, { x: across * (BOX.width + BOX.across), y: top + down * step }));
-  });
-  return { spots, width: columns.length * (BOX.width + BOX.across) - BOX.across, height };
-}
-
-function Drawing(props: { graph: Lineage }) {
+function Drawing(props: { graph: LineageGraph }) {
   const { graph } = props;
   const { spots, width, height } = layOutPlaces(graph.places);
   return (
@@ -72,7 +53,7 @@ function Arrow(props: { from: Spot | undefined; to: Spot | undefined }) {
   );
 }
 
-function Box(props: { place: Place; spot: Spot | undefined; own: boolean }) {
+function Box(props: { place: LineagePlace; spot: Spot | undefined; own: boolean }) {
   const { place, spot, own } = props;
   if (spot === undefined) return null;
   const name = place.known ? place.address : "not in this registry";

@@ -1,5 +1,6 @@
 // One row with all of its fields: text whole, media as media, and where its bytes lie.
 
+import { addressOf, question } from "../ask";
 import { formatBytes, formatCount, visible } from "../format";
 import { useKeys } from "../keys";
 import { useLoaded } from "../load";
@@ -7,12 +8,11 @@ import { Command } from "../part/command";
 import { Foreign } from "../part/foreign";
 import { Media } from "../part/media";
 import { Outcome } from "../part/state";
-import { readRow, type RowField, type Version, type WholeRow } from "./read";
+import type { RowField, VersionDetail, WholeRow } from "../wire/types";
 
-export function RowPanel(props: { version: Version; row: number; choose: (row: number | null) => void }) {
+export function RowPanel(props: { version: VersionDetail; row: number; choose: (row: number | null) => void }) {
   const { version, row, choose } = props;
-  const at = encodeURIComponent(version.address);
-  const [loaded, again] = useLoaded(`api/row?at=${at}&row=${row}`, readRow);
+  const { loaded, again } = useLoaded(question("row", { at: version.address, row }));
   const move = (by: number) => choose(Math.max(0, Math.min(version.rows - 1, row + by)));
   useKeys("Row", [
     { keys: "n", says: "Next row", run: () => move(1) },
@@ -42,7 +42,7 @@ export function RowPanel(props: { version: Version; row: number; choose: (row: n
   );
 }
 
-function Fields(props: { version: Version; row: WholeRow }) {
+function Fields(props: { version: VersionDetail; row: WholeRow }) {
   const { version, row } = props;
   const span = row.bytes === null ? "" : `, bytes ${formatCount(row.bytes[0] ?? 0)} to ${formatCount(row.bytes[1] ?? 0)}`;
   return (
@@ -52,7 +52,7 @@ function Fields(props: { version: Version; row: WholeRow }) {
         {span}
       </p>
       {row.fields.map((field) => (
-        <FieldBlock key={field.name} field={field} address={`api/media?at=${encodeURIComponent(version.address)}&row=${row.row}&field=${field.field}&path=${encodeURIComponent(field.path)}`} />
+        <FieldBlock key={field.name} field={field} address={addressOf("media", { at: version.address, row: row.row, field: field.field, path: field.path ?? "" })} />
       ))}
       <Command text={`${version.rows_command} --rows ${row.row}`} />
     </>
@@ -66,19 +66,19 @@ function FieldBlock(props: { field: RowField; address: string }) {
       <h3>
         <span>{visible(field.name)}</span> <span class="soft">{describe(field)}</span>
       </h3>
-      <Media kind={field.kind} address={props.address} size={field.size}>
+      <Media kind={field.kind} address={props.address} size={field.size ?? null}>
         <pre class={`value ${field.kind}`}>
           <Foreign text={field.text} lines />
         </pre>
       </Media>
-      {field.of !== null && <p class="cut">Cut: this is the beginning of {formatCount(field.of)} {unit(field.kind)}.</p>}
+      {field.of !== undefined && <p class="cut">Cut: this is the beginning of {formatCount(field.of)} {unit(field.kind)}.</p>}
     </section>
   );
 }
 
 function describe(field: RowField): string {
-  if (field.kind === "array") return `${field.dtype} ${field.shape.join(" × ")}`;
-  if (field.size !== null) return `${field.kind === "bytes" ? "bytes" : field.text}, ${formatBytes(field.size)}`;
+  if (field.kind === "array") return `${field.dtype} ${field.shape?.join(" × ")}`;
+  if (field.size !== undefined) return `${field.kind === "bytes" ? "bytes" : field.text}, ${formatBytes(field.size)}`;
   return field.kind;
 }
 

@@ -2,25 +2,28 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { fetchJson } from "../api";
+import { question } from "../ask";
 import { formatBytes, formatCount, formatPlural, visible } from "../format";
 import { useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { Foreign } from "../part/foreign";
 import { Virtual, type Window } from "../part/virtual";
 import { replaceQuery } from "../route";
+import type { CellValue, ColumnSpread, RowLine, VersionDetail } from "../wire/types";
 import { ColumnHead } from "./columnhead";
-import { readRows, readSpread, type Cell, type ColumnSpread, type RowLine, type Version } from "./read";
 import { PASSING_MAX, useFilter, type FilterState } from "./usefilter";
 
+/** Pixels of a line, and of the head with its bars. */
 const LINE = 30;
 const HEAD = 98;
+/** Rows that are asked for at once, and how many such answers are kept. */
 const CHUNK = 64;
 const CHUNKS_KEPT = 60;
+/** Pixels of a column by the kind of its field. */
 const WIDTHS: Readonly<Record<string, number>> = { int: 104, float: 112, bool: 84, string: 300, bytes: 132, list: 260, object: 260, array: 260 };
 
 interface RowTableProps {
-  readonly version: Version;
+  readonly version: VersionDetail;
   readonly chosen: number | null;
   readonly where: string;
   readonly choose: (row: number | null) => void;
@@ -28,7 +31,7 @@ interface RowTableProps {
 
 export function RowTable(props: RowTableProps) {
   const { version, chosen, where, choose } = props;
-  const [spread] = useLoaded(`api/columns?at=${encodeURIComponent(version.address)}`, readSpread);
+  const { loaded: spread } = useLoaded(question("columns", { at: version.address }));
   const [jump, setJump] = useState<number | null>(null);
   const pages = usePages(version);
   const filtered = useFilter(version, where);
@@ -109,10 +112,10 @@ function Line(props: { line: RowLine | null; index: number; columns: string; wid
   );
 }
 
-function CellText(props: { cell: Cell }) {
+function CellText(props: { cell: CellValue }) {
   const { cell } = props;
   if (cell.kind === "null") return <span class="cell soft">–</span>;
-  if (cell.size !== null && cell.kind !== "bytes") {
+  if (cell.size !== undefined && cell.kind !== "bytes") {
     return (
       <span class="cell">
         <span class="chip">{cell.kind}</span> <span class="soft">{formatBytes(cell.size)}</span>
@@ -121,9 +124,9 @@ function CellText(props: { cell: Cell }) {
   }
   // The direction of the text is the cell's own, so that a text that runs from right to left is cut at its end, not at its start.
   return (
-    <span class={`cell ${cell.kind}`} dir="auto" title={cell.of === null ? undefined : `${formatCount(cell.of)} in all`}>
+    <span class={`cell ${cell.kind}`} dir="auto" title={cell.of === undefined ? undefined : `${formatCount(cell.of)} in all`}>
       <Foreign text={cell.text} apart={false} />
-      {cell.of !== null && <span class="soft">…</span>}
+      {cell.of !== undefined && <span class="soft">…</span>}
     </span>
   );
 }
@@ -182,7 +185,7 @@ function FilterBar(props: {
   );
 }
 
-function Words(props: { version: Version; filtering: boolean; filtered: FilterState; looked: number | null }) {
+function Words(props: { version: VersionDetail; filtering: boolean; filtered: FilterState; looked: number | null }) {
   const { version, filtering, filtered, looked } = props;
   if (!filtering) {
     const sampled = looked !== null && looked < version.rows;
@@ -238,7 +241,7 @@ function Scan(props: { looked: number; rows: number; stop: () => void }) {
 }
 
 /** Pages of rows that were asked for, kept while they are near; asking waits until the reader rests. */
-function usePages(version: Version) {
+function usePages(version: VersionDetail) {
   const kept = useRef(new Map<number, readonly RowLine[] | "asked">());
   const timer = useRef(0);
   const [, redraw] = useState(0);
@@ -253,8 +256,9 @@ function usePages(version: Version) {
   const ask = (chunk: number) => {
     if (kept.current.has(chunk)) return;
     kept.current.set(chunk, "asked");
-    fetchJson(`api/rows?at=${encodeURIComponent(version.address)}&start=${chunk * CHUNK}&count=${CHUNK}`, requests.signal)
-      .then((body) => kept.current.set(chunk, readRows(body).rows))
+    question("rows", { at: version.address, start: chunk * CHUNK, count: CHUNK })
+      .ask(requests.signal)
+      .then((page) => kept.current.set(chunk, page.rows))
       .catch(() => kept.current.delete(chunk))
       .finally(() => redraw((count) => count + 1));
     for (const old of kept.current.keys()) {

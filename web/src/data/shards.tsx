@@ -2,22 +2,24 @@
 
 import { useState } from "preact/hooks";
 
+import { question } from "../ask";
 import { formatBytes, formatCount, formatPlural, visible } from "../format";
 import { useLoaded } from "../load";
 import { Outcome } from "../part/state";
 import { addressRoute } from "../route";
-import { readShards, type ShardList, type Version } from "./read";
+import type { ShardPage, VersionDetail } from "../wire/types";
 
+/** Shards of one answer, which is what the server gives at most. */
 const PAGE = 200;
 
-export function ShardTable(props: { version: Version }) {
+export function ShardTable(props: { version: VersionDetail }) {
   const { version } = props;
   const [start, setStart] = useState(0);
-  const [loaded, again] = useLoaded(`api/shards?at=${encodeURIComponent(version.address)}&start=${start}`, readShards);
+  const { loaded, again } = useLoaded(question("shards", { at: version.address, start }));
   return <Outcome of={loaded} again={again} show={(list) => <Shards version={version} list={list} setStart={setStart} />} />;
 }
 
-function Shards(props: { version: Version; list: ShardList; setStart: (start: number) => void }) {
+function Shards(props: { version: VersionDetail; list: ShardPage; setStart: (start: number) => void }) {
   const { version, list, setStart } = props;
   const end = list.start + list.shards.length;
   return (

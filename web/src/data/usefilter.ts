@@ -3,8 +3,8 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { fetchJson } from "../api";
-import { readFiltered, type Filtered, type RowLine, type Version } from "./read";
+import { question, wordsOf } from "../ask";
+import type { FilteredPage, RowLine, VersionDetail } from "../wire/types";
 
 interface Found {
   readonly rows: readonly RowLine[];
@@ -24,12 +24,14 @@ export interface FilterState extends Found {
   readonly stop: () => void;
 }
 
+/** Rows that pass after which one look ends. */
 const LOOK_ROWS = 200;
 /** Rows that pass and are kept before a scan pauses: more than anybody reads, and little enough for a page. */
 export const PASSING_MAX = 10_000;
+/** Before the first look. */
 const NOTHING: Found = { rows: [], looked_at: 0, next: 0, failed: 0, reason: "", problem: "", busy: true, scanning: false };
 
-export function useFilter(version: Version, where: string): FilterState {
+export function useFilter(version: VersionDetail, where: string): FilterState {
   const [state, setState] = useState<Found>(NOTHING);
   const request = useRef<AbortController | null>(null);
   const look = (before: Found, scanning: boolean) => {
@@ -38,15 +40,15 @@ export function useFilter(version: Version, where: string): FilterState {
     const limit = before.rows.length + PASSING_MAX;
     const next = (so: Found): void => {
       setState({ ...so, busy: true, scanning });
-      const query = new URLSearchParams({ at: version.address, where, start: String(so.next ?? 0), count: String(LOOK_ROWS) });
-      fetchJson(`api/filter?${query}`, asking.signal)
-        .then((body) => {
-          const now = joined(so, readFiltered(body));
+      question("filter", { at: version.address, where, start: so.next ?? 0, count: LOOK_ROWS })
+        .ask(asking.signal)
+        .then((page) => {
+          const now = joined(so, page);
           if (scanning && now.next !== null && now.rows.length < limit) next(now);
           else setState(now);
         })
         .catch((error: unknown) => {
-          if (!asking.signal.aborted) setState({ ...so, busy: false, scanning: false, problem: error instanceof Error ? error.message : String(error) });
+          if (!asking.signal.aborted) setState({ ...so, busy: false, scanning: false, problem: wordsOf(error).message });
         });
     };
     next(before);
@@ -66,7 +68,7 @@ export function useFilter(version: Version, where: string): FilterState {
   };
 }
 
-function joined(before: Found, found: Filtered): Found {
+function joined(before: Found, found: FilteredPage): Found {
   return {
     rows: [...before.rows, ...found.rows],
     looked_at: before.looked_at + found.looked_at,

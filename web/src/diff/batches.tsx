@@ -2,40 +2,26 @@
 
 import { useMemo, useState } from "preact/hooks";
 
-import type { Batch, TokenBatch } from "../batch/batch";
+import { question } from "../ask";
+import { batchQuestion, type Batch, type TokenBatch } from "../batch/batch";
 import { TokenGridView } from "../batch/tokengrid";
-import { useBatch } from "../batch/usebatch";
-import { asFields, asList, asNumber, asText, orNull } from "../decode";
 import { formatCount, formatPlural } from "../format";
 import { useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { Command } from "../part/command";
 import { Outcome } from "../part/state";
 import { addressRoute, replaceQuery } from "../route";
+import type { BatchDifference } from "../wire/types";
 import { RecipeDiff } from "./recipes";
 
-interface Facts {
-  readonly kind: string;
-  readonly equal: boolean;
-  readonly digests: readonly string[];
-  readonly differing: number;
-  readonly masks: number;
-  readonly rowsDiffering: number;
-  /** Rows and tokens of both sides. */
-  readonly rows: readonly number[];
-  readonly length: readonly number[];
-  readonly only: readonly (readonly (readonly [string, number])[])[];
-  readonly onlyCounts: readonly number[];
-  readonly both: number;
-}
-
+/** Samples that are named of those that only one side has. */
 const LISTED_MAX = 12;
 
 export function BatchDiff(props: { a: string; b: string; at: string | null }) {
   const { a, b } = props;
-  const query = new URLSearchParams({ a, b });
-  const [facts, again] = useLoaded(`api/differences?${query}`, readFacts);
-  const [left, right] = [useBatch(a), useBatch(b)];
+  const { loaded: facts, again } = useLoaded(question("differences", { a, b }));
+  const left = useLoaded(batchQuestion(a), { keepStale: true });
+  const right = useLoaded(batchQuestion(b), { keepStale: true });
   return (
     <>
       <Outcome of={facts} again={again} show={(found) => <Words facts={found} a={a} b={b} />} />
@@ -45,10 +31,11 @@ export function BatchDiff(props: { a: string; b: string; at: string | null }) {
   );
 }
 
-function Words(props: { facts: Facts; a: string; b: string }) {
+function Words(props: { facts: BatchDifference; a: string; b: string }) {
   const { facts } = props;
-  const compared = Math.min(...facts.rows) * Math.min(...facts.length);
-  const shapes = facts.rows.map((rows, side) => `${rows} × ${facts.length[side] ?? 0}`);
+  const { rows, length = [0, 0], tokens_differing = 0, masks_differing = 0, rows_differing = 0 } = facts.summary;
+  const compared = Math.min(...rows) * Math.min(...length);
+  const shapes = rows.map((count, side) => `${count} × ${length[side] ?? 0}`);
   return (
     <>
       <p class={`verdict ${facts.equal ? "ok" : "warn"}`}>
@@ -56,7 +43,7 @@ function Words(props: { facts: Facts; a: string; b: string }) {
           ? "The two are equal, token by token."
           : facts.kind === "records"
             ? "The records differ."
-            : `${formatPlural(facts.differing, "token")} of ${formatCount(compared)} differ, in ${formatPlural(facts.rowsDiffering, "row")}${facts.masks > 0 ? `, and ${formatPlural(facts.masks, "place")} of the loss mask` : ""}.`}{" "}
+            : `${formatPlural(tokens_differing, "token")} of ${formatCount(compared)} differ, in ${formatPlural(rows_differing, "row")}${masks_differing > 0 ? `, and ${formatPlural(masks_differing, "place")} of the loss mask` : ""}.`}{" "}
         <span class="soft mono">
           {facts.digests.map((one) => one.slice(0, 10)).join(" · ")}
         </span>
@@ -64,18 +51,18 @@ function Words(props: { facts: Facts; a: string; b: string }) {
       {facts.kind === "tokens" && shapes[0] !== shapes[1] && <p class="cut">The shapes differ ({shapes.join(" and ")}): what only one has was not compared.</p>}
       {!facts.equal && (
         <div class="only">
-          <p class="soft small">{formatPlural(facts.both, "sample")} in both.</p>
+          <p class="soft small">{formatPlural(facts.both_count, "sample")} in both.</p>
           {facts.only.map((side, number) => (
             <p key={number} class="small">
               <span class="soft">
-                only in {number === 0 ? "the first" : "the second"}: {formatCount(facts.onlyCounts[number] ?? 0)}{" "}
+                only in {number === 0 ? "the first" : "the second"}: {formatCount(facts.only_counts[number] ?? 0)}{" "}
               </span>
               {side.slice(0, LISTED_MAX).map(([version, sample]) => (
                 <a key={`${version} ${sample}`} href={addressRoute(`${version}/row/${sample}`)}>
                   {version}/{sample}{" "}
                 </a>
               ))}
-              {(facts.onlyCounts[number] ?? 0) > LISTED_MAX && <span class="soft">…</span>}
+              {(facts.only_counts[number] ?? 0) > LISTED_MAX && <span class="soft">…</span>}
             </p>
           ))}
         </div>
@@ -89,8 +76,8 @@ function Panes(props: { left: Batch; right: Batch; at: string | null }) {
   if (left.kind !== "tokens" || right.kind !== "tokens") {
     return (
       <div class="commands">
-        <Command text={left.batch.facts.dataCommand} />
-        <Command text={right.batch.facts.dataCommand} />
+        <Command text={left.batch.facts.data_command} />
+        <Command text={right.batch.facts.data_command} />
       </div>
     );
   }
@@ -135,13 +122,13 @@ function TokenPanes(props: { left: TokenBatch; right: TokenBatch; at: string | n
             </h3>
             <TokenGridView
               batch={batch}
-              look={{ by: "segment", ids: false, lanes: [], marks: marks[number] ?? null }}
+              look={{ by: "segment", ids: false, strips: [], marks: marks[number] ?? null }}
               chosen={place === null || place[0] >= batch.rows || place[1] >= batch.length ? null : place[0] * batch.length + place[1]}
               choose={(index) => choose(batch, index)}
               onView={() => undefined}
               label={number === 0 ? "Tokens of the first" : "Tokens of the second"}
             />
-            <Command text={batch.facts.dataCommand} />
+            <Command text={batch.facts.data_command} />
           </section>
         ))}
       </div>
@@ -173,28 +160,4 @@ function neighbour(marks: Uint8Array, from: number, by: 1 | -1): number | null {
     if (marks[at] === 1 && marks[at - 1] !== 1) return at;
   }
   return null;
-}
-
-function readFacts(value: unknown): Facts {
-  const facts = asFields(value);
-  const summary = asFields(facts["summary"]);
-  const numbers = (one: unknown) => asList(one ?? []).map(asNumber);
-  return {
-    kind: asText(facts["kind"]),
-    equal: facts["equal"] === true,
-    digests: asList(facts["digests"]).map(asText),
-    differing: orNull(summary["tokens_differing"], asNumber) ?? 0,
-    masks: orNull(summary["masks_differing"], asNumber) ?? 0,
-    rowsDiffering: orNull(summary["rows_differing"], asNumber) ?? 0,
-    rows: numbers(summary["rows"]),
-    length: numbers(summary["length"]),
-    only: asList(facts["only"] ?? []).map((side) =>
-      asList(side).map((one) => {
-        const [version, sample] = asList(one);
-        return [asText(version), asNumber(sample)] as const;
-      }),
-    ),
-    onlyCounts: numbers(facts["only_counts"]),
-    both: orNull(facts["both_count"], asNumber) ?? 0,
-  };
 }

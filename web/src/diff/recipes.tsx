@@ -3,18 +3,13 @@
 
 import { useState } from "preact/hooks";
 
+import { question } from "../ask";
 import { formatPlace, parsePlace } from "../batch/place";
-import { asFields, asList, asNumber, asText, orNull } from "../decode";
 import { formatCount, formatPlural, visible } from "../format";
 import { useLoaded } from "../load";
 import { Outcome } from "../part/state";
 import { formatRoute } from "../route";
-
-interface Found {
-  readonly fields: readonly (readonly [string, readonly string[]])[];
-  readonly compared: number;
-  readonly first: number | null;
-}
+import type { RecipeDifference } from "../wire/types";
 
 export function RecipeDiff(props: { a: string; b: string }) {
   const [asked, setAsked] = useState(false);
@@ -31,18 +26,19 @@ export function RecipeDiff(props: { a: string; b: string }) {
 }
 
 function Answer(props: { a: string; b: string }) {
-  const [loaded, again] = useLoaded(`api/recipes?${new URLSearchParams(props)}`, readFound);
+  const { loaded, again } = useLoaded(question("recipes", { a: props.a, b: props.b }));
   return <Outcome of={loaded} again={again} show={(found) => <Words {...props} found={found} />} />;
 }
 
-function Words(props: { a: string; b: string; found: Found }) {
+function Words(props: { a: string; b: string; found: RecipeDifference }) {
   const { found } = props;
-  const at = (address: string) => formatPlace({ ...parsePlace(address), step: found.first, row: null, token: null });
+  const fields = Object.entries(found.fields);
+  const at = (address: string) => formatPlace({ ...parsePlace(address), step: found.first_step, row: null, token: null });
   return (
     <div class="recipes">
-      {found.fields.length === 0 && <p class="soft">All fields that decide batches are equal.</p>}
+      {fields.length === 0 && <p class="soft">All fields that decide batches are equal.</p>}
       <dl class="fields">
-        {found.fields.map(([name, sides]) => (
+        {fields.map(([name, sides]) => (
           <div key={name}>
             <dt>{visible(name)}</dt>
             <dd>{sides.map(visible).join("   →   ")}</dd>
@@ -50,24 +46,15 @@ function Words(props: { a: string; b: string; found: Found }) {
         ))}
       </dl>
       <p>
-        {found.first === null ? (
-          `${formatPlural(found.compared, "step")} compared, all equal.`
+        {found.first_step === null ? (
+          `${formatPlural(found.compared_steps, "step")} compared, all equal.`
         ) : (
           <>
             The first step that differs is{" "}
-            <a href={formatRoute(["diff"], new Map([["a", at(props.a)], ["b", at(props.b)]]))}>step {formatCount(found.first)}</a>, after {formatPlural(found.compared - 1, "equal one")}.
+            <a href={formatRoute(["diff"], new Map([["a", at(props.a)], ["b", at(props.b)]]))}>step {formatCount(found.first_step)}</a>, after {formatPlural(found.compared_steps - 1, "equal one")}.
           </>
         )}
       </p>
     </div>
   );
-}
-
-function readFound(value: unknown): Found {
-  const found = asFields(value);
-  return {
-    fields: Object.entries(asFields(found["fields"])).map(([name, sides]) => [name, asList(sides).map(asText)] as const),
-    compared: asNumber(found["compared_steps"]),
-    first: orNull(found["first_step"], asNumber),
-  };
 }

@@ -2,27 +2,22 @@
 
 import { useState } from "preact/hooks";
 
-import { asFields, asList, asNumber, asText, orNull } from "../decode";
+import { question } from "../ask";
 import { formatCount, visible } from "../format";
 import { useLoaded } from "../load";
 import { Command } from "../part/command";
 import { Outcome } from "../part/state";
+import type { VersionDifference } from "../wire/types";
 
-interface Difference {
-  readonly equal: boolean;
-  readonly command: string;
-  readonly lists: readonly (readonly [string, readonly string[]])[];
-  readonly shardsEqual: number;
-  readonly rows: readonly (readonly [string, number | null])[];
-}
-
+/** Names of one list that are shown. */
 const LISTED_MAX = 50;
+/** Null unless rows were compared. */
+const ROW_COUNTS = ["rows_added", "rows_removed", "rows_changed"] as const;
 
 export function VersionDiff(props: { a: string; b: string }) {
   const { a, b } = props;
   const [rows, setRows] = useState(false);
-  const query = new URLSearchParams({ before: a, after: b, rows: rows ? "1" : "0" });
-  const [loaded, again] = useLoaded(`api/difference?${query}`, readDifference);
+  const { loaded, again } = useLoaded(question("difference", { before: a, after: b, rows: rows ? 1 : 0 }));
   return (
     <>
       <Outcome
@@ -32,7 +27,7 @@ export function VersionDiff(props: { a: string; b: string }) {
           <>
             <p class={`verdict ${found.equal ? "ok" : "warn"}`}>{found.equal ? "The two are equal: the same shards with the same fields." : "The two differ."}</p>
             <dl class="fields">
-              {found.lists.map(
+              {listsOf(found).map(
                 ([name, values]) =>
                   values.length > 0 && (
                     <div key={name}>
@@ -46,17 +41,19 @@ export function VersionDiff(props: { a: string; b: string }) {
               )}
               <div>
                 <dt>shards equal</dt>
-                <dd>{formatCount(found.shardsEqual)}</dd>
+                <dd>{formatCount(found.shards_equal)}</dd>
               </div>
-              {found.rows.map(
-                ([name, count]) =>
+              {ROW_COUNTS.map((name) => {
+                const count = found[name];
+                return (
                   count !== null && (
                     <div key={name}>
-                      <dt>{name}</dt>
+                      <dt>{name.replace("_", " ")}</dt>
                       <dd>{formatCount(count)}</dd>
                     </div>
-                  ),
-              )}
+                  )
+                );
+              })}
             </dl>
           </>
         )}
@@ -73,22 +70,14 @@ export function VersionDiff(props: { a: string; b: string }) {
   );
 }
 
-function readDifference(value: unknown): Difference {
-  const found = asFields(value);
-  const texts = (name: string) => asList(found[name]).map(asText);
-  const changed = Object.entries(asFields(found["fields_changed"])).map(([name, pair]) => `${name}: ${asList(pair).map(asText).join(" → ")}`);
-  return {
-    equal: found["equal"] === true,
-    command: asText(found["command"]),
-    lists: [
-      ["fields added", texts("fields_added")],
-      ["fields removed", texts("fields_removed")],
-      ["fields changed", changed],
-      ["shards added", texts("shards_added")],
-      ["shards removed", texts("shards_removed")],
-      ["shards changed", texts("shards_changed")],
-    ],
-    shardsEqual: asNumber(found["shards_equal"]),
-    rows: (["rows_added", "rows_removed", "rows_changed"] as const).map((name) => [name.replace("_", " "), orNull(found[name], asNumber)] as const),
-  };
+function listsOf(found: VersionDifference): readonly (readonly [string, readonly string[]])[] {
+  const changed = Object.entries(found.fields_changed).map(([name, kinds]) => `${name}: ${kinds.join(" → ")}`);
+  return [
+    ["fields added", found.fields_added],
+    ["fields removed", found.fields_removed],
+    ["fields changed", changed],
+    ["shards added", found.shards_added],
+    ["shards removed", found.shards_removed],
+    ["shards changed", found.shards_changed],
+  ];
 }

@@ -1,8 +1,9 @@
 // What stands at an address: a version or a row of it, or a batch of a recipe or a run.
 
 import { isStream, parsePlace } from "../batch/place";
+import { splitRow } from "../data/address";
 import { BatchPage } from "./batch";
-import { splitRow, VersionPage } from "./version";
+import { VersionPage } from "./version";
 
 export function AddressPage(props: { address: string; query: ReadonlyMap<string, string> }) {
   const { address, query } = props;

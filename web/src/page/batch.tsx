@@ -3,7 +3,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import type { Batch, TokenBatch } from "../batch/batch";
+import { batchQuestion, type Batch, type TokenBatch } from "../batch/batch";
 import { Budget } from "../batch/budget";
 import { COLOURINGS } from "../batch/colour";
 import type { GridLook } from "../batch/grid";
@@ -15,21 +15,24 @@ import { formatPlace, parsePlace, type Place } from "../batch/place";
 import { Records } from "../batch/records";
 import { TokenGridView } from "../batch/tokengrid";
 import { TokenPanel } from "../batch/tokenpanel";
-import { useBatch } from "../batch/usebatch";
 import { formatCount, formatPlural, visible } from "../format";
 import { useKeys, type Binding } from "../keys";
+import { useLoaded } from "../load";
 import { Command } from "../part/command";
 import { Outcome } from "../part/state";
 import { addressRoute, formatRoute, goTo, parseRoute, replaceAddress, replaceQuery } from "../route";
 
 type Query = ReadonlyMap<string, string>;
+/** How long a choice rests before the address says it. */
 const REST_MS = 120;
 
 export function BatchPage(props: { address: string; query: Query }) {
   const { query } = props;
   const place = parsePlace(props.address);
   const wanted = formatPlace({ ...place, row: null, token: null });
-  const { loaded, stale, again } = useBatch(wanted, { rows: query.get("rows") ?? null, tap: query.get("tap") ?? null, bytes: query.get("bytes") === "1" });
+  const part = { rows: query.get("rows") ?? null, tap: query.get("tap") ?? null, bytes: query.get("bytes") === "1" };
+  // The last batch stays until the next is there, so that walking through steps does not flicker.
+  const { loaded, stale, again } = useLoaded(batchQuestion(wanted, part), { keepStale: true });
   const lens = query.get("view") === "lanes";
   const step = loaded.phase === "ready" ? loaded.value.batch.facts.step : (place.step ?? 0);
   const input = useRef<HTMLInputElement>(null);
@@ -121,7 +124,7 @@ function BatchHead(props: HeadProps) {
         <p class="facts">
           <span>lane {facts.lane}</span>
           <span>{size}</span>
-          {facts.lossTokens !== null && <span>{formatCount(facts.lossTokens)} in the loss</span>}
+          {facts.kind === "tokens" && facts.loss_tokens !== null && <span>{formatCount(facts.loss_tokens)} in the loss</span>}
           {facts.padding > 0 && <span>{formatCount(facts.padding)} padding</span>}
           <span class="mono" title="The digest of the batch">
             {facts.digest.slice(0, 12)}
@@ -137,7 +140,7 @@ function BatchHead(props: HeadProps) {
         </span>
       </div>
       <div class="commands">
-        <Command text={facts.dataCommand} />
+        <Command text={facts.data_command} />
         <Command text={facts.command} />
       </div>
     </header>
@@ -150,10 +153,10 @@ function Tokens(props: { batch: TokenBatch; place: Place; query: Query }) {
   const by = colourings.find((one) => one === query.get("by")) ?? "segment";
   const ids = query.get("ids") === "1";
   const bytes = query.get("bytes") === "1";
-  const lanes = (query.get("columns") ?? "").split(",").filter((name) => batch.numeric.has(name));
+  const strips = (query.get("columns") ?? "").split(",").filter((name) => batch.numeric.has(name));
   const [chosen, choose] = useChosen(batch, place);
   const [view, setView] = useState<readonly [number, number]>([0, 0]);
-  const look: GridLook = { by, ids, lanes, marks: null };
+  const look: GridLook = { by, ids, strips, marks: null };
   const row = chosen === null ? batch.firstRow + Math.floor(view[0] / batch.length) : batch.firstRow + Math.floor(chosen / batch.length);
   const set = (name: string, value: string | null) => replaceQuery(new Map([[name, value]]));
   const cycle = () => set("by", colourings[(colourings.indexOf(by) + 1) % colourings.length] ?? null);
@@ -180,8 +183,8 @@ function Tokens(props: { batch: TokenBatch; place: Place; query: Query }) {
           bytes
         </button>
         {[...batch.numeric.keys()].map((name) => (
-          <label key={name} class="lane-choice">
-            <input type="checkbox" checked={lanes.includes(name)} onChange={() => set("columns", toggled(lanes, name))} /> {visible(name)}
+          <label key={name} class="strip-choice">
+            <input type="checkbox" checked={strips.includes(name)} onChange={() => set("columns", toggled(strips, name))} /> {visible(name)}
           </label>
         ))}
         <Cuts batch={batch} />
@@ -283,8 +286,8 @@ function indexOf(batch: TokenBatch, row: number, token: number): number | null {
   return inside ? (row - batch.firstRow) * batch.length + token : null;
 }
 
-function toggled(lanes: readonly string[], name: string): string | null {
-  const next = lanes.includes(name) ? lanes.filter((one) => one !== name) : [...lanes, name];
+function toggled(strips: readonly string[], name: string): string | null {
+  const next = strips.includes(name) ? strips.filter((one) => one !== name) : [...strips, name];
   return next.length === 0 ? null : next.join(",");
 }
 

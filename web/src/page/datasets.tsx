@@ -1,7 +1,6 @@
 // Home: the datasets of the registry, and the recipes and runs below the server's folders.
 
-import { readDatasets, type Dataset, type DatasetList } from "../data/read";
-import { asFields, asList, asNumber, asText } from "../decode";
+import { question } from "../ask";
 import { formatBytes, formatCount, formatPlural, shellWord, visible } from "../format";
 import { useKeys } from "../keys";
 import { useLoaded } from "../load";
@@ -10,16 +9,10 @@ import { matches, SearchBox, useSearch, type Search } from "../part/search";
 import { EmptyState, Outcome } from "../part/state";
 import { addressRoute, formatRoute } from "../route";
 import type { PageProps } from "../section";
+import type { DatasetList, DatasetNewest, DatasetProblem, StreamList } from "../wire/types";
 import { VersionsPage } from "./versions";
 
-interface Streams {
-  readonly recipes: readonly string[];
-  readonly runs: readonly string[];
-  readonly roots: readonly string[];
-  readonly left_out: number;
-  /** What was left out, and how many of each. */
-  readonly reasons: readonly (readonly [string, number])[];
-}
+type Dataset = DatasetNewest | DatasetProblem;
 
 /** Shorter lists are seen at once. */
 const SEARCHED_MIN = 8;
@@ -31,15 +24,15 @@ export function DatasetsPage(props: PageProps) {
 }
 
 function ListPage(props: { query: ReadonlyMap<string, string> }) {
-  const [loaded, again] = useLoaded("api/datasets", readDatasets);
-  const [streams] = useLoaded("api/streams", readStreams);
+  const { loaded, again } = useLoaded(question("datasets"));
+  const { loaded: streams } = useLoaded(question("streams"));
   const search = useSearch(props.query, "find");
   useKeys("This page", [{ keys: "r", says: "Load the lists again", run: again }]);
   return (
     <>
       <h1>Data</h1>
       <Outcome of={loaded} again={again} show={(list) => <Datasets list={list} search={search} />} />
-      {streams.phase === "ready" && <StreamList streams={streams.value} typed={search.typed} />}
+      {streams.phase === "ready" && <Streams streams={streams.value} typed={search.typed} />}
     </>
   );
 }
@@ -57,7 +50,7 @@ function Datasets(props: { list: DatasetList; search: Search }) {
       </EmptyState>
     );
   }
-  const found = datasets.filter((one) => matches(search.typed, [one.name, one.newest?.format ?? "", one.newest?.note ?? "", ...one.tags.keys()]));
+  const found = datasets.filter((one) => matches(search.typed, [one.name, ...(isReadable(one) ? [one.format, one.note, ...Object.keys(one.tags)] : [])]));
   return (
     <>
       <p class="lead">
@@ -77,13 +70,14 @@ function Datasets(props: { list: DatasetList; search: Search }) {
 
 /** What the server finds by name among more datasets than it lists. */
 function Searched(props: { words: string }) {
-  const [loaded, again] = useLoaded(`api/datasets?search=${encodeURIComponent(props.words)}`, readDatasets);
+  const { loaded, again } = useLoaded(question("datasets", { search: props.words }));
   return <Outcome of={loaded} again={again} show={(list) => <DatasetTables datasets={list.datasets} />} />;
 }
 
 function DatasetTables(props: { datasets: readonly Dataset[] }) {
-  const own = props.datasets.filter((one) => one.newest?.derived !== true);
-  const derived = props.datasets.filter((one) => one.newest?.derived === true);
+  const isDerived = (one: Dataset) => isReadable(one) && one.derived;
+  const own = props.datasets.filter((one) => !isDerived(one));
+  const derived = props.datasets.filter(isDerived);
   return (
     <>
       {own.length > 0 && <DatasetTable title="Dataset" datasets={own} />}
@@ -119,31 +113,31 @@ function DatasetTable(props: { title: string; datasets: readonly Dataset[] }) {
 }
 
 function DatasetLine(props: { dataset: Dataset }) {
-  const { name, newest, problem, tags } = props.dataset;
-  const path = formatRoute(["d", ...name.split("/")]);
-  if (newest === null) {
+  const { dataset } = props;
+  const path = formatRoute(["d", ...dataset.name.split("/")]);
+  if (!isReadable(dataset)) {
     return (
       <tr>
         <th>
-          <a href={path}>{visible(name)}</a>
+          <a href={path}>{visible(dataset.name)}</a>
         </th>
         <td class="left fail" colSpan={7}>
-          {visible(problem)}
+          {visible(dataset.problem)}
         </td>
       </tr>
     );
   }
-  const tagged = [...tags].filter(([, number]) => number === newest.number).map(([tag]) => tag);
+  const tagged = Object.entries(dataset.tags).filter(([, number]) => number === dataset.number).map(([tag]) => tag);
   return (
     <tr>
       <th>
-        <a href={addressRoute(newest.address)} data-row class="strong">
-          {visible(name)}
+        <a href={addressRoute(dataset.address)} data-row class="strong">
+          {visible(dataset.name)}
         </a>
       </th>
       <td class="left">
         <a href={path} title="All versions">
-          @{newest.number}
+          @{dataset.number}
         </a>
         {tagged.map((tag) => (
           <span key={tag} class="tag">
@@ -151,18 +145,19 @@ function DatasetLine(props: { dataset: Dataset }) {
           </span>
         ))}
       </td>
-      <td class="left soft">{newest.format}</td>
-      <td>{formatCount(newest.rows)}</td>
-      <td>{formatBytes(newest.bytes)}</td>
-      <td>{formatCount(newest.shards)}</td>
-      <td>{formatCount(newest.fields)}</td>
-      <td class="left soft note">{visible(newest.note)}</td>
+      <td class="left soft">{dataset.format}</td>
+      <td>{formatCount(dataset.rows)}</td>
+      <td>{formatBytes(dataset.bytes)}</td>
+      <td>{formatCount(dataset.shards)}</td>
+      <td>{formatCount(dataset.fields)}</td>
+      <td class="left soft note">{visible(dataset.note)}</td>
     </tr>
   );
 }
 
-function StreamList(props: { streams: Streams; typed: string }) {
-  const { roots, reasons } = props.streams;
+function Streams(props: { streams: StreamList; typed: string }) {
+  const { roots } = props.streams;
+  const reasons = Object.entries(props.streams.reasons);
   const recipes = props.streams.recipes.filter((name) => matches(props.typed, [name]));
   const runs = props.streams.runs.filter((name) => matches(props.typed, [name]));
   const none = props.streams.recipes.length + props.streams.runs.length === 0;
@@ -196,13 +191,7 @@ function StreamList(props: { streams: Streams; typed: string }) {
   );
 }
 
-function readStreams(value: unknown): Streams {
-  const found = asFields(value);
-  return {
-    recipes: asList(found["recipes"]).map(asText),
-    runs: asList(found["runs"]).map(asText),
-    roots: asList(found["roots"]).map(asText),
-    left_out: asNumber(found["left_out"]),
-    reasons: Object.entries(asFields(found["reasons"])).map(([what, count]) => [what, asNumber(count)] as const),
-  };
+/** Whether a dataset has a newest version to show, and not only a reason why it cannot be read. */
+function isReadable(dataset: Dataset): dataset is DatasetNewest {
+  return !("problem" in dataset);
 }

@@ -1,17 +1,21 @@
 // Home: which Penstock this is, and what `penstock doctor` says about the machine it runs on.
 
-import { readDoctor, type Check, type Doctor, type Verdict } from "../api";
+import { question } from "../ask";
 import { formatPlural, formatWhen, visible } from "../format";
 import { useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { Command } from "../part/command";
 import { Outcome } from "../part/state";
+import type { DoctorCheck, DoctorReport } from "../wire/types";
 
+type Verdict = DoctorCheck["verdict"];
+
+/** Verdicts for those who hear the page, and for those who see it. */
 const WORDS: Readonly<Record<Verdict, string>> = { ok: "fine", warn: "warning", fail: "problem", info: "for information" };
 const MARKS: Readonly<Record<Verdict, string>> = { ok: "✓", warn: "!", fail: "✕", info: "i" };
 
 export function DoctorPage() {
-  const [loaded, again] = useLoaded("api/doctor", readDoctor);
+  const { loaded, again } = useLoaded(question("doctor"));
   useKeys("This page", [{ keys: "r", says: "Examine again", run: again }]);
   return (
     <>
@@ -21,7 +25,7 @@ export function DoctorPage() {
   );
 }
 
-function Examination(props: { doctor: Doctor; again: () => void }) {
+function Examination(props: { doctor: DoctorReport; again: () => void }) {
   const { version, checks, examined_ms } = props.doctor;
   return (
     <>
@@ -43,7 +47,7 @@ function Examination(props: { doctor: Doctor; again: () => void }) {
   );
 }
 
-function CheckLine(props: { check: Check }) {
+function CheckLine(props: { check: DoctorCheck }) {
   const { name, verdict, value, hint } = props.check;
   return (
     <li class={`check ${verdict}`} data-row tabIndex={-1}>
@@ -59,7 +63,7 @@ function CheckLine(props: { check: Check }) {
   );
 }
 
-function summary(checks: readonly Check[]): string {
+function summary(checks: readonly DoctorCheck[]): string {
   const problems = checks.filter((check) => check.verdict === "fail").length;
   const warnings = checks.filter((check) => check.verdict === "warn").length;
   if (problems + warnings === 0) return `No problem in ${formatPlural(checks.length, "check")}.`;

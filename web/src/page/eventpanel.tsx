@@ -1,17 +1,19 @@
 // The event that the reader chose in the timeline, with its fields. Fields are asked for one event at
 // a time: with all of them, a recording would be ten times as large on the wire.
 
-import { readEventDetail, type EventDetail, type Recording } from "../api";
+import { question } from "../ask";
 import { visible } from "../format";
 import { useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { Outcome } from "../part/state";
 import { replaceQuery } from "../route";
+import type { Recording } from "../timeline/recording";
 import { spanWords } from "../timeline/words";
+import type { EventDetail } from "../wire/types";
 
 export function EventPanel(props: { recording: Recording; index: number }) {
   const { recording, index } = props;
-  const [loaded, again] = useLoaded(`api/events/${encodeURIComponent(recording.name)}/${index}`, readEventDetail);
+  const { loaded, again } = useLoaded(question("events/{name}/{index}", { name: recording.name, index }));
   const { timeline } = recording;
   const kind = timeline.names[timeline.kind[index] ?? 0] ?? "";
   const close = () => replaceQuery(new Map([["event", null]]));

@@ -1,12 +1,13 @@
 // The section for events: the list of recordings, and below it the page of one of them.
 
-import { readRecordingList, type RecordingFile, type RecordingList } from "../api";
+import { question } from "../ask";
 import { formatBytes, formatPlural, formatWhen, visible } from "../format";
 import { useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { EmptyState, Outcome } from "../part/state";
 import { formatRoute } from "../route";
 import type { PageProps } from "../section";
+import type { RecordingFile, RecordingList } from "../wire/types";
 import { RecordingPage } from "./recording";
 
 export function EventsPage(props: PageProps) {
@@ -16,7 +17,7 @@ export function EventsPage(props: PageProps) {
 }
 
 function ListPage() {
-  const [loaded, again] = useLoaded("api/events", readRecordingList);
+  const { loaded, again } = useLoaded(question("events"));
   useKeys("This page", [{ keys: "r", says: "Load the list again", run: again }]);
   return (
     <>

@@ -3,11 +3,13 @@
 
 import { useState } from "preact/hooks";
 
-import type { KindRow, Recording } from "../api";
 import { formatCount, formatDuration, formatPlural, visible } from "../format";
+import type { Recording } from "../timeline/recording";
+import type { KindRow } from "../wire/types";
 
 type Column = "kind" | "count" | "total_ns" | "p50_ns" | "p99_ns" | "max_ns";
 
+/** Columns in order, with their titles. */
 const COLUMNS: readonly (readonly [Column, string])[] = [
   ["kind", "Kind"],
   ["count", "Count"],

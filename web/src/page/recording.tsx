@@ -3,7 +3,6 @@
 // The chosen kind, the chosen event and the zoom are in the address (`kind`, `event`, `from`, `to`),
 // so a copied link shows the same thing and a reload loses nothing.
 
-import { readRecording, type Recording } from "../api";
 import { formatCount, formatDuration, formatPlural, formatWhen, shellWord, visible } from "../format";
 import { useKeys } from "../keys";
 import { useLoaded } from "../load";
@@ -12,6 +11,7 @@ import { EmptyState, Outcome } from "../part/state";
 import { formatRoute, go, replaceQuery } from "../route";
 import { kindColours } from "../timeline/colour";
 import type { Range } from "../timeline/range";
+import { recordingQuestion, type Recording } from "../timeline/recording";
 import { Timeline } from "../timeline/timeline";
 import { EventPanel } from "./eventpanel";
 import { KindTable } from "./kindtable";
@@ -19,7 +19,7 @@ import { KindTable } from "./kindtable";
 type Query = ReadonlyMap<string, string>;
 
 export function RecordingPage(props: { name: string; query: Query }) {
-  const [loaded, again] = useLoaded(`api/events/${encodeURIComponent(props.name)}`, readRecording);
+  const { loaded, again } = useLoaded(recordingQuestion(props.name));
   useKeys("This page", [
     { keys: "r", says: "Load the recording again", run: again },
     { keys: "u", says: "Back to the list of recordings", run: () => go(["events"]) },

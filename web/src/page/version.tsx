@@ -1,30 +1,27 @@
 // One version: its rows first, with the spread of every column above them; shards and lineage beside.
 
-import { readVersion, type Version } from "../data/read";
+import { question } from "../ask";
+import { splitRow } from "../data/address";
 import { RowTable } from "../data/rowtable";
 import { formatBytes, formatCount, formatPlural, visible } from "../format";
 import { useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { Command } from "../part/command";
-import { LineageGraph } from "../data/lineage";
+import { LineageView } from "../data/lineage";
 import { RowPanel } from "../data/rowpanel";
 import { ShardTable } from "../data/shards";
 import { Outcome } from "../part/state";
 import { formatRoute, go, replaceAddress, replaceQuery } from "../route";
+import type { VersionDetail } from "../wire/types";
 
 type Query = ReadonlyMap<string, string>;
+/** Views of a version, in the order of their keys. */
 const TABS = ["rows", "schema", "shards", "lineage"] as const;
 type Tab = (typeof TABS)[number];
 
-/** The address of a row of a version, or of the version alone. */
-export function splitRow(address: string): [string, number | null] {
-  const match = /^(.*)\/row\/(\d{1,16})$/.exec(address);
-  return match === null ? [address, null] : [match[1] ?? "", Number(match[2])];
-}
-
 export function VersionPage(props: { address: string; query: Query }) {
   const [at, row] = splitRow(props.address);
-  const [loaded, again] = useLoaded(`api/version?at=${encodeURIComponent(at)}`, readVersion);
+  const { loaded, again } = useLoaded(question("version", { at }));
   useKeys("This page", [
     { keys: "r", says: "Load it again", run: again },
     { keys: "u", says: "Back to all versions", run: () => go(["d", ...(at.split("@")[0] ?? "").split("/")]) },
@@ -37,7 +34,7 @@ function showTab(tab: Tab): void {
   replaceQuery(new Map([["tab", tab === "rows" ? null : tab]]));
 }
 
-function Contents(props: { version: Version; row: number | null; query: Query }) {
+function Contents(props: { version: VersionDetail; row: number | null; query: Query }) {
   const { version, row, query } = props;
   const tab = TABS.find((one) => one === query.get("tab")) ?? "rows";
   return (
@@ -51,16 +48,16 @@ function Contents(props: { version: Version; row: number | null; query: Query })
       )}
       {tab === "schema" && <Schema version={version} />}
       {tab === "shards" && <ShardTable version={version} />}
-      {tab === "lineage" && <LineageGraph address={version.address} />}
+      {tab === "lineage" && <LineageView address={version.address} />}
     </div>
   );
 }
 
-function choose(version: Version, row: number | null): void {
+function choose(version: VersionDetail, row: number | null): void {
   replaceAddress(row === null ? version.address : `${version.address}/row/${row}`);
 }
 
-function Head(props: { version: Version; tab: Tab }) {
+function Head(props: { version: VersionDetail; tab: Tab }) {
   const { version, tab } = props;
   const facts = [
     formatPlural(version.rows, "row"),
@@ -102,7 +99,7 @@ function Head(props: { version: Version; tab: Tab }) {
   );
 }
 
-function Schema(props: { version: Version }) {
+function Schema(props: { version: VersionDetail }) {
   const { version } = props;
   const places: [string, string][] = [
     ["at", version.roots.join(", ")],

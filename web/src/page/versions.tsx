@@ -1,15 +1,16 @@
 // All versions of a dataset, newest first, with a way to compare two of them.
 
-import { readVersions, type Summary, type VersionList } from "../data/read";
+import { question } from "../ask";
 import { formatBytes, formatCount, formatPlural, visible } from "../format";
 import { useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { Command } from "../part/command";
 import { Outcome } from "../part/state";
 import { addressRoute, formatRoute, go } from "../route";
+import type { VersionList, VersionSummary } from "../wire/types";
 
 export function VersionsPage(props: { name: string }) {
-  const [loaded, again] = useLoaded(`api/versions?name=${encodeURIComponent(props.name)}`, readVersions);
+  const { loaded, again } = useLoaded(question("versions", { name: props.name }));
   useKeys("This page", [
     { keys: "r", says: "Load the list again", run: again },
     { keys: "u", says: "Back to all datasets", run: () => go([""]) },
@@ -61,7 +62,7 @@ function Versions(props: { list: VersionList }) {
   );
 }
 
-function VersionLine(props: { version: Summary; older: Summary | null; tags: ReadonlyMap<string, number> }) {
+function VersionLine(props: { version: VersionSummary; older: VersionSummary | null; tags: VersionList["tags"] }) {
   const { version, older, tags } = props;
   const both = older === null ? null : new Map([["a", older.address], ["b", version.address]]);
   return (
@@ -70,7 +71,7 @@ function VersionLine(props: { version: Summary; older: Summary | null; tags: Rea
         <a href={addressRoute(version.address)} data-row class="strong">
           {version.address}
         </a>
-        {[...tags].map(([tag, number]) => number === version.number && <span class="tag">{visible(tag)}</span>)}
+        {Object.entries(tags).map(([tag, number]) => number === version.number && <span class="tag">{visible(tag)}</span>)}
       </th>
       <td class="left soft">{visible(version.created.replace("T", " ").replace("+00:00", ""))}</td>
       <td>{formatCount(version.rows)}</td>

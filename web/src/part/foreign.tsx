@@ -1,6 +1,7 @@
 // Foreign text on a page: text nodes only, and every character that would reorder, hide or break what stands around
 // it is drawn as a small mark with its number. Preact escapes markup; this is for what escaping leaves.
 
+/** Characters that reorder, hide or break a line; the second keeps them when text is split at them. */
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}\u034f\u115f\u1160\u3164\uffa0\u2800]/u;
 const PIECES = /([\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}\u034f\u115f\u1160\u3164\uffa0\u2800])/u;
 const NAMED: Readonly<Record<string, string>> = { "\n": "⏎", "\t": "⇥", "\r": "␍", "\u0000": "␀", "\u001b": "␛" };

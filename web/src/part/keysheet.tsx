@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { workingKeys, SCOPES, type Binding } from "../keys";
 
+/** Keys whose names are long. */
 const SIGNS: Readonly<Record<string, string>> = { ArrowLeft: "←", ArrowRight: "→", Escape: "Esc" };
 
 export function KeySheet(props: { close: () => void }) {

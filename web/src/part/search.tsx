@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { useKeys } from "../keys";
 import { replaceQuery } from "../route";
 
+/** How long typing rests before the URL says it. */
 const REST_MS = 150;
 
 /** What is typed now, and at rest. */

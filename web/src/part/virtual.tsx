@@ -6,6 +6,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
+/** Pixels of the tallest element that browsers lay out right; above it scrolling is scaled. */
 const HEIGHT_MAX = 4_000_000;
 
 export interface Window {

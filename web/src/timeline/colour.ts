@@ -1,8 +1,9 @@
 // Which colour a kind has. The eight kinds that took most time get one each; the rest share grey, since
 // nobody tells twenty colours apart. CSS owns the colours (`.kind-0` … `.kind-rest`), for both themes.
 
-import type { KindRow } from "../api";
+import type { KindRow } from "../wire/types";
 
+/** Kinds with a colour of their own. */
 const COLOUR_COUNT = 8;
 
 /** Number of the colour of each coloured kind. The rows come with most time first. */

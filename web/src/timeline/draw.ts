@@ -3,14 +3,14 @@
 // Every event is visited, but one that would fall on pixels of its row that are already painted is
 // not drawn; that keeps 200,000 spans within one frame at any zoom.
 
-import type { TimelineColumns } from "../api";
+import type { EventColumns } from "./recording";
 import { formatCount, visible } from "../format";
 import type { Palette } from "./colour";
-import { AXIS_HEIGHT, ROW_HEIGHT, type Lane, type Layout } from "./layout";
+import { AXIS_HEIGHT, ROW_HEIGHT, type Layout, type Track } from "./layout";
 import { ticks, type Range } from "./range";
 
 export interface Scene {
-  readonly columns: TimelineColumns;
+  readonly columns: EventColumns;
   readonly layout: Layout;
   readonly range: Range;
   readonly palette: Palette;
@@ -26,10 +26,13 @@ export interface Scene {
   readonly scroll: number;
 }
 
+/** How labels are written. */
 const FONT = "11px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
+/** Pixels of a span that has a label, of the gap between ticks, and of a point. */
 const LABEL_MIN_WIDTH = 34;
 const TICK_WIDTH = 110;
 const POINT_WIDTH = 12;
+/** How much is left of what is not of the chosen kind. */
 const FAINT = 0.16;
 
 export function drawScene(canvas: CanvasRenderingContext2D, scene: Scene): void {
@@ -39,11 +42,11 @@ export function drawScene(canvas: CanvasRenderingContext2D, scene: Scene): void 
   const top = AXIS_HEIGHT - scene.scroll;
   drawGrid(canvas, scene);
   const glyph = canvas.measureText("0").width;
-  for (const lane of scene.layout.lanes) {
-    const bottom = top + lane.rowsTop + lane.rowCount * ROW_HEIGHT;
-    if (bottom < AXIS_HEIGHT || top + lane.top > scene.height) continue;
-    drawTitle(canvas, scene, lane, top);
-    drawLane(canvas, scene, lane, top, glyph);
+  for (const track of scene.layout.tracks) {
+    const bottom = top + track.rowsTop + track.rowCount * ROW_HEIGHT;
+    if (bottom < AXIS_HEIGHT || top + track.top > scene.height) continue;
+    drawTitle(canvas, scene, track, top);
+    drawTrack(canvas, scene, track, top, glyph);
   }
   for (const index of [scene.hovered, scene.chosen]) {
     if (index !== null) drawOutline(canvas, scene, index, top);
@@ -55,20 +58,20 @@ export function xOf(scene: Pick<Scene, "range" | "width">, at_ns: number): numbe
   return ((at_ns - scene.range.from_ns) / (scene.range.to_ns - scene.range.from_ns)) * scene.width;
 }
 
-function drawTitle(canvas: CanvasRenderingContext2D, scene: Scene, lane: Lane, top: number): void {
-  const count = lane.order.length;
-  const title = `${lane.isMain ? "main thread" : "thread"} ${lane.thread} · ${formatCount(count)} event${count === 1 ? "" : "s"}`;
+function drawTitle(canvas: CanvasRenderingContext2D, scene: Scene, track: Track, top: number): void {
+  const count = track.order.length;
+  const title = `${track.isMain ? "main thread" : "thread"} ${track.thread} · ${formatCount(count)} event${count === 1 ? "" : "s"}`;
   canvas.fillStyle = scene.palette.paper;
-  canvas.fillRect(2, top + lane.top + 3, canvas.measureText(title).width + 4, 18);
+  canvas.fillRect(2, top + track.top + 3, canvas.measureText(title).width + 4, 18);
   canvas.fillStyle = scene.palette.soft;
-  canvas.fillText(title, 4, top + lane.top + 12);
+  canvas.fillText(title, 4, top + track.top + 12);
 }
 
-function drawLane(canvas: CanvasRenderingContext2D, scene: Scene, lane: Lane, top: number, glyph: number): void {
+function drawTrack(canvas: CanvasRenderingContext2D, scene: Scene, track: Track, top: number, glyph: number): void {
   const { columns, layout, range } = scene;
-  const paintedTo = new Float64Array(lane.rowCount).fill(-1);
+  const paintedTo = new Float64Array(track.rowCount).fill(-1);
   const points: Point[] = [];
-  for (const index of lane.order) {
+  for (const index of track.order) {
     const begin = columns.time_ns[index] ?? 0;
     if (begin > range.to_ns) break;
     const end = layout.end_ns[index] ?? begin;
@@ -82,7 +85,7 @@ function drawLane(canvas: CanvasRenderingContext2D, scene: Scene, lane: Lane, to
     paintedTo[row] = Math.max(paintedTo[row] ?? -1, Math.ceil(right));
     const alpha = faint ? FAINT : 1;
     const colour = scene.colour[kind] ?? scene.palette.rest;
-    const y = top + lane.rowsTop + row * ROW_HEIGHT;
+    const y = top + track.rowsTop + row * ROW_HEIGHT;
     if ((columns.duration_ns[index] ?? 0) < 0 && !columns.open.has(index)) {
       points.push({ x: left, y, colour, alpha });
     } else {
@@ -155,11 +158,11 @@ function drawSpan(canvas: CanvasRenderingContext2D, scene: Scene, box: Box): voi
 }
 
 function drawOutline(canvas: CanvasRenderingContext2D, scene: Scene, index: number, top: number): void {
-  const lane = scene.layout.lanes.find((one) => one.thread === scene.columns.thread[index]);
-  if (lane === undefined) return;
+  const track = scene.layout.tracks.find((one) => one.thread === scene.columns.thread[index]);
+  if (track === undefined) return;
   const left = Math.max(-4, xOf(scene, scene.columns.time_ns[index] ?? 0));
   const right = Math.min(scene.width + 4, Math.max(left + 2, xOf(scene, scene.layout.end_ns[index] ?? 0)));
-  const y = top + lane.rowsTop + (scene.layout.row[index] ?? 0) * ROW_HEIGHT;
+  const y = top + track.rowsTop + (scene.layout.row[index] ?? 0) * ROW_HEIGHT;
   canvas.strokeStyle = index === scene.chosen ? scene.palette.accent : scene.palette.ink;
   canvas.lineWidth = index === scene.chosen ? 2 : 1;
   canvas.strokeRect(left - 1, y - 1, right - left + 1, ROW_HEIGHT);

@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 
 import { moveRange, zoomRange, type Range } from "./range";
 
+/** How far the pointer may move while it is down for that to be a click. */
 const CLICK_SLACK_PX = 4;
 
 interface PointerUse {

@@ -5,6 +5,7 @@ export interface Range {
   readonly to_ns: number;
 }
 
+/** The narrowest stretch of time that is shown. */
 const WIDTH_MIN_NS = 200;
 
 /** `wanted` moved and narrowed so that it lies inside `0..length_ns` and is not absurdly small. */

@@ -5,7 +5,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import type { Recording } from "../api";
+import type { Recording } from "./recording";
 import { visible } from "../format";
 import { useKeys } from "../keys";
 import { replaceQuery } from "../route";
@@ -17,8 +17,11 @@ import { usePointer } from "./pointer";
 import { clampRange, moveRange, revealIn, zoomRange, type Range } from "./range";
 import { spanWords } from "./words";
 
+/** How long a range rests before the URL says it. */
 const REST_MS = 250;
+/** Pixels of the drawing; more scrolls. */
 const HEIGHT_MAX = 460;
+/** How far from an event the pointer still finds it. */
 const REACH_PX = 4;
 
 interface TimelineProps {

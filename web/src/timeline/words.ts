@@ -1,7 +1,7 @@
 // An event in words: when it was and how long it took.
 
-import type { Recording } from "../api";
 import { formatDuration } from "../format";
+import type { Recording } from "./recording";
 
 export function spanWords(recording: Recording, index: number): string {
   const { time_ns, duration_ns, open } = recording.timeline;

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::agent::Agent;
-use crate::hang::{Clocks, Gaps, HoldKind, Patience, Place, Pulse, Signs};
-use crate::lineage::everyone;
-use crate::standstill::{families, hold_of};
-use crate::state::Phase;
+use crate::coordinator::hang::{Clocks, Gaps, HoldKind, Patience, Pulse, Signs, StackPlace};
+use crate::job::state::Phase;
+use crate::system::lineage::everyone;
+use crate::system::standstill::{families, hold_of};
 use crate::system::{awake_ms, now_ms};
 
 /// Between two looks; and where so many looks found that nobody says how far it is.
@@ -91,17 +91,17 @@ impl Agent {
     pub(super) fn keep_lookout(&mut self) -> Option<u64> {
         let watched = self.watched();
         if watched.is_empty() {
-            (self.lookout.clocks, self.lookout.due_ms) = (Clocks::default(), None);
+            (self.liveness.lookout.clocks, self.liveness.lookout.due_ms) = (Clocks::default(), None);
             return None;
         }
         let now_ms = now_ms();
-        if let Some(due_ms) = self.lookout.due_ms.filter(|due_ms| now_ms < *due_ms) {
+        if let Some(due_ms) = self.liveness.lookout.due_ms.filter(|due_ms| now_ms < *due_ms) {
             return Some(due_ms);
         }
-        let planned_ms = self.lookout.planned_ms;
-        let between = self.lookout.clocks.look(now_ms, awake_ms(), planned_ms + GAP_MS);
+        let planned_ms = self.liveness.lookout.planned_ms;
+        let between = self.liveness.lookout.clocks.look(now_ms, awake_ms(), planned_ms + GAP_MS);
         for gang in &watched {
-            let patience = self.lookout.patience.entry(*gang).or_default();
+            let patience = self.liveness.lookout.patience.entry(*gang).or_default();
             if between.is_gap {
                 patience.refresh(now_ms);
             } else if between.slept_ms >= SLEEP_LEAST_MS {
@@ -113,74 +113,76 @@ impl Agent {
         }
         // Whoever was held at either end of a stretch is excused for all of it.
         let mut held: BTreeSet<usize> =
-            watched.iter().copied().filter(|gang| self.lookout.holds(*gang)).collect();
+            watched.iter().copied().filter(|gang| self.liveness.lookout.holds(*gang)).collect();
         self.look_at_quiet(&watched, QUIET_MS, now_ms);
-        held.extend(watched.iter().filter(|gang| self.lookout.holds(**gang)));
+        held.extend(watched.iter().filter(|gang| self.liveness.lookout.holds(**gang)));
         for gang in held {
-            self.lookout.patience.entry(gang).or_default().excuse(between.looked_ms, now_ms);
+            self.liveness.lookout.patience.entry(gang).or_default().excuse(between.looked_ms, now_ms);
         }
         let heard = watched.iter().any(|gang| self.is_heard(*gang));
-        self.lookout.unheard = if heard { 0 } else { self.lookout.unheard.saturating_add(1) };
-        let slow = self.lookout.unheard > UNHEARD_MAX;
-        self.lookout.planned_ms = if slow { SLOW_LOOK_MS } else { LOOK_MS };
-        self.lookout.due_ms = Some(now_ms + self.lookout.planned_ms);
-        self.lookout.due_ms
+        self.liveness.lookout.unheard =
+            if heard { 0 } else { self.liveness.lookout.unheard.saturating_add(1) };
+        let slow = self.liveness.lookout.unheard > UNHEARD_MAX;
+        self.liveness.lookout.planned_ms = if slow { SLOW_LOOK_MS } else { LOOK_MS };
+        self.liveness.lookout.due_ms = Some(now_ms + self.liveness.lookout.planned_ms);
+        self.liveness.lookout.due_ms
     }
 
     /// Gangs that run and may hang.
     fn watched(&self) -> BTreeSet<usize> {
-        let running = self.running.values().map(|(gang, _)| *gang);
+        let running = self.workers.running.values().map(|(gang, _)| *gang);
         running
             .filter(|gang| {
-                self.state.gangs[*gang].phase == Phase::Running
-                    && self.job.roles[self.plans[*gang].role].policy.hang.is_some()
+                self.view.state.gangs[*gang].phase == Phase::Running
+                    && self.job.spec.roles[self.job.plans[*gang].role].policy.hang.is_some()
             })
             .collect()
     }
 
     /// Whether anybody of a gang reports steps, or is judged by its output.
     fn is_heard(&self, gang: usize) -> bool {
-        let rule = self.job.roles[self.plans[gang].role].policy.hang.as_ref();
-        let mut ranks = self.plans[gang].ranks.clone();
+        let rule = self.job.spec.roles[self.job.plans[gang].role].policy.hang.as_ref();
+        let mut ranks = self.job.plans[gang].ranks.clone();
         rule.is_some_and(|rule| rule.silence_ms > 0) || ranks.any(|rank| self.pulse_of(gang, rank).is_some())
     }
 
     /// Notes of every quiet worker what holds it, and whether it reads or writes.
     fn look_at_quiet(&mut self, watched: &BTreeSet<usize>, least_ms: u64, now_ms: u64) {
-        let by_output = self.pump.held();
+        let by_output = self.output.pump.held();
         let mut idle: BTreeMap<i32, (usize, u32)> = BTreeMap::new();
-        for (pid, (gang, rank)) in self.running.clone() {
+        for (pid, (gang, rank)) in self.workers.running.clone() {
             if !watched.contains(&gang) {
                 continue;
             }
             let (said, pulse) = (self.said_pid(gang, rank), self.pulse_of(gang, rank));
             let quiet_ms = pulse.as_ref().map_or(u64::MAX, |pulse| now_ms.saturating_sub(pulse.last_ms()));
-            let place = self.job.place(self.plans[gang].role, rank);
+            let place = self.job.spec.place(self.job.plans[gang].role, rank);
             let kind = if by_output.contains(&place) {
                 Some(HoldKind::Output)
-            } else if quiet_ms >= least_ms || self.lookout.signs(gang, rank).hold.is_some() {
+            } else if quiet_ms >= least_ms || self.liveness.lookout.signs(gang, rank).hold.is_some() {
                 let below = said.filter(|said| *said != pid).into_iter();
-                std::iter::once(pid).chain(below).find_map(|pid| hold_of(pid, self.vitals.pid()))
+                std::iter::once(pid).chain(below).find_map(|pid| hold_of(pid, self.liveness.pid()))
             } else {
                 None
             };
-            let debugged_ms = self.lookout.workers.get(&(gang, rank)).and_then(|seen| seen.debugged_ms);
+            let debugged_ms =
+                self.liveness.lookout.workers.get(&(gang, rank)).and_then(|seen| seen.debugged_ms);
             let thinks = debugged_ms.is_some_and(|at_ms| {
                 now_ms < at_ms + DEBUGGED_MS && pulse.as_ref().is_none_or(|pulse| pulse.last_ms() <= at_ms)
             });
             let kind = kind.or(thinks.then_some(HoldKind::Traced));
-            let rule = self.job.roles[self.plans[gang].role].policy.hang.as_ref();
+            let rule = self.job.spec.roles[self.job.plans[gang].role].policy.hang.as_ref();
             let idle_ms = rule.map_or(IDLE_MS, |rule| (rule.least_ms / 4).min(IDLE_MS));
             if pulse.is_some() && quiet_ms >= idle_ms {
                 idle.insert(pid, (gang, rank));
             }
-            self.lookout.workers.entry((gang, rank)).or_default().signs.note_hold(kind, now_ms);
+            self.liveness.lookout.workers.entry((gang, rank)).or_default().signs.note_hold(kind, now_ms);
         }
         if !idle.is_empty() {
             let found = families(&everyone(), &idle.keys().copied().collect());
             for (pid, worker) in idle {
                 let Some(family) = found.get(&pid) else { continue };
-                let signs = &mut self.lookout.workers.entry(worker).or_default().signs;
+                let signs = &mut self.liveness.lookout.workers.entry(worker).or_default().signs;
                 signs.note_bytes(family.bytes, now_ms);
                 if signs.hold.is_none() {
                     signs.note_hold(family.held, now_ms);
@@ -192,9 +194,10 @@ impl Agent {
 
     /// Lets others see what holds whom.
     fn show_holds(&mut self) {
-        for (gang, state) in self.state.gangs.iter_mut().enumerate() {
+        for (gang, state) in self.view.state.gangs.iter_mut().enumerate() {
             for worker in &mut state.workers {
-                let hold = self.lookout.signs(gang, worker.rank).hold.filter(|_| worker.exit.is_none());
+                let hold =
+                    self.liveness.lookout.signs(gang, worker.rank).hold.filter(|_| worker.exit.is_none());
                 worker.held = hold.map(|hold| hold.kind.words().to_owned());
             }
         }
@@ -202,8 +205,8 @@ impl Agent {
 
     /// The longest step of a worker, without what was excused.
     pub(super) fn discounted(&mut self, gang: usize, rank: u32, pulse: Pulse) -> Pulse {
-        let patience = self.lookout.patience(gang);
-        let gaps = &mut self.lookout.workers.entry((gang, rank)).or_default().gaps;
+        let patience = self.liveness.lookout.patience(gang);
+        let gaps = &mut self.liveness.lookout.workers.entry((gang, rank)).or_default().gaps;
         let longest_ms = gaps.note(&pulse, &patience);
         Pulse { longest_ms, ..pulse }
     }
@@ -212,7 +215,7 @@ impl Agent {
     pub(super) fn note_look(&mut self, gangs: &BTreeSet<usize>, stacks: Option<&Value>) {
         let now_ms = now_ms();
         for gang in gangs {
-            let looks = self.lookout.looks.entry(*gang).or_default();
+            let looks = self.liveness.lookout.looks.entry(*gang).or_default();
             looks.push(now_ms);
             if looks.len() > LOOKS_MAX {
                 looks.remove(0);
@@ -224,16 +227,16 @@ impl Agent {
             let (Some(role), Some(rank)) = (role, rank.and_then(|rank| u32::try_from(rank).ok())) else {
                 continue;
             };
-            let gang = self
-                .plans
-                .iter()
-                .position(|plan| self.job.roles[plan.role].name == role && plan.ranks.contains(&rank));
+            let gang =
+                self.job.plans.iter().position(|plan| {
+                    self.job.spec.roles[plan.role].name == role && plan.ranks.contains(&rank)
+                });
             let Some(gang) = gang.filter(|gang| gangs.contains(gang)) else { continue };
             let since_ms = self.pulse_of(gang, rank).map_or(0, |pulse| pulse.last_ms());
-            let signs = &mut self.lookout.workers.entry((gang, rank)).or_default().signs;
+            let signs = &mut self.liveness.lookout.workers.entry((gang, rank)).or_default().signs;
             signs.note_place(place_of(look), since_ms, now_ms);
             if is_debugged(look) {
-                self.lookout.workers.entry((gang, rank)).or_default().debugged_ms = Some(now_ms);
+                self.liveness.lookout.workers.entry((gang, rank)).or_default().debugged_ms = Some(now_ms);
             }
         }
         // A verdict follows, and who was stopped since the last look is not to be judged.
@@ -249,7 +252,7 @@ fn is_debugged(look: &Value) -> bool {
 }
 
 /// Where the main thread of a worker stands, from its look.
-fn place_of(look: &Value) -> Option<Place> {
+fn place_of(look: &Value) -> Option<StackPlace> {
     let frames = look.get("threads")?.as_array()?.first()?.get("frames")?.as_array()?;
     let text =
         |frame: &Value, key: &str| frame.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -265,5 +268,5 @@ fn place_of(look: &Value) -> Option<Place> {
         })
         .collect();
     let digest = u64::from(crc32fast::hash(whole.join("\n").as_bytes())) | (whole.len() as u64) << 32;
-    (!whole.is_empty()).then_some(Place { digest, collective })
+    (!whole.is_empty()).then_some(StackPlace { digest, collective })
 }

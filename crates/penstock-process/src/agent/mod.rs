@@ -1,147 +1,94 @@
 //! The agent: starts the workers of one job, reports what is, and does what it is ordered. Decides nothing but its own safety.
 
-mod adoption;
-mod births;
-mod examination;
-mod gangs;
-mod interruption;
-mod link;
+mod assigned_job;
+mod control_socket;
+mod coordinator_link;
+mod gang;
+mod launcher_pipes;
+mod liveness;
 mod lookout;
-pub mod places;
-mod stopping;
-mod vitals;
+mod outer_pids;
+mod published_state;
+mod resources;
+mod stop;
+mod wakeups;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::gangs::Tended;
-use crate::agent::link::{Link, empty};
-use crate::agent::lookout::Lookout;
-use crate::agent::places::Places;
-use crate::agent::vitals::Vitals;
-use crate::cgroup::Cgroup;
-use crate::complain;
-use crate::console::harmless;
-use crate::control::{Ear, StopRequest, listen};
-use crate::coordinator::Journal;
-use crate::ending::Orphans;
+use crate::agent::assigned_job::AssignedJob;
+use crate::agent::control_socket::ControlSocket;
+use crate::agent::coordinator_link::CoordinatorLink;
+use crate::agent::gang::start::JobZygotes;
+use crate::agent::gang::workers::Workers;
+use crate::agent::launcher_pipes::LauncherPipes;
+use crate::agent::liveness::Liveness;
+use crate::agent::published_state::PublishedState;
+use crate::agent::resources::Resources;
+use crate::agent::stop::Ending;
+use crate::agent::wakeups::Wakeups;
+use crate::coordinator::history::Entry;
+use crate::coordinator::messages::{GangReport, Orders, Report};
 use crate::error::Result;
-use crate::job::{GangPlan, Job, Room};
-use crate::launch::Wires;
-use crate::mark::Mark;
-use crate::memory::Entry;
-use crate::memory_limit::MemoryGroups;
-use crate::messages::{GangReport, Orders, Over, Report};
-use crate::outside::{Outside, namespace};
-use crate::pump::{Person, Pump};
-use crate::state::State;
+use crate::job::JobDirectory;
+use crate::job::journal::Journal;
+use crate::launcher::inherited_fds::InheritedFds;
+use crate::logs::console::harmless;
+use crate::logs::pump::{Person, Pump};
 use crate::system::{self, Signals, now_ms, signal_name};
-use crate::verdict::Stop;
-use crate::zygote::nursery::Nursery;
 
 /// How often the tree is looked at while it ends: the death of a grandchild wakes nobody.
 const LOOK_MS: u64 = 20;
 
-/// What wakes the agent.
-struct Watch {
-    signals: Signals,
-    /// Ends when the keeper does.
-    keeper: Option<File>,
-    /// Says what the person at the terminal wants; ends when the launcher does. Nothing for a detached job.
-    leash: Option<File>,
-    /// The person has asked the launcher to end the job.
-    person_asked: bool,
-    /// The control thread has put something into `stops`.
-    woken: File,
-    stops: Receiver<StopRequest>,
-}
-
-impl Watch {
-    fn new(
-        signals: Signals,
-        [keeper, leash]: [Option<OwnedFd>; 2],
-        woken: File,
-        stops: Receiver<StopRequest>,
-    ) -> Result<Self> {
-        leash.as_ref().map_or(Ok(()), system::set_nonblocking)?;
-        let (keeper, leash) = (keeper.map(File::from), leash.map(File::from));
-        Ok(Self { signals, keeper, leash, person_asked: false, woken, stops })
-    }
-}
-
-/// The agent of one job.
+/// The agent of one job. Each part has a file of its own, and what the agent does with it stands there too.
 pub struct Agent {
-    room: Room,
-    /// What all processes of the job have in common.
-    mark: Mark,
-    job: Job,
-    plans: Vec<GangPlan>,
-    state: State,
-    /// What `state.json` says.
-    saved: Vec<u8>,
-    /// The copy that the control thread shows.
-    shown: Arc<Mutex<State>>,
+    /// What was asked for.
+    job: AssignedJob,
+    /// What is known, and what others see of it.
+    view: PublishedState,
+    /// What happened and what was decided, for those who come later.
     journal: Journal,
+    /// What workers write.
+    output: WorkerStreams,
+    /// The person at the terminal.
+    launcher: LauncherPipes,
+    /// Signals, the keeper, and the control socket.
+    wakeups: Wakeups,
+    /// Who decides.
+    coordinator: CoordinatorLink,
+    /// What workers are forked from.
+    zygotes: JobZygotes,
+    /// What workers say, and what is seen of them.
+    liveness: Liveness,
+    /// Slots, control groups and limits.
+    resources: Resources,
+    /// Who runs, and who was left behind.
+    workers: Workers,
+    /// How the job ends.
+    ending: Ending,
+}
+
+/// Where what workers write goes.
+struct WorkerStreams {
+    pump: Pump,
     /// Where the keeper takes second copies of pipes.
     custody: Option<OwnedFd>,
-    pump: Pump,
-    watch: Watch,
-    link: Link,
-    /// The zygotes, and which of them each role uses.
-    nursery: Nursery,
-    wishes: Vec<Option<usize>>,
-    vitals: Vitals,
-    lookout: Lookout,
-    /// The report that was sent last.
-    told: Option<Report>,
-    /// When to report again, even if nothing happened.
-    look_at_ms: Option<u64>,
-    /// Told once that workers run, for a launcher that does not stay.
-    ready: Option<OwnedFd>,
-    /// What the rank reads that has standard input, in every life of it.
-    input: Option<OwnedFd>,
-    file_limit: libc::rlimit,
-    /// The control group of the workers, where we may have one.
-    cgroup: Option<Cgroup>,
-    /// Groups that limit memory, where somebody wants a limit and we may set one.
-    memory: Option<MemoryGroups>,
-    /// What is leased, and who waits for it.
-    places: Places,
-    /// Numbers of processes for those who look from outside; shared with the control thread.
-    outside: Arc<Mutex<Outside>>,
-    /// Workers that run, by process: their gang and rank.
-    running: BTreeMap<i32, (usize, u32)>,
-    /// Workers of earlier lives that sleep in the kernel and cannot be killed. Nobody waits for them.
-    abandoned: BTreeSet<i32>,
-    /// What is known of each gang beside its state.
-    tended: Vec<Tended>,
-    orphans: Orphans,
-    orphans_left: u32,
-    stop: Option<Stop>,
-    /// As the journal has it: whoever comes after us, if we are killed, must not forget it.
-    stop_noted: Option<Stop>,
-    /// When a stop that nobody carries out is carried out by us.
-    stop_by_ms: Option<u64>,
-    /// Until when a save may put that off.
-    save_by_ms: u64,
-    over: Option<Over>,
 }
 
-/// Plays the role until the job is over. Success says to the keeper that it is, however the job itself ended.
-pub fn run(room: &Room, wires: Wires) -> Result<()> {
+/// Runs until the job is over. Success says to the keeper that it is, however the job itself ended.
+pub fn run(directory: &JobDirectory, fds: InheritedFds) -> Result<()> {
     // Before any thread starts, so that all of them block these.
     let signals = Signals::catch(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     system::become_subreaper()?;
     system::outlive_full_files();
     // First of all, because nothing begins before it has answered, and it starts while we prepare the rest.
-    let link = Link::started(room);
-    let mut agent = Agent::open(room, wires, signals, link)?;
-    agent.wish_for_zygotes();
-    while agent.over.is_none() {
+    let coordinator = CoordinatorLink::open(directory);
+    let mut agent = Agent::open(directory, fds, signals, coordinator)?;
+    agent.choose_zygotes();
+    while agent.ending.over.is_none() {
         let look_ms = agent.look();
         let safety_ms = agent.keep_safe();
         let queue_ms = agent.serve_waves()?;
@@ -149,7 +96,7 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
         let lookout_ms = agent.keep_lookout();
         let link_ms = agent.talk();
         let vitals_ms = [agent.keep_collector(), lookout_ms];
-        let next = [look_ms, safety_ms, queue_ms, zygotes_ms, link_ms, agent.look_at_ms];
+        let next = [look_ms, safety_ms, queue_ms, zygotes_ms, link_ms, agent.coordinator.look_at_ms];
         let next = next.into_iter().chain(vitals_ms).flatten().min();
         agent.wait(next)?;
     }
@@ -157,176 +104,131 @@ pub fn run(room: &Room, wires: Wires) -> Result<()> {
     Ok(())
 }
 
-/// What is known about the job when we come: what an agent before us wrote, or nothing.
-fn known(room: &Room, job: &Job, wires: &Wires) -> Result<State> {
-    // SAFETY: asks for a number.
-    let keeper = unsafe { libc::getppid() };
-    let mut state = State::load(room)?.unwrap_or_else(|| State::new(job, keeper));
-    (state.agent, state.keeper) = (std::process::id() as i32, keeper);
-    state.namespace = namespace(wires.namespace.as_ref());
-    state.inside = wires.namespace.as_ref().map(|_| namespace(None)).unwrap_or_default();
-    Ok(state)
-}
-
 impl Agent {
-    fn open(room: &Room, wires: Wires, signals: Signals, link: Link) -> Result<Self> {
-        let job = room.job()?;
-        let mut state = known(room, &job, &wires)?;
-        let shown = Arc::new(Mutex::new(state.clone()));
-        let (woken, wake) = system::pipe()?;
-        system::set_nonblocking(&woken)?;
-        system::set_nonblocking(&wake)?;
-        let (sender, stops) = channel();
-        let outside = Arc::new(Mutex::new(Outside::new(wires.outside)));
-        let vitals = Vitals::open(room, &job);
-        let ear = Ear {
-            state: Arc::clone(&shown),
-            outside: Arc::clone(&outside),
-            stops: sender,
-            stacks: vitals.wanted(),
-            saves: vitals.save_wanted(),
-            wake: wake.into(),
-        };
-        listen(room, ear)?;
-        let watch = Watch::new(signals, [wires.keeper, wires.leash], woken.into(), stops)?;
-        let (cgroup, memory) = places::groups(&job, room);
-        state.cgroup = cgroup.as_ref().map(|group| group.path().display().to_string());
-        let pid = outside.lock().map_or(state.agent, |mut outside| outside.pid(state.agent));
-        let plans = job.gangs();
-        let person =
-            Person { pipes: [wires.out, wires.err], terminals: [wires.out_terminal, wires.err_terminal] };
-        let agent = Self {
-            places: Places::new(&job, room.path().display().to_string(), pid),
-            custody: wires.custody,
-            pump: Pump::start(room, &job, person)?,
-            journal: Journal::open(room)?,
-            file_limit: system::raise_file_limit(),
-            tended: plans.iter().map(|_| Tended::default()).collect(),
-            cgroup,
-            memory,
-            outside,
-            room: room.clone(),
-            mark: Mark::of(room.path()),
+    fn open(
+        directory: &JobDirectory,
+        fds: InheritedFds,
+        signals: Signals,
+        coordinator: CoordinatorLink,
+    ) -> Result<Self> {
+        let job = AssignedJob::open(directory)?;
+        let mut view = PublishedState::open(&job, fds.outside, fds.namespace.as_ref())?;
+        let (wakeups, waker) = Wakeups::open(signals, fds.keeper)?;
+        let liveness = Liveness::open(directory, &job.spec);
+        ControlSocket {
+            state: Arc::clone(&view.shared),
+            outer_pids: Arc::clone(&view.outer_pids),
+            waker,
+            stacks: liveness.wanted(),
+            saves: liveness.save_wanted(),
+        }
+        .listen(directory)?;
+        let resources = Resources::open(&job, view.outer_pid_of_agent());
+        view.state.cgroup = resources.cgroup.as_ref().map(|group| group.path().display().to_string());
+        let person = Person { pipes: [fds.out, fds.err], terminals: [fds.out_terminal, fds.err_terminal] };
+        Ok(Self {
+            output: WorkerStreams { pump: Pump::start(directory, &job.spec, person)?, custody: fds.custody },
+            journal: Journal::open(directory)?,
+            launcher: LauncherPipes::open(fds.launcher, fds.ready, fds.input)?,
+            workers: Workers::open(job.plans.len()),
+            zygotes: JobZygotes::default(),
+            ending: Ending::default(),
             job,
-            plans,
-            state,
-            saved: Vec::new(),
-            shown,
-            watch,
-            link,
-            nursery: Nursery::default(),
-            wishes: Vec::new(),
-            vitals,
-            lookout: Lookout::default(),
-            told: None,
-            look_at_ms: None,
-            ready: wires.ready,
-            input: wires.input,
-            running: BTreeMap::new(),
-            abandoned: BTreeSet::new(),
-            orphans: Orphans::default(),
-            orphans_left: 0,
-            stop: None,
-            stop_noted: None,
-            stop_by_ms: None,
-            save_by_ms: 0,
-            over: None,
-        };
-        Ok(agent)
+            view,
+            wakeups,
+            coordinator,
+            liveness,
+            resources,
+        })
     }
 
     /// Children of ours that are no orphans: workers, those who help us, and those whom nobody can end.
     fn owned(&self) -> BTreeSet<i32> {
-        let mut owned: BTreeSet<i32> = self.running.keys().copied().collect();
-        owned.extend([self.link.pid].into_iter().filter(|pid| *pid > 0));
-        owned.extend(self.nursery.pids());
-        owned.extend(self.vitals.pid());
-        owned.extend(&self.abandoned);
+        let mut owned: BTreeSet<i32> = self.workers.running.keys().copied().collect();
+        owned.extend([self.coordinator.pid].into_iter().filter(|pid| *pid > 0));
+        owned.extend(self.zygotes.pool.pids());
+        owned.extend(self.liveness.pid());
+        owned.extend(&self.workers.abandoned);
         owned
     }
 
     /// Reports, if there is something to report and somebody to hear it; when to try again.
     fn talk(&mut self) -> Option<u64> {
         let now_ms = now_ms();
-        if let Some(stop) = self.stop.clone().filter(|stop| Some(stop) != self.stop_noted.as_ref()) {
+        if let Some(stop) = self.ending.stop.clone().filter(|stop| Some(stop) != self.ending.noted.as_ref()) {
             self.journal.add(&Entry::Stop { stop: stop.clone() });
-            self.stop_noted = Some(stop);
+            self.ending.noted = Some(stop);
         }
-        let again_ms = self.link.keep_up(&self.room, now_ms);
-        if self.state.coordinator != self.link.pid {
-            self.state.coordinator = self.link.pid;
-            self.told = None;
+        let again_ms = self.coordinator.keep_up(&self.job.directory, now_ms);
+        if self.view.state.coordinator != self.coordinator.pid {
+            self.view.state.coordinator = self.coordinator.pid;
+            self.coordinator.told = None;
         }
-        if !self.link.is_free() {
+        if !self.coordinator.is_free() {
             return again_ms;
         }
-        let due = self.look_at_ms.is_some_and(|due_ms| now_ms >= due_ms);
-        let gangs: Vec<GangReport> = (0..self.plans.len()).map(|gang| self.gang_report(gang)).collect();
-        let number = self.told.as_ref().map_or(0, |told| told.number + 1);
-        let report = Report { number, machine: 0, now_ms, stop: self.stop.clone(), gangs };
-        let news = self.told.as_ref().is_none_or(|told| !told.is_like(&report));
+        let due = self.coordinator.look_at_ms.is_some_and(|due_ms| now_ms >= due_ms);
+        let gangs: Vec<GangReport> = (0..self.job.plans.len()).map(|gang| self.gang_report(gang)).collect();
+        let number = self.coordinator.told.as_ref().map_or(0, |told| told.number + 1);
+        let report = Report { number, machine: 0, now_ms, stop: self.ending.stop.clone(), gangs };
+        let news = self.coordinator.told.as_ref().is_none_or(|told| !told.is_like(&report));
         if news {
             self.save();
         }
         if news || due {
-            self.look_at_ms = None;
-            self.link.tell(&report);
-            self.told = Some(report);
+            self.coordinator.look_at_ms = None;
+            self.coordinator.tell(&report);
+            self.coordinator.told = Some(report);
         }
-        self.link.keep_up(&self.room, now_ms)
+        self.coordinator.keep_up(&self.job.directory, now_ms)
     }
 
     /// Does what the coordinator says.
     fn follow(&mut self, orders: &Orders) -> Result<()> {
-        self.state.phase = orders.phase;
-        self.state.reason.clone_from(&orders.reason);
-        self.look_at_ms = orders.look_at_ms;
+        self.view.state.phase = orders.phase;
+        self.view.state.reason.clone_from(&orders.reason);
+        self.coordinator.look_at_ms = orders.look_at_ms;
         for order in &orders.gangs {
-            self.obey(order)?;
+            self.carry_out(order)?;
         }
         self.ask_for_places()?;
-        self.over.clone_from(&orders.over);
+        self.ending.over.clone_from(&orders.over);
         // The end is shown when it is whole, with its exit code.
-        if self.over.is_none() {
+        if self.ending.over.is_none() {
             self.save();
-            self.ready = None;
+            self.launcher.ready = None;
         }
         Ok(())
     }
 
-    /// Lets others see the state. A full disk must not end supervision, so the file may stay behind the socket.
+    /// Lets others see how things are.
     fn save(&mut self) {
-        self.state.log_lost_bytes = self.pump.lost_bytes();
-        self.state.log_missing = self.pump.missing();
-        if let Ok(mut shown) = self.shown.lock() {
-            shown.clone_from(&self.state);
-        }
-        let seen = self.outside.lock().map(|mut outside| outside.shown(&self.state));
-        if let Err(problem) = seen.as_ref().unwrap_or(&self.state).save_changes(&self.room, &mut self.saved) {
-            complain!("penstock-agent: {problem}");
-        }
+        self.view.state.log_lost_bytes = self.output.pump.lost_bytes();
+        self.view.state.log_missing = self.output.pump.missing();
+        self.view.publish(&self.job.directory);
     }
 
     /// A line for the person at the terminal, if there is one.
     fn say(&self, words: &str) {
-        self.pump.announce(&harmless(words));
+        self.output.pump.announce(&harmless(words));
     }
 
     /// Waits until something happens or the moment comes, and takes note of what happened.
     fn wait(&mut self, until_ms: Option<u64>) -> Result<()> {
         let number = |file: &Option<File>| file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let mut interests = vec![
-            system::interest(self.watch.signals.as_raw_fd(), libc::POLLIN),
-            system::interest(number(&self.watch.keeper), libc::POLLIN),
-            system::interest(number(&self.watch.leash), libc::POLLIN),
-            system::interest(self.watch.woken.as_raw_fd(), libc::POLLIN),
-            system::interest(self.link.number(), libc::POLLIN),
+            system::interest(self.wakeups.signals.as_raw_fd(), libc::POLLIN),
+            system::interest(number(&self.wakeups.keeper), libc::POLLIN),
+            system::interest(number(&self.launcher.pipe), libc::POLLIN),
+            system::interest(self.wakeups.woken.as_raw_fd(), libc::POLLIN),
+            system::interest(self.coordinator.number(), libc::POLLIN),
         ];
-        interests.extend(self.places.news().into_iter().map(|fd| system::interest(fd, libc::POLLIN)));
-        interests.extend(self.nursery.numbers().map(|number| system::interest(number, libc::POLLIN)));
+        interests
+            .extend(self.resources.slots.news().into_iter().map(|fd| system::interest(fd, libc::POLLIN)));
+        interests.extend(self.zygotes.pool.numbers().map(|number| system::interest(number, libc::POLLIN)));
         let timeout = until_ms.map(|until_ms| Duration::from_millis(until_ms.saturating_sub(now_ms())));
         system::poll(&mut interests, timeout);
-        let signals = self.watch.signals.take();
+        let signals = self.wakeups.signals.take();
         for signal in signals.into_iter().filter(|signal| *signal != libc::SIGCHLD) {
             self.ask_to_stop(&format!("{} to the agent", signal_name(signal)), signal, None);
         }
@@ -334,26 +236,26 @@ impl Agent {
             self.note_exit(&reaped);
         }
         if interests[1].revents != 0 {
-            self.watch.keeper = None;
-            self.doom("the keeper was killed".to_owned(), 1);
+            self.wakeups.keeper = None;
+            self.fail_job("the keeper was killed".to_owned(), 1);
             // Nobody may outlive the keeper by more than a second, whoever has to decide what.
-            (0..self.plans.len()).for_each(|gang| self.kill_gang(gang));
+            (0..self.job.plans.len()).for_each(|gang| self.kill_gang(gang));
         }
         if interests[2].revents != 0 {
-            self.read_leash();
+            self.read_launcher();
         }
-        empty(&self.watch.woken);
+        self.wakeups.clear();
         self.collect_if_wanted();
         self.ask_for_saves();
-        while let Ok(request) = self.watch.stops.try_recv() {
+        while let Ok(request) = self.wakeups.stops.try_recv() {
             self.ask_to_stop("`penstock stop`", libc::SIGTERM, request.grace_ms);
-            if let Some(stop) = self.stop.as_mut().filter(|_| request.force) {
+            if let Some(stop) = self.ending.stop.as_mut().filter(|_| request.force) {
                 stop.forced = true;
             }
         }
         self.hear_zygotes();
         if interests[4].revents != 0 {
-            if let Some(orders) = self.link.hear() {
+            if let Some(orders) = self.coordinator.hear() {
                 self.follow(&orders)?;
             }
         }

@@ -16,7 +16,7 @@ const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 /// More GPUs than any machine has; a larger number is a mistake.
 const GPUS_MAX: u32 = 4096;
 
-/// What there is to lease.
+/// What there is to give out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory {
     /// Processors of our affinity mask; those that share a core or a socket stand together.
@@ -30,7 +30,7 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Only the ports: all that most jobs lease. Where to begin differs, so that one that was just used is not used again at once.
+    /// Only the ports: all that most jobs need. Where to begin differs, so that one that was just used is not used again at once.
     pub fn of_ports(begin: u64) -> Self {
         let mut ports = ports(&fs::read_to_string(EPHEMERAL).unwrap_or_default());
         let begin = usize::try_from(begin).unwrap_or(0) % ports.len();
@@ -141,7 +141,7 @@ fn memory_bytes() -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let total = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     let total = total.map_or(0, |kilobytes| kilobytes * 1024);
-    crate::memory_limit::own_limit_bytes().map_or(total, |limit| limit.min(total))
+    crate::system::memory_limit::own_limit_bytes().map_or(total, |limit| limit.min(total))
 }
 
 /// Ports outside the range that the system chooses from; all of ours where that leaves none.

@@ -1,12 +1,13 @@
 //! Slots: places for workers, leased so that parallel jobs share no GPU, core, port or memory by accident.
 //!
-//! A lease is a file with a lock on it, held by the agent and by the worker that uses it, so it ends with the last of them and
-//! can never outlive both. Leases are given out under one gate, all of a request or nothing, first come first served.
+//! A slot is taken by a file with a lock on it, held by the agent and by the worker that uses it, so it ends with the last of them and
+//! can never outlive both. Slots are given out under one lock, all of a request or nothing, first come first served.
 
-pub mod desk;
-pub mod giving;
+pub mod allocation;
+pub mod devices;
+pub mod feasibility;
 pub mod inventory;
-pub mod placing;
+pub mod lock_directory;
 pub mod queue;
 pub mod report;
 
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Need {
-    /// Processors that no other leaseholder uses.
+    /// Processors that no other holder of a slot uses.
     pub cpus: u32,
     /// GPUs of its own.
     pub gpus: u32,

@@ -1,18 +1,18 @@
-//! What there is to lease, who holds it and who waits, as one document for `penstock slots`.
+//! What there is to give out, who holds it and who waits, as one document for `penstock slots`.
 
 use serde_json::{Value, json};
 
-use super::desk::{Desk, busy};
+use super::allocation::described;
 use super::inventory::Inventory;
-use super::placing::described;
+use super::lock_directory::{LockDirectory, busy};
 use super::queue::waiting;
 use crate::error::Result;
 
 /// Everything at one moment.
 pub fn report() -> Result<Value> {
-    let (desk, inventory) = (Desk::open()?, Inventory::read()?);
-    let gate = desk.enter()?.ok_or_else(|| busy(&desk))?;
-    let tickets = waiting(&gate)?.into_iter().map(|ticket| {
+    let (locks, inventory) = (LockDirectory::open()?, Inventory::read()?);
+    let guard = locks.enter()?.ok_or_else(|| busy(&locks))?;
+    let tickets = waiting(&guard)?.into_iter().map(|ticket| {
         let words = described(&ticket.wants);
         let mut shown = json!(ticket);
         shown["for"] = words.into();
@@ -20,12 +20,12 @@ pub fn report() -> Result<Value> {
     });
     let (first, last) = (inventory.ports.first(), inventory.ports.last());
     Ok(json!({
-        "directory": desk.path().display().to_string(),
+        "directory": locks.path().display().to_string(),
         "cpus": inventory.cpus,
         "gpus": inventory.gpus,
         "memory_bytes": inventory.memory_bytes,
         "ports": {"first": first, "last": last, "count": inventory.ports.len()},
-        "leases": gate.leases()?,
+        "leases": guard.leases()?,
         "waiting": tickets.collect::<Vec<Value>>(),
     }))
 }

@@ -1,12 +1,12 @@
 //! The zygote: a warm Python, child of the agent, from which workers are forked. This is the agent's side of it.
 //!
 //! A zygote owns nothing: its forks are adopted by the agent, so killing it touches no worker, and the agent starts another
-//! ([`nursery`]). A worker waits at a *gate* until the agent knows the numbers of all its peers; a gate that is closed
+//! ([`pool`]). A worker waits at a *gate* until the agent knows the numbers of all its peers; a gate that is closed
 //! unopened lets nobody through, so a zygote that is killed in the middle leaves nothing. The other side is
 //! `python/penstock/process/zygote`.
 
-pub mod nursery;
 pub mod packet;
+pub mod pool;
 pub mod request;
 pub mod variables;
 
@@ -27,7 +27,7 @@ const TITLE_BYTES: usize = 1024;
 
 /// What zygotes have to agree in to be the same one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct ZygoteSpec {
     /// The Python.
     pub interpreter: String,
     /// Its own options.
@@ -58,7 +58,7 @@ pub struct Warmth {
 /// Anything that a zygote says.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
-pub enum Word {
+pub enum ZygoteMessage {
     /// It may be used.
     Ready {
         /// What it is.
@@ -70,11 +70,12 @@ pub enum Word {
         unfit: String,
     },
     /// Workers wait at their gate.
-    Born {
+    Forked {
         /// Of which request.
         request: u64,
         /// Their processes, in the order of the request.
-        born: Vec<i32>,
+        #[serde(rename = "born")]
+        pids: Vec<i32>,
     },
     /// Workers cannot be forked.
     Refused {
@@ -97,15 +98,15 @@ pub struct Zygote {
 
 impl Zygote {
     /// Starts one, which then gets warm by itself. What it writes goes into `log`.
-    pub fn start(wish: &Wish, log: File, file_limit: libc::rlimit) -> Result<Self> {
+    pub fn start(spec: &ZygoteSpec, log: File, file_limit: libc::rlimit) -> Result<Self> {
         let (ours, theirs) = packet::pair()?;
         let errors = log.try_clone().map_err(|source| ProcessError::System { call: "dup", source })?;
         let number = theirs.as_raw_fd();
         let agent = std::process::id() as i32;
-        let mut command = Command::new(&wish.interpreter);
-        command.args(&wish.flags).arg(&wish.entry).arg(number.to_string()).arg(".".repeat(TITLE_BYTES));
-        command.envs(wish.environment.iter().map(|(name, value)| (name, value))).envs(HELD);
-        command.env(WORKER_PLACE.0, ".".repeat(WORKER_PLACE.1)).current_dir(&wish.directory);
+        let mut command = Command::new(&spec.interpreter);
+        command.args(&spec.flags).arg(&spec.entry).arg(number.to_string()).arg(".".repeat(TITLE_BYTES));
+        command.envs(spec.environment.iter().map(|(name, value)| (name, value))).envs(HELD);
+        command.env(WORKER_PLACE.0, ".".repeat(WORKER_PLACE.1)).current_dir(&spec.directory);
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         // SAFETY: the closure only makes calls that are allowed between fork and exec, and allocates nothing.
         unsafe {
@@ -123,9 +124,9 @@ impl Zygote {
         }
         let child = command
             .spawn()
-            .map_err(|source| ProcessError::Start { command: wish.interpreter.clone(), source })?;
+            .map_err(|source| ProcessError::Start { command: spec.interpreter.clone(), source })?;
         let zygote = Self { pid: child.id() as i32, talk: ours, requests: 0 };
-        let first = json!({"preload": wish.preload, "restore": variables::restored(wish), "agent": agent});
+        let first = json!({"preload": spec.preload, "restore": variables::restored(spec), "agent": agent});
         packet::send(&zygote.talk, first.to_string().as_bytes(), &[])?;
         Ok(zygote)
     }
@@ -136,7 +137,7 @@ impl Zygote {
     }
 
     /// What it says next; nothing when it has said nothing. Fails when it will never say anything again.
-    pub fn hear(&self) -> Result<Option<Word>> {
+    pub fn hear(&self) -> Result<Option<ZygoteMessage>> {
         let Some(text) = packet::receive(&self.talk)? else { return Ok(None) };
         let word = serde_json::from_slice(&text);
         word.map(Some).map_err(|source| ProcessError::Format { path: "zygote".into(), source })

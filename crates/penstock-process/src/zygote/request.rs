@@ -1,4 +1,4 @@
-//! Births: workers that a zygote forks at our request, in batches, and the gate that they wait at.
+//! Requests to a zygote: workers that it forks for us, in batches, and the gate that they wait at.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -10,11 +10,12 @@ use serde_json::json;
 
 use crate::error::{ProcessError, Result};
 use crate::system::{self, now_ms};
-use crate::zygote::{Word, Zygote, packet};
+use crate::zygote::{Zygote, ZygoteMessage, packet};
 
-/// A fork copies the tables of a whole process, which takes milliseconds, so several midwives share a gang. One has at most so many.
+/// A fork copies the tables of a whole process, which takes milliseconds, so several *forkers*, children of the
+/// zygote, share a gang. One has at most so many.
 const BATCH_MAX: usize = 16;
-/// Fewer are not worth a midwife, who is a fork herself.
+/// Fewer are not worth a forker, which is a fork itself.
 const BATCH_LEAST: usize = 4;
 /// A zygote that forks nobody for so long is stuck.
 const PATIENCE_MS: u64 = 10_000;
@@ -35,7 +36,7 @@ pub struct Program {
 }
 
 /// A worker to be forked.
-pub struct Unborn {
+pub struct WorkerFork {
     /// Its place in the role.
     pub rank: u32,
     /// Variables beside those of the zygote.
@@ -49,12 +50,12 @@ pub struct Unborn {
 }
 
 /// Holds workers back until it is opened. Dropped unopened, they leave.
-pub struct Gate {
+pub struct StartGate {
     writing: OwnedFd,
     workers: usize,
 }
 
-impl Gate {
+impl StartGate {
     /// Lets all of them begin.
     pub fn open(self) -> Result<()> {
         let go = vec![b'.'; self.workers];
@@ -64,15 +65,15 @@ impl Gate {
 }
 
 /// What became of a request.
-pub enum Birth {
+pub enum ForkOutcome {
     /// All wait at the gate.
-    Born {
+    Forked {
         /// Their processes, in order.
         pids: Vec<i32>,
         /// To be opened when they are known.
-        gate: Gate,
+        gate: StartGate,
     },
-    /// None was born, or not all; those who were leave.
+    /// None was forked, or not all; those who were leave.
     Refused(String),
     /// Something more important happened.
     Interrupted,
@@ -80,40 +81,46 @@ pub enum Birth {
 
 impl Zygote {
     /// Has workers forked. Waits, but not for ever, and not once something is to be read from `urgent`.
-    pub fn bear(&mut self, program: &Program, workers: &[Unborn], urgent: &[RawFd]) -> Birth {
-        self.try_bear(program, workers, urgent).unwrap_or_else(|problem| Birth::Refused(problem.to_string()))
+    pub fn fork(&mut self, program: &Program, workers: &[WorkerFork], urgent: &[RawFd]) -> ForkOutcome {
+        self.try_fork(program, workers, urgent)
+            .unwrap_or_else(|problem| ForkOutcome::Refused(problem.to_string()))
     }
 
-    fn try_bear(&mut self, program: &Program, workers: &[Unborn], urgent: &[RawFd]) -> Result<Birth> {
+    fn try_fork(
+        &mut self,
+        program: &Program,
+        workers: &[WorkerFork],
+        urgent: &[RawFd],
+    ) -> Result<ForkOutcome> {
         let (waiting, writing) = system::pipe()?;
-        let gate = Gate { writing, workers: workers.len() };
+        let gate = StartGate { writing, workers: workers.len() };
         let first = self.requests + 1;
-        let batches: Vec<&[Unborn]> = workers.chunks(batch_size(workers.len())).collect();
+        let batches: Vec<&[WorkerFork]> = workers.chunks(batch_size(workers.len())).collect();
         for batch in &batches {
             self.requests += 1;
             self.ask(program, batch, &waiting)?;
         }
-        let mut born: Vec<Option<Vec<i32>>> = vec![None; batches.len()];
+        let mut forked: Vec<Option<Vec<i32>>> = vec![None; batches.len()];
         let mut due_ms = now_ms() + PATIENCE_MS;
-        while born.iter().any(Option::is_none) {
+        while forked.iter().any(Option::is_none) {
             match self.hear()? {
-                Some(Word::Born { request, born: pids }) if request >= first => {
-                    born[usize::try_from(request - first).unwrap_or(usize::MAX)] = Some(pids);
+                Some(ZygoteMessage::Forked { request, pids }) if request >= first => {
+                    forked[usize::try_from(request - first).unwrap_or(usize::MAX)] = Some(pids);
                     due_ms = now_ms() + PATIENCE_MS;
                 }
-                Some(Word::Refused { request, refused }) if request >= first => {
-                    return Ok(Birth::Refused(refused));
+                Some(ZygoteMessage::Refused { request, refused }) if request >= first => {
+                    return Ok(ForkOutcome::Refused(refused));
                 }
                 Some(_) => {}
                 None if now_ms() >= due_ms => {
                     self.kill();
-                    return Ok(Birth::Refused(format!("the zygote said nothing for {PATIENCE_MS} ms")));
+                    return Ok(ForkOutcome::Refused(format!("the zygote said nothing for {PATIENCE_MS} ms")));
                 }
-                None if self.is_interrupted(urgent, due_ms) => return Ok(Birth::Interrupted),
+                None if self.is_interrupted(urgent, due_ms) => return Ok(ForkOutcome::Interrupted),
                 None => {}
             }
         }
-        Ok(Birth::Born { pids: born.into_iter().flatten().flatten().collect(), gate })
+        Ok(ForkOutcome::Forked { pids: forked.into_iter().flatten().flatten().collect(), gate })
     }
 
     /// Waits for a word or for something urgent; whether it was that.
@@ -124,7 +131,7 @@ impl Zygote {
         interests[1..].iter().any(|interest| interest.revents != 0)
     }
 
-    fn ask(&self, program: &Program, batch: &[Unborn], waiting: &OwnedFd) -> Result<()> {
+    fn ask(&self, program: &Program, batch: &[WorkerFork], waiting: &OwnedFd) -> Result<()> {
         let about = batch.iter().map(|worker| {
             let names: Vec<&str> = worker.files.iter().map(|(name, _)| *name).collect();
             let variables: std::collections::BTreeMap<_, _> = worker.environment.iter().cloned().collect();
@@ -140,7 +147,7 @@ impl Zygote {
     }
 }
 
-/// How many workers a midwife gets: as many midwives as there are processors, within bounds.
+/// How many workers a forker gets: as many forkers as there are processors, within bounds.
 fn batch_size(workers: usize) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     workers.div_ceil(processors).clamp(BATCH_LEAST, BATCH_MAX)
@@ -165,12 +172,12 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
-    use crate::zygote::Wish;
+    use crate::zygote::ZygoteSpec;
 
     /// A real zygote that is warm.
     fn warm() -> Zygote {
         let entry = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/penstock/process/zygote/__main__.py");
-        let wish = Wish {
+        let spec = ZygoteSpec {
             interpreter: "python3".to_owned(),
             flags: vec!["-S".to_owned()],
             entry: entry.to_owned(),
@@ -181,11 +188,11 @@ mod tests {
         system::become_subreaper().unwrap();
         let log = File::options().write(true).open("/dev/null").unwrap();
         let limit = libc::rlimit { rlim_cur: 256, rlim_max: 256 };
-        let zygote = Zygote::start(&wish, log, limit).unwrap();
+        let zygote = Zygote::start(&spec, log, limit).unwrap();
         let due_ms = now_ms() + 20_000;
         loop {
             match zygote.hear().unwrap() {
-                Some(Word::Ready { .. }) => return zygote,
+                Some(ZygoteMessage::Ready { .. }) => return zygote,
                 Some(other) => panic!("not ready: {other:?}"),
                 None => {
                     assert!(!zygote.is_interrupted(&[], due_ms) && now_ms() < due_ms, "not ready in time")
@@ -205,15 +212,15 @@ mod tests {
     }
 
     /// Workers with a rank as their only variable, and the reading ends of their outputs.
-    fn workers(count: u32) -> (Vec<Unborn>, Vec<File>) {
-        let born = (0..count).map(|rank| {
+    fn workers(count: u32) -> (Vec<WorkerFork>, Vec<File>) {
+        let forks = (0..count).map(|rank| {
             let (out, out_writer) = system::pipe().unwrap();
             let err_writer = File::options().write(true).open("/dev/null").unwrap();
             let environment = vec![("RANK".to_owned(), rank.to_string())];
             let files = vec![("out", out_writer), ("err", err_writer.into())];
-            (Unborn { rank, environment, files, cpus: Vec::new(), mark: None }, File::from(out))
+            (WorkerFork { rank, environment, files, cpus: Vec::new(), mark: None }, File::from(out))
         });
-        born.unzip()
+        forks.unzip()
     }
 
     fn wait_for(pid: i32) -> i32 {
@@ -226,13 +233,13 @@ mod tests {
     #[test]
     fn workers_of_many_batches_come_in_order_and_begin_when_the_gate_is_opened() {
         let mut zygote = warm();
-        let (unborn, outputs) = workers(37);
+        let (forks, outputs) = workers(37);
         let text =
             "import os, resource; print(os.environ['RANK'], os.getpid(), *resource.getrlimit(7), end='')";
-        let Birth::Born { pids, gate } = zygote.bear(&program(text), &unborn, &[]) else {
-            panic!("nobody was born");
+        let ForkOutcome::Forked { pids, gate } = zygote.fork(&program(text), &forks, &[]) else {
+            panic!("nobody was forked");
         };
-        drop(unborn);
+        drop(forks);
         gate.open().unwrap();
         for ((rank, pid), mut output) in pids.iter().enumerate().zip(outputs) {
             let mut said = String::new();
@@ -252,12 +259,12 @@ mod tests {
         let (urgent, mut news) =
             system::pipe().map(|(reading, writing)| (reading, File::from(writing))).unwrap();
         news.write_all(b"!").unwrap();
-        let (unborn, _outputs) = workers(3);
-        let birth = zygote.bear(&program("print(1)"), &unborn, &[urgent.as_raw_fd()]);
-        assert!(matches!(birth, Birth::Interrupted));
+        let (forks, _outputs) = workers(3);
+        let outcome = zygote.fork(&program("print(1)"), &forks, &[urgent.as_raw_fd()]);
+        assert!(matches!(outcome, ForkOutcome::Interrupted));
         zygote.kill();
         wait_for(zygote.pid);
-        let birth = zygote.bear(&program("print(1)"), &unborn, &[]);
-        assert!(matches!(birth, Birth::Refused(_)), "nobody is born of the dead");
+        let outcome = zygote.fork(&program("print(1)"), &forks, &[]);
+        assert!(matches!(outcome, ForkOutcome::Refused(_)), "nobody is forked from a dead zygote");
     }
 }

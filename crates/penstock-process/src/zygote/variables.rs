@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::spawn::WORKER_MARK;
-use crate::zygote::Wish;
+use crate::job::mark::WORKER_MARK;
+use crate::zygote::ZygoteSpec;
 
 /// Held at this in the zygote alone: OpenBLAS starts its threads when it is loaded, and a process with threads cannot be forked.
 pub const HELD: [(&str, &str); 1] = [("OPENBLAS_NUM_THREADS", "1")];
@@ -38,8 +38,8 @@ pub fn is_read_early(name: &str) -> bool {
 }
 
 /// What a fork sets back: the variables that are held, as they would be without us. Nothing for one that is not set.
-pub fn restored(wish: &Wish) -> BTreeMap<&'static str, Option<String>> {
-    let asked = |name: &str| wish.environment.iter().rev().find(|(known, _)| known == name);
+pub fn restored(spec: &ZygoteSpec) -> BTreeMap<&'static str, Option<String>> {
+    let asked = |name: &str| spec.environment.iter().rev().find(|(known, _)| known == name);
     let value = |name: &str| {
         asked(name).map_or_else(
             || std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()),
@@ -50,9 +50,9 @@ pub fn restored(wish: &Wish) -> BTreeMap<&'static str, Option<String>> {
 }
 
 /// The first variable of a worker that its zygote would have had to know before; nothing when it may be forked.
-pub fn different(wish: &Wish, worker: &[(String, String)]) -> Option<String> {
+pub fn different(spec: &ZygoteSpec, worker: &[(String, String)]) -> Option<String> {
     let known = |name: &str| {
-        let asked = wish.environment.iter().rev().find(|(known, _)| known == name);
+        let asked = spec.environment.iter().rev().find(|(known, _)| known == name);
         asked.map_or_else(|| std::env::var(name).ok(), |(_, value)| Some(value.clone()))
     };
     let early = worker.iter().filter(|(name, _)| is_read_early(name) && !SET_LATE.contains(&name.as_str()));
@@ -64,9 +64,9 @@ pub fn different(wish: &Wish, worker: &[(String, String)]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn wish(environment: &[(&str, &str)]) -> Wish {
+    fn spec(environment: &[(&str, &str)]) -> ZygoteSpec {
         let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Wish {
+        ZygoteSpec {
             interpreter: "python".to_owned(),
             flags: Vec::new(),
             entry: "zygote".to_owned(),
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn only_what_is_read_early_has_to_be_the_same() {
-        let own = wish(&[("PYTHONHASHSEED", "7"), ("COLOUR", "red")]);
+        let own = spec(&[("PYTHONHASHSEED", "7"), ("COLOUR", "red")]);
         let worker = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
         assert_eq!(different(&own, &worker("PYTHONHASHSEED", "7")), None);
         assert_eq!(different(&own, &worker("PYTHONHASHSEED", "8")), Some("PYTHONHASHSEED".to_owned()));
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_is_held_is_set_back_to_what_was_asked_for() {
-        let restored = restored(&wish(&[("OPENBLAS_NUM_THREADS", "3"), ("OPENBLAS_NUM_THREADS", "4")]));
+        let restored = restored(&spec(&[("OPENBLAS_NUM_THREADS", "3"), ("OPENBLAS_NUM_THREADS", "4")]));
         assert_eq!(restored["OPENBLAS_NUM_THREADS"].as_deref(), Some("4"));
     }
 }

@@ -3,7 +3,7 @@
 
 mod world;
 
-use penstock_process::hang::HoldKind;
+use penstock_process::coordinator::hang::HoldKind;
 use serde_json::json;
 
 use crate::world::{Deed, FOR_EVER, Outcome, Program, run, step};

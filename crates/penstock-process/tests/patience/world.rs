@@ -1,11 +1,11 @@
 //! A gang in imagined time: ranks that make steps together, and the looks that the agent has at them, by the agent's own rules.
 
-use penstock_process::hang::{Clocks, Gaps, HoldKind, Patience, Place, Pulse, Signs};
+use penstock_process::coordinator::decider::Decider;
+use penstock_process::coordinator::hang::{Clocks, Gaps, HoldKind, Patience, Pulse, Signs, StackPlace};
+use penstock_process::coordinator::history::{Entry, JobHistory};
+use penstock_process::coordinator::messages::{GangReport, Report, WorkerReport};
+use penstock_process::coordinator::verdict::Action;
 use penstock_process::job::Job;
-use penstock_process::memory::{Entry, Memory};
-use penstock_process::messages::{GangReport, Report, WorkerReport};
-use penstock_process::mind::Mind;
-use penstock_process::verdict::Action;
 use serde_json::{Value, json};
 
 /// Between two looks of the agent.
@@ -95,7 +95,7 @@ struct World<'a> {
 
 /// Runs a program until it is over, hangs, or an hour has passed in which the machine was awake.
 pub(crate) fn run(program: &Program, awake_max_ms: u64) -> Outcome {
-    let mut mind = mind(program);
+    let mut decider = decider(program);
     let ranks = (0..program.ranks).map(|_| Rank {
         pulse: Pulse { phase: "start".to_owned(), ..Pulse::default() },
         signs: Signs::default(),
@@ -115,7 +115,7 @@ pub(crate) fn run(program: &Program, awake_max_ms: u64) -> Outcome {
         looks: Vec::new(),
         look_ms: None,
     };
-    mind.consider(&report(0, GangReport::default()));
+    decider.consider(&report(0, GangReport::default()));
     let mut due_ms = 0;
     while world.awake_ms < awake_max_ms {
         if !world.pass() {
@@ -125,7 +125,7 @@ pub(crate) fn run(program: &Program, awake_max_ms: u64) -> Outcome {
             continue;
         }
         world.look();
-        let (entries, orders) = mind.consider(&report(world.boot_ms, world.report()));
+        let (entries, orders) = decider.consider(&report(world.boot_ms, world.report()));
         for entry in entries {
             let hang = match entry {
                 Entry::Failed { failure, .. } => (failure.rank, failure.what),
@@ -207,7 +207,7 @@ impl World<'_> {
                     (false, true) => 100 + now_ms,
                     (false, false) => u64::from(rank) + 8,
                 };
-                let place = Place { digest, collective: waits || deed.collective };
+                let place = StackPlace { digest, collective: waits || deed.collective };
                 let seen = Some(place).filter(|_| !deed.unreadable || waits);
                 own.signs.note_place(seen, own.pulse.last_ms(), now_ms);
             }
@@ -266,7 +266,7 @@ fn report(now_ms: u64, gang: GangReport) -> Report {
     Report { number: 0, machine: 0, now_ms, stop: None, gangs: vec![gang] }
 }
 
-fn mind(program: &Program) -> Mind {
+fn decider(program: &Program) -> Decider {
     let mut hang =
         json!({"factor": 10.0, "least_ms": 60_000, "silence_ms": 0, "given": false, "stopped_ms": 600_000});
     for (name, value) in program.rule.as_object().into_iter().flatten() {
@@ -281,6 +281,6 @@ fn mind(program: &Program) -> Mind {
     let about =
         json!({"id": "patience", "detached": true, "colour": false, "cgroup": false, "roles": [role]});
     let job: Job = serde_json::from_value(about).expect("a job");
-    let memory = Memory::new(&job);
-    Mind::new(job, memory)
+    let history = JobHistory::new(&job);
+    Decider::new(job, history)
 }

@@ -1,15 +1,15 @@
-//! What must hold after everything that happens, judged from what really is, not from what the mind believes.
+//! What must hold after everything that happens, judged from what really is, not from what the decider believes.
 
 use std::collections::BTreeMap;
 
-use penstock_process::exit::Exit;
+use penstock_process::coordinator::decider::Decider;
+use penstock_process::coordinator::history::{Entry, JobHistory, Outcome};
+use penstock_process::coordinator::messages::{Order, Orders, Over, Report};
+use penstock_process::coordinator::verdict::{Action, Failure, Stop, UNKILLABLE_MS, WITNESS_MS};
+use penstock_process::job::exit::Exit;
+use penstock_process::job::policy::{Cause, Scope};
+use penstock_process::job::state::Phase;
 use penstock_process::job::{GangPlan, Kind};
-use penstock_process::memory::{Entry, Memory, Outcome};
-use penstock_process::messages::{Order, Orders, Over, Report};
-use penstock_process::mind::Mind;
-use penstock_process::policy::{Cause, Scope};
-use penstock_process::state::Phase;
-use penstock_process::verdict::{Action, Failure, Stop, UNKILLABLE_MS, WITNESS_MS};
 
 use crate::scene::Scene;
 use crate::twin::{STOP_SLACK_MS, Tended, Twin};
@@ -78,8 +78,14 @@ impl<'a> Checks<'a> {
     }
 
     /// P1 and P4: the same question has the same answer, from whoever remembers the same; and asked again it writes nothing.
-    pub(crate) fn consider(&mut self, before: &Memory, report: &Report, entries: &[Entry], orders: &Orders) {
-        let mut twice = Mind::new(self.scene.job.clone(), before.clone());
+    pub(crate) fn consider(
+        &mut self,
+        before: &JobHistory,
+        report: &Report,
+        entries: &[Entry],
+        orders: &Orders,
+    ) {
+        let mut twice = Decider::new(self.scene.job.clone(), before.clone());
         let (entries_again, orders_again) = twice.consider(report);
         assert_eq!(
             (entries, orders),
@@ -355,7 +361,7 @@ impl<'a> Checks<'a> {
     }
 
     /// What must be so when the job is over.
-    pub(crate) fn at_the_end(&self, twin: &Twin, memory: &Memory, over: &Over, now_ms: u64) {
+    pub(crate) fn at_the_end(&self, twin: &Twin, history: &JobHistory, over: &Over, now_ms: u64) {
         for (gang, tended) in twin.gangs.iter().enumerate() {
             let alive = tended.running() + tended.orphans.len() > 0;
             let given_up = tended.is_past_hope(now_ms);
@@ -375,7 +381,7 @@ impl<'a> Checks<'a> {
                 );
             }
         }
-        assert_eq!(memory.over, Some(over.phase));
+        assert_eq!(history.over, Some(over.phase));
         let outcomes = || {
             self.gangs
                 .iter()

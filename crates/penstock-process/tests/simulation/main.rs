@@ -1,4 +1,4 @@
-//! The coordinator's mind against thousands of imagined jobs, each from a seed: faults of workers, of agents and of coordinators in
+//! The coordinator's decider against thousands of imagined jobs, each from a seed: faults of workers, of agents and of coordinators in
 //! imagined time, and after everything that happens a look at whether P1, P3 and P4 hold.
 //!
 //! A failing seed says how to repeat it: `PENSTOCK_SEED=N cargo test -p penstock-process --test simulation -- --nocapture`.

@@ -3,10 +3,10 @@
 //! What a worker does depends on the seed, its role, rank and life, never on when it is started: so the same seed can be run with and
 //! without faults of those who supervise, and compared.
 
-use penstock_process::exit::Exit;
-use penstock_process::hang::Pulse;
+use penstock_process::coordinator::hang::Pulse;
+use penstock_process::job::exit::Exit;
+use penstock_process::job::policy::{Budget, HangRule, Policy, Scope};
 use penstock_process::job::{Job, Kind, Role};
-use penstock_process::policy::{Budget, HangRule, Policy, Scope};
 
 use serde_json::json;
 

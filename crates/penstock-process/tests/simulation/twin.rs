@@ -1,9 +1,9 @@
 //! The agent's twin: does with imagined processes what the agent does with real ones, by the same rules.
 
-use penstock_process::exit::Exit;
-use penstock_process::hang::{Patience, Signs};
-use penstock_process::messages::{GangReport, Order, Report, WorkerReport};
-use penstock_process::verdict::{Action, Stop, UNKILLABLE_MS};
+use penstock_process::coordinator::hang::{Patience, Signs};
+use penstock_process::coordinator::messages::{GangReport, Order, Report, WorkerReport};
+use penstock_process::coordinator::verdict::{Action, Stop, UNKILLABLE_MS};
+use penstock_process::job::exit::Exit;
 
 use crate::chance::Chance;
 use crate::scene::{End, Fate, Heir, Scene, killed, left};

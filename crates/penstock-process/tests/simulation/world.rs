@@ -1,9 +1,9 @@
-//! A job from its first report to its end, in imagined time: an agent's twin, a real mind, and whatever befalls them.
+//! A job from its first report to its end, in imagined time: an agent's twin, a real decider, and whatever befalls them.
 
-use penstock_process::memory::{Entry, Memory};
-use penstock_process::messages::{Orders, Over, Report};
-use penstock_process::mind::Mind;
-use penstock_process::verdict::Stop;
+use penstock_process::coordinator::decider::Decider;
+use penstock_process::coordinator::history::{Entry, JobHistory};
+use penstock_process::coordinator::messages::{Orders, Over, Report};
+use penstock_process::coordinator::verdict::Stop;
 
 use crate::chance::Chance;
 use crate::checks::Checks;
@@ -33,7 +33,7 @@ enum Blow {
 
 /// A coordinator that runs.
 struct Coordinator {
-    mind: Mind,
+    decider: Decider,
     /// The report that it considers, and when its answer is there; never, if it stands still.
     asked: Option<(Report, Option<u64>)>,
     asked_ms: u64,
@@ -49,7 +49,7 @@ pub(crate) struct World<'a> {
     /// What the agent had saved, as the next agent will find it.
     journal: Vec<u8>,
     /// The fold of the journal as it stands.
-    folded: Memory,
+    folded: JobHistory,
     coordinator: Option<Coordinator>,
     started_ms: Option<u64>,
     told: Option<Report>,
@@ -84,7 +84,7 @@ impl<'a> World<'a> {
             now_ms: 0,
             twin: Twin::new(scene),
             journal: Vec::new(),
-            folded: Memory::new(&scene.job),
+            folded: JobHistory::new(&scene.job),
             coordinator: None,
             started_ms: None,
             told: None,
@@ -206,10 +206,13 @@ impl<'a> World<'a> {
         if self.journal.last().is_some_and(|last| *last != b'\n') {
             self.journal.push(b'\n');
         }
-        let memory = Memory::new(&self.scene.job).read(&self.journal);
-        assert_eq!(memory, self.folded, "the fold of the journal is what was remembered");
-        self.coordinator =
-            Some(Coordinator { mind: Mind::new(self.scene.job.clone(), memory), asked: None, asked_ms: 0 });
+        let history = JobHistory::new(&self.scene.job).read(&self.journal);
+        assert_eq!(history, self.folded, "the fold of the journal is what was remembered");
+        self.coordinator = Some(Coordinator {
+            decider: Decider::new(self.scene.job.clone(), history),
+            asked: None,
+            asked_ms: 0,
+        });
         (self.started_ms, self.told) = (Some(self.now_ms), None);
     }
 
@@ -250,9 +253,9 @@ impl<'a> World<'a> {
         else {
             return false;
         };
-        let before = running.mind.memory().clone();
-        let (entries, orders) = running.mind.consider(&report);
-        let mut after = running.mind.memory().clone();
+        let before = running.decider.history().clone();
+        let (entries, orders) = running.decider.consider(&report);
+        let mut after = running.decider.history().clone();
         self.checks.consider(&before, &report, &entries, &orders);
         let blow = self.blow(entries.len() as u64);
         for (place, entry) in entries.iter().enumerate() {
@@ -331,7 +334,8 @@ impl<'a> World<'a> {
             let old = self.chance.pick(&self.stale);
             for order in &old.gangs {
                 let current = self.twin.gangs[order.gang].incarnation;
-                let begins = matches!(order.action, penstock_process::verdict::Action::Start { .. });
+                let begins =
+                    matches!(order.action, penstock_process::coordinator::verdict::Action::Start { .. });
                 if begins || order.incarnation != current {
                     let before = format!("{:?}", self.twin.gangs[order.gang]);
                     let next = current.map_or(0, |life| life + 1);
@@ -350,7 +354,7 @@ impl<'a> World<'a> {
         self.over.clone_from(&orders.over);
     }
 
-    fn obey(&mut self, order: &penstock_process::messages::Order) {
+    fn obey(&mut self, order: &penstock_process::coordinator::messages::Order) {
         let before = self.twin.gangs[order.gang].clone();
         self.twin.obey(order, self.now_ms, self.scene);
         self.say(|| {

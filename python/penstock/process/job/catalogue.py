@@ -21,7 +21,7 @@ FINAL = frozenset({"succeeded", "failed", "stopped"})
 
 
 class GangState(msgspec.Struct, frozen=True):
-    """What is known about a gang; the fields are described in ``crates/penstock-process/src/state.rs``."""
+    """What is known about a gang; the fields are described in ``crates/penstock-process/src/job/state.rs``."""
 
     role: str
     kind: str
@@ -36,7 +36,7 @@ class GangState(msgspec.Struct, frozen=True):
 
 
 class JobState(msgspec.Struct, frozen=True):
-    """What is known about a job; the fields are described in ``crates/penstock-process/src/state.rs``."""
+    """What is known about a job; the fields are described in ``crates/penstock-process/src/job/state.rs``."""
 
     job: str
     phase: str

@@ -124,7 +124,7 @@ def family(children: Children, worker: int, left: Mapping[int, list[Process]]) -
 
 
 def mark_of(pid: int) -> int | None:
-    """The limit by which processes of a worker are known (``crates/penstock-process/src/mark.rs``)."""
+    """The limit by which processes of a worker are known (``crates/penstock-process/src/job/mark.rs``)."""
     for line in _read(f"/proc/{pid}/limits").splitlines():
         if line.startswith(b"Max realtime timeout"):
             soft = line.split()[3]

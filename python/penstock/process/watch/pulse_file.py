@@ -2,7 +2,7 @@
 
 A header and a slot of 256 bytes for each worker, in order of roles, then ranks. The first half of a slot is the worker's record,
 the second half is a notice from the agent. Each half ends with a checksum of itself, so a reader sees a whole record or
-none. ``crates/penstock-process/src/pulses.rs`` has the same layout; each side is tested against what the other wrote.
+none. ``crates/penstock-process/src/job/pulses.rs`` has the same layout; each side is tested against what the other wrote.
 
 Imported by every worker that pulses, so it imports nothing that takes time.
 """

@@ -2,8 +2,8 @@
 
 A request comes as one packet with descriptors: a sealed memory file with what is asked for, the gate, and the files of each worker.
 Its size is not limited by the socket, and the agent never waits for us to read.
-For each request a *midwife* is forked, which forks the ranks and ends, so that they are adopted by the agent (a subreaper) and
-outlive us. Several midwives work at a time: copying the tables of a large process is the cost of a fork, and is done per process.
+For each request a *forker* is forked, which forks the ranks and ends, so that they are adopted by the agent (a subreaper) and
+outlive us. Several forkers work at a time: copying the tables of a large process is the cost of a fork, and is done per process.
 A rank waits at the gate: one byte each is "go", its end is "leave". So the agent knows all numbers before any program runs.
 """
 
@@ -39,12 +39,12 @@ def serve(link: int) -> Birth:
         _say(talk, {"unfit": str(problem)})
         sys.exit(0)
     kept = [fd for fd in inherited if fd != link]
-    nursery = _Nursery(talk, Warm(first, pid=os.getpid(), kept=kept, loaded=loaded_from()))
+    server = _ForkServer(talk, Warm(first, pid=os.getpid(), kept=kept, loaded=loaded_from()))
     # What is here now stays; looking at it again in every rank would only copy its pages.
     gc.collect()
     gc.freeze()
     _say(talk, {"ready": about})
-    return nursery.serve()
+    return server.serve()
 
 
 def _warm(first: dict[str, Any], inherited: dict[int, str]) -> dict[str, Any]:
@@ -65,21 +65,21 @@ def _say(talk: socket.socket, message: dict[str, Any]) -> None:
         os._exit(0)
 
 
-class _Nursery:
-    """The loop of the zygote: requests in, midwives out, numbers back."""
+class _ForkServer:
+    """The loop of the zygote: requests in, forkers out, numbers back."""
 
     def __init__(self, talk: socket.socket, warm: Warm) -> None:
         self.talk = talk
         self.warm = warm
-        #: Midwives at work, by the pipe that each writes numbers into: its own number and the request's.
-        self.midwives: dict[int, tuple[int, int]] = {}
+        #: Forkers at work, by the pipe that each writes numbers into: its own number and the request's.
+        self.forkers: dict[int, tuple[int, int]] = {}
 
     def serve(self) -> Birth:
         watch = select.poll()
         watch.register(self.talk, select.POLLIN)
         while True:
             for fd, _ in watch.poll():
-                if fd in self.midwives:
+                if fd in self.forkers:
                     watch.unregister(fd)
                     self._announce(fd)
                     continue
@@ -92,7 +92,7 @@ class _Nursery:
                     watch.register(born, select.POLLIN)
 
     def _take(self) -> Birth | int | None:
-        """One request: in a rank its birth, in the zygote the pipe of the midwife, if there is one."""
+        """One request: in a rank its birth, in the zygote the pipe of the forker, if there is one."""
         packet, fds, _, _ = socket.recv_fds(self.talk, PACKET_BYTES_MAX, DESCRIPTORS_MAX)
         if not packet:
             os._exit(0)
@@ -102,30 +102,30 @@ class _Nursery:
             if why := shadowed(_folder(request), self.warm.loaded):
                 _say(self.talk, {"refused": why, "request": request["request"]})
                 return None
-            return self._bear(request, fds)
+            return self._fork(request, fds)
         finally:
             # In a rank they are needed, and closed when it settles.
             if os.getpid() == self.warm.pid:
                 for fd in fds:
                     os.close(fd)
 
-    def _bear(self, request: dict[str, Any], fds: list[int]) -> Birth | int | None:
+    def _fork(self, request: dict[str, Any], fds: list[int]) -> Birth | int | None:
         numbers, report = os.pipe()
         try:
-            midwife = os.fork()
+            forker = os.fork()
         except OSError as problem:
             os.close(numbers)
             os.close(report)
             _say(self.talk, {"refused": f"fork failed: {problem.strerror}", "request": request["request"]})
             return None
-        if midwife == 0:
-            return self._deliver(request, fds, report)
+        if forker == 0:
+            return self._fork_ranks(request, fds, report)
         os.close(report)
-        self.midwives[numbers] = (midwife, request["request"])
+        self.forkers[numbers] = (forker, request["request"])
         return numbers
 
-    def _deliver(self, request: dict[str, Any], fds: list[int], report: int) -> Birth:
-        """The midwife: forks the ranks, says their numbers, ends. Returns in ranks only."""
+    def _fork_ranks(self, request: dict[str, Any], fds: list[int], report: int) -> Birth:
+        """The forker: forks the ranks, says their numbers, ends. Returns in ranks only."""
         pids: list[int] = []
         place = 2
         why = None
@@ -145,11 +145,11 @@ class _Nursery:
         os._exit(0)
 
     def _announce(self, numbers: int) -> None:
-        """Passes on what a midwife said, once she is gone: only then the agent is the parent of the ranks."""
-        midwife, request = self.midwives.pop(numbers)
+        """Passes on what a forker said, once it is gone: only then the agent is the parent of the ranks."""
+        forker, request = self.forkers.pop(numbers)
         said = os.read(numbers, PACKET_BYTES_MAX)
         os.close(numbers)
-        os.waitpid(midwife, 0)
+        os.waitpid(forker, 0)
         message = json.loads(said) if said else {"refused": "the process that forks the ranks was killed"}
         _say(self.talk, {**message, "request": request})
 

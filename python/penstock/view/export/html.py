@@ -15,6 +15,7 @@ from penstock.view.model.records import RecordView
 from penstock.view.model.rows import RowView, VersionView
 from penstock.view.model.tokens.batch import BatchView, TokenWindow
 from penstock.view.model.tokens.vocabulary import KIND_NAMES, TokenKind
+from penstock.view.wire.batch_answers import SampleStagesAnswer
 
 #: More tokens than this make a file that browsers are slow with.
 TOKENS_MAX = 200_000
@@ -43,7 +44,10 @@ def batch_page(
     }
     rows_shown = [_row(view, window, at, redact) for at in range(window.rows[1] - window.rows[0])]
     return page(
-        str(view.address), *_head(str(view.address), facts, window.cuts, redact), _facts(shown), *rows_shown
+        str(view.address),
+        *_head(str(view.address), facts["command"], window.cuts, redact),
+        _facts(shown),
+        *rows_shown,
     )
 
 
@@ -59,7 +63,9 @@ def record_page(view: RecordView, rows: Range = None, *, redact: bool = False) -
         values = {field.name: view.value(row, field.name) for field in view.fields(row)}
         parts += (element("h2", f"row {row}: {place}"), _fields(view.fields(row), values, redact))
     shown = {name: facts[name] for name in ("step", "lane", "rows", "padding", "digest")}
-    return page(str(view.address), *_head(str(view.address), facts, cuts, redact), _facts(shown), *parts)
+    return page(
+        str(view.address), *_head(str(view.address), facts["command"], cuts, redact), _facts(shown), *parts
+    )
 
 
 def version_page(view: VersionView, rows: Range = None, *, redact: bool = False) -> str:
@@ -71,7 +77,9 @@ def version_page(view: VersionView, rows: Range = None, *, redact: bool = False)
     for row in view.page(chosen[0], max(1, chosen[1] - chosen[0])) if view.rows else []:
         parts += _version_row(view, row, redact)
     shown = {name: facts[name] for name in ("format", "rows", "bytes", "digest", "created")}
-    return page(str(view.address), *_head(str(view.address), facts, cuts, redact), _facts(shown), *parts)
+    return page(
+        str(view.address), *_head(str(view.address), facts["command"], cuts, redact), _facts(shown), *parts
+    )
 
 
 def lint_page(address: str, report: LintReport) -> str:
@@ -99,7 +107,7 @@ def lint_page(address: str, report: LintReport) -> str:
     )
 
 
-def stage_page(address: str, stages: dict[str, Any], *, redact: bool = False, exact: bool = False) -> str:
+def stage_page(address: str, stages: SampleStagesAnswer, *, redact: bool = False, exact: bool = False) -> str:
     """One sample in its four stages."""
     origin, tokens = stages["origin"], stages["tokens"]
     raw = [
@@ -157,8 +165,8 @@ def difference_page(lines: list[str], *, redact: bool = False) -> str:
     )
 
 
-def _head(address: str, facts: dict[str, Any], cuts: list[str], redact: bool) -> list[Markup]:
-    found = [element("h1", address), element("p", element("code", facts["command"]))]
+def _head(address: str, command: str, cuts: list[str], redact: bool) -> list[Markup]:
+    found = [element("h1", address), element("p", element("code", command))]
     found += [element("p", f"shown: {cut}; the rest was cut", class_="cut") for cut in cuts]
     return [*found, _redacted()] if redact else found
 

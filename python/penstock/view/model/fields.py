@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.view.model.media import media_of
 from penstock.view.model.tokens.glyphs import shown_text
+from penstock.view.wire.batch_answers import FieldPreview
 
 TEXT_MAX = 2000
 NUMBERS_MAX = 64
@@ -37,10 +38,19 @@ class FieldView:
     #: For media, its type as browsers call it.
     type: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> FieldPreview:
         """As plain values."""
-        found = {"name": self.name, "kind": self.kind, "preview": self.preview, "size": self.size}
-        return found | {name: value for name in ("cut", "type") if (value := getattr(self, name))}
+        found: FieldPreview = {
+            "name": self.name,
+            "kind": self.kind,
+            "preview": self.preview,
+            "size": self.size,
+        }
+        if self.cut:
+            found["cut"] = self.cut
+        if self.type:
+            found["type"] = self.type
+        return found
 
 
 def field_of(name: str, value: Any, *, text_max: int = TEXT_MAX) -> FieldView:

@@ -1,6 +1,6 @@
 """A batch of records as people look at it: rows with fields by kind, and where each came from."""
 
-from typing import Any
+from typing import Any, Literal, cast
 
 from penstock.data.feed.batch import Origin
 from penstock.data.feed.lane import Lane
@@ -9,12 +9,14 @@ from penstock.errors import RowOutOfRange, UsageError
 from penstock.view.address import Address
 from penstock.view.model.commands import commands_of
 from penstock.view.model.fields import TEXT_MAX, FieldView, field_of
+from penstock.view.model.origins import origin_facts
+from penstock.view.wire.batch_answers import RecordBatchFacts, RecordRow, UndecodableSample
 
 
 class RecordView:
     """A batch of records."""
 
-    kind = "records"
+    kind: Literal["records"] = "records"
 
     def __init__(self, batch: RecordBatch, *, address: Address, lane: Lane) -> None:
         self.batch = batch
@@ -24,7 +26,7 @@ class RecordView:
         self.step = batch.step
         self.digest = batch.digest
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> RecordBatchFacts:
         """What is known of the batch without its values."""
         batch = self.batch
         return {
@@ -37,17 +39,17 @@ class RecordView:
             "rows": batch.rows,
             "padding": batch.padding,
             "fields": list(batch),
-            "undecodable": [fault.to_json() for fault in batch.faults],
+            "undecodable": [cast(UndecodableSample, fault.to_json()) for fault in batch.faults],
         }
 
-    def window(self, first: int, stop: int, *, text_max: int = TEXT_MAX) -> list[dict[str, Any]]:
+    def window(self, first: int, stop: int, *, text_max: int = TEXT_MAX) -> list[RecordRow]:
         """Rows with their fields and origins, as plain values; rows outside of the batch are left out."""
         return [
             {
                 "row": row,
                 "valid": bool(self.batch["valid"][row]),
                 "fields": [each.to_json() for each in self.fields(row, text_max=text_max)],
-                "origin": [origin.to_json() for origin in self.origin(row)],
+                "origin": [origin_facts(origin) for origin in self.origin(row)],
             }
             for row in range(max(0, first), min(stop, self.rows))
         ]

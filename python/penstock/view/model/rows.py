@@ -13,6 +13,7 @@ from penstock.registry import Version
 from penstock.view.address import VersionAddress
 from penstock.view.model.commands import commands_of
 from penstock.view.model.fields import TEXT_MAX, FieldView, field_of, plain
+from penstock.view.wire.batch_answers import StoredRow
 
 #: The most rows of a page.
 PAGE_MAX = 1000
@@ -31,7 +32,7 @@ class RowView:
     byte_range: tuple[int, int] | None
     fields: list[FieldView]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> StoredRow:
         """As plain values."""
         return {
             "address": str(self.address),

@@ -15,11 +15,12 @@ from penstock.view.model.tokens.lanes import unequal
 from penstock.view.model.tokens.vocabulary import Vocabulary
 from penstock.view.opener import OpenedStream
 from penstock.view.tap.reader import TapEntry, Tapped
+from penstock.view.wire.batch_answers import RankTap, TapComparison, TokenBatchIdentity
 
 
-def compare_taps(stream: OpenedStream, taps: list[Tapped]) -> dict[str, Any]:
+def compare_taps(stream: OpenedStream, taps: list[Tapped]) -> TapComparison:
     """Every rank's batch, rebuilt here and compared by digest; and ranks of one lane that differ from each other."""
-    ranks = []
+    ranks: list[RankTap] = []
     for tapped in taps:
         rebuilt = "" if tapped.step is None else stream.batch(tapped.step, tapped.lane).digest
         ranks.append({**tapped.to_json(), "rebuilt": rebuilt, "equal": rebuilt == tapped.digest})
@@ -37,7 +38,7 @@ def shown_view(shown: TapEntry, name: str, run: str, vocabulary: Vocabulary | No
         arrays["positions"] = given.positions
     arrays["loss_mask"] = (given.real if given.loss is None else given.loss).astype(np.uint8)
     arrays |= {key: each for key, each in shown.arrays.items() if key not in (*arrays, "input_ids")}
-    facts = {
+    facts: TokenBatchIdentity = {
         "step": shown.facts.get("step") or 0,
         "lane": str(Lane()),
         "digest": "",

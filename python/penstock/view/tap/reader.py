@@ -20,6 +20,7 @@ from penstock.data.tap import arrays as showing
 from penstock.data.tap import feed_tap as tapping
 from penstock.data.tap.columns import unpack
 from penstock.errors import UsageError
+from penstock.view.wire.batch_answers import TapFacts
 
 _BYTES_MAX = 1 << 26
 _FILES_MAX = 10_000
@@ -51,7 +52,7 @@ class Tapped:
         """What it is called: the rank in a run, else the file."""
         return str(self.about.get("rank", self.path.stem))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> TapFacts:
         """As plain values."""
         return {
             "name": self.name,
@@ -116,7 +117,7 @@ def read_ring(path: Path) -> tuple[list[TapEntry], int]:
     """Entries of a ring, oldest first, and how many calls the budget left out. An entry that is being written is not there."""
     data = _content(path)
     if len(data) < showing.HEADER_BYTES or data[:8] != showing.MAGIC:
-        raise UsageError(f"{path} is no ring of a tap")
+        raise UsageError(f"{path} is not a ring of a tap")
     _, _, places, place_bytes, _, left = showing.HEADER.unpack_from(data)
     if places > 64 or showing.HEADER_BYTES + places * place_bytes > len(data):
         raise UsageError(

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.errors import UsageError
+from penstock.view.wire.answers import ErrorAnswer
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
@@ -78,7 +79,7 @@ def checked_prefix(prefix: str) -> str:
     parts = found.split("/")[1:]
     if any(not part or part in (".", "..") for part in parts) or any(sign in found for sign in "?#%\\; "):
         raise UsageError(
-            f"{prefix!r} is no path of a proxy", hint="for example --prefix /user/ada/proxy/8090"
+            f"{prefix!r} is not a path of a proxy", hint="for example --prefix /user/ada/proxy/8090"
         )
     if not (found.isascii() and found.isprintable()):
         raise UsageError(f"the prefix {prefix!r} has characters that a URL escapes", hint="use plain letters")
@@ -142,7 +143,8 @@ def refusal(scope: Scope, path: str | None, access: Access) -> Response | None:
 
 def error_answer(status: int, message: str, hint: str | None = None) -> JSONResponse:
     """A refusal or failure as pages read it."""
-    return JSONResponse({"error": {"message": message, "hint": hint}}, status)
+    answer: ErrorAnswer = {"error": {"message": message, "hint": hint}}
+    return JSONResponse(answer, status)
 
 
 def _no_token(path: str) -> Response:

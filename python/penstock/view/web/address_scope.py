@@ -3,7 +3,6 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from penstock.errors import UsageError
 from penstock.view.address import RecipeAddress, RunAddress, StreamAddress, at, parse
@@ -11,6 +10,7 @@ from penstock.view.model import BatchView, RecordView
 from penstock.view.model.commands import commands_of
 from penstock.view.opener import OpenedStream
 from penstock.view.web.site import Site
+from penstock.view.wire.batch_answers import AddressedCommands
 
 __all__ = ["OpenedStream", "ShownAddress", "open_stream"]
 
@@ -23,11 +23,18 @@ class ShownAddress:
     #: What commands need to find the same registry.
     option: str = ""
 
-    def facts(self, view: BatchView | RecordView) -> dict[str, Any]:
+    def facts(self, view: BatchView | RecordView) -> AddressedCommands:
         """What of a view's facts depends on how its address is written."""
         here = at(self.address, step=view.step, row=None, token=None)
-        commands = {name: f"{line} {self.option}".rstrip() for name, line in commands_of(here).items()}
-        return {"address": str(here), **commands}
+        commands = commands_of(here)
+        return {
+            "address": str(here),
+            "command": self._complete(commands["command"]),
+            "data_command": self._complete(commands["data_command"]),
+        }
+
+    def _complete(self, command: str) -> str:
+        return f"{command} {self.option}".rstrip()
 
 
 def open_stream(site: Site, text: str) -> tuple[ShownAddress, OpenedStream]:

@@ -3,8 +3,7 @@
 What is shown is made by ``penstock.view.model``; here only is decided what may be opened, and how much travels at once.
 """
 
-from dataclasses import replace
-from typing import Any
+from typing import cast
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,6 +14,7 @@ from penstock.view.bounds import parse_bounds
 from penstock.view.model import BatchView, RecordView, pack
 from penstock.view.model.difference import compare_streams
 from penstock.view.model.tokens.budget import budget_by_role
+from penstock.view.model.tokens.vocabulary import KIND_NAMES
 from penstock.view.web import query as asked
 from penstock.view.web.address_scope import OpenedStream, ShownAddress, open_stream
 from penstock.view.web.content.cells import WHOLE_MAX, safe
@@ -22,6 +22,7 @@ from penstock.view.web.content.comparison import compare_views
 from penstock.view.web.content.lens import look_at_lanes
 from penstock.view.web.content.live import look_at_run, shown_by
 from penstock.view.web.content.media_bytes import media_answer
+from penstock.view.wire.batch_answers import RecipeDifference, RecordPage, TokenBatchHead, TokenDetail
 
 TOKENS_MAX = 1 << 20
 """Tokens of one answer: about twenty megabytes of columns, and what a page lays out in a moment."""
@@ -60,15 +61,19 @@ def _batch(request: Request) -> Response:
     """Facts of a batch and, of one of tokens, a window: all of it unless that is too much."""
     shown, stream = _asked(request)
     view, missing = _viewed(request, stream)
-    facts = {**view.facts(), **shown.facts(view)}
     if isinstance(view, RecordView):
-        return Response(pack(facts, {}), media_type=PACKED)
+        return Response(pack({**view.facts(), **shown.facts(view)}, {}), media_type=PACKED)
     rows_max = max(1, TOKENS_MAX // max(1, view.length))
     first, stop = parse_bounds(asked.text(request, "rows", ":")).within(view.rows) if view.rows else (0, 0)
     exact = asked.text(request, "bytes", "") == "1"
     window = view.window((first, min(stop, first + rows_max)), joined=not exact)
-    said = {**window.facts, "cuts": [*window.facts["cuts"], *missing]}
-    return Response(replace(window, facts={**facts, "window": said}).packed(), media_type=PACKED)
+    head: TokenBatchHead = {
+        **view.facts(),
+        **shown.facts(view),
+        "window": {**window.facts, "cuts": [*window.facts["cuts"], *missing]},
+        "kinds": list(KIND_NAMES),
+    }
+    return Response(window.packed(head), media_type=PACKED)
 
 
 def _token(request: Request) -> Response:
@@ -79,13 +84,13 @@ def _token(request: Request) -> Response:
     place = shown.address.place
     if place.row is None or place.token is None:
         raise UsageError("the address names no token", hint="it ends in row=5,token=120")
-    return JSONResponse({**_json_safe(view.token(place.row, place.token)), "address": str(shown.address)})
+    return JSONResponse(_json_safe({**view.token(place.row, place.token), "address": str(shown.address)}))
 
 
-def _json_safe(found: dict[str, Any]) -> dict[str, Any]:
-    """Numbers that JSON lacks (not a number, infinities) travel as text."""
+def _json_safe(found: TokenDetail) -> TokenDetail:
+    """Numbers that JSON lacks (not a number, infinities; columns have them) travel as text."""
     odd = {name: str(value) for name, value in found.items() if value != value or value in (1e999, -1e999)}
-    return {**found, **odd}
+    return cast(TokenDetail, {**found, **odd})
 
 
 def _records(request: Request) -> Response:
@@ -95,8 +100,8 @@ def _records(request: Request) -> Response:
         raise UsageError("a batch of tokens has no records")
     first = asked.number(request, "first", 0)
     count = asked.number(request, "count", 16, maximum=_RECORDS_MAX)
-    rows = view.window(first, first + count, text_max=4_000)
-    return JSONResponse({"rows": rows, "of": view.rows})
+    page: RecordPage = {"rows": view.window(first, first + count, text_max=4_000), "of": view.rows}
+    return JSONResponse(page)
 
 
 def _field(request: Request) -> Response:
@@ -128,17 +133,15 @@ def _recipes(request: Request) -> Response:
     """What differs between two recipes, and the first step whose batch does; steps are compared from the addresses' on."""
     one, other = (_asked(request, side)[1] for side in ("a", "b"))
     found = compare_streams(one, other)
-    fields = {
-        name: [safe(str(side))[:_FIELD_MAX] for side in sides] for name, sides in found["fields"].items()
+    answer: RecipeDifference = {
+        "fields": {
+            name: [safe(str(side))[:_FIELD_MAX] for side in sides] for name, sides in found["fields"].items()
+        },
+        "equal": found["equal"],
+        "compared_steps": found["compared_steps"],
+        "first_step": found["first_step"],
     }
-    return JSONResponse(
-        {
-            "fields": fields,
-            "equal": found["equal"],
-            "compared_steps": found["compared_steps"],
-            "first_step": found["first_step"],
-        }
-    )
+    return JSONResponse(answer)
 
 
 def _stages(request: Request) -> Response:

@@ -1,6 +1,7 @@
 """Routes about datasets: names, versions, rows, columns, filters, lineage, differences, and media in rows."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,6 +16,14 @@ from penstock.view.web.content.column_spread import spread
 from penstock.view.web.content.filtered_rows import passing
 from penstock.view.web.content.media_bytes import media_answer
 from penstock.view.web.content.streams import find_streams
+from penstock.view.wire.dataset_answers import (
+    FilteredPage,
+    RowField,
+    RowLine,
+    RowPage,
+    VersionDifference,
+    WholeRow,
+)
 
 ROWS_MAX = 200
 """Rows of one answer."""
@@ -74,7 +83,8 @@ def _rows(request: Request) -> Response:
     start = min(asked.number(request, "start", 0), version.rows)
     count = asked.number(request, "count", 50, maximum=ROWS_MAX)
     numbers = range(start, min(version.rows, start + count))
-    return JSONResponse({"rows": _numbered(version, numbers, version.take(numbers)), "of": version.rows})
+    page: RowPage = {"rows": _numbered(version, numbers, version.take(numbers)), "of": version.rows}
+    return JSONResponse(page)
 
 
 def _row(request: Request) -> Response:
@@ -83,20 +93,19 @@ def _row(request: Request) -> Response:
     values = version[number]
     shard, place = version.shard_of(number)
     span = version.byte_range(shard, place)
-    fields = [
+    fields: list[RowField] = [
         {"name": safe(name), "field": index, **cell(values.get(name), WHOLE_MAX)}
         for index, name in enumerate(names[: datasets.FIELDS_MAX])
     ]
-    return JSONResponse(
-        {
-            "row": number,
-            "of": version.rows,
-            "fields": fields,
-            "shard": safe(shard.name),
-            "place": place,
-            "bytes": None if span is None else list(span),
-        }
-    )
+    row: WholeRow = {
+        "row": number,
+        "of": version.rows,
+        "fields": fields,
+        "shard": safe(shard.name),
+        "place": place,
+        "bytes": None if span is None else list(span),
+    }
+    return JSONResponse(row)
 
 
 def _filter(request: Request) -> Response:
@@ -104,16 +113,15 @@ def _filter(request: Request) -> Response:
     start = asked.number(request, "start", 0)
     count = asked.number(request, "count", 50, maximum=ROWS_MAX)
     found = passing(version, asked.text(request, "where"), start=start, count=max(1, count))
-    return JSONResponse(
-        {
-            "rows": _numbered(version, found.numbers, found.rows),
-            "of": version.rows,
-            "looked_at": found.looked_at,
-            "next": found.following,
-            "failed": found.failed,
-            "reason": safe(found.reason[:500]),
-        }
-    )
+    page: FilteredPage = {
+        "rows": _numbered(version, found.numbers, found.rows),
+        "of": version.rows,
+        "looked_at": found.looked_at,
+        "next": found.following,
+        "failed": found.failed,
+        "reason": safe(found.reason[:500]),
+    }
+    return JSONResponse(page)
 
 
 def _columns(request: Request) -> Response:
@@ -125,10 +133,10 @@ def _difference(request: Request) -> Response:
     before, after = asked.text(request, "before"), asked.text(request, "after")
     found = site.registry.diff(before, after, rows=asked.number(request, "rows", 0) > 0)
     command = site.command(f"data diff {found.before} {found.after}")
-    return JSONResponse({**found.to_json(), "command": command})
+    return JSONResponse(cast(VersionDifference, {**found.to_json(), "command": command}))
 
 
-def _numbered(version: Version, numbers: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _numbered(version: Version, numbers: Iterable[int], rows: list[dict[str, Any]]) -> list[RowLine]:
     names = [field.name for field in version.schema]
     return [
         {"row": number, "cells": row_cells(row, names, PREVIEW_MAX)}

@@ -4,7 +4,6 @@ import math
 import time
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -23,6 +22,7 @@ from penstock.view.web.content.recordings import (
     find_recording,
     list_recordings,
 )
+from penstock.view.wire.machine_answers import DoctorCheck, DoctorReport
 
 EXAMINATION_FRESH_S = 30.0
 """How long an examination of the machine is shown again before the next request makes a new one."""
@@ -44,21 +44,21 @@ class _Doctor:
     def __init__(self) -> None:
         self._lock = Lock()
         self._examined_s = -math.inf
-        self._answer: dict[str, Any] = {}
+        self._report: DoctorReport | None = None
 
     async def answer(self, request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(self._latest))
 
-    def _latest(self) -> dict[str, Any]:
+    def _latest(self) -> DoctorReport:
         with self._lock:
-            if time.monotonic() - self._examined_s > EXAMINATION_FRESH_S:
-                self._answer = _examine()
+            if self._report is None or time.monotonic() - self._examined_s > EXAMINATION_FRESH_S:
+                self._report = _examine()
                 self._examined_s = time.monotonic()
-            return self._answer
+            return self._report
 
 
-def _examine() -> dict[str, Any]:
-    checks = [
+def _examine() -> DoctorReport:
+    checks: list[DoctorCheck] = [
         {
             "name": as_text(check.name),
             "verdict": check.verdict,
@@ -87,5 +87,5 @@ def _event(request: Request) -> Response:
 def _requested_path(request: Request) -> Path:
     path = find_recording(request.app.state.site.events_directory, request.path_params["name"])
     if path is None:
-        raise HTTPException(404, "there is no recording of that name")
+        raise HTTPException(404, "no recording has that name")
     return path

@@ -6,10 +6,10 @@ batch has of its shape. What a window leaves out, it says.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from penstock.data.tap.columns import pack
 from penstock.errors import RowOutOfRange, TokenOutOfRange, UsageError
 from penstock.view.address import Address
 from penstock.view.model.commands import commands_of
+from penstock.view.model.origins import origin_facts
 from penstock.view.model.tokens.characters import join, partial_runs, reach
 from penstock.view.model.tokens.documents import (
     BatchDocuments,
@@ -30,6 +31,14 @@ from penstock.view.model.tokens.documents import (
     source_column,
 )
 from penstock.view.model.tokens.vocabulary import KIND_NAMES, TokenKind, Vocabulary
+from penstock.view.wire.batch_answers import (
+    SourceFacts,
+    TokenBatchFacts,
+    TokenBatchIdentity,
+    TokenDetail,
+    TokenFacts,
+    WindowFacts,
+)
 
 #: Columns that every batch of tokens has; others of its shape are shown as numbers.
 COLUMNS = ("tokens", "segments", "positions", "loss_mask")
@@ -47,7 +56,7 @@ class SourceView:
     version: str
     vocabulary: Vocabulary | None = None
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> SourceFacts:
         """As plain values."""
         known = self.vocabulary
         return {
@@ -73,7 +82,7 @@ class TokenWindow:
     documents: list[Document]
     #: What was left out, in words; empty when nothing was.
     cuts: list[str]
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: WindowFacts
 
     def texts(self) -> list[list[str]]:
         """The display of every token, row by row."""
@@ -82,21 +91,21 @@ class TokenWindow:
         width = self.tokens[1] - self.tokens[0]
         return [found[at : at + width] for at in range(0, len(found), width)] if width else []
 
-    def packed(self) -> bytes:
-        """The window as packed columns."""
+    def packed(self, facts: Mapping[str, Any] | None = None) -> bytes:
+        """The window as packed columns, with its own facts in front or with others."""
         columns = {
             **self.columns,
             "text": np.frombuffer(self.text, dtype=np.uint8),
             "text_ends": self.text_ends,
             **document_columns(self.documents),
         }
-        return pack({**self.facts, "kinds": KIND_NAMES}, columns)
+        return pack({**(self.facts if facts is None else facts), "kinds": KIND_NAMES}, columns)
 
 
 class BatchView:
     """A batch of tokens, its address, and windows into it."""
 
-    kind = "tokens"
+    kind: Literal["tokens"] = "tokens"
 
     def __init__(
         self,
@@ -105,13 +114,13 @@ class BatchView:
         address: Address,
         sources: Sequence[SourceView],
         documents: Documents,
-        facts: Mapping[str, Any],
+        facts: TokenBatchIdentity,
     ) -> None:
         self.arrays = arrays
         self.address = address
         self.sources = list(sources)
         self.documents = documents
-        self._facts = dict(facts)
+        self._facts = facts
         self._tokens = np.asarray(arrays["tokens"])
         if self._tokens.ndim != 2:
             raise UsageError(f"tokens have the shape {list(self._tokens.shape)}, not rows and tokens")
@@ -120,12 +129,12 @@ class BatchView:
     @property
     def digest(self) -> str:
         """The digest of the batch."""
-        return str(self._facts.get("digest", ""))
+        return self._facts["digest"]
 
     @property
     def step(self) -> int:
         """The step of the recipe."""
-        return int(self._facts.get("step", 0))
+        return self._facts["step"]
 
     @cached_property
     def numeric(self) -> list[str]:
@@ -140,7 +149,7 @@ class BatchView:
             return np.ones(self._tokens.shape, dtype=np.bool_)
         return np.asarray(self.arrays["segments"]).astype(np.bool_)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> TokenBatchFacts:
         """What is known of the batch without looking at a token."""
         return {
             **self._facts,
@@ -191,7 +200,7 @@ class BatchView:
         if joined and (kinds == TokenKind.PARTIAL).any():
             text, ends = self._joined(text, ends, columns, (chosen_rows, chosen))
         cuts = [*row_cuts, *token_cuts]
-        facts = {
+        facts: WindowFacts = {
             "address": str(self.address),
             "rows": list(chosen_rows),
             "tokens": list(chosen),
@@ -217,7 +226,7 @@ class BatchView:
         found = [each for each in self.documents.of_row(row) if token is None or each.at <= token < each.stop]
         return [origin for each in found if (origin := self.documents.origin(each)) is not None]
 
-    def token(self, row: int, token: int) -> dict[str, Any]:
+    def token(self, row: int, token: int) -> TokenDetail:
         """Everything about one token: its exact bytes, its place, its document."""
         if not 0 <= row < self.rows:
             raise RowOutOfRange(row=row, rows=self.rows)
@@ -229,16 +238,16 @@ class BatchView:
         vocabulary = self._vocabulary(source)
         data = None if vocabulary is None else vocabulary.bytes_of(number)
         columns = {name: values[0, 0].item() for name, values in window.columns.items()}
-        return {
-            **columns,
+        found: TokenFacts = {
             "row": row,
             "token": token,
             "id": number,
             "text": window.text.decode(),
             "bytes": None if data is None else data.hex(),
             "kind": KIND_NAMES[columns["kinds"]],
-            "origin": [origin.to_json() for origin in self.origin(row, token)],
+            "origin": [origin_facts(origin) for origin in self.origin(row, token)],
         }
+        return cast(TokenDetail, {**columns, **found})
 
     def _vocabulary(self, source: int) -> Vocabulary | None:
         """The vocabulary of a source; padding is shown with the first one that there is."""
@@ -303,7 +312,7 @@ def view_of(
         SourceView(each.source.alias, each.version.address, vocabulary)
         for each, vocabulary in zip(plan.prepared, vocabularies, strict=True)
     ]
-    facts = {"step": batch.step, "lane": str(lane), "digest": batch.digest}
+    facts: TokenBatchIdentity = {"step": batch.step, "lane": str(lane), "digest": batch.digest}
     return BatchView(
         batch, address=address, sources=sources, documents=BatchDocuments(batch, plan), facts=facts
     )

@@ -9,6 +9,7 @@ from penstock.view.model.tokens.batch import BatchView
 from penstock.view.model.tokens.documents import NO_SOURCE
 from penstock.view.model.tokens.samples import Samples
 from penstock.view.model.tokens.vocabulary import KIND_NAMES
+from penstock.view.wire.batch_answers import RoleBudget, RoleShare
 
 #: Samples whose roles are looked at, at most; rendering a conversation takes a millisecond or so.
 SAMPLES_MAX = 256
@@ -37,7 +38,7 @@ def budget(view: BatchView) -> dict[str, Any]:
     }
 
 
-def budget_by_role(view: BatchView, samples: Samples, *, samples_max: int = SAMPLES_MAX) -> dict[str, Any]:
+def budget_by_role(view: BatchView, samples: Samples, *, samples_max: int = SAMPLES_MAX) -> RoleBudget:
     """Tokens and loss by the role that says them, for conversations; says how many documents were looked at."""
     tokens: Counter[str] = Counter()
     loss: Counter[str] = Counter()
@@ -55,6 +56,8 @@ def budget_by_role(view: BatchView, samples: Samples, *, samples_max: int = SAMP
             for role, counts in zip(roles, mask[row, each.at : each.stop].tolist(), strict=False):
                 tokens[role] += 1
                 loss[role] += int(bool(counts))
-    found = [{"role": role, "tokens": count, "loss": loss[role]} for role, count in tokens.most_common()]
+    found: list[RoleShare] = [
+        {"role": role, "tokens": count, "loss": loss[role]} for role, count in tokens.most_common()
+    ]
     cut = f"{left:,} documents of {looked + left:,} were not looked at" if left else ""
     return {"by_role": found, "documents": looked, "cut": cut}

@@ -13,6 +13,7 @@ from penstock.data.feed.feed import batch_of
 from penstock.data.feed.lane import Lane
 from penstock.errors import UsageError
 from penstock.view.model.tokens.repeats import Stretch, repeats_of
+from penstock.view.wire.batch_answers import UnequalRanks
 
 if TYPE_CHECKING:
     from penstock.view.opener import OpenedStream
@@ -65,7 +66,7 @@ def _lane(stream: "OpenedStream", step: int, lane: Lane) -> dict[str, Any]:
     return {"step": step, "lane": str(lane), "address": address, "digest": batch.digest, "rows": rows}
 
 
-def unequal(digests: Mapping[str, tuple[str, int, str]]) -> list[dict[str, Any]]:
+def unequal(digests: Mapping[str, tuple[str, int, str]]) -> list[UnequalRanks]:
     """Ranks that read the same lane at the same step and yet have other bits; given as rank → lane, step, digest."""
     groups: dict[tuple[str, int], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for rank, (lane, step, digest) in digests.items():

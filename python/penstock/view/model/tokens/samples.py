@@ -19,12 +19,20 @@ from penstock.data.stages import Chat, Map, Tokenize
 from penstock.errors import UsageError
 from penstock.registry.columns.measure import NothingToMeasure
 from penstock.registry.tokenize.rendering import Conversation
+from penstock.view.model.origins import origin_facts
 from penstock.view.model.rows import VersionView
 from penstock.view.model.tokens.batch import BatchView
 from penstock.view.model.tokens.characters import joined_tokens
 from penstock.view.model.tokens.documents import Document
 from penstock.view.model.tokens.glyphs import shown_text
 from penstock.view.model.tokens.vocabulary import KIND_NAMES, Vocabulary, tokenizing
+from penstock.view.wire.batch_answers import (
+    InputStretch,
+    SampleStagesAnswer,
+    SampleTokens,
+    TemplatedPiece,
+    TemplatedText,
+)
 
 #: Tokens of a sample that are shown, at most.
 TOKENS_MAX = 20_000
@@ -72,7 +80,7 @@ class Samples:
             messages = json.loads(messages)
         return [each for each in messages or () if isinstance(each, Mapping)]
 
-    def stages(self, view: BatchView, row: int, token: int) -> dict[str, Any]:
+    def stages(self, view: BatchView, row: int, token: int) -> SampleStagesAnswer:
         """The sample of a token in its four stages."""
         found = [each for each in view.documents.of_row(row) if each.at <= token < each.stop]
         if not found:
@@ -83,7 +91,7 @@ class Samples:
         assert isinstance(origin, Origin)
         return {
             "source": prepared.source.alias,
-            "origin": origin.to_json(),
+            "origin": origin_facts(origin),
             "raw": VersionView(prepared.version).row(document.sample).to_json(),
             "templated": self._templated(document.source, document.sample),
             "tokens": self._tokens(document.source, document.sample),
@@ -127,7 +135,7 @@ class Samples:
                 row = each.called(row)
         return row
 
-    def _templated(self, source: int, sample: int) -> dict[str, Any] | None:
+    def _templated(self, source: int, sample: int) -> TemplatedText | None:
         found = self._text(source, sample)
         if found is None:
             return None
@@ -136,7 +144,7 @@ class Samples:
         edges = {0, len(text), *(edge for span in trained or () for edge in span)}
         edges |= {edge for start, stop, _ in turns for edge in (start, stop)}
         ordered = sorted(edges)
-        pieces = [
+        pieces: list[TemplatedPiece] = [
             {
                 "start": start,
                 "stop": stop,
@@ -148,7 +156,7 @@ class Samples:
         ]
         return {"characters": len(text), "pieces": pieces, "problem": found.get("problem", "")}
 
-    def _tokens(self, source: int, sample: int) -> dict[str, Any]:
+    def _tokens(self, source: int, sample: int) -> SampleTokens:
         stored = self._stored(source, sample)
         spans = self._spans(source, sample)
         separator = self._plan.prepared[source].packing.separator
@@ -206,7 +214,7 @@ class Samples:
             self._measures[source] = token_measure(stage)
         return self._measures[source]
 
-    def _inputs(self, view: BatchView, document: Document) -> list[dict[str, Any]]:
+    def _inputs(self, view: BatchView, document: Document) -> list[InputStretch]:
         """Where the batch has stretches of the sample."""
         mask = np.asarray(view.arrays["loss_mask"])
         return [

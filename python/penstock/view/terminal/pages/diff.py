@@ -1,7 +1,7 @@
 """Two batches beside each other: both sides have the same tokens on the same lines, so that they scroll as one."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from penstock.view.terminal.pages.origin import Sides
 from penstock.view.terminal.pane import Bar
 from penstock.view.terminal.text import looks
 from penstock.view.terminal.text.styled_line import Line, StyledText
+from penstock.view.wire.batch_answers import TokenDetail
 
 
 def other_side(opener: Opener, address: Address) -> BatchView:
@@ -140,16 +141,16 @@ class DiffPage(Page):
         focused = self.focused
         return focused if isinstance(focused, TokenGrid) else self.query_one("#left", TokenGrid)
 
-    def _status(self, sides: list[dict[str, Any] | None]) -> None:
+    def _status(self, sides: list[TokenDetail | None]) -> None:
         lines = [_side_line(name, side) for name, side in zip(("left ", "right"), sides, strict=True)]
         self.query_one("#status", Bar).show(*lines)
 
 
-def _side(view: BatchView, row: int, token: int) -> dict[str, Any] | None:
+def _side(view: BatchView, row: int, token: int) -> TokenDetail | None:
     return view.token(row, token) if row < view.rows and token < view.length else None
 
 
-def _side_line(name: str, side: dict[str, Any] | None) -> Line:
+def _side_line(name: str, side: TokenDetail | None) -> Line:
     if side is None:
         return [StyledText(f"{name} has no such token", looks.DIM)]
     origin = side["origin"][0] if side["origin"] else None

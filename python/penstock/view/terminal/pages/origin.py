@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 from rich.style import Style
 from textual.app import ComposeResult
@@ -23,6 +23,7 @@ from penstock.view.terminal.text.block_walk import Position, moved
 from penstock.view.terminal.text.field_lines import field_lines
 from penstock.view.terminal.text.flow import Placed, flow, line_of, nearest
 from penstock.view.terminal.text.styled_line import Line, StyledText
+from penstock.view.wire.batch_answers import SampleStagesAnswer
 
 #: Tokens that are laid out at once.
 _STRETCH = 512
@@ -33,7 +34,7 @@ class SampleStages:
     """A sample as the view-model gives it, and the token to begin with."""
 
     address: VersionAddress
-    stages: dict[str, Any]
+    stages: SampleStagesAnswer
     #: The text that tokens were made of; None where there is none.
     text: str | None
     token: int

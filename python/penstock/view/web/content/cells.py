@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.formats.contract import Row
 from penstock.view.model.media import media_of
+from penstock.view.wire.dataset_answers import CellValue
 
 PREVIEW_MAX = 160
 """Characters of a value in a table of rows."""
@@ -21,12 +22,12 @@ _FIELDS_MAX = 500
 _DEPTH_MAX = 12
 
 
-def row_cells(row: Row, names: list[str], limit: int) -> list[dict[str, Any]]:
+def row_cells(row: Row, names: list[str], limit: int) -> list[CellValue]:
     """The cells of a row, in the order of the schema."""
     return [cell(row.get(name), limit) for name in names[:_FIELDS_MAX]]
 
 
-def cell(value: Any, limit: int) -> dict[str, Any]:
+def cell(value: Any, limit: int) -> CellValue:
     """One value. ``of`` is its whole length where less is shown, in the unit of its kind."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -58,8 +59,10 @@ def safe(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _cut(kind: str, text: str, limit: int, **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": kind, "text": safe(text[:limit]), **more}
+def _cut(kind: str, text: str, limit: int, *, items: int | None = None) -> CellValue:
+    found: CellValue = {"kind": kind, "text": safe(text[:limit])}
+    if items is not None:
+        found["items"] = items
     if len(text) > limit:
         found["of"] = len(text)
     return found
@@ -71,19 +74,19 @@ def _number(value: int | float) -> str:
     return str(value) if abs(value) < 10**300 else "a number of more than 300 digits"
 
 
-def _bytes(value: bytes | memoryview, limit: int) -> dict[str, Any]:
+def _bytes(value: bytes | memoryview, limit: int) -> CellValue:
     media = media_of(value)
     if media is not None:
         return {"kind": media.kind, "text": media.type, "size": len(value)}
     shown = min(len(value), limit // 3)
-    found: dict[str, Any] = {"kind": "bytes", "text": bytes(value[:shown]).hex(" "), "size": len(value)}
+    found: CellValue = {"kind": "bytes", "text": bytes(value[:shown]).hex(" "), "size": len(value)}
     return found if shown == len(value) else {**found, "of": len(value)}
 
 
-def _array(value: "np.ndarray[Any, Any]", limit: int) -> dict[str, Any]:
+def _array(value: "np.ndarray[Any, Any]", limit: int) -> CellValue:
     flat = value.reshape(-1)[: min(_NUMBERS_MAX, limit // 2)]
     text = " ".join(_plain_number(each) for each in flat.tolist())
-    found: dict[str, Any] = {
+    found: CellValue = {
         "kind": "array",
         "text": safe(text[:limit]),
         "dtype": str(value.dtype),

@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.registry import Version
 from penstock.view.web.content.cells import safe
+from penstock.view.wire.dataset_answers import ColumnBar, ColumnSpread, VersionSpread
 
 ROWS_MAX = 2_048
 STRETCHES = 64
@@ -25,7 +26,7 @@ _FIELDS_MAX = 200
 _VALUE_MAX = 60
 
 
-def spread(version: Version) -> dict[str, Any]:
+def spread(version: Version) -> VersionSpread:
     """A histogram for every field, and how many rows it was made from."""
     rows = []
     deadline = time.monotonic() + SECONDS_MAX
@@ -35,8 +36,7 @@ def spread(version: Version) -> dict[str, Any]:
         if time.monotonic() > deadline:
             break
     fields = [
-        {"name": safe(field.name), **column(field.name, [row.get(field.name) for row in rows])}
-        for field in version.schema[:_FIELDS_MAX]
+        column(field.name, [row.get(field.name) for row in rows]) for field in version.schema[:_FIELDS_MAX]
     ]
     return {
         "columns": fields,
@@ -64,13 +64,18 @@ def _mirrored(number: int) -> float:
     return share
 
 
-def column(name: str, values: list[Any]) -> dict[str, Any]:
+def column(name: str, values: list[Any]) -> ColumnSpread:
     """How the values of one field are spread: choices, numbers, or lengths."""
     present = [value for value in values if value is not None]
     term = name if name.isidentifier() and not keyword.iskeyword(name) else None
-    found: dict[str, Any] = {"missing": len(values) - len(present)}
+    found: ColumnSpread = {
+        "name": safe(name),
+        "missing": len(values) - len(present),
+        "of": "nothing",
+        "bars": [],
+    }
     if not present:
-        return {**found, "of": "nothing", "bars": []}
+        return found
     if all(isinstance(value, str | bool) for value in present):
         counts = Counter(present)
         if len(counts) <= CHOICES_MAX and all(len(str(value)) <= _VALUE_MAX for value in counts):
@@ -80,20 +85,20 @@ def column(name: str, values: list[Any]) -> dict[str, Any]:
         fine = numbers[np.isfinite(numbers)]
         found["not_finite"] = len(numbers) - len(fine)
         whole = all(isinstance(value, int | np.integer) for value in present)
-        return {**found, "of": "numbers", **_bars(term, fine, whole=whole)}
+        return _with_bars({**found, "of": "numbers"}, term, fine, whole=whole)
     sized = [len(value) for value in present if hasattr(value, "__len__") and _has_length(value)]
     if not sized:
-        return {**found, "of": "nothing", "bars": []}
+        return found
     lengths = np.array(sized, dtype=np.float64)
     inner = None if term is None else f"len({term})"
-    return {**found, "of": "lengths", **_bars(inner, lengths, whole=True)}
+    return _with_bars({**found, "of": "lengths"}, inner, lengths, whole=True)
 
 
 def _has_length(value: Any) -> bool:
     return not isinstance(value, np.ndarray) or value.ndim > 0
 
 
-def _choices(term: str | None, counts: "Counter[Any]") -> list[dict[str, Any]]:
+def _choices(term: str | None, counts: "Counter[Any]") -> list[ColumnBar]:
     return [
         {
             "label": safe(str(value)) if isinstance(value, str) else str(value).lower(),
@@ -104,20 +109,21 @@ def _choices(term: str | None, counts: "Counter[Any]") -> list[dict[str, Any]]:
     ]
 
 
-def _bars(term: str | None, numbers: "np.ndarray[Any, Any]", *, whole: bool) -> dict[str, Any]:
+def _with_bars(
+    found: ColumnSpread, term: str | None, numbers: "np.ndarray[Any, Any]", *, whole: bool
+) -> ColumnSpread:
     if not len(numbers):
-        return {"bars": []}
+        return found
     low, high = float(numbers.min()), float(numbers.max())
-    facts = {"low": low, "high": high, "median": float(np.median(numbers))}
     edges = _edges(low, high, whole=whole)
     counts = np.histogram(numbers, bins=edges)[0]
-    bars = []
+    bars: list[ColumnBar] = []
     for at, count in enumerate(counts.tolist()):
         first, end = _text(edges[at], whole=whole), _text(edges[at + 1], whole=whole)
         last = at == len(counts) - 1
         where = None if term is None else f"{first} <= {term} {'<=' if last else '<'} {end}"
         bars.append({"label": f"{first} – {end}", "count": count, "where": where})
-    return {**facts, "bars": bars}
+    return {**found, "low": low, "high": high, "median": float(np.median(numbers)), "bars": bars}
 
 
 def _edges(low: float, high: float, *, whole: bool) -> list[float]:

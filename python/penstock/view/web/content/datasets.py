@@ -3,8 +3,6 @@
 Pure readings of the registry; no HTTP. Every list has a stated upper size, with what was left out counted.
 """
 
-from typing import Any
-
 import msgspec
 
 from penstock.errors import PenstockError
@@ -12,6 +10,17 @@ from penstock.registry import Registry, Version
 from penstock.registry.lineage import Lineage
 from penstock.view.web.content.cells import safe
 from penstock.view.web.site import Site
+from penstock.view.wire.dataset_answers import (
+    DatasetLine,
+    DatasetList,
+    LineageGraph,
+    LineagePlace,
+    ShardLine,
+    ShardPage,
+    VersionDetail,
+    VersionList,
+    VersionSummary,
+)
 
 DATASETS_MAX = 500
 VERSIONS_MAX = 500
@@ -20,7 +29,7 @@ FIELDS_MAX = 500
 PLACES_MAX = 100
 
 
-def list_datasets(site: Site, search: str = "") -> dict[str, Any]:
+def list_datasets(site: Site, search: str = "") -> DatasetList:
     """The newest version of every dataset whose name has all words of ``search``; one that cannot be read says why."""
     registry = site.registry
     words = search.lower().split()
@@ -33,7 +42,7 @@ def list_datasets(site: Site, search: str = "") -> dict[str, Any]:
     }
 
 
-def _dataset(registry: Registry, name: str) -> dict[str, Any]:
+def _dataset(registry: Registry, name: str) -> DatasetLine:
     try:
         newest = registry.resolve(name)
         return {"name": name, **summary(newest), "tags": registry.tags(name)}
@@ -41,7 +50,7 @@ def _dataset(registry: Registry, name: str) -> dict[str, Any]:
         return {"name": name, "problem": safe(str(problem))}
 
 
-def list_versions(site: Site, name: str) -> dict[str, Any]:
+def list_versions(site: Site, name: str) -> VersionList:
     """All versions of a dataset, newest first."""
     registry = site.registry
     found = registry.versions(name)[::-1]
@@ -54,7 +63,7 @@ def list_versions(site: Site, name: str) -> dict[str, Any]:
     }
 
 
-def summary(version: Version) -> dict[str, Any]:
+def summary(version: Version) -> VersionSummary:
     """A version in one line."""
     return {
         "address": version.address,
@@ -71,7 +80,7 @@ def summary(version: Version) -> dict[str, Any]:
     }
 
 
-def describe_version(site: Site, version: Version) -> dict[str, Any]:
+def describe_version(site: Site, version: Version) -> VersionDetail:
     """A version without its rows."""
     tags = [tag for tag, number in site.registry.tags(version.name).items() if number == version.number]
     return {
@@ -92,13 +101,13 @@ def describe_version(site: Site, version: Version) -> dict[str, Any]:
     }
 
 
-def list_shards(version: Version, start: int) -> dict[str, Any]:
+def list_shards(version: Version, start: int) -> ShardPage:
     """Shards from a place on, with the rows that each holds."""
     shards = version.manifest.shards
     first = 0
     for shard in shards[:start]:
         first += shard.rows
-    found = []
+    found: list[ShardLine] = []
     for shard in shards[start : start + SHARDS_MAX]:
         document = msgspec.to_builtins(shard)
         found.append(
@@ -115,17 +124,17 @@ def list_shards(version: Version, start: int) -> dict[str, Any]:
     return {"shards": found, "start": start, "of": len(shards)}
 
 
-def describe_lineage(site: Site, lineage: Lineage) -> dict[str, Any]:
+def describe_lineage(site: Site, lineage: Lineage) -> LineageGraph:
     """The graph around a version: places with their distance (parents negative), and arrows between them."""
-    places: dict[str, dict[str, Any]] = {}
-    arrows: list[list[str]] = []
+    places: dict[str, LineagePlace] = {}
+    arrows: list[tuple[str, str]] = []
     left_out = _gather(lineage, 0, places, arrows)
     for child in lineage.children:
         if len(places) >= PLACES_MAX:
             left_out += 1
             continue
         places.setdefault(child, {"address": child, "digest": "", "level": 1, "known": True})
-        arrows.append([lineage.address, child])
+        arrows.append((lineage.address, child))
     return {
         "places": list(places.values()),
         "arrows": arrows,
@@ -135,7 +144,9 @@ def describe_lineage(site: Site, lineage: Lineage) -> dict[str, Any]:
     }
 
 
-def _gather(lineage: Lineage, level: int, places: dict[str, Any], arrows: list[list[str]]) -> int:
+def _gather(
+    lineage: Lineage, level: int, places: dict[str, LineagePlace], arrows: list[tuple[str, str]]
+) -> int:
     known = places.get(lineage.address)
     if known is None and len(places) >= PLACES_MAX:
         return 1
@@ -153,6 +164,6 @@ def _gather(lineage: Lineage, level: int, places: dict[str, Any], arrows: list[l
     for parent in lineage.parents:
         missing = _gather(parent, level - 1, places, arrows)
         left_out += missing
-        if parent.address in places and [parent.address, lineage.address] not in arrows:
-            arrows.append([parent.address, lineage.address])
+        if parent.address in places and (parent.address, lineage.address) not in arrows:
+            arrows.append((parent.address, lineage.address))
     return left_out

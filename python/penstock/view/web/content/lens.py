@@ -18,6 +18,7 @@ from penstock.view.address import VersionAddress, parse
 from penstock.view.model import BatchView, RecordView
 from penstock.view.model.tokens.lanes import LANES_MAX, rank_lens, unequal
 from penstock.view.opener import OpenedStream
+from penstock.view.wire.batch_answers import LaneLens, LensLane, LensRanks
 
 ROWS_MAX = 4_096
 REBUILT_MAX = 64
@@ -25,7 +26,7 @@ _NAMED_MAX = 200
 _DOCUMENTS_MAX = 8
 
 
-def look_at_lanes(stream: OpenedStream, *, lanes: int, equal: int) -> dict[str, Any]:
+def look_at_lanes(stream: OpenedStream, *, lanes: int, equal: int) -> LaneLens:
     """All lanes of the address's step, dealt to so many; ``equal`` ranks share each."""
     step = stream.step
     whole = stream.batch(step, Lane())
@@ -37,28 +38,43 @@ def look_at_lanes(stream: OpenedStream, *, lanes: int, equal: int) -> dict[str, 
     found = rank_lens(stream, step, lanes)
     contents = _contents(whole)
     same = _same_rows(contents, whole.rows // lanes)
-    for number, lane in enumerate(found["lanes"]):
-        first = number * len(lane["rows"])
-        lane["rows"] = [
-            {
-                "content": contents[first + at],
-                "documents": [[source, sample] for source, sample, _, _ in row[:_DOCUMENTS_MAX]],
-                "document_count": len(row),
-            }
-            for at, row in enumerate(lane["rows"])
-        ]
     return {
         "step": step,
-        "lanes": found["lanes"],
+        "lanes": [_lane(lane, contents, number) for number, lane in enumerate(found["lanes"])],
         "digest": whole.digest,
         "adds_up": found["digest"] == whole.digest,
         "same_rows": same[:_NAMED_MAX],
         "same_rows_count": len(same),
         "repeats": [
-            {**each, "places": [_spot(place) for place in each["places"]]} for each in found["repeats"]
+            {
+                "source": each["source"],
+                "sample": each["sample"],
+                "tokens": each["tokens"],
+                "places": [_spot(place) for place in each["places"]],
+            }
+            for each in found["repeats"]
         ],
         "repeats_count": found["repeats_total"],
         "ranks": _ranks(stream, step, lanes, equal),
+    }
+
+
+def _lane(lane: dict[str, Any], contents: list[str], number: int) -> LensLane:
+    """A lane of the model, its rows told by what tells them apart and by the first of their documents."""
+    first = number * len(lane["rows"])
+    return {
+        "step": lane["step"],
+        "lane": lane["lane"],
+        "address": lane["address"],
+        "digest": lane["digest"],
+        "rows": [
+            {
+                "content": contents[first + at],
+                "documents": [(source, sample) for source, sample, _, _ in row[:_DOCUMENTS_MAX]],
+                "document_count": len(row),
+            }
+            for at, row in enumerate(lane["rows"])
+        ],
     }
 
 
@@ -75,25 +91,25 @@ def _contents(view: BatchView | RecordView) -> list[str]:
     return found
 
 
-def _same_rows(contents: list[str], rows: int) -> list[list[list[int]]]:
+def _same_rows(contents: list[str], rows: int) -> list[list[tuple[int, int]]]:
     """Rows with the same content, each as lane and row of the lane."""
-    places: dict[str, list[list[int]]] = defaultdict(list)
+    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for at, content in enumerate(contents):
         if content:
-            places[content].append([at // rows, at % rows])
+            places[content].append((at // rows, at % rows))
     return [each for each in places.values() if len(each) > 1]
 
 
-def _spot(place: str) -> list[int]:
+def _spot(place: str) -> tuple[int, int]:
     """Lane and row of an address that the model gave."""
     address = parse(place)
     if isinstance(address, VersionAddress):
-        raise AssertionError(f"{place} is no place in a batch")
+        raise AssertionError(f"{place} is not a place in a batch")
     lane, row = address.place.lane, address.place.row
-    return [0 if lane is None else lane.number, row or 0]
+    return (0 if lane is None else lane.number, row or 0)
 
 
-def _ranks(stream: OpenedStream, step: int, lanes: int, equal: int) -> dict[str, Any]:
+def _ranks(stream: OpenedStream, step: int, lanes: int, equal: int) -> LensRanks:
     """Ranks that share a lane, each built anew, and those that differ."""
     if equal == 1:
         return {"count": 0, "unequal": []}

@@ -1,16 +1,15 @@
 """A run while it runs: what its ranks have in their hands, and what its training loop shows of its own arrays."""
 
-from typing import Any
-
 from penstock.errors import UsageError
 from penstock.run.directory import RunDirectory
 from penstock.view.address import RunAddress
 from penstock.view.model import BatchView
 from penstock.view.opener import OpenedStream
 from penstock.view.tap import compare_taps, read_ring, rings_in, shown_view, taps_in
+from penstock.view.wire.batch_answers import RunTaps
 
 
-def look_at_run(stream: OpenedStream) -> dict[str, Any]:
+def look_at_run(stream: OpenedStream) -> RunTaps:
     """Every live rank's batch, rebuilt here and compared, and the names under which the loop shows arrays."""
     if not isinstance(stream.address, RunAddress):
         return {"ranks": [], "unequal": [], "shown": []}

@@ -9,13 +9,20 @@ import math
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from penstock.events import Event, Recording
 from penstock.report.recording import KindSummary, KindTally
+from penstock.view.wire.machine_answers import (
+    EventDetail,
+    KindRow,
+    RecordingDetail,
+    RecordingFile,
+    RecordingList,
+    TimelineColumns,
+)
 
 SUFFIX = ".pev"
 RECORDINGS_MAX = 1_000
@@ -51,9 +58,9 @@ def find_recording(directory: Path, name: str) -> Path | None:
     return path if found else None
 
 
-def list_recordings(directory: Path) -> dict[str, Any]:
+def list_recordings(directory: Path) -> RecordingList:
     """Name, size and time of the newest recordings in `directory`; a missing directory has none."""
-    rows: list[dict[str, Any]] = []
+    rows: list[RecordingFile] = []
     names = os.listdir(directory) if directory.is_dir() else []
     for name in names:
         path = find_recording(directory, name)
@@ -72,7 +79,7 @@ def list_recordings(directory: Path) -> dict[str, Any]:
     }
 
 
-def describe_recording(recording: Recording) -> dict[str, Any]:
+def describe_recording(recording: Recording) -> RecordingDetail:
     """One recording as its page shows it: where it came from, the table by kind, the timeline.
 
     The events are read once; the recording knows its losses and its tear only after that.
@@ -103,7 +110,7 @@ def describe_recording(recording: Recording) -> dict[str, Any]:
     }
 
 
-def describe_event(recording: Recording, index: int) -> dict[str, Any] | None:
+def describe_event(recording: Recording, index: int) -> EventDetail | None:
     """The event at `index` in file order with its fields, or None past the end."""
     event = next(islice(recording, index, None), None)
     if event is None:
@@ -157,7 +164,7 @@ class _Timeline:
         self._time_ns.append(event.time_ns)
         self._duration_ns.append(event.duration_ns)
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> TimelineColumns:
         return {
             "names": _texts(self._numbers),
             "kind": self._kind,
@@ -172,5 +179,13 @@ def _texts(names: Iterable[str]) -> list[str]:
     return [as_text(name) for name in names]
 
 
-def _row(kind: KindSummary) -> dict[str, Any]:
-    return {**asdict(kind), "kind": as_text(kind.kind)}
+def _row(summary: KindSummary) -> KindRow:
+    return {
+        "kind": as_text(summary.kind),
+        "count": summary.count,
+        "open_count": summary.open_count,
+        "total_ns": summary.total_ns,
+        "p50_ns": summary.p50_ns,
+        "p99_ns": summary.p99_ns,
+        "max_ns": summary.max_ns,
+    }

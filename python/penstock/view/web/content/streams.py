@@ -19,6 +19,7 @@ import msgspec
 from penstock.view.address import RECIPES
 from penstock.view.web.content.cells import safe
 from penstock.view.web.site import Site
+from penstock.view.wire.dataset_answers import StreamList
 
 #: Names in folders, bytes of files, seconds and levels that are spent on one list, and how many of each it has.
 ENTRIES_MAX = 200_000
@@ -49,7 +50,7 @@ class _Found:
         return self.entries > ENTRIES_MAX or self.read_bytes > BYTES_MAX or time.monotonic() > self.deadline
 
 
-def find_streams(site: Site) -> dict[str, Any]:
+def find_streams(site: Site) -> StreamList:
     """Names of recipes and runs, as addresses have them: relative to their root."""
     found = _Found()
     for number, root in enumerate(site.roots):

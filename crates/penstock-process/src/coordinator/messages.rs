@@ -1,0 +1,175 @@
+//! What agent and coordinator say to each other: the agent reports everything that is, the coordinator answers with orders.
+//!
+//! A report is whole, not a change: whoever hears one knows as much as whoever heard all. So a coordinator that was killed needs
+//! its journal and one report, and a lost message loses nothing. Every order names the life that it is about (P3); an agent does
+//! not obey an order about another one, nor one that answers an older report.
+
+use serde::{Deserialize, Serialize};
+
+use crate::coordinator::first_failure::Culprit;
+use crate::coordinator::hang::{Patience, Pulse, Signs};
+use crate::coordinator::history::Suspicion;
+use crate::coordinator::verdict::{Action, Failure, Stop};
+use crate::job::exit::Exit;
+use crate::job::state::Phase;
+
+/// What is with one worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerReport {
+    /// Its place in the role.
+    pub rank: u32,
+    /// Its process.
+    pub pid: i32,
+    /// Whether it runs.
+    pub running: bool,
+    /// How it ended; nothing for one that was lost with its agent.
+    pub exit: Option<Exit>,
+    /// When that was noticed.
+    pub exit_ms: Option<u64>,
+    /// Whether it ended after it was asked to.
+    pub asked: bool,
+    /// What it last reported about itself.
+    pub pulse: Option<Pulse>,
+    /// When it last wrote anything.
+    pub heard_ms: Option<u64>,
+    /// What was seen of it.
+    #[serde(default)]
+    pub signs: Signs,
+}
+
+/// What is with one gang.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GangReport {
+    /// The newest life that was begun, or waits for slots.
+    pub incarnation: Option<u32>,
+    /// Whether it waits for slots, and for which.
+    pub queued: Option<String>,
+    /// Its workers.
+    pub workers: Vec<WorkerReport>,
+    /// Living descendants of workers that are gone.
+    pub orphans: u32,
+    /// What its failure looks like, once all of it is gone and its logs were read to the end.
+    pub likeness: Option<String>,
+    /// Who failed first, as its logs show; known at the same time.
+    pub culprit: Option<Culprit>,
+    /// How long the life was until somebody ended; known at the same time.
+    pub lived_ms: Option<u64>,
+    /// Everything of the life is gone and was looked at.
+    pub examined: bool,
+    /// Stacks were taken.
+    pub witnessed: bool,
+    /// When they were taken, in order; the newest of them.
+    #[serde(default)]
+    pub looks: Vec<u64>,
+    /// Which time counts for its workers.
+    #[serde(default)]
+    pub patience: Patience,
+    /// The newest suspicion that people were told.
+    #[serde(default)]
+    pub warned: u32,
+    /// When workers were told to leave.
+    pub notified_since_ms: Option<u64>,
+    /// When they were sent what the person sent.
+    #[serde(default)]
+    pub signalled_since_ms: Option<u64>,
+    /// When they were sent SIGTERM.
+    pub ending_since_ms: Option<u64>,
+    /// When they were sent SIGKILL.
+    pub killing_since_ms: Option<u64>,
+}
+
+/// Everything that an agent knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Counts reports of this agent; the answer names it.
+    pub number: u64,
+    /// Which of the job's machines.
+    pub machine: u32,
+    /// When.
+    pub now_ms: u64,
+    /// Somebody wants the job to end.
+    pub stop: Option<Stop>,
+    /// In the order of [`crate::job::Job::gangs`].
+    pub gangs: Vec<GangReport>,
+}
+
+impl Report {
+    /// Whether another says the same, progress apart: workers that make steps are no news, one that begins to is.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let bare = |report: &Self| {
+            let mut gangs = report.gangs.clone();
+            gangs.iter_mut().for_each(|gang| gang.patience = Patience::default());
+            for worker in gangs.iter_mut().flat_map(|gang| &mut gang.workers) {
+                let pulse = worker.pulse.take();
+                worker.pulse = pulse.map(|pulse| Pulse { listens: pulse.listens, ..Pulse::default() });
+                worker.heard_ms = None;
+                worker.signs = worker.signs.hold.map(Signs::held).unwrap_or_default();
+            }
+            gangs
+        };
+        self.stop == other.stop && bare(self) == bare(other)
+    }
+}
+
+/// What to do with one gang.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Its number.
+    pub gang: usize,
+    /// The life that the order is about; the one to begin, for a start.
+    pub incarnation: Option<u32>,
+    /// What to do.
+    pub action: Action,
+    /// Why.
+    pub reason: String,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// The first failure of every life that failed.
+    pub failures: Vec<Failure>,
+    /// Which slot each worker gets in the life to begin; the ranks in order.
+    pub placement: Vec<u32>,
+    /// The life that ended is worth an incident.
+    pub incident: bool,
+    /// What to tell people, for a warning.
+    #[serde(default)]
+    pub suspicion: Option<Suspicion>,
+}
+
+impl Order {
+    /// Whether it is to be obeyed by whoever has this life with so many workers: an order about another life is not (P3), nor one
+    /// to begin while somebody of the last life runs or the job has to end.
+    pub fn concerns(&self, current: Option<u32>, running: usize, stopping: bool) -> bool {
+        match self.action {
+            Action::Start { incarnation } => {
+                incarnation == current.map_or(0, |life| life + 1) && running == 0 && !stopping
+            }
+            _ => self.incarnation == current,
+        }
+    }
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Over {
+    /// Success, failure or stop.
+    pub phase: Phase,
+    /// What the launcher exits with.
+    pub code: i32,
+}
+
+/// The answer to a report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Orders {
+    /// Of the report.
+    pub number: u64,
+    /// Where the job is in its life.
+    pub phase: Phase,
+    /// The reason of what was decided last.
+    pub reason: String,
+    /// What to do with each gang.
+    pub gangs: Vec<Order>,
+    /// When to report again, even if nothing happened.
+    pub look_at_ms: Option<u64>,
+    /// Nothing is left to do.
+    pub over: Option<Over>,
+}
