@@ -17,6 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples every time, and no deadline: how long an example takes says how busy the machine is.
+settings.register_profile("suite", derandomize=True, deadline=None)
+settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parent.parent
 # Hundreds of processes import a framework, and compiling it takes four times as long as importing it. Kept apart from the sources, so

@@ -24,7 +24,8 @@ PLATFORM = f"manylinux_{GLIBC[0]}_{GLIBC[1]}"
 AGENT_IN_WHEEL = "penstock/process/bin/penstock-agent"
 REQUIRED = (
     "penstock/_rust.abi3.so",
-    "penstock/_rust.pyi",
+    "penstock/_rust/__init__.pyi",
+    "penstock/_rust/feed.pyi",
     AGENT_IN_WHEEL,
     "penstock/py.typed",
     "penstock/view/web/static/index.html",

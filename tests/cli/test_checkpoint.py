@@ -272,7 +272,7 @@ def test_prune_keeps_what_is_asked_for(place: Path, capsys: Capture) -> None:
         (["import", "new", "nothing", "--step", "1"], "nothing cannot be imported", ""),
         (["import", "new", "nothing"], "--step", "--help"),
         (["prune", "run", "--keep-last", "0"], "last must be at least 1, got", ""),
-        (["list", "ftp://host/x"], "there is no store", "known are"),
+        (["list", "ftp://host/x"], "must be a path or a URL of", "ftp://host/x"),
     ],
 )
 def test_bad_input_gets_a_sentence_and_exit_code_2(

@@ -173,7 +173,7 @@ def test_a_file_says_the_same(tmp_path: Path, shape: str) -> None:
         ({"to": {"web": 1.0}, "until": 20, "shape": "steps"}, "every 0 steps"),
         ({"to": {"web": 1.0}, "until": 20, "every": 3}, "every 3 steps"),
         ({"to": {"web": 0.0}, "until": 20}, "no source has a weight"),
-        ({"to": {"wob": 1.0}, "until": 20}, "no source 'wob'"),
+        ({"to": {"wob": 1.0}, "until": 20}, "unknown source 'wob'"),
         ({"to": {"web": -1.0}, "until": 20}, "weight of web"),
         ({"to": {"web": 1.0}, "until": 20, "form": "cosine"}, "form"),
     ],

@@ -172,7 +172,7 @@ BROKEN = {
     "unknown field": ("seed = 17", "sead = 17", "recipe", "known are sources"),
     "unknown field of a source": ("epochs = 2", "epocs = 2", "sources", "known are name"),
     "unknown field of a stage": ("length = 128", "length = 128\nwidth = 3", "stage pack", "width"),
-    "source without a name": ('name = "web@1"', "", "sources", "no name"),
+    "source without a name": ('name = "web@1"', "", "sources", "must be the name of a version"),
     "name that is a number": ('name = "web@1"', "name = 1", "sources", "web@3"),
     "negative weight": ("epochs = 2", "weight = -1.0", "weight", "-1.0"),
     "weight that is no number": ("epochs = 2", "weight = nan", "weight", "nan"),
@@ -237,7 +237,7 @@ def test_files_that_are_no_recipes_are_refused(folder: Path) -> None:
             ps.Recipe.load(folder / name)
         assert raised.value.field == "file"
     for text in ("batch = 4\nsources = 5", 'batch = 4\nsources = ["web"]', "batch = 4\nstages = 5"):
-        with pytest.raises(RecipeInvalid, match="no list of tables"):
+        with pytest.raises(RecipeInvalid, match="must be a list of tables"):
             load(folder, text)
 
 
@@ -316,5 +316,5 @@ def test_numbers_that_are_none_are_refused(corpus: Corpus) -> None:
     with pytest.raises(RecipeInvalid) as raised:
         corpus.open(recipe, threads=-1)
     assert raised.value.field == "threads"
-    with pytest.raises(RecipeInvalid, match="there is no row 4"):
+    with pytest.raises(RecipeInvalid, match="4 rows, got 4"):
         ps.batch_at(recipe, step=0, registry=corpus.registry).origin(4)

@@ -242,7 +242,7 @@ def test_a_problem_ahead_costs_no_batch(stream: Stream, problem: BaseException) 
     from penstock.data.feed.prefetch import Prefetch
 
     feed = ps.open(stream.recipe(), registry=stream.registry, threads=2)
-    with Prefetch(feed, Stumbling(5, problem, times=3), prefetch=4, threads=2) as steps:
+    with Prefetch(feed, Stumbling(5, problem, times=3), prefetch=4) as steps:
         seen, stumbles = [], 0
         while len(seen) < 9:
             try:

@@ -87,7 +87,7 @@ def test_addresses_people_write_mean_what_they_say(text: str, address: Address) 
         ("recipe.toml#step", "none of step"),
         ("recipe.toml#step=-1", "step must be a whole number from 0"),
         ("recipe.toml#step=1,step=2", "twice"),
-        ("recipe.toml#lane=8/8", "no lane 8 of 8"),
+        ("recipe.toml#lane=8/8", "below 8, the number of lanes, got 8"),
         ("recipe.toml#token=3", "needs row="),
         ("recipe.toml#step=99999999999999999999", "step must be a whole number from 0"),
         ("run:", "its path is empty"),

@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from penstock.data import Batch as HostBatch
 from penstock.data import Lane
-from penstock.data.feed.batch import FIELDS
+from penstock.data.feed.token_batch import FIELDS
 from penstock.errors import RecipeInvalid, UsageError
 from penstock.jax.batch import Batch
 from penstock.jax.lane import lane_of, parts_of, sharding_of

@@ -7,7 +7,7 @@ import jax
 from jax.tree_util import tree_flatten_with_path, tree_unflatten
 
 from penstock.data import Feed, Lane
-from penstock.data.feed.keywords import BatchKeywords
+from penstock.data.feed.options import BatchKeywords
 from penstock.errors import TreeInvalid
 from penstock.jax import determinism, gang
 from penstock.jax.lane import lane_of

@@ -16,7 +16,7 @@ from typing import Any, Literal, SupportsFloat, Unpack
 
 from penstock import events
 from penstock.data import Recipe, SkipJournal, Skips
-from penstock.data.feed.keywords import BatchKeywords
+from penstock.data.feed.options import BatchKeywords
 from penstock.data.service import Service
 from penstock.errors import UsageError
 from penstock.registry import Registry

@@ -9,7 +9,7 @@ from torch import distributed, nn
 from torch.optim import Optimizer
 
 from penstock.data import Feed, Lane
-from penstock.data.feed.keywords import BatchKeywords
+from penstock.data.feed.options import BatchKeywords
 from penstock.errors import TreeInvalid, UsageError
 from penstock.state.contract import Copying, Held
 from penstock.state.inspect.fingerprint import fingerprint

@@ -13,7 +13,7 @@ import torch
 
 from penstock import events
 from penstock.data import Batch as HostBatch
-from penstock.data.feed.batch import FIELDS
+from penstock.data.feed.token_batch import FIELDS
 from penstock.errors import UsageError
 from penstock.torch.batch import Batch
 
