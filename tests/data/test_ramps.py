@@ -169,7 +169,7 @@ def test_a_file_says_the_same(tmp_path: Path, shape: str) -> None:
         ({"to": {"web": 1.0}, "until": 5}, "ends at step 5"),
         ({"to": {"web": 1.0}, "until": 20.0}, "must end at a step"),
         ({"to": {"web": 1.0}}, "until"),
-        ({"to": {"web": 1.0}, "until": 20, "shape": "square"}, "no ramp 'square'"),
+        ({"to": {"web": 1.0}, "until": 20, "shape": "square"}, "unknown ramp 'square'"),
         ({"to": {"web": 1.0}, "until": 20, "shape": "steps"}, "every 0 steps"),
         ({"to": {"web": 1.0}, "until": 20, "every": 3}, "every 3 steps"),
         ({"to": {"web": 0.0}, "until": 20}, "no source has a weight"),

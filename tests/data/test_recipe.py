@@ -172,7 +172,7 @@ BROKEN = {
     "unknown field": ("seed = 17", "sead = 17", "recipe", "known are sources"),
     "unknown field of a source": ("epochs = 2", "epocs = 2", "sources", "known are name"),
     "unknown field of a stage": ("length = 128", "length = 128\nwidth = 3", "stage pack", "width"),
-    "source without a name": ('name = "web@1"', "", "sources", "must be the name of a version"),
+    "source without a name": ('name = "web@1"', "", "sources", "no name"),
     "name that is a number": ('name = "web@1"', "name = 1", "sources", "web@3"),
     "negative weight": ("epochs = 2", "weight = -1.0", "weight", "-1.0"),
     "weight that is no number": ("epochs = 2", "weight = nan", "weight", "nan"),
@@ -216,7 +216,7 @@ BROKEN = {
     "seed that is text": ("seed = 17", 'seed = "x"', "seed", "64 bits"),
     "seed that is a fraction": ("seed = 17", "seed = 1.5", "seed", "64 bits"),
     "duplicate alias": ('alias = "code"', 'alias = "web"', "sources", "give one of them an alias"),
-    "no TOML": ("seed = 17", "seed ==", "file", "no TOML"),
+    "no TOML": ("seed = 17", "seed ==", "file", "must be TOML"),
 }
 
 

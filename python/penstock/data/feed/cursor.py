@@ -36,7 +36,7 @@ class Cursor:
                 raise CursorForeign(
                     cursor=f"{self.prefix}",
                     recipe="",
-                    reason=f"step and position must be whole numbers from 0 on, got {number!r:.50}",
+                    reason=f"step and position must be whole numbers of 64 bits from 0 on, got {number!r:.50}",
                 )
 
     def to_json(self) -> str:
