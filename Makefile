@@ -3,16 +3,19 @@ PYTHON ?= python3
 WORKSHOP = $(PYTHON) workshop/prepare.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs wheel wire clean constraints
+.PHONY: help demo test check lint bench docs wheel wire clean constraints
 
-help:   ## list the targets
+help:
 	@sed -n 's/^\([a-z]*\): *## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo:   ## set everything up, then run the main job
 	@$(WORKSHOP) run && .venv/bin/penstock demo
 
 test:   ## set everything up, then pass all tests
-	@$(WORKSHOP) test && .venv/bin/python workshop/suite.py --numprocesses auto --maxprocesses 4 --dist loadfile
+	@$(WORKSHOP) test && .venv/bin/python workshop/suite.py --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
+check:  ## rules and quick tests, while writing
+	@$(WORKSHOP) test && .venv/bin/python workshop/check.py
 
 lint:   ## only the rules about the code itself
 	@$(WORKSHOP) test && .venv/bin/python -m pytest -m gate

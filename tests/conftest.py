@@ -17,6 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples every time, and no deadline: how long an example takes says how busy the machine is.
+settings.register_profile("suite", derandomize=True, deadline=None)
+settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parent.parent
 # Hundreds of processes import a framework, and compiling it takes four times as long as importing it. Kept apart from the sources, so
@@ -24,6 +29,28 @@ ROOT = Path(__file__).resolve().parent.parent
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".venv/bytecode")
 sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
+
+
+#: Files that take minutes, in the order in which they begin. Left to xdist they come last, because they have few tests, and all
+#: but one worker wait for them. The wheel waits for cargo, which the gates use for minutes.
+LONGEST = (
+    "tests/tidy/test_gates.py",
+    "tests/run/test_chaos.py",
+    "tests/run/test_examples.py",
+    "tests/process/test_patience.py",
+    "tests/cli/test_demo.py",
+    "tests/run/test_supervised.py",
+    "tests/run/test_gang.py",
+    "tests/launchers/test_starts.py",
+    "tests/workshop/test_wheel.py",
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Workers that share the tests begin with the longest files; alone, tests run in the order of their names."""
+    if hasattr(config, "workerinput"):
+        place = {name: number for number, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: place.get(item.nodeid.split("::")[0], len(LONGEST)))
 
 
 def need(program: str, *, remedy: str) -> str:

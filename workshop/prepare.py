@@ -1,8 +1,8 @@
 """Makes a bare checkout ready: environment, packages, web bundle, extension, and what tests need from the system.
 
-Runs on the machine's own Python with nothing installed. Each step states what it depends on; a step whose inputs
-have the same content as last time is skipped, so that a second `make` starts at once. `prepare.py run` readies
-the demo, `prepare.py test` readies the tests as well.
+Runs on the machine's own Python with nothing installed. Chains of steps that do not need each other run side by side. A
+step whose inputs have the same content as last time is skipped, so that a second `make` starts at once. `prepare.py run`
+readies the demo, `prepare.py test` readies the tests as well.
 """
 
 from __future__ import annotations  # so that an old Python gets as far as the line that says so
@@ -13,16 +13,16 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import checkout
+import rust
+from progress import Progress
+from steps import ROOT, Steps, Unready, complain, interrupt_on_end_signals
+
 VENV = ROOT / ".venv"
 STAMPS = VENV / "stamps"
-LOG_LINES = 40
-AGENT = ROOT / "python/penstock/process/bin/penstock-agent"
 
 # Tool -> the oldest version that works, and how to get it.
 TOOLS = {
@@ -46,27 +46,32 @@ SYSTEM_PACKAGES = {
 }
 
 
-class Unready(Exception):
-    """Something is missing or failed; the message is the one line that the person reads."""
-
-
 def main() -> int:
     """Ready the tree for `run` or `test`."""
     purpose = sys.argv[1] if len(sys.argv) > 1 else "run"
     if sys.version_info < (3, 11):  # noqa: UP036 - the machine decides which Python runs this
         print("error: Python 3.11 or newer is needed, this is {}.{}".format(*sys.version_info[:2]))
         return 2
+    interrupt_on_end_signals()
     begun = time.monotonic()
     try:
         check_tools()
-        did = [make_venv(), install_packages(purpose), build_web(), build_extension(), build_agent()]
-        if purpose == "test":
-            did.append(install_system_packages())
+        with Progress() as progress:
+            steps = Steps(progress)
+            chains = [
+                lambda: build_rust(steps),
+                lambda: install_python(steps, purpose),
+                lambda: build_web(steps),
+            ]
+            if purpose == "test":
+                chains.append(lambda: install_system_packages(steps))
+            if steps.side_by_side(chains):
+                progress.say(f"ready after {time.monotonic() - begun:.0f} s")
     except Unready as problem:
-        print(f"error: {problem}", file=sys.stderr)
+        complain(problem)
         return 2
-    if any(did):
-        say(f"ready after {time.monotonic() - begun:.0f} s")
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 
@@ -85,34 +90,48 @@ def check_tools() -> None:
             raise Unready(f"{tool} {version[0]}.{version[1]} is too old, {wanted} is needed: {remedy}")
 
 
-def make_venv() -> bool:
+def install_python(steps: Steps, purpose: str) -> bool:
+    """The environment, the packages in it, and the checkout itself."""
+    return any([make_venv(steps), install_packages(steps, purpose), install_checkout(steps)])
+
+
+def make_venv(steps: Steps) -> bool:
     """The environment itself."""
     if (VENV / "bin" / "pip").exists():
         return False
     remedy = "the venv module does not work here (Debian: apt-get install python3-venv)"
-    step("environment in .venv", [sys.executable, "-m", "venv", str(VENV)], remedy=remedy)
+    steps.run("environment in .venv", [sys.executable, "-m", "venv", VENV], remedy=remedy)
     return True
 
 
-def install_packages(purpose: str) -> bool:
+def install_packages(steps: Steps, purpose: str) -> bool:
     """What pyproject.toml asks for, at the versions of constraints.txt."""
     if any(stamped(f"packages-{each}", packages_mark(each)) for each in (purpose, "test")):
         return False
     command = [
         VENV / "bin" / "pip",
         "install",
-        "--quiet",
+        "--progress-bar=off",
         "--disable-pip-version-check",
         # Compiling every module of the frameworks takes longer than downloading them; Python does it for those it imports.
         "--no-compile",
         "-c",
         "constraints.txt",
     ]
-    step(f"Python packages ({purpose})", [*command, *requirements(purpose)])
+    steps.run(f"Python packages ({purpose})", [*command, *requirements(purpose)], reader=package_under_way)
     if purpose == "test":
-        step("Python packages without their dependencies", [*command, "--no-deps", *WITHOUT_DEPENDENCIES])
+        alone = [*command, "--no-deps", *WITHOUT_DEPENDENCIES]
+        steps.run("Python packages without their dependencies", alone, reader=package_under_way)
     stamp(f"packages-{purpose}", packages_mark(purpose))
     return True
+
+
+def package_under_way(line: str) -> str | None:
+    """What pip is busy with, from its lines."""
+    if line.startswith("Installing collected packages"):
+        return f"installing {line.count(',') + 1}"
+    found = re.match(r"(?:Collecting|Downloading) ([A-Za-z0-9_.]+)", line.strip())
+    return found[1] if found else None
 
 
 def packages_mark(purpose: str) -> str:
@@ -136,7 +155,7 @@ def requirements(purpose: str) -> list[str]:
     return [*chosen, *extras["dev"], *extras["peers"]] if purpose == "test" else chosen
 
 
-def build_web() -> bool:
+def build_web(steps: Steps) -> bool:
     """The browser bundle, into the package."""
     static = ROOT / "python/penstock/view/web/static"
     web = ROOT / "web"
@@ -150,67 +169,34 @@ def build_web() -> bool:
     if (static / "index.html").exists() and stamped("web", mark):
         return False
     if not (web / "node_modules").exists() or not stamped("npm", digest([web / "package-lock.json"])):
-        step("web packages", ["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=web)
+        steps.run("web packages", ["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=web)
         stamp("npm", digest([web / "package-lock.json"]))
-    step("web bundle", ["npm", "run", "--silent", "build"], cwd=web)
+    steps.run("web bundle", ["npm", "run", "--silent", "build"], cwd=web)
     stamp("web", mark)
     return True
 
 
-def build_extension() -> bool:
-    """The Rust extension, installed editable into the environment."""
-    sources = [*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("crates/*/Cargo.toml")]
-    fixed = [ROOT / name for name in ("Cargo.toml", "Cargo.lock", "pyproject.toml")]
-    mark = digest([*sorted(sources), *fixed])
-    built = list((ROOT / "python/penstock").glob("_rust*.so"))
-    if built and stamped("extension", mark):
+def build_rust(steps: Steps) -> bool:
+    """The extension and the executable that supervises jobs, into the package."""
+    mark = digest(rust.sources())
+    if rust.EXTENSION.exists() and rust.AGENT.exists() and stamped("rust", mark):
         return False
-    environment = {**os.environ, "VIRTUAL_ENV": str(VENV), "PATH": f"{VENV}/bin:{os.environ['PATH']}"}
-    environment.pop("CONDA_PREFIX", None)
-    command = [VENV / "bin" / "maturin", "develop", "--profile", "dev", "--locked"]
-    step("Rust extension", command, environment=environment)
-    stamp("extension", mark)
+    rust.build(steps)
+    stamp("rust", mark)
     return True
 
 
-def build_agent() -> bool:
-    """The executable that supervises jobs, into the package."""
-    crate = ROOT / "crates/penstock-process"
-    sources = [*crate.glob("src/**/*.rs"), crate / "Cargo.toml"]
-    mark = digest([*sorted(sources), ROOT / "Cargo.toml", ROOT / "Cargo.lock"])
-    if AGENT.exists() and stamped("agent", mark):
+def install_checkout(steps: Steps) -> bool:
+    """The checkout, found by Python where it stands."""
+    mark = digest([ROOT / name for name in ("pyproject.toml", "Cargo.toml")], salt=str(ROOT))
+    if (VENV / "bin/penstock").exists() and stamped("checkout", mark):
         return False
-    step("process agent", agent_command("dev"))
-    place_agent("debug")
-    stamp("agent", mark)
+    checkout.install(steps, VENV)
+    stamp("checkout", mark)
     return True
 
 
-def agent_command(profile: str) -> list[str]:
-    """Builds the executable; it has no Python in it, so it does not go through maturin."""
-    return [
-        "cargo",
-        "build",
-        "--package",
-        "penstock-process",
-        "--bin",
-        "penstock-agent",
-        "--locked",
-        "--profile",
-        profile,
-    ]
-
-
-def place_agent(folder: str) -> None:
-    """Put what was built where the package looks for it; a running one keeps its old file."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    AGENT.parent.mkdir(exist_ok=True)
-    beside = AGENT.with_suffix(".new")
-    shutil.copy(target / folder / AGENT.name, beside)
-    beside.replace(AGENT)
-
-
-def install_system_packages() -> bool:
+def install_system_packages(steps: Steps) -> bool:
     """Programs that tests use, where we may install them; elsewhere those tests say by name that they were skipped."""
     missing = sorted(
         {package for command, package in SYSTEM_PACKAGES.items() if shutil.which(command) is None}
@@ -219,34 +205,10 @@ def install_system_packages() -> bool:
         return False
     # On runlevel 1 Debian does not start the services that it installs: tests start their own.
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    step("package lists", ["apt-get", "update", "-qq"], environment=environment)
+    steps.run("package lists", ["apt-get", "update", "-qq"], environment=environment)
     install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
-    step(f"system packages: {', '.join(missing)}", install, environment=environment)
+    steps.run(f"system packages: {', '.join(missing)}", install, environment=environment)
     return True
-
-
-def step(
-    what: str,
-    command: Sequence[object],
-    *,
-    cwd: Path = ROOT,
-    environment: dict[str, str] | None = None,
-    remedy: str = "",
-) -> None:
-    """Run one command, saying what it is for and how long it took; its output is shown only when it fails."""
-    say(f"{what} …")
-    begun = time.monotonic()
-    words = [str(word) for word in command]
-    with tempfile.TemporaryFile() as log:
-        done = subprocess.run(
-            words, cwd=cwd, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False
-        )
-        log.seek(0)
-        tail = log.read().decode(errors="replace").splitlines()[-LOG_LINES:]
-    if done.returncode != 0:
-        print("\n".join(tail), file=sys.stderr)
-        raise Unready(remedy or f"{what}: `{' '.join(words)}` exited with {done.returncode}")
-    say(f"{what}: {time.monotonic() - begun:.1f} s")
 
 
 def digest(files: list[Path], *, salt: str = "") -> str:
@@ -268,11 +230,6 @@ def stamp(name: str, mark: str) -> None:
     """Remember that a step was done with these inputs."""
     STAMPS.mkdir(parents=True, exist_ok=True)
     (STAMPS / name).write_text(mark)
-
-
-def say(words: str) -> None:
-    """One line on the terminal."""
-    print(f"[penstock] {words}", flush=True)
 
 
 if __name__ == "__main__":

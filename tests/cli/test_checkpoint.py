@@ -262,17 +262,17 @@ def test_prune_keeps_what_is_asked_for(place: Path, capsys: Capture) -> None:
     ("words", "message", "hint"),
     [
         (["show", "run", "77"], "no checkpoint of step 77", "known steps are 100, 200, 300"),
-        (["show", "run", "newest"], "'newest' is no checkpoint", "latest"),
+        (["show", "run", "newest"], "'newest' is not a checkpoint", "latest"),
         (["show", "run", "--tensors", "x*"], "no tensor matches 'x*'", "model/frozen"),
         (["list", "run:nowhere"], "nowhere", ""),
         (["verify", "run", "100", "--all"], "--all and step 100", ""),
-        (["export", "run", "100", "x", "--max-shard", "many"], "'many' is no size", "5GB"),
+        (["export", "run", "100", "x", "--max-shard", "many"], "'many' is not a size", "5GB"),
         (["export", "run", "100", "x", "--prefix", "no/"], "no tensor is chosen", "model/frozen"),
         (["export", "run", "100", "x", "--to", "onnx"], "onnx", "--help"),
         (["import", "new", "nothing", "--step", "1"], "nothing cannot be imported", ""),
         (["import", "new", "nothing"], "--step", "--help"),
-        (["prune", "run", "--keep-last", "0"], "at least the last checkpoint is kept", ""),
-        (["list", "ftp://host/x"], "there is no store", "known are"),
+        (["prune", "run", "--keep-last", "0"], "last must be at least 1, got", ""),
+        (["list", "ftp://host/x"], "must be a path or a URL of", "ftp://host/x"),
     ],
 )
 def test_bad_input_gets_a_sentence_and_exit_code_2(

@@ -200,10 +200,10 @@ def test_derived_copies_are_listed_pruned_and_made_again(place: Path, capsys: Ca
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("register", "web"), "which files?"),
+        (("register", "web"), "no files were named"),
         (("register", "web", "none/*"), "no file matches"),
-        (("register", "we b", "raw"), "is no address"),
-        (("register", "web", "raw", "--engine", "abacus"), "no engine 'abacus'"),
+        (("register", "we b", "raw"), "is not an address"),
+        (("register", "web", "raw", "--engine", "abacus"), "local or ray, got 'abacus'"),
         (("rows", "web@9"), "there is no web@9"),
         (("export", "web", "--to", "xlsx", "--out", "x"), "there is no web"),
         (("measure", "web", "--tokenizer", "none.json"), "cannot read tokenizer"),

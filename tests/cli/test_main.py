@@ -71,8 +71,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (["evnts"], "there is no command 'evnts'", "did you mean `penstock events`?"),
-        (["qqqqqq"], "there is no command 'qqqqqq'", "`penstock --help` lists the commands"),
+        (["evnts"], "unknown command 'evnts'", "did you mean `penstock events`?"),
+        (["qqqqqq"], "unknown command 'qqqqqq'", "`penstock --help` lists the commands"),
         (["doctor", "--bogus"], "--bogus", "`penstock doctor --help` shows the options"),
         (["events"], "--what", "`penstock events --help` shows the options"),
         (["events", "missing.pev"], "cannot open event file missing.pev", ""),

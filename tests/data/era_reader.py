@@ -10,6 +10,7 @@ from pathlib import Path
 
 import penstock as ps
 from penstock.data import Feed
+from penstock.data.feed.options import ReadOptions
 from penstock.data.plan.plan import prepare
 from tests.data.test_era_feed import SIZES
 
@@ -26,7 +27,7 @@ def main(folder: Path, log: Path, steps: int, hold: int, *, unclosed: bool) -> N
 
     recipe = ps.Recipe.load(folder / "recipe.toml")
     plan = prepare(recipe, ps.Registry(folder / "registry"), watch, sizes=SIZES)
-    feed = Feed(plan, ps.Lane(), threads=2)
+    feed = Feed(plan, ps.Lane(), options=ReadOptions(threads=2))
     with log.open("a") as file:
         for _ in range(steps):
             file.write(next(feed).digest + "\n")

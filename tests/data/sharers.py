@@ -13,6 +13,7 @@ from typing import Any
 import penstock as ps
 from penstock._rust import quick_hash
 from penstock.data.feed.feed import Feed, cursor_at
+from penstock.data.feed.options import ReadOptions
 from penstock.data.plan.plan import prepare
 from penstock.data.records.values import encode
 from tests.data.gallery import Gallery
@@ -47,7 +48,8 @@ def _serve(line: Connection, folder: Path, kind: str, options: dict[str, Any]) -
     recipe, registry = recipe_of(folder, kind)
     plan = prepare(recipe, registry)
     step, lane = options.pop("step", 0), ps.Lane(options.pop("lane", 0), of=2)
-    with Feed(plan, lane, cursor=cursor_at(plan, step), **{"share": True, "threads": 0, **options}) as feed:
+    reading = ReadOptions(**{"share": True, "threads": 0, **options})
+    with Feed(plan, lane, cursor=cursor_at(plan, step), options=reading) as feed:
         line.send("open")
         while (count := line.recv()) is not None:
             if count:

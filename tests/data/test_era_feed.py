@@ -16,6 +16,7 @@ from penstock.data import Cursor, Feed
 from penstock.data.eras.cut import EraSizes
 from penstock.data.eras.lookahead import begun_at, eras_ahead
 from penstock.data.feed.feed import batch_of, cursor_at
+from penstock.data.feed.options import ReadOptions
 from penstock.data.feed.prefetch import count_steps
 from penstock.data.plan.plan import Plan, prepare
 from penstock.errors import CorruptShard, CursorForeign, RecipeInvalid, SourceEmpty
@@ -50,7 +51,7 @@ def read(
     plan: Plan, steps: int | None = None, *, threads: int = 2, cursor: Cursor | None = None
 ) -> list[Whole]:
     """Whole steps by one lane; all of a stream that ends."""
-    with Feed(plan, ps.Lane(), cursor=cursor, threads=threads) as feed:
+    with Feed(plan, ps.Lane(), cursor=cursor, options=ReadOptions(threads=threads)) as feed:
         found = feed if steps is None else itertools.islice(feed, steps)
         return [whole([batch]) for batch in found]
 
@@ -91,7 +92,10 @@ def test_lanes_threads_and_resumes_change_nothing(
         (plan_of(unmeasured, recipe), 60, 40),
     ):
         cursor = None if first == 0 else cursor_of(plan, first)
-        feeds = [Feed(plan, ps.Lane(k, of=lanes), cursor=cursor, threads=threads) for k in range(lanes)]
+        feeds = [
+            Feed(plan, ps.Lane(k, of=lanes), cursor=cursor, options=ReadOptions(threads=threads))
+            for k in range(lanes)
+        ]
         try:
             steps = [whole([next(feed) for feed in feeds]) for _ in range(count)]
         finally:
@@ -121,7 +125,7 @@ def test_the_first_batch_needs_the_first_era_and_no_more_than_two_are_measured_a
         if what.startswith("measuring era 3 ") and done == total:
             third.set()
 
-    with Feed(dataclasses.replace(plan, watch=watch), ps.Lane(), threads=0) as feed:
+    with Feed(dataclasses.replace(plan, watch=watch), ps.Lane(), options=ReadOptions(threads=0)) as feed:
         next(feed)
         assert measured_eras(plan) == [0]
         delivered.set()
@@ -165,7 +169,7 @@ def test_any_corpus_is_read_whole_and_the_same_again(own: Corpus, seed: int) -> 
     fields = {"policy": draws.choice(["concat", "fit"]), "shuffle": draws.choice(["full", "local", "none"])}
     recipe = eras_recipe(own, source, exhaustion="pad", batch=4, length=draws.choice([3, 16, 64]), **fields)
     plan = prepare(recipe, own.registry, sizes=sizes)
-    with Feed(plan, ps.Lane(), threads=2) as feed:
+    with Feed(plan, ps.Lane(), options=ReadOptions(threads=2)) as feed:
         batches = list(feed)
     held = np.frombuffer(_rust.held_out(plan.prepared[0].version.digest, len(documents), 0.2), dtype=np.uint8)
     kept = {
@@ -183,7 +187,7 @@ def test_every_document_comes_once_per_epoch(tmp_path: Path) -> None:
     corpus = fresh(tmp_path)
     source = ps.Source("web", epochs=2, stages=[ps.Filter("lang == 'en'")])
     recipe = eras_recipe(corpus, source, exhaustion="pad")
-    with Feed(plan_of(corpus, recipe), ps.Lane(), threads=2) as feed:
+    with Feed(plan_of(corpus, recipe), ps.Lane(), options=ReadOptions(threads=2)) as feed:
         delivered = corpus.trace(feed)
     kept = {row: doc for row, doc in enumerate(corpus.documents["web"]) if language(row) == "en"}
     for epoch in (0, 1):
@@ -217,7 +221,7 @@ def test_batch_at_measures_what_it_needs(measured: tuple[Corpus, ps.Recipe, list
 def test_skips_and_statistics_work_as_ever(measured: tuple[Corpus, ps.Recipe, list[Whole]]) -> None:
     corpus, recipe, expected = measured
     plan = plan_of(corpus, recipe, skips=ps.Skips(steps=((2, 5),), samples=()))
-    with Feed(plan, ps.Lane(), threads=1) as feed:
+    with Feed(plan, ps.Lane(), options=ReadOptions(threads=1)) as feed:
         steps = [whole([next(feed)]) for _ in range(4)]
         statistics = feed.statistics()
     assert steps == [expected[step] for step in (0, 1, 5, 6)]
@@ -246,7 +250,7 @@ def test_a_later_era_that_fails_is_an_error_at_the_step_that_needs_it(tmp_path: 
     plan = plan_of(corpus, eras_recipe(corpus))
     damaged(corpus, plan, 3)
     before = sum(packs) // BATCH
-    with Feed(plan, ps.Lane(), threads=threads) as feed:
+    with Feed(plan, ps.Lane(), options=ReadOptions(threads=threads)) as feed:
         assert [whole([next(feed)]) for _ in range(before)] == expected[:before]
         for _ in range(2):
             with pytest.raises(CorruptShard, match="jsonl"):
@@ -258,13 +262,13 @@ def test_eras_without_survivors_are_passed_over_and_a_source_of_none_is_an_error
     corpus = fresh(tmp_path)
     few = ps.Source("web", epochs=1, stages=[ps.Filter("id >= 150 and id < 160")])
     recipe = eras_recipe(corpus, few, shuffle="none", exhaustion="pad")
-    with Feed(plan_of(corpus, recipe), ps.Lane(), threads=1) as feed:
+    with Feed(plan_of(corpus, recipe), ps.Lane(), options=ReadOptions(threads=1)) as feed:
         assert_once(
             corpus.trace(feed), "web", 0, {row: corpus.documents["web"][row] for row in range(150, 160)}
         )
     nothing = eras_recipe(corpus, ps.Source("web", stages=[ps.Filter("id < 0")]))
     with (
-        Feed(plan_of(corpus, nothing), ps.Lane(), threads=1) as feed,
+        Feed(plan_of(corpus, nothing), ps.Lane(), options=ReadOptions(threads=1)) as feed,
         pytest.raises(SourceEmpty, match="web"),
     ):
         next(feed)

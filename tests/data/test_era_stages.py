@@ -11,6 +11,7 @@ import penstock as ps
 from penstock.data import Feed
 from penstock.data.eras.cut import EraSizes
 from penstock.data.eras.lookahead import AHEAD_ERAS
+from penstock.data.feed.options import ReadOptions
 from penstock.data.plan.plan import prepare
 from penstock.errors import SampleUndecodable, TooManyUndecodable
 from tests.data import maps
@@ -24,7 +25,7 @@ SIZES = EraSizes(slice_bytes=700, first_bytes=1000, most_bytes=2000)
 def by_sample(recipe: ps.Recipe, registry: ps.Registry) -> dict[int, tuple[list[int], list[int]]]:
     """Tokens and what counts of them, of every sample; each must be a row of its own."""
     found = {}
-    with Feed(prepare(recipe, registry, sizes=SIZES), ps.Lane(), threads=1) as feed:
+    with Feed(prepare(recipe, registry, sizes=SIZES), ps.Lane(), options=ReadOptions(threads=1)) as feed:
         for batch in feed:
             for row in range(len(batch["tokens"])):
                 for origin in batch.origin(row):
@@ -56,7 +57,7 @@ def test_bad_samples_are_counted_over_all_eras(own: Corpus) -> None:
         recipe = own.recipe(source, stages=stages, measure="eras", exhaustion="pad", **fields)
         plan = prepare(recipe, own.registry, sizes=SIZES)
         assert len(plan.prepared[0].growing.eras) > 3
-        with Feed(plan, ps.Lane(), threads=0) as feed:
+        with Feed(plan, ps.Lane(), options=ReadOptions(threads=0)) as feed:
             return len({origin.sample for batch in feed for row in range(4) for origin in batch.origin(row)})
 
     assert read(undecodable="mask", undecodable_max=10) == 90
@@ -76,12 +77,12 @@ def test_what_is_measured_is_found_and_a_forgotten_feed_ends_its_threads(own: Co
         first = [next(feed).digest for _ in range(60)]
     assert told
     told.clear()
-    with Feed(plan, ps.Lane(), threads=2) as feed:
+    with Feed(plan, ps.Lane(), options=ReadOptions(threads=2)) as feed:
         assert [next(feed).digest for _ in range(60)] == first
     assert told == []
     # Of more eras than it looks ahead, so that its thread has a reason to stay.
     assert len(plan.prepared[0].growing.eras) > 1 + AHEAD_ERAS
-    forgotten = Feed(plan, ps.Lane(), threads=0)
+    forgotten = Feed(plan, ps.Lane(), options=ReadOptions(threads=0))
     (thread,) = [each for each in threading.enumerate() if each.name == "penstock-forerunner"]
     del forgotten
     gc.collect()

@@ -1,4 +1,4 @@
-"""Golden batches: whoever changes an order, a packing or a digest notices here.
+"""D1 for ever, golden batches: whoever changes an order, a packing or a digest notices here.
 
 ``tests/golden/feed-1`` holds raw files, a tokenizer, a recipe, and the digests of its first 20 steps under each shuffle. They
 are never edited. A change of order on purpose gets a number of its own (``feed-2``) and a rule that keeps old streams.

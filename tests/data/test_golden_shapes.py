@@ -1,4 +1,4 @@
-"""Golden batches of rows that change their length, of rows of one sample, and of truncated samples.
+"""D1 for ever: golden batches of rows that change their length, of rows of one sample, and of truncated samples.
 
 ``tests/golden/shapes-1`` holds the digests of the first steps over the raw files of ``tests/golden/feed-1``. They are never edited; a
 change of order on purpose gets a number of its own and a rule that keeps old streams.

@@ -43,7 +43,7 @@ def test_a_registry_may_be_given_by_its_place(corpus: Corpus) -> None:
         with ps.open(recipe, registry=place, threads=0) as feed:
             assert all(same(next(feed), batch) for batch in expected)
         assert same(ps.batch_at(recipe, step=1, registry=place), expected[1])
-    with pytest.raises(UsageError, match="not a registry"):
+    with pytest.raises(UsageError, match="must be a Registry"):
         ps.open(recipe, registry=5)  # type: ignore[arg-type]
 
 
@@ -75,7 +75,7 @@ def test_a_path_opens_the_recipe_file(corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(RecipeInvalid, match="cannot read"):
         ps.open(tmp_path / "absent.toml", registry=corpus.registry)
     for wrong in (None, 5, {"batch": 4}):
-        with pytest.raises(PenstockError, match="not a recipe"):
+        with pytest.raises(PenstockError, match="must be a Recipe"):
             ps.open(wrong, registry=corpus.registry)  # type: ignore[arg-type]
 
 
@@ -91,7 +91,7 @@ def test_lanes_skips_and_threads_that_are_none_are_said(corpus: Corpus) -> None:
     for given in wrong:
         with pytest.raises(PenstockError):
             ps.open(recipe, registry=corpus.registry, **given)
-    with pytest.raises(UsageError, match="not a lane"):
+    with pytest.raises(UsageError, match="must be a Lane"):
         ps.batch_at(recipe, step=0, lane=0, registry=corpus.registry)  # type: ignore[arg-type]
 
 

@@ -140,7 +140,7 @@ def test_a_misspelt_field_is_refused_with_the_one_that_was_meant(name: str, fold
                 recipe_of(changed, folder=folder)
             said = f"{caught.value} {caught.value.hint}"
             # Without its kind nothing is known of a stage; without `to` a ramp is a table of weights.
-            expected = "kind" if key == "kind" else "there is no source" if key == "to" else "did you mean"
+            expected = "kind" if key == "kind" else "unknown source" if key == "to" else "did you mean"
             assert expected in said, (place, word, said)
 
 

@@ -167,7 +167,7 @@ def test_copies_that_would_pass_the_limit_are_not_made(
 
     with pytest.raises(DerivedTooLarge, match="rows@1"):
         make_copies(version, registry.store, bytes_max=1 << 10)
-    with pytest.raises(RecipeInvalid, match="there is no 'sometimes'"):
+    with pytest.raises(RecipeInvalid, match="auto, always, never, got 'sometimes'"):
         read(registry, copies="sometimes")
 
 

@@ -116,9 +116,9 @@ def test_a_source_may_choose_for_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ("id", "no list of names"),
-        ([], "no names"),
-        ([1], "no names"),
+        ("id", "must be a list of names"),
+        ([], "must be names of fields"),
+        ([1], "must be names of fields"),
         (["id", "id"], "named twice"),
         (["wrods"], "no field 'wrods'"),
     ],

@@ -94,7 +94,7 @@ def test_an_origin_leads_to_the_bytes_of_the_sample(gallery: Gallery) -> None:
         stored = (gallery.folder / "pictures" / origin.shard).read_bytes()[first:stop]
         assert picture(origin.sample)["png"] in stored
         assert (origin.version, origin.epoch) == ("pictures@1", 0)
-    with pytest.raises(RecipeInvalid, match="there is no row 12"):
+    with pytest.raises(RecipeInvalid, match="12 rows, got 12"):
         batch.origin(12)
 
 

@@ -138,8 +138,8 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "schedule of text": (lambda f: ps.Pack([(0, "8")]), "length", "5000"),  # type: ignore[list-item]
     "schedule with a length of nothing": (lambda f: ps.Pack([(0, 8), (5, 0)]), "length", "1 to"),
     "length that is a truth": (lambda f: ps.Pack(True), "length", "1 to"),
-    "padding below zero": (lambda f: ps.Pack(8, pad=-1), "pad", "no token"),
-    "padding that is text": (lambda f: ps.Pad(8, token="x"), "token", "no token"),  # type: ignore[arg-type]
+    "padding below zero": (lambda f: ps.Pack(8, pad=-1), "pad", "number of a token"),
+    "padding that is text": (lambda f: ps.Pad(8, token="x"), "token", "number of a token"),  # type: ignore[arg-type]
     "pad of nothing": (lambda f: ps.Pad(0), "length", "1 to"),
     "keep the middle": (
         lambda f: ps.Truncate(8, keep="middle"),  # type: ignore[arg-type]
@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "map from nowhere": (lambda f: ps.Map("absent.module:clean"), "function", "PYTHONPATH"),
     "map without a module": (lambda f: ps.Map("clean"), "function", "module:clean"),
     "map that is not there": (lambda f: ps.Map("tests.data.maps:absent"), "function", "PYTHONPATH"),
-    "map without a version": (lambda f: ps.Map(maps.louder, ""), "version", "no version"),
+    "map without a version": (lambda f: ps.Map(maps.louder, ""), "version", "must be a version"),
     "length of a map that is measured": (
         lambda f: ps.Map(maps.louder, length_max=5),
         "length_max",

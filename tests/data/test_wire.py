@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 import penstock as ps
 from penstock._rust import FeedBatch
-from penstock.data import Batch
+from penstock.data import Batch, TokenBatch
 from penstock.data.feed.batch_wire import receive, ship
 from penstock.data.feed.columns_wire import NotPackable, pack, unpack
 from penstock.data.feed.feed import batch_of
@@ -129,7 +129,7 @@ def test_a_batch_that_rust_made_comes_back_whole(corpus: Corpus) -> None:
     plan = prepare(corpus.recipe("web@1", "code@1"), corpus.registry)
     batch = batch_of(plan, 1, Lane(1, of=2))
     packed = batch.made.to_bytes()
-    assert _told(Batch(FeedBatch.from_bytes(packed), plan)) == _told(batch)
+    assert _told(TokenBatch(FeedBatch.from_bytes(packed), plan)) == _told(batch)
     for damaged in (packed[:-1], packed[:200], b"", b"PENBATCH" * 40):
         with pytest.raises(BatchDamaged):
             FeedBatch.from_bytes(damaged)

@@ -207,9 +207,9 @@ BROKEN = {
     "cut in the header": ("npy", WHOLE[:40], "cut off"),
     "two arrays": ("npy", WHOLE + WHOLE, "should at"),
     "no such version": ("npy", WHOLE[:6] + b"\x09" + WHOLE[7:], "version is 9"),
-    "header of nonsense": ("npy", WHOLE.replace(b"'descr'", b"'desc{'"), "makes no sense"),
-    "negative shape": ("npy", WHOLE.replace(b"(4, 3)", b"(4,-3)"), "makes no sense"),
-    "wrong magic": ("npy", b"\x93NUMPX" + WHOLE[6:], "no npy header"),
+    "header of nonsense": ("npy", WHOLE.replace(b"'descr'", b"'desc{'"), "cannot be read"),
+    "negative shape": ("npy", WHOLE.replace(b"(4, 3)", b"(4,-3)"), "cannot be read"),
+    "wrong magic": ("npy", b"\x93NUMPX" + WHOLE[6:], "expected an npy header"),
     "npz of unequal rows": (
         "npz",
         npz_bytes(x=np.arange(3), y=np.arange(4)),
@@ -218,7 +218,7 @@ BROKEN = {
     "npz with a scalar": ("npz", npz_bytes(x=np.arange(3), y=np.float64(1)), "single value"),
     "npz cut": ("npz", PACKED[:-30], "damaged zip"),
     "npz with a flipped bit": ("npz", PACKED[:900] + b"\xee" + PACKED[901:], "damaged zip"),
-    "npz with another file": ("npz", foreign_member(), "'readme.txt' is no array"),
+    "npz with another file": ("npz", foreign_member(), "'readme.txt' is not one"),
     "tensors of unequal rows": (
         "safetensors",
         tensors_bytes(b"1" * 7, x=entry("U8", [3], 0, 3), y=entry("U8", [4], 3, 7)),
@@ -231,7 +231,7 @@ BROKEN = {
     "scalar tensor": ("safetensors", tensors_bytes(b"1", x=entry("U8", [], 0, 1)), "single value"),
     "unknown dtype": ("safetensors", tensors_bytes(b"1", x=entry("F4", [2], 0, 1)), "dtype F4"),
     "no tensor": ("safetensors", tensors_bytes(), "no array"),
-    "header of no tensors": ("safetensors", tensors_bytes(b"", x=[1, 2]), "makes no sense"),
+    "header of no tensors": ("safetensors", tensors_bytes(b"", x=[1, 2]), "cannot be read"),
     "header too long": ("safetensors", struct.pack("<Q", 1 << 40) + b"{}", "header would have"),
 }
 

@@ -201,11 +201,11 @@ def test_an_idx_that_breaks_its_contract_is_named(
 def test_a_half_without_its_other_half_names_it(tmp_path: Path, registry: Registry) -> None:
     path = write(tmp_path / "a")
     path.with_suffix(".idx").rename(tmp_path / "elsewhere")
-    with pytest.raises(FileUnusable, match=r"there is no .*a\.idx"):
+    with pytest.raises(FileUnusable, match=r"expected .*a\.idx beside it"):
         registry.register("a", path, format="megatron")
     (tmp_path / "elsewhere").rename(tmp_path / "a.idx")
     path.unlink()
-    with pytest.raises(FileUnusable, match=r"there is no .*a\.bin"):
+    with pytest.raises(FileUnusable, match=r"expected .*a\.bin beside it"):
         registry.register("a", tmp_path / "a.idx")
 
 

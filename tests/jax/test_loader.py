@@ -118,7 +118,7 @@ def test_what_makes_no_sense_is_refused(stream: Stream) -> None:
     for options, reason in [
         ({"mesh": mesh, "axis": "batch"}, "no axis batch"),
         ({"fields": ("tokens", "cu_seqlens")}, "no field 'cu_seqlens'"),
-        ({"fields": "tokens"}, "is the text 'tokens'"),
+        ({"fields": "tokens"}, "got the text 'tokens'"),
         ({"prefetch": 1000}, "prefetch is 1000"),
     ]:
         with pytest.raises(errors.UsageError, match=reason):
@@ -144,5 +144,5 @@ def test_a_lane_follows_from_what_every_process_holds(
 
 @pytest.mark.parametrize("held", [[{0, 2}, {1, 3}], [{0}, {1, 2}], [{0, 1}, {1, 2}]])
 def test_what_is_no_lane_is_refused(held: list[set[int]]) -> None:
-    with pytest.raises(errors.UsageError, match="is no lane"):
+    with pytest.raises(errors.UsageError, match="not next to each other"):
         lane_among(dict(enumerate(held)), 0)

@@ -119,7 +119,7 @@ def test_dicts_of_arrays_of_both_frameworks_are_trees(tmp_path: Path) -> None:
 def test_what_cannot_be_saved_is_named() -> None:
     with pytest.raises(errors.TreeInvalid, match="'x' in the tree: arrays of int4"):
         held_of("x", jnp.zeros(2, jnp.int4), 0, 1)
-    with pytest.raises(errors.TreeInvalid, match="a bare leaf is no tree"):
+    with pytest.raises(errors.TreeInvalid, match="got a bare leaf"):
         state(jnp.zeros(2))
     with pytest.raises(errors.TreeInvalid, match="two leaves have this name"):
         state(Twice())

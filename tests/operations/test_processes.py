@@ -1,4 +1,4 @@
-"""Rows of docs/operations.md about processes: signals, forks, and a clock that jumps."""
+"""D6 in rows of docs/operations.md about processes: signals, forks, and a clock that jumps."""
 
 import os
 import signal

@@ -10,6 +10,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -41,6 +42,29 @@ for ((line = 1; ; line++)); do
     echo "$PENSTOCK_INCARNATION $line" && printf . >> $life-count
     read -t 0.01 -u $never
 done
+"""
+#: The same family of a Python program, which is forked from a warm one.
+FORKED_FAMILY = r"""
+import os, subprocess, time
+
+life = f"{os.environ['MARKS']}/{os.environ['PENSTOCK_INCARNATION']}-{os.environ['RANK']}"
+deaf = f"trap '' TERM INT HUP; echo deaf > {life}.$$; exec sleep 1000"
+session = f"trap '' TERM INT HUP; echo session > {life}.$$; exec sleep 1000"
+empty = f"setsid env -i bash -c 'echo empty > {life}.$$; exec sleep 1000' > /dev/null 2>&1 &"
+foreign = f"trap '' TERM; setsid env -i PENSTOCK_WORKER=other-7 bash -c 'echo foreign > {life}.$$; exec sleep 1000' > /dev/null 2>&1 &"
+subprocess.Popen(["bash", "-c", deaf])
+subprocess.Popen(["bash", "-c", session], start_new_session=True)
+subprocess.run(["bash", "-c", empty])
+subprocess.run(["bash", "-c", foreign])
+with open(f"{life}.{os.getpid()}", "w") as mark:
+    mark.write("rank")
+line = 0
+with open(f"{life}-count", "ab", buffering=0) as counter:
+    while True:
+        line += 1
+        print(os.environ["PENSTOCK_INCARNATION"], line, flush=True)
+        counter.write(b".")
+        time.sleep(0.01)
 """
 VICTIMS = {
     "rank": 5,
@@ -96,12 +120,20 @@ def starts(pid: int) -> int:
 class Target:
     """A job to kill in."""
 
-    def __init__(self, home: Path, user: int, *, cgroup: bool) -> None:
+    def __init__(self, home: Path, user: int, *, cgroup: bool, forked: bool) -> None:
         self.home, self.user = home, user
         self.marks = Path(tempfile.mkdtemp(dir=home, prefix="marks-"))
         restarts = Restarts(most=1000, backoff_s=0, same_failure_max=0)
+        command = ["bash", "-c", FAMILY]
+        if forked:
+            (home / "family.py").write_text(FORKED_FAMILY)
+            command = [sys.executable, str(home / "family.py")]
         launch = Launch(
-            command=["bash", "-c", FAMILY], ranks=RANKS, cgroup=cgroup, restarts=restarts, zygote="never"
+            command=command,
+            ranks=RANKS,
+            cgroup=cgroup,
+            restarts=restarts,
+            zygote="always" if forked else "never",
         )
         self.job: Job = prepare(home, launch)
         for path in (self.marks, *(home / "jobs").rglob("*"), home / "jobs"):
@@ -204,16 +236,16 @@ def users() -> list[int]:
     return [0, NOBODY] if os.geteuid() == 0 else [os.geteuid()]
 
 
-def kills(seed: int, most: int, *, user: int, cgroup: bool) -> Tally:
-    """So many random kills in jobs of a user, beside a job that nobody may touch."""
+def kills(seed: int, most: int, *, user: int, cgroup: bool, forked: bool = False) -> Tally:
+    """So many random kills in jobs of a user, beside a job that nobody may touch; ranks are executed, or forked from a warm Python."""
     chance, tally = random.Random(seed), Tally()
     with folder(user) as home:
-        other, target = Target(home, user, cgroup=cgroup), None
+        other, target = Target(home, user, cgroup=cgroup, forked=forked), None
         try:
             other.settle()
             untouched = _identities(other)
             while tally.kills.total() < most:
-                target = target or Target(home, user, cgroup=cgroup)
+                target = target or Target(home, user, cgroup=cgroup, forked=forked)
                 life = target.settle()
                 if life is not None:
                     tally.add(_kill(target, life, chance))

@@ -110,7 +110,7 @@ def test_nothing_stays_behind(running: Running, tmp_path: Path, end: str) -> Non
     ("words", "message"),
     [
         (["--rank", "9", "--", "true"], "ranks are 0 to 2"),
-        (["--rank", "x", "--", "true"], "is no rank"),
+        (["--rank", "x", "--", "true"], "is not a rank"),
         (["--role", "data", "--", "true"], "there is no role data"),
         (["--python", "1", "--", "true"], "give a command after `--`, or --python"),
     ],

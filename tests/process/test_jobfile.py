@@ -96,13 +96,13 @@ ROLE = '[roles.a]\ncommand = ["true"]\n'
 @pytest.mark.parametrize(
     ("text", "line", "place", "words"),
     [
-        ("[roles.a\n", 1, "", "is no TOML"),
+        ("[roles.a\n", 1, "", "is not TOML"),
         ("", None, "roles", "there is none"),
         ("[job]\nnmae = 'x'\n" + ROLE, 2, "job.nmae", "did you mean name?"),
         ("[rols.a]\n", 1, "rols", "did you mean roles?"),
         (ROLE + "rank = 3\n", 3, "roles.a.rank", "did you mean ranks?"),
-        (ROLE + "ranks = 0\n", 3, "roles.a.ranks", "must be 1 to 4096, not 0"),
-        (ROLE + "ranks = true\n", 3, "roles.a.ranks", "must be a whole number, not True"),
+        (ROLE + "ranks = 0\n", 3, "roles.a.ranks", "must be 1 to 4096, got 0"),
+        (ROLE + "ranks = true\n", 3, "roles.a.ranks", "must be a whole number, got True"),
         (ROLE + "ranks = 'many'\n", 3, "roles.a.ranks", "a number, `auto`, `gpu` or `cpu`"),
         (ROLE + "after = ['b']\n", 3, "roles.a.after", "names 'b'"),
         (ROLE + "after = ['a']\n", 3, "roles.a.after", "names the role itself"),
@@ -127,12 +127,12 @@ ROLE = '[roles.a]\ncommand = ["true"]\n'
         ("[roles.a]\nranks = 1\n", 1, "roles.a", "there is no command to run"),
         ("[roles.a]\ncommand = []\n", 2, "roles.a.command", "there is no command to run"),
         ("[roles.a]\ncommand = 3\n", 2, "roles.a.command", "must be a list of words"),
-        ("[roles.a]\ncommand = ['no-such-thing']\n", 2, "roles.a.command", "there is no program"),
+        ("[roles.a]\ncommand = ['no-such-thing']\n", 2, "roles.a.command", "no program"),
         ("[roles.a]\ncommand = ['no-such.py']\n", 2, "roles.a.command", "there is no file"),
         ('[roles.a]\ncommand = "echo \'x"\n', 2, "roles.a.command", "cannot be split"),
         ("roles = 3\n", 1, "roles", "must be a table"),
         ("[job]\nname = '../x'\n" + ROLE, 2, "job.name", "cannot be the name of a job"),
-        (ROLE + "stdin = 7\n", 3, "roles.a.stdin", "must be 0 to 0, not 7"),
+        (ROLE + "stdin = 7\n", 3, "roles.a.stdin", "must be 0 to 0, got 7"),
     ],
 )
 def test_a_mistake_is_told_with_its_line_and_what_was_meant(

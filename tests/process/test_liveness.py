@@ -164,7 +164,7 @@ def test_stacks_and_the_agents_own_python_agree(run: Run, tmp_path: Path) -> Non
     refused = penstock(running.home, "stacks", running.job.id, "--rank", "x")
     assert (refused.returncode, refused.stderr.splitlines()[0]) == (
         2,
-        "error: --rank x: ranks are given as in 0-3,8",
+        "error: --rank must be as in 0-3,8, got x",
     )
 
 

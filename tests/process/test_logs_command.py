@@ -180,7 +180,7 @@ def test_moments() -> None:
     assert moment_ms("2h", now_s=1000) == 0
     assert moment_ms("1970-01-01T00:01:00+00:00") == 60_000
     for text in ("soon", "10", "10 m", "2026-99-99"):
-        with pytest.raises(UsageError, match="is no moment"):
+        with pytest.raises(UsageError, match="is not a moment"):
             moment_ms(text)
 
 
@@ -212,13 +212,13 @@ def test_following_ends_when_the_job_is_lost(run: Run) -> None:
     ("words", "message"),
     [
         (["--rank", "7"], "has ranks 0 to 1, not 7"),
-        (["--rank", "3-1"], "'3-1' is no rank"),
+        (["--rank", "3-1"], "'3-1' is not a rank"),
         (["--rank", "-1"], "rank"),
         (["--role", "nobody"], "has no role 'nobody'"),
-        (["--since", "soon"], "'soon' is no moment"),
-        (["--start", "-4"], "begins at byte 0"),
+        (["--since", "soon"], "'soon' is not a moment"),
+        (["--start", "-4"], "--start must be 0 or more, got -4"),
         (["--tail", "-4"], "a number of lines"),
-        (["--grep", "("], "is no regular expression"),
+        (["--grep", "("], "--grep must be a regular expression, got"),
     ],
 )
 def test_bad_input_gets_a_sentence(tmp_path: Path, words: list[str], message: str) -> None:

@@ -1,4 +1,4 @@
-"""256 ranks: started, restarted and stopped like two, and what they cost is bounded."""
+"""P2 and P5 of 256 ranks: started, restarted and stopped like two, and what they cost is bounded."""
 
 import os
 import signal

@@ -185,6 +185,7 @@ def test_pulsing_imports_neither_a_framework_nor_the_rest_of_penstock(tmp_path: 
     assert ours == {
         "penstock",
         "penstock.process",
+        "penstock.process.watch",
         "penstock.process.watch.pulse",
         "penstock.process.watch.pulse_file",
     }

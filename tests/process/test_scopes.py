@@ -1,4 +1,4 @@
-"""Who restarts with whom and who is untouched, whose end is everybody's, and what a failure is charged to."""
+"""P2 and P6 where not all restart: who restarts with whom and who is untouched, whose end is everybody's, and what a failure is charged to."""
 
 import os
 import signal

@@ -84,8 +84,8 @@ def test_old_segments_are_removed_and_that_is_told(run: Run) -> None:
 
 def test_segments_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for words, message in (
-        (["--segment-bytes", "100"], "at least 4096 bytes"),
-        (["--segments-kept", "3"], "cannot be kept when there is only one"),
+        (["--segment-bytes", "100"], "must be 0 or at least 4096, got 100"),
+        (["--segments-kept", "3"], "without segment_bytes a log has one segment"),
         (["--segment-bytes", "4096", "--segments-kept", "-1"], "0 or more"),
     ):
         done = penstock(tmp_path, "run", *words, "--", "true")

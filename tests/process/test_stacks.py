@@ -178,7 +178,7 @@ def test_a_program_that_is_no_python_shows_what_the_kernel_knows(gang: Processes
     gang.start("bash", "-c", "echo here; while :; do read -t 1000 <> <(:); done")
     collected = collect(gang.job)
     (group,) = collected.groups
-    assert (group.threads, group.problem, group.kernel.state) == ((), "it is no Python", "S")
+    assert (group.threads, group.problem, group.kernel.state) == ((), "it is not Python", "S")
     assert "echo here" in shown(collected)
     deep = collect(gang.job, Asked(native="one")).groups[0]
     assert deep.native or "gdb" in deep.problem

@@ -124,7 +124,7 @@ def test_conversations_may_be_json_text_and_have_tools(tokenizer: Path) -> None:
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "missing": ({"text": "x"}, "'messages' is missing"),
-    "text": ({"messages": "hello"}, "no JSON"),
+    "text": ({"messages": "hello"}, "expected JSON"),
     "number": ({"messages": 5}, "is int"),
     "empty": ({"messages": []}, "is empty"),
     "no messages": ({"messages": ["hello"]}, "has no role"),

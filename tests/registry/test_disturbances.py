@@ -1,4 +1,4 @@
-"""Files that change while they are registered, processes that are killed, places that are wrong or closed."""
+"""D6 of registrations: files that change while they are registered, processes that are killed, places that are wrong or closed."""
 
 import json
 import os
@@ -166,7 +166,7 @@ def test_the_account_is_in_json_and_in_words(
     assert main([*words, "--strict"]) == 2
     assert "6 would be left out" in capsys.readouterr().err
     assert main([*words, "--split", "train"]) == 2
-    assert "there is no split 'train'" in capsys.readouterr().err
+    assert "has no split 'train'" in capsys.readouterr().err
 
 
 def test_strict_is_no_reason_to_scan_again(local: Registry, write_rows: WriteRows) -> None:

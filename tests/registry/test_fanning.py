@@ -1,4 +1,4 @@
-"""Registering and measuring on a real Ray cluster of several nodes gives the same bytes as doing it here."""
+"""I1 with another engine: registering and measuring on a real Ray cluster of several nodes gives the same bytes as doing it here."""
 
 import json
 import subprocess

@@ -130,7 +130,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "rank that is text": ("dGhl x\n", {}, "line 1"),
     "not all bytes": ("dGhl 0\n", {}, "no rank for byte 0"),
     "rank twice": ("dGhl 0\nAA== 0\n", {}, "twice"),
-    "pattern that is none": ("", {"pattern": "(("}, "makes no sense"),
+    "pattern that is none": ("", {"pattern": "(("}, "must be a regular expression"),
     "number of a special token that is taken": ("", {"special_tokens": {"<a>": 5}}, "rank 5"),
 }
 

@@ -221,7 +221,7 @@ def test_nothing_to_register_says_what_was_asked(local: Registry, tmp_path: Path
     (tmp_path / "blob.bin").write_bytes(bytes(range(256)) * 10)
     with pytest.raises(errors.FileUnusable, match="no known format"):
         local.register("web", tmp_path / "blob.bin")
-    with pytest.raises(errors.UsageError, match="no format 'xml'"):
+    with pytest.raises(errors.UsageError, match="unknown format 'xml'"):
         local.register("web", tmp_path / "blob.bin", format="xml")
     assert local.datasets() == []
 

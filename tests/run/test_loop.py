@@ -283,7 +283,7 @@ def test_an_error_of_the_program_is_told_by_a_context(stream: Stream, tmp_path: 
     found = journal.read(tmp_path)
     assert [e.facts for e in found if e.kind == "note"] == [{"text": "half-way", "place": 0}]
     assert found[-1].facts == {"how": "failed", "error": "Fault", "reason": "mine"}
-    with pytest.raises(errors.UsageError, match="no step now"):
+    with pytest.raises(errors.UsageError, match="no step is under way"):
         run.report(loss=1.0)
 
 
@@ -322,7 +322,7 @@ def test_generators_of_a_step_are_the_same_in_every_life(stream: Stream, tmp_pat
 
 def test_misuse_is_told(stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make(stream, tmp_path, policy())
-    with pytest.raises(errors.UsageError, match="no step now"):
+    with pytest.raises(errors.UsageError, match="no step is under way"):
         run.accept(1.0)
     state = start()
     for _ in run.steps(state):
@@ -340,7 +340,7 @@ def test_misuse_is_told(stream: Stream, tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(errors.UsageError, match="plain tree"):
         make(stream, tmp_path, policy()).steps(state)
     monkeypatch.setenv("RANK", "7")
-    with pytest.raises(errors.UsageError, match="no rank 7 of 4"):
+    with pytest.raises(errors.UsageError, match="got rank 7 of 4"):
         make(stream, tmp_path, policy())
 
 

@@ -87,13 +87,34 @@ def test_decisions_in_force_and_limits() -> None:
     assert "2 interventions" in spent.reason
 
 
-def test_what_makes_no_sense_is_refused() -> None:
-    for spike in ({"k": 0}, {"window": 4, "least": 5}, {"then": "shrug"}, {"back": -1}, {"of": "weather"}):
-        with pytest.raises(UsageError):
-            Spike(**spike)  # type: ignore[arg-type]
-    for policy in ({"save_every": 0}, {"save_every_s": -1.0}, {"non_finite": "shrug"}, {"digest_every": 0}):
-        with pytest.raises(UsageError):
-            Policy(**policy)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("rules", "fields", "message"),
+    [
+        (Spike, {"k": 0}, "k must be positive, got 0"),
+        (Spike, {"least": 1}, "least must be from 2 to window, got 1 of 128"),
+        (Spike, {"window": 8}, "least must be from 2 to window, got 16 of 8"),
+        (Spike, {"back": -1}, "back must be 0 or more, got -1"),
+        (Spike, {"of": "tokens"}, "of must be 'loss' or 'grad_norm', got 'tokens'"),
+        (Spike, {"then": "shrug"}, "then must be one of skip, rollback, replay, stop, got 'shrug'"),
+        (Policy, {"save_every": 0}, "save_every must be positive, got 0"),
+        (Policy, {"save_every_s": -1.0}, "save_every_s must be positive, got -1.0"),
+        (Policy, {"digest_every": 0}, "digest_every must be positive, got 0"),
+        (Policy, {"grace_s": 0}, "grace_s must be positive, got 0"),
+        (Policy, {"interventions_max": -1}, "interventions_max must be 0 or more, got -1"),
+        (Policy, {"when_busy": "hurry"}, "when_busy must be 'wait' or 'postpone', got 'hurry'"),
+        (
+            Policy,
+            {"non_finite": "shrug"},
+            "non_finite must be None or one of skip, rollback, replay, stop, got 'shrug'",
+        ),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused_with_what_came(
+    rules: type[Spike] | type[Policy], fields: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        rules(**fields)  # type: ignore[arg-type]
+    assert str(caught.value) == message
 
 
 def test_the_identity_is_of_the_rules_alone() -> None:

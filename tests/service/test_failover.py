@@ -1,4 +1,4 @@
-"""Servers are killed, hang and come back while a client reads: nothing is lost and nothing comes twice."""
+"""D1 and D6 of services: servers are killed, hang and come back while a client reads: nothing is lost and nothing comes twice."""
 
 import os
 import signal

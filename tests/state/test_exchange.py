@@ -105,7 +105,7 @@ def test_only_what_is_chosen_goes_out_in_the_type_that_is_asked_for(tmp_path: Pa
     assert read["ids"].dtype == np.int64
     with pytest.raises(UsageError, match="no tensor is chosen"):
         export_safetensors(found, tmp_path / "none", Choice(prefix="nothing/"))
-    with pytest.raises(UsageError, match="nothing is cast to F8"):
+    with pytest.raises(UsageError, match="dtype F8 is not known"):
         Choice(dtype="F8")
 
 
@@ -122,7 +122,7 @@ def test_nothing_is_overwritten_unless_it_is_asked_for(tmp_path: Path) -> None:
     export_safetensors(two, folder, Choice(), force=True)
     assert sorted(digest_of(folder)) == ["config.json", "model.safetensors"]
     assert contents(imported(folder, tmp_path / "back")) == contents(two)
-    with pytest.raises(UsageError, match="at most 0 bytes"):
+    with pytest.raises(UsageError, match="shard_bytes_max must be positive, got 0"):
         export_safetensors(two, folder, Choice(), shard_bytes_max=0)
 
 
@@ -169,7 +169,7 @@ def test_the_run_of_a_place_is_not_fenced_off_by_mistake(tmp_path: Path) -> None
     source = open_source(tmp_path / "a.safetensors")
     forced = import_state(source, open_store(tmp_path / "place"), Name(7), force=True)
     assert forced.checkpoint.incarnation == 1
-    with pytest.raises(UsageError, match="no step"):
+    with pytest.raises(UsageError, match="step must be a whole number from 0, got"):
         import_state(source, open_store(tmp_path / "other"), Name(-1))
 
 
@@ -181,14 +181,20 @@ def header(document: object) -> bytes:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "no safetensors file"),
-        (b"some text that is no header at all", "no safetensors file"),
+        (b"", "not a safetensors file"),
+        (b"some text that is no header at all", "not a safetensors file"),
         ((5).to_bytes(8, "little") + b"{not}", "header cannot be read"),
         (header({"a": {"dtype": "F4", "shape": [1], "data_offsets": [0, 1]}}) + b"x", "type F4"),
-        (header({"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 1]}}) + b"x", "makes no sense"),
-        (header({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0]}}) + b"x", "makes no sense"),
-        (header({"a": {"dtype": "U8", "data_offsets": [0, 1]}}) + b"x", "makes no sense"),
-        (header({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 1]}}) + b"x", "bytes of its shape"),
+        (
+            header({"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 1]}}) + b"x",
+            "no valid entry for a",
+        ),
+        (header({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0]}}) + b"x", "no valid entry for a"),
+        (header({"a": {"dtype": "U8", "data_offsets": [0, 1]}}) + b"x", "no valid entry for a"),
+        (
+            header({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 1]}}) + b"x",
+            "another number of bytes",
+        ),
         (header({"a": {"dtype": "U8", "shape": [9], "data_offsets": [0, 9]}}) + b"x", "ends at byte"),
     ],
 )
@@ -207,7 +213,7 @@ def test_folders_that_hold_no_state_are_refused_with_the_reason(tmp_path: Path) 
 
     assert "no such file" in refused(tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
-    assert "nothing in it is known" in refused(tmp_path / "empty")
+    assert "its form is not known" in refused(tmp_path / "empty")
     saved(tmp_path / "place", {"a": np.ones(3)})
     assert "a place of checkpoints already" in refused(tmp_path / "place")
     (file,) = (tmp_path / "place/data").rglob("*.safetensors")
@@ -216,7 +222,7 @@ def test_folders_that_hold_no_state_are_refused_with_the_reason(tmp_path: Path) 
     (tmp_path / "orbax/_CHECKPOINT_METADATA").write_text("{}")
     assert "Orbax" in refused(tmp_path / "orbax")
     (tmp_path / "old.pt").write_bytes(b"\x80\x02old")
-    assert "no file of torch.save" in refused(tmp_path / "old.pt")
+    assert "not a file of torch.save" in refused(tmp_path / "old.pt")
 
 
 def test_indexes_that_do_not_hold_are_refused(tmp_path: Path) -> None:

@@ -10,21 +10,15 @@ from tests.tidy import rules
 
 PAGE_LINE_MAX = 120
 README_LINE_MAX = 100
-#: Pages that others are writing at the moment.
-NOT_YET = {
-    "CHANGELOG.md",
-    *(
-        f"docs/decisions/{name}.md"
-        for name in ("coordinator", "dependencies", "keeper-and-agent", "slots", "stacks", "zygote")
-    ),
-    *(f"docs/guide/{name}.md" for name in ("benchmarks", "liveness", "slots", "start")),
-}
 #: Pages at the root, beside those of docs/.
 ROOT_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md")
 #: Names of others that docstrings speak of.
 FOREIGN = {"DatasetDict", "DistributedDataParallel", "ShapeDtypeStruct", "Tensor", "VmHWM", "VmRSS"}
 #: A sentence that sends the reader away instead of saying what the thing is.
 EVASION = "See the module's " + "description"
+
+#: An error that judges instead of saying what is expected and what came.
+_JUDGEMENT = re.compile(r"\bmakes? no sense\b|(?<!here )\b(?:is|are) no (?!longer|more)")
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _QUOTED = re.compile(r"``([^`\n]+)``")
@@ -38,15 +32,17 @@ _WORD = re.compile(r"\w+")
 
 def complaints(tree: Path) -> list[str]:
     """Everything that breaks a rule about prose, as ``file:line: what``."""
-    return [*page_complaints(tree), *docstring_complaints(tree, list(rules.sources(tree)))]
+    return [
+        *page_complaints(tree),
+        *docstring_complaints(tree, list(rules.sources(tree))),
+        *message_complaints(tree),
+    ]
 
 
 def page_complaints(tree: Path) -> Iterator[str]:
     """Lines that are too long to read, beside tables, code, and words that cannot be broken."""
     pages = [*(tree / "docs").rglob("*.md"), *(path for name in ROOT_PAGES if (path := tree / name).exists())]
     for page in sorted(pages):
-        if str(page.relative_to(tree)) in NOT_YET:
-            continue
         limit = README_LINE_MAX if page.name == "README.md" else PAGE_LINE_MAX
         is_code = False
         for number, line in enumerate(page.read_text().splitlines(), start=1):
@@ -123,6 +119,26 @@ def docstring_complaints(tree: Path, sources: list[Path]) -> Iterator[str]:
                 for name in _QUOTED.findall(docstring):
                     if not names.resolves(name):
                         yield f"{where}:{number}: ``{name}`` leads nowhere"
+
+
+def message_complaints(tree: Path) -> Iterator[str]:
+    """Messages of errors that do not say what is expected."""
+    package = tree / "python/penstock"
+    for path in sorted(package.rglob("*.py")):
+        text = path.read_text()
+        if not _JUDGEMENT.search(text):
+            continue
+        raised = [node.exc for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Raise) and node.exc]
+        for node in (node for error in raised for node in ast.walk(error)):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and _JUDGEMENT.search(node.value)
+            ):
+                yield (
+                    f"{path.relative_to(tree)}:{node.lineno}: {node.value.strip()!r}:"
+                    " say what is expected and what came, as in 'deadline_s must be positive, got 0'"
+                )
 
 
 def _words_of(path: Path) -> list[str]:

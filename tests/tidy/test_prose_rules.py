@@ -23,6 +23,12 @@ def test_our_prose_keeps_the_rules(root: Path) -> None:
         ("README.md", "word " * 21, "105 characters, at most 100"),
         ("python/penstock/a.py", f'"""{prose_rules.EVASION}."""\n', "say what it is"),
         ("crates/penstock-x/src/lib.rs", f"//! X.\n/// {prose_rules.EVASION}.\n", "say what it is"),
+        (
+            "python/penstock/a.py",
+            '"""A."""\nraise ValueError(f"{x} makes no sense")\n',
+            "say what is expected",
+        ),
+        ("python/penstock/a.py", '"""A."""\nraise ValueError(f"{x} is no step")\n', "say what is expected"),
         ("python/penstock/a.py", '"""See ``turned.py``."""\n', "``turned.py`` leads nowhere"),
         ("python/penstock/a.py", '"""As ``data/a.py`` has it."""\n', "``data/a.py`` leads nowhere"),
         ("python/penstock/a.py", '"""See ``penstock.b``."""\n', "``penstock.b`` leads nowhere"),
@@ -53,6 +59,7 @@ def test_a_planted_violation_is_named(tmp_path: Path, name: str, text: str, comp
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("python/penstock/a.py", '"""A."""\nraise ValueError(f"there is no row {x}")\n'),
         ("docs/guide/wide.md", "| a table |" + " cell |" * 30),
         ("docs/guide/wide.md", "```text\n" + "word " * 30 + "\n```\n"),
         ("docs/guide/wide.md", "https://example.org/" + "x" * 120),

@@ -1,4 +1,4 @@
-"""Places that were written before records and manifests had second copies, and before optimizers were named: they load, go on and are repaired.
+"""S4 and S10 of earlier forms: places that were written before records and manifests had second copies, and before optimizers were named: they load, go on and are repaired.
 
 ``tests/golden/checkpoint-1`` is such a place, with what its newest checkpoint holds. It is never edited.
 """

@@ -216,7 +216,7 @@ def test_a_batch_survives_what_frameworks_do_to_it(stream: Stream) -> None:
 def test_what_makes_no_sense_is_refused(stream: Stream) -> None:
     for options, reason in [
         ({"prefetch": -1}, "prefetch is -1"),
-        ({"fields": "tokens"}, "is the text 'tokens'"),
+        ({"fields": "tokens"}, "got the text 'tokens'"),
         ({"fields": ("tokens", "labels")}, "no field 'labels'"),
     ]:
         with pytest.raises(errors.UsageError, match=reason):
@@ -242,7 +242,7 @@ def test_a_problem_ahead_costs_no_batch(stream: Stream, problem: BaseException) 
     from penstock.data.feed.prefetch import Prefetch
 
     feed = ps.open(stream.recipe(), registry=stream.registry, threads=2)
-    with Prefetch(feed, Stumbling(5, problem, times=3), prefetch=4, threads=2) as steps:
+    with Prefetch(feed, Stumbling(5, problem, times=3), prefetch=4) as steps:
         seen, stumbles = [], 0
         while len(seen) < 9:
             try:

@@ -50,7 +50,7 @@ def test_fields_and_types_can_be_chosen(gallery: Gallery) -> None:
         with pytest.raises(UsageError, match="no field 'pixels'") as raised:
             next(iter(batches))
         assert "obs, action, reward" in f"{raised.value.hint}"
-    with pytest.raises(UsageError, match="is the text"):
+    with pytest.raises(UsageError, match="got the text 'obs'"):
         loader(recipe, registry=gallery.registry, fields="obs")
 
 

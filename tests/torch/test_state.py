@@ -223,7 +223,7 @@ def test_generators_are_left_alone_where_wished(tmp_path: Path) -> None:
     tree.load_entries(run.tree.entries())
     with pytest.raises(errors.TreeInvalid, match="no state of a random generator"):
         run.tree.load_entries({"torch.rng": {"torch": "AAAA"}})
-    with pytest.raises(errors.UsageError, match="skip is the text"):
+    with pytest.raises(errors.UsageError, match="skip must be a tuple of names, got the text"):
         state(run.model, skip="optimizer")
 
 

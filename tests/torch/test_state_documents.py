@@ -193,9 +193,11 @@ def test_what_cannot_be_filled_in_place_is_refused() -> None:
         state(model, extra={"x": {1, "a"}}).values()
     with pytest.raises(errors.TreeInvalid, match="a tensor is a key"):
         state(model, extra={"x": {torch.ones(1): 2}}).values()
-    with pytest.raises(errors.UsageError, match="extra is a list"):
+    with pytest.raises(errors.UsageError, match="extra must be a dict, got list"):
         state(model, extra=[1])
-    with pytest.raises(errors.UsageError, match="a scheduler is a dict"):
+    with pytest.raises(
+        errors.UsageError, match="a scheduler must have state_dict and load_state_dict, got dict"
+    ):
         state(model, scheduler={"a": 1})
 
 

@@ -212,5 +212,5 @@ def test_a_feed_with_a_users_function_can_be_looked_at_too(tmp_path: Path) -> No
 
 
 def test_names_of_taps_are_names() -> None:
-    with pytest.raises(UsageError, match="no name of a tap"):
+    with pytest.raises(UsageError, match="name must be of letters"):
         ps.tap("../../x", {"a": np.zeros(1)})

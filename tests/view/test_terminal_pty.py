@@ -116,4 +116,4 @@ def test_without_an_address_a_terminal_lists_datasets_and_a_pipe_gets_a_sentence
         assert terminal.wait_for_end() == 0
     done = subprocess.run(command(library), capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "there is no address" in done.stderr
+    assert "an address is needed" in done.stderr

@@ -69,10 +69,10 @@ def test_lanes_and_bad_input(library: Library, capsys: pytest.CaptureFixture[str
     assert look(library, f"{recipe}#step=1", "--lanes", "2") == 0
     assert "lane 1/2: 2 rows" in capsys.readouterr().out
     for words, message in (
-        (["nonsense#step=1"], "is no address"),
+        (["nonsense#step=1"], "is not an address"),
         ([recipe, "--rows", "3"], ""),
         ([recipe, "--rows", "4"], "there is no row 4: rows go from 0 to 3"),
-        ([recipe, "--rows", "x"], "no range of rows"),
+        ([recipe, "--rows", "x"], "not a range of rows"),
         ([recipe, "--redact"], "--redact goes with --export"),
         (["run:nowhere"], "no run in nowhere"),
         (["texts@1/row/99999"], "no row 99999"),

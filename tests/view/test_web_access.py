@@ -235,7 +235,7 @@ def test_the_real_command_prints_an_address_that_works_once_the_token_is_given(e
     [
         (["--port", "99999"], "cannot listen on 127.0.0.1 port 99999"),
         (["--bind", "203.0.113.7", "--port", "0"], "cannot listen on 203.0.113.7"),
-        (["--prefix", "/a/../b", "--port", "0"], "is no path of a proxy"),
+        (["--prefix", "/a/../b", "--port", "0"], "is not a path of a proxy"),
         (["web@@3", "--port", "0"], "web@@3"),
         (["recipe.toml#stop=3", "--port", "0"], "stop=3"),
         (["--registry", "ftp://nowhere", "--port", "0"], "ftp"),

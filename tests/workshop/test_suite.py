@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST
+
 
 @pytest.fixture
 def project(tmp_path: Path, root: Path) -> Path:
@@ -63,3 +65,34 @@ def test_what_failed_earlier_does_not_count(project: Path) -> None:
     (project / "test_some.py").rename(project / "test_other.py")
     status, told = suite(project, UNSTEADY)
     assert (status, "test_broken" in told) == (0, False)
+
+
+def test_the_longest_files_begin_first(project: Path, root: Path) -> None:
+    """Goal: no worker waits for one long file at the end. Method: our hook and the words of the Makefile, with one worker."""
+    assert [name for name in LONGEST if not (root / name).is_file()] == []
+    (words,) = [line for line in (root / "Makefile").read_text().splitlines() if "workshop/suite.py" in line]
+    (project / "conftest.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(root)!r})\nfrom tests import conftest\n"
+        "conftest.LONGEST = ('test_c.py', 'test_b.py')\n"
+        "pytest_collection_modifyitems = conftest.pytest_collection_modifyitems\n"
+    )
+    for name in "abc":
+        (project / f"test_{name}.py").write_text(
+            "def test_one(): pass\ndef test_two(): pass\n" * (name == "a") + GOOD
+        )
+    options = [word for word in words.split("suite.py")[1].split() if word.startswith("--")]
+    assert "--no-loadscope-reorder" in options
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "-n",
+        "1",
+        "--dist",
+        "loadfile",
+        "--no-loadscope-reorder",
+    ]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
+    began = [line.split()[-1].split("::")[0] for line in done.stdout.splitlines() if "PASSED" in line]
+    assert list(dict.fromkeys(began)) == ["test_c.py", "test_b.py", "test_a.py"], done.stdout

@@ -22,6 +22,7 @@ mod epoch;
 mod error;
 mod even;
 mod fit;
+mod fixed_draws;
 mod key;
 mod legs;
 mod mixture;
@@ -38,6 +39,7 @@ pub use epoch::{EpochPlan, RowOrder, Window, in_block};
 pub use error::PlanError;
 pub use even::Even;
 pub use fit::FIT_TOKENS_MAX;
+pub use fixed_draws::{mark_held_out, slice_order};
 pub use key::{Draws, Key, Part};
 pub use legs::{Course, LegPlace, Phase, Stop, stops_at};
 pub use mixture::{

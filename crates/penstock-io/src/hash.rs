@@ -111,6 +111,20 @@ impl DigestStream {
     pub fn finish(self) -> (Digest, u64) {
         (Digest(*self.whole.finalize().as_bytes()), self.bytes)
     }
+
+    /// The identity of everything that a reader still gives, and how many bytes that was.
+    pub fn read(mut reader: impl std::io::Read) -> std::io::Result<(Digest, u64)> {
+        let mut stream = Self::default();
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return Ok(stream.finish()),
+                Ok(count) => stream.update(&buffer[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
 }
 
 /// Sums a file that arrives in order, in pieces of any size.

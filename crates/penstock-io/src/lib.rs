@@ -13,6 +13,7 @@ mod mapped;
 mod marks;
 mod read_at;
 mod reader_step;
+mod sequential;
 mod stamp;
 
 pub use checked::{BlockSums, CheckedFile, Damage, DamageKind, verify_blocks};
@@ -25,4 +26,5 @@ pub use looks::{LOOK_AFTER_MS, LOOKS_MAX, look_again};
 pub use mapped::Mapping;
 pub use read_at::{LocalFile, MemoryFile, ReadAt};
 pub use reader_step::ReaderStep;
+pub use sequential::{ReadAhead, SequentialReader, Window};
 pub use stamp::Stamp;

@@ -1,9 +1,8 @@
 //! The cache of the host across the border: which one this process uses, and what people do to it.
 
-use arc_swap::ArcSwapOption;
 use penstock_io::IoError;
-use penstock_store::cache::{Entry, Notice, Options, Share, disk_of, listen};
-use penstock_store::{Client, HostCache};
+use penstock_store::cache::{Entry, Notice, Options, Share, choose, chosen_for, disk_of, listen};
+use penstock_store::{HostCache, open_whole};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -12,15 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::StoreClient;
-use crate::{error, events, source};
-
-/// The cache that files opened from now on use.
-static USED: ArcSwapOption<HostCache> = ArcSwapOption::const_empty();
-
-/// The cache for objects of a store; none for those that are in memory already.
-pub(crate) fn of_client(client: &Client) -> Option<Arc<HostCache>> {
-    if client.url().starts_with("memory://") { None } else { USED.load_full() }
-}
+use crate::{error, events};
 
 fn record(notice: &Notice) {
     events::record_point(notice.kind, &[("place", &notice.place), ("reason", &notice.reason)]);
@@ -44,8 +35,9 @@ impl PyHostCache {
         pause_s: f64,
     ) -> PyResult<Self> {
         listen(record);
-        let share = Share::parse(limit)
-            .ok_or_else(|| PyValueError::new_err(format!("{limit:?} is no size: 50G, 800M or 10% are")))?;
+        let share = Share::parse(limit).ok_or_else(|| {
+            PyValueError::new_err(format!("expected a size such as 50G, 800M or 10%, got {limit:?}"))
+        })?;
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let options = Options {
             limit_bytes: share.bytes(&root),
@@ -118,7 +110,7 @@ impl PyHostCache {
 /// Files opened from now on use this cache, or none.
 #[pyfunction]
 pub(crate) fn use_cache(cache: Option<&Bound<'_, PyHostCache>>) {
-    USED.store(cache.map(|cache| Arc::clone(&cache.get().0)));
+    choose(cache.map(|cache| Arc::clone(&cache.get().0)));
 }
 
 /// A small object named by its content, through the cache.
@@ -131,7 +123,7 @@ pub(crate) fn read_object<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let client = Arc::clone(&client.get().client);
     let read = || {
-        let file = source::object(&client, name, digest)?;
+        let file = open_whole(&client, chosen_for(&client).as_deref(), name, digest)?;
         let mut data = vec![0; file.len() as usize];
         file.read_at(0, &mut data)?;
         Ok(data)

@@ -1,8 +1,7 @@
 //! Eras across the border: the order in which the slices of a version are measured and read.
 
-use penstock_data::plan::{Key, Permutation};
-use penstock_io::Digest;
-use pyo3::exceptions::PyValueError;
+use crate::plan::digest_of;
+use penstock_data::plan::slice_order as order_of;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -13,10 +12,7 @@ pub(crate) fn slice_order<'py>(
     version: &str,
     slices: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let version: Digest = version
-        .parse()
-        .map_err(|reason: penstock_io::DigestParseError| PyValueError::new_err(reason.to_string()))?;
-    let order = Permutation::new(&Key::of("slices", &[(&version).into()]), slices as u64);
-    let bytes: Vec<u8> = order.iter().flat_map(u64::to_le_bytes).collect();
+    let bytes: Vec<u8> =
+        order_of(&digest_of(version)?, slices as u64).iter().flat_map(u64::to_le_bytes).collect();
     Ok(PyBytes::new(py, &bytes))
 }

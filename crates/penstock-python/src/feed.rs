@@ -5,21 +5,22 @@ use crate::plan::{FeedPlan, Growth, PartPlan};
 use crate::share::{SharingTold, told};
 use crate::source::Raised;
 use penstock_data::feed::share::{Member, Sharing};
-use penstock_data::feed::{Ahead, Batch, Doing, FeedError, MakeBatch, Maker, wire};
+use penstock_data::feed::{
+    Ahead, Batch, Doing, FeedError, MakeBatch, Maker, Tally as Counts, depth_of, wire,
+};
 use penstock_io::Histogram;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a wait for a batch goes on before signals are looked for.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
-const DEPTH_MAX: usize = 64;
 
 /// Batches of one lane, read ahead by threads.
 #[pyclass(module = "penstock._rust", frozen)]
@@ -63,16 +64,11 @@ impl Feed {
     ) -> PyResult<Self> {
         let raised = Raised::default();
         let fail = |problem: FeedError| raised.take().unwrap_or_else(|| error::from_feed(py, problem));
-        // The largest batch that is still to come decides how far ahead the memory allows to read.
-        let later = plan.changing_steps().map(|first| first.max(step)).collect::<Vec<_>>();
         // Tables may be far away.
         let (maker, growth) = py.detach(|| plan.maker(lane, &raised))?.map_err(fail)?;
-        let mut batch_bytes = maker.batch_bytes(step).map_err(fail)?;
-        for step in later {
-            batch_bytes = batch_bytes.max(maker.batch_bytes(step).map_err(fail)?);
-        }
-        // Every thread has a batch to work on and the consumer one that is ready, whatever the memory.
-        let depth = (memory_bytes / batch_bytes.max(1)).clamp(threads.min(DEPTH_MAX - 1) + 1, DEPTH_MAX);
+        // The largest batch that is still to come decides how far ahead the memory allows to read.
+        let batch_bytes = maker.batch_bytes_max(step).map_err(fail)?;
+        let depth = depth_of(memory_bytes, batch_bytes, threads);
         let maker = Arc::new(maker);
         let mut making = Arc::clone(&maker) as Arc<dyn MakeBatch>;
         let shared = share.map(|key| {
@@ -96,6 +92,11 @@ impl Feed {
                 Err(problem) => return Err(self.problem(py, problem)),
             }
         }
+    }
+
+    /// Batches that are made and wait.
+    fn ready(&self) -> usize {
+        self.ahead.ready()
     }
 
     /// Batches delivered, batches ready, and the last waits in seconds (f64, as bytes).
@@ -122,11 +123,12 @@ impl Feed {
         }
     }
 
-    /// Seconds that half and 99 % of all batches did not pass: planning, reading, hashing, getting them from others.
-    fn stage_spread(&self) -> Vec<(f64, f64)> {
+    /// Seconds that half and 99 % of all batches did not pass, by stage: planning, reading, hashing, getting them from others.
+    fn stage_spread(&self) -> BTreeMap<&'static str, (f64, f64)> {
         let [plan, read, digest] = self.maker.stage_spread();
-        let share = self.shared.as_ref().map(|(_, sharing)| sharing.times());
-        [plan, read, digest].into_iter().chain(share).map(percentiles).collect()
+        let share = self.shared.as_ref().map(|(_, sharing)| ("share", sharing.times()));
+        let stages = [("plan", plan), ("read", read), ("digest", digest)].into_iter().chain(share);
+        stages.map(|(name, times)| (name, percentiles(times))).collect()
     }
 
     /// What it is for other processes that read the same lane, and counts; None when it reads alone on purpose.
@@ -248,10 +250,7 @@ impl FeedBatch {
     /// 1 for every token and 0 for padding, row after row (u8).
     fn real_tokens<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         PyBytes::new_with(py, self.batch.rows * self.batch.length, |into| {
-            for origin in &self.batch.origins {
-                let first = origin.row as usize * self.batch.length + origin.at as usize;
-                into[first..first + origin.length as usize].fill(1);
-            }
+            self.batch.mark_tokens(into);
             Ok(())
         })
     }
@@ -263,9 +262,8 @@ impl FeedBatch {
 
     /// What a row is made of: place in the row, tokens, source, sample, first token in it, epoch.
     fn origins(&self, row: u32) -> Vec<(u32, u32, u32, u64, u32, u64)> {
-        let first = self.batch.origins.partition_point(|origin| origin.row < row);
-        let of_row = self.batch.origins[first..].iter().take_while(|origin| origin.row == row);
-        of_row.map(|o| (o.at, o.length, o.source, o.sample, o.start, o.epoch)).collect()
+        let parts = self.batch.origins_of(row).iter();
+        parts.map(|o| (o.at, o.length, o.source, o.sample, o.start, o.epoch)).collect()
     }
 
     /// The sample of each stretch of each row, in order: its source (u32) and its row of the version (u64), as bytes.
@@ -310,48 +308,26 @@ impl FeedBatch {
 /// What was handed out, counted in one call per batch.
 #[pyclass(module = "penstock._rust", frozen)]
 pub(crate) struct Tally {
-    counts: Mutex<Counted>,
-}
-
-struct Counted {
-    batches: u64,
-    rows: u64,
-    items: u64,
-    padding: u64,
-    by_source: Vec<u64>,
+    counts: Mutex<Counts>,
 }
 
 #[pymethods]
 impl Tally {
     #[new]
     fn new(sources: usize) -> Self {
-        let counts = Counted { batches: 0, rows: 0, items: 0, padding: 0, by_source: vec![0; sources] };
-        Self { counts: Mutex::new(counts) }
+        Self { counts: Mutex::new(Counts::new(sources)) }
     }
 
     /// Counts a batch; how many there were before it.
     fn add(&self, batch: &FeedBatch) -> u64 {
-        let batch = &batch.batch;
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.batches += 1;
-        counts.rows += batch.rows as u64;
-        counts.items += (batch.rows * batch.length) as u64;
-        counts.padding += batch.padding;
-        let mut last = None;
-        for origin in &batch.origins {
-            if last != Some(origin.row) {
-                last = Some(origin.row);
-                if let Some(count) = counts.by_source.get_mut(origin.source as usize) {
-                    *count += 1;
-                }
-            }
-        }
+        counts.add(&batch.batch);
         counts.batches - 1
     }
 
     /// Rows, tokens with padding, tokens of padding, and rows of each source.
     fn read(&self) -> (u64, u64, u64, Vec<u64>) {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        (counts.rows, counts.items, counts.padding, counts.by_source.clone())
+        (counts.rows, counts.tokens, counts.padding, counts.by_source.clone())
     }
 }

@@ -1,7 +1,7 @@
 //! `penstock._rust`: the border between Python and the Rust crates, and nothing else.
 //!
 //! If a line here would make sense without Python, it is in the wrong crate. What Python people need to know
-//! stands in `python/penstock/_rust.pyi`.
+//! stands in `python/penstock/_rust/`, one stub for each file here.
 
 mod cache;
 mod eras;
@@ -17,6 +17,7 @@ mod share;
 mod source;
 mod state;
 mod store;
+mod structure;
 
 use pyo3::prelude::*;
 
@@ -62,6 +63,9 @@ mod _rust {
 
     #[pymodule_export]
     use crate::store::{StoreClient, store_counts, store_flying};
+
+    #[pymodule_export]
+    use crate::structure::structures;
 
     use pyo3::prelude::*;
 

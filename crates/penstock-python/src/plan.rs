@@ -3,6 +3,7 @@
 use crate::error;
 use crate::shard::IndexSource;
 use crate::source::{Raised, Source};
+use crate::structure::structure;
 use penstock_data::feed::{
     FeedError, Keying, LazyShard, Leg, LegKind, Maker, Measured, MixturePlan, MixtureRecipe, Packing, Part,
     Parts, RowLayout, RowMap, Separator, SourceStream, StreamPhase, Table, TokenKind, TokenSource, Turns,
@@ -10,7 +11,7 @@ use penstock_data::feed::{
 };
 use penstock_data::plan::{
     BatchSchedule, Change, Course, Curve, Exhaustion, Key, LegPlace, Phase, Policy, Ramp, RampTo, Shuffle,
-    WeightEntry, changes_of, stops_at as stops,
+    WeightEntry, changes_of, mark_held_out, stops_at as stops,
 };
 use penstock_data::{DataError, Shard};
 use penstock_io::Digest;
@@ -24,110 +25,83 @@ use std::sync::Arc;
 /// Source, index, the index's digest, rows, and (first byte, bytes of a row) where rows follow each other without gaps.
 type ShardParts = (Source, IndexSource, String, u64, Option<(u64, u64)>);
 
-/// A recipe with everything measured, as Python passes it.
-#[derive(FromPyObject)]
-pub(crate) struct FeedPlan {
-    #[pyo3(item)]
-    sources: Vec<SourcePlan>,
-    #[pyo3(item)]
-    mixture: MixturePlanned,
-    /// Tokens of a row, by step.
-    #[pyo3(item)]
-    lengths: Vec<(u64, u32)>,
-    /// Steps that are left out.
-    #[pyo3(item)]
-    skips: Vec<(u64, u64)>,
+structure! {
+    /// A recipe with everything measured, as Python passes it.
+    pub(crate) struct FeedPlan {
+        sources: Vec<SourcePlan>,
+        mixture: TurnPlan,
+        /// Tokens of a row, by step.
+        lengths: Vec<(u64, u32)>,
+        /// Steps that are left out.
+        skips: Vec<(u64, u64)>,
+    }
 }
 
-/// What decides whose turn it is.
-#[derive(FromPyObject)]
-pub(crate) struct MixturePlanned {
-    #[pyo3(item)]
-    seed: u64,
-    #[pyo3(item)]
-    batch: Vec<(u64, u64)>,
-    #[pyo3(item)]
-    weights: Vec<(u64, Vec<f64>)>,
-    /// Those of the weights that move.
-    #[pyo3(item)]
-    ramps: Vec<RampPlanned>,
-    #[pyo3(item)]
-    shuffle: String,
-    #[pyo3(item)]
-    exhaustion: String,
+structure! {
+    /// What decides whose turn it is.
+    pub(crate) struct TurnPlan {
+        seed: u64,
+        batch: Vec<(u64, u64)>,
+        weights: Vec<(u64, Vec<f64>)>,
+        /// Those of the weights that move.
+        ramps: Vec<RampPlan>,
+        shuffle: String,
+        exhaustion: String,
+    }
 }
 
-/// Weights that move from a step of the weights on.
-#[derive(FromPyObject)]
-struct RampPlanned {
-    #[pyo3(item)]
-    step: u64,
-    #[pyo3(item)]
-    until: u64,
-    #[pyo3(item)]
-    to: Vec<f64>,
-    #[pyo3(item)]
-    shape: String,
-    #[pyo3(item)]
-    every: u64,
+structure! {
+    /// Weights that move from a step of the weights on.
+    pub(crate) struct RampPlan {
+        step: u64,
+        until: u64,
+        to: Vec<f64>,
+        shape: String,
+        every: u64,
+    }
 }
 
-#[derive(FromPyObject)]
-struct SourcePlan {
-    /// Those that are there; more are to come where `expected` says so.
-    #[pyo3(item)]
-    parts: Vec<PartPlan>,
-    /// How many parts there will be.
-    #[pyo3(item)]
-    expected: usize,
-    #[pyo3(item)]
-    phases: Vec<PhasePlan>,
-    #[pyo3(item)]
-    item_bytes: usize,
-    /// What padding is.
-    #[pyo3(item)]
-    pad: u64,
-    /// Whether its parts say which tokens count in the loss.
-    #[pyo3(item)]
-    masked: bool,
-    #[pyo3(item)]
-    policy: String,
-    #[pyo3(item)]
-    epochs: Option<u64>,
+structure! {
+    pub(crate) struct SourcePlan {
+        /// Those that are there; more are to come where `expected` says so.
+        parts: Vec<PartPlan>,
+        /// How many parts there will be.
+        expected: usize,
+        phases: Vec<PhasePlan>,
+        item_bytes: usize,
+        /// What padding is.
+        pad: u64,
+        /// Whether its parts say which tokens count in the loss.
+        masked: bool,
+        policy: String,
+        epochs: Option<u64>,
+    }
 }
 
-#[derive(FromPyObject)]
-pub(crate) struct PartPlan {
-    /// What its orders derive from.
-    #[pyo3(item)]
-    digest: String,
-    #[pyo3(item)]
-    shards: Vec<ShardParts>,
-    /// Shards of bytes that say which tokens count in the loss.
-    #[pyo3(item)]
-    mask: Option<Vec<ShardParts>>,
-    /// What is put after every row, and how many stored tokens come before it at most.
-    #[pyo3(item)]
-    separator: Option<(u64, u32)>,
-    /// Runs of rows: (row of the part, row of the version).
-    #[pyo3(item)]
-    rows: Vec<(u64, u64)>,
-    /// One per phase; none where every stored row is a row.
-    #[pyo3(item)]
-    tables: Vec<Option<Source>>,
+structure! {
+    pub(crate) struct PartPlan {
+        /// What its orders derive from.
+        digest: String,
+        shards: Vec<ShardParts>,
+        /// Shards of bytes that say which tokens count in the loss.
+        mask: Option<Vec<ShardParts>>,
+        /// What is put after every row, and how many stored tokens come before it at most.
+        separator: Option<(u64, u32)>,
+        /// Runs of rows: (row of the part, row of the version).
+        rows: Vec<(u64, u64)>,
+        /// One per phase; none where every stored row is a row.
+        tables: Vec<Option<Source>>,
+    }
 }
 
-#[derive(FromPyObject)]
-struct PhasePlan {
-    #[pyo3(item)]
-    first: u64,
-    #[pyo3(item)]
-    epoch: u64,
-    #[pyo3(item)]
-    part: usize,
-    /// What the orders of the rest derive from, and its table.
-    #[pyo3(item)]
-    rest: Option<(String, Source)>,
+structure! {
+    pub(crate) struct PhasePlan {
+        first: u64,
+        epoch: u64,
+        part: usize,
+        /// What the orders of the rest derive from, and its table.
+        rest: Option<(String, Source)>,
+    }
 }
 
 fn shuffle_named(name: &str) -> PyResult<Shuffle> {
@@ -165,7 +139,7 @@ pub(crate) fn ramp_part(py: Python<'_>, shape: &str, every: u64, length: u64, at
     ramp.map(|ramp| ramp.part(at)).map_err(|problem| error::from_feed(py, problem))
 }
 
-fn digest_of(text: &str) -> PyResult<Digest> {
+pub(crate) fn digest_of(text: &str) -> PyResult<Digest> {
     text.parse().map_err(|reason: penstock_io::DigestParseError| PyValueError::new_err(reason.to_string()))
 }
 
@@ -178,7 +152,7 @@ fn token_source(
         let layout =
             fixed.map_or(RowLayout::Ranges, |(offset, row_bytes)| RowLayout::Fixed { offset, row_bytes });
         let raised = raised.clone();
-        let is_far = matches!(source, Source::Far(_));
+        let is_far = source.is_far();
         let open = move || -> Result<Shard, FeedError> {
             let index = Arc::new(index.open(&digest)?);
             Ok(Shard::open(source.open_indexed(&raised, &index)?, index)?)
@@ -277,7 +251,7 @@ impl SourcePlan {
     }
 }
 
-impl MixturePlanned {
+impl TurnPlan {
     fn exhaustion(&self) -> Exhaustion {
         if self.exhaustion == "drop" { Exhaustion::Drop } else { Exhaustion::Stop }
     }
@@ -300,12 +274,6 @@ impl MixturePlanned {
 }
 
 impl FeedPlan {
-    /// Steps at which batches change in size.
-    pub(crate) fn changing_steps(&self) -> impl Iterator<Item = u64> + '_ {
-        let lengths = self.lengths.iter().map(|&(step, _)| step);
-        self.mixture.batch.iter().map(|&(step, _)| step).chain(lengths)
-    }
-
     pub(crate) fn maker(
         self,
         lane: (u64, u64),
@@ -350,7 +318,7 @@ type StopPlan = (u64, Option<usize>, u64, u64);
 #[pyfunction]
 pub(crate) fn stops_at(
     py: Python<'_>,
-    mixture: MixturePlanned,
+    mixture: TurnPlan,
     sources: Vec<CoursePlan>,
     step: u64,
 ) -> PyResult<Option<Vec<StopPlan>>> {
@@ -379,18 +347,15 @@ pub(crate) fn stops_at(
     }))
 }
 
-/// How samples become packs, as Python passes it.
-#[derive(FromPyObject)]
-pub(crate) struct PackingPlan {
-    #[pyo3(item)]
-    length: u32,
-    #[pyo3(item)]
-    policy: String,
-    #[pyo3(item)]
-    shuffle: String,
-    /// What decides which samples share a block.
-    #[pyo3(item)]
-    source: String,
+structure! {
+    /// How samples become packs, as Python passes it.
+    pub(crate) struct PackingPlan {
+        length: u32,
+        policy: String,
+        shuffle: String,
+        /// What decides which samples share a block.
+        source: String,
+    }
 }
 
 /// Builds a plan table from measured lengths; its rows per epoch.
@@ -417,22 +382,17 @@ pub(crate) fn build_table(
     Ok(head.epoch_rows(policy, length))
 }
 
-/// What was delivered of a leg when the length of rows changes, as Python passes it.
-#[derive(FromPyObject)]
-pub(crate) struct BrokenLeg {
-    #[pyo3(item)]
-    table: Source,
-    /// What its orders derive from.
-    #[pyo3(item)]
-    source: String,
-    #[pyo3(item)]
-    seed: u64,
-    #[pyo3(item)]
-    length: u32,
-    #[pyo3(item)]
-    epoch: u64,
-    #[pyo3(item)]
-    delivered: u64,
+structure! {
+    /// What was delivered of a leg when the length of rows changes, as Python passes it.
+    pub(crate) struct BrokenLegPlan {
+        table: Source,
+        /// What its orders derive from.
+        source: String,
+        seed: u64,
+        length: u32,
+        epoch: u64,
+        delivered: u64,
+    }
 }
 
 /// Builds the table of what a leg has not delivered of an epoch, packed anew; its packs.
@@ -440,7 +400,7 @@ pub(crate) struct BrokenLeg {
 pub(crate) fn build_rest(
     py: Python<'_>,
     path: PathBuf,
-    broken: BrokenLeg,
+    broken: BrokenLegPlan,
     packing: PackingPlan,
 ) -> PyResult<u64> {
     let raised = Raised::default();
@@ -468,12 +428,8 @@ pub(crate) fn held_out<'py>(
     share: f64,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let version = digest_of(version)?;
-    let key = Key::of("held out", &[(&version).into()]);
     PyBytes::new_with(py, rows, |into| {
-        let mut draws = key.draws();
-        // 53 bits make a fraction that every machine rounds the same way.
-        into.iter_mut()
-            .for_each(|row| *row = u8::from(((draws.bits() >> 11) as f64) < share * (1u64 << 53) as f64));
+        mark_held_out(&version, share, into);
         Ok(())
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::error;
 use crate::source::{Raised, Source};
+use crate::structure::structure;
 use penstock_data::DataError;
 use penstock_data::scan::{
     self, Field, Format, Header, Kind, MdsCheck, MdsColumn, MdsSamples, Mixed, OnBad, Opaque, Packing,
@@ -26,19 +27,8 @@ pub(crate) fn digest(py: Python<'_>, data: &[u8]) -> String {
 /// The blake3 digest of a file.
 #[pyfunction]
 pub(crate) fn digest_file(py: Python<'_>, path: PathBuf) -> PyResult<String> {
-    let read = || -> std::io::Result<String> {
-        let mut file = std::fs::File::open(&path)?;
-        let mut stream = DigestStream::default();
-        let mut buffer = vec![0; 1 << 20];
-        loop {
-            let count = file.read(&mut buffer)?;
-            if count == 0 {
-                return Ok(stream.finish().0.to_string());
-            }
-            stream.update(&buffer[..count]);
-        }
-    };
-    py.detach(read).map_err(PyErr::from)
+    let (digest, _) = py.detach(|| DigestStream::read(std::fs::File::open(&path)?))?;
+    Ok(digest.to_string())
 }
 
 /// The xxh3_64 hash of some bytes.
@@ -53,25 +43,23 @@ pub(crate) fn zstd_head<'py>(py: Python<'py>, head: &[u8], bytes_max: usize) -> 
     PyBytes::new(py, &penstock_data::zstd_head(head, bytes_max))
 }
 
-/// The caller's choices, as Python passes them.
-#[derive(FromPyObject)]
-pub(crate) struct Choices {
-    #[pyo3(item)]
-    row_bytes_max: u32,
-    #[pyo3(item)]
-    skip_bad: u64,
-    #[pyo3(item)]
-    mixed: bool,
-    /// One byte.
-    #[pyo3(item, default)]
-    delimiter: Option<u8>,
-    /// What `NaN` counts as: `float` or `null`.
-    #[pyo3(item, default)]
-    nan: Option<String>,
+structure! {
+    /// The caller's choices, as Python passes them.
+    pub(crate) struct ScanChoices {
+        row_bytes_max: u32,
+        skip_bad: u64,
+        mixed: bool,
+        /// One byte.
+        #[pyo3(default)]
+        delimiter: Option<u8>,
+        /// What `NaN` counts as: `float` or `null`.
+        #[pyo3(default)]
+        nan: Option<String>,
+    }
 }
 
-impl From<&Choices> for ScanOptions {
-    fn from(choices: &Choices) -> Self {
+impl From<&ScanChoices> for ScanOptions {
+    fn from(choices: &ScanChoices) -> Self {
         ScanOptions {
             row_bytes_max: choices.row_bytes_max,
             on_bad: if choices.skip_bad == 0 { OnBad::Fail } else { OnBad::Skip { limit: choices.skip_bad } },
@@ -93,7 +81,7 @@ pub(crate) fn scan_rows<'py>(
     source: Source,
     index: PathBuf,
     shard: &str,
-    choices: Choices,
+    choices: ScanChoices,
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let format: Format =
@@ -111,9 +99,9 @@ pub(crate) fn scan_known<'py>(
     source: Source,
     index: PathBuf,
     shard: &str,
-    choices: Choices,
+    choices: ScanChoices,
     progress: Py<PyAny>,
-    known: Known,
+    known: RowFacts,
 ) -> PyResult<Bound<'py, PyDict>> {
     let details: BTreeMap<String, serde_json::Value> =
         serde_json::from_str(&known.details).map_err(|reason| PyValueError::new_err(reason.to_string()))?;
@@ -162,23 +150,19 @@ fn as_bytes<'py>(py: Python<'py>, numbers: &[u64]) -> PyResult<Bound<'py, PyByte
     })
 }
 
-/// What Python knows about a shard's rows.
-#[derive(FromPyObject)]
-pub(crate) struct Known {
-    #[pyo3(item)]
-    rows: u64,
-    #[pyo3(item)]
-    offsets: Option<PyBuffer<u64>>,
-    #[pyo3(item)]
-    lengths: Option<PyBuffer<u32>>,
-    #[pyo3(item)]
-    names: Option<Vec<String>>,
-    /// JSON object.
-    #[pyo3(item)]
-    details: String,
-    /// Encodings of the columns of MDS samples, with their sizes where fixed; then samples are looked at in passing.
-    #[pyo3(item, default)]
-    mds_columns: Option<Vec<(String, Option<u32>)>>,
+structure! {
+    /// What Python knows about a shard's rows.
+    pub(crate) struct RowFacts {
+        rows: u64,
+        offsets: Option<PyBuffer<u64>>,
+        lengths: Option<PyBuffer<u32>>,
+        names: Option<Vec<String>>,
+        /// JSON object.
+        details: String,
+        /// Encodings of the columns of MDS samples, with their sizes where fixed; then samples are looked at in passing.
+        #[pyo3(default)]
+        mds_columns: Option<Vec<(String, Option<u32>)>>,
+    }
 }
 
 /// Copies lines into frames that can be read at random. Returns the bytes written.
@@ -212,7 +196,7 @@ fn run<'py>(
     source: Source,
     index: &PathBuf,
     shard: &str,
-    choices: &Choices,
+    choices: &ScanChoices,
     progress: Py<PyAny>,
     work: impl FnOnce(Box<dyn Read + Send>, ScanRequest<'_>) -> Result<ScanSummary, DataError> + Send,
 ) -> PyResult<Bound<'py, PyDict>> {

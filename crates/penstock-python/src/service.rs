@@ -4,6 +4,7 @@ use crate::error;
 use crate::feed::FeedBatch;
 use crate::plan::{FeedPlan, Growth, PartPlan};
 use crate::source::Raised;
+use crate::structure::structure;
 use penstock_data::feed::{FeedError, MakeBatch, Maker, wire};
 use penstock_service::{
     Ahead, BatchesOf, Body, Client, ClientError, ClientOptions, Credential, Fetched, Hosts, Lane, Line,
@@ -11,7 +12,7 @@ use penstock_service::{
 };
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyBytes;
 use std::collections::HashMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -132,29 +133,21 @@ impl MakeBodies for Makers {
     }
 }
 
-/// What bounds a server, as Python passes it.
-#[derive(FromPyObject)]
-struct ServerPlan {
-    #[pyo3(item)]
-    threads: usize,
-    #[pyo3(item)]
-    memory_bytes: usize,
-    #[pyo3(item)]
-    forget_after_s: f64,
-    #[pyo3(item)]
-    requests_max: usize,
-    #[pyo3(item)]
-    token: Option<String>,
-    /// The names under which it answers, and whether any literal address, and any name, will do.
-    #[pyo3(item)]
-    hosts: (Vec<String>, bool, bool),
-    /// Certificate and key.
-    #[pyo3(item)]
-    tls: Option<(PathBuf, PathBuf)>,
-    #[pyo3(item)]
-    head_timeout_s: f64,
-    #[pyo3(item)]
-    write_timeout_s: f64,
+structure! {
+    /// What bounds a server, as Python passes it.
+    pub(crate) struct ServerPlan {
+        threads: usize,
+        memory_bytes: usize,
+        forget_after_s: f64,
+        requests_max: usize,
+        token: Option<String>,
+        /// The names under which it answers, and whether any literal address, and any name, will do.
+        hosts: (Vec<String>, bool, bool),
+        /// Certificate and key.
+        tls: Option<(PathBuf, PathBuf)>,
+        head_timeout_s: f64,
+        write_timeout_s: f64,
+    }
 }
 
 impl ServerPlan {
@@ -252,26 +245,19 @@ impl BatchServer {
     }
 }
 
-/// Whom a client asks, as Python passes it.
-#[derive(FromPyObject)]
-pub(crate) struct ClientPlan {
-    #[pyo3(item)]
-    servers: Vec<(String, u16)>,
-    /// What each server is shown.
-    #[pyo3(item)]
-    credentials: Vec<Option<CredentialPlan>>,
-    #[pyo3(item)]
-    tls: bool,
-    #[pyo3(item)]
-    authorities: Option<PathBuf>,
-    #[pyo3(item)]
-    first: usize,
-    #[pyo3(item)]
-    connect_timeout_s: f64,
-    #[pyo3(item)]
-    silence_max_s: f64,
-    #[pyo3(item)]
-    limit_s: f64,
+structure! {
+    /// Whom a client asks, as Python passes it.
+    pub(crate) struct ClientPlan {
+        servers: Vec<(String, u16)>,
+        /// What each server is shown.
+        credentials: Vec<Option<CredentialPlan>>,
+        tls: bool,
+        authorities: Option<PathBuf>,
+        first: usize,
+        connect_timeout_s: f64,
+        silence_max_s: f64,
+        limit_s: f64,
+    }
 }
 
 impl ClientPlan {
@@ -364,6 +350,20 @@ impl ServiceClient {
     }
 }
 
+structure! {
+    /// What a feed wants of servers.
+    pub(crate) struct LaneRequest {
+        /// Its number, and how many lanes there are.
+        lane: (u64, u64),
+        /// The name of the plan.
+        plan: String,
+        /// Steps that are left out.
+        skips: Vec<(u64, u64)>,
+        /// Whether Python reads the batches.
+        finished: bool,
+    }
+}
+
 /// Batches of one lane, read ahead from servers.
 #[pyclass(module = "penstock._rust", frozen)]
 pub(crate) struct ServiceFeed {
@@ -377,20 +377,17 @@ impl ServiceFeed {
     fn new(
         py: Python<'_>,
         options: ClientPlan,
-        wanted: Bound<'_, PyDict>,
+        wanted: LaneRequest,
         step: u64,
         threads: usize,
         memory_bytes: usize,
     ) -> PyResult<Self> {
         let client = options.client(py)?;
-        let field = |name: &str| wanted.as_any().get_item(name);
-        let (number, of) = field("lane")?.extract::<(u64, u64)>()?;
-        let skips = field("skips")?.extract::<Vec<(u64, u64)>>()?;
         let batches = BatchesOf {
-            lane: Lane { number, of },
-            plan: field("plan")?.extract()?,
-            skips: skips.into_iter().map(|(first, stop)| first..stop).collect(),
-            finished: field("finished")?.extract()?,
+            lane: Lane { number: wanted.lane.0, of: wanted.lane.1 },
+            plan: wanted.plan,
+            skips: wanted.skips.into_iter().map(|(first, stop)| first..stop).collect(),
+            finished: wanted.finished,
         };
         let ahead = Ahead::start(Arc::clone(&client), batches, step, threads, memory_bytes);
         Ok(Self { ahead: ahead.map_err(|found| error::from_client(py, found))?, client })
@@ -411,6 +408,11 @@ impl ServiceFeed {
                 Err(found) => return Err(error::from_client(py, found)),
             }
         }
+    }
+
+    /// Batches that have arrived and wait.
+    fn ready(&self) -> usize {
+        self.ahead.ready()
     }
 
     /// Batches delivered, batches ready, and the last waits in seconds (f64, as bytes).

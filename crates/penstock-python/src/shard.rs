@@ -1,11 +1,14 @@
 //! Reading across the border: rows of one shard by number, bytes of one file by place, everything checked.
 
-use crate::source::{Raised, Source, Window};
+use crate::error;
+use crate::source::{Raised, Source};
 use crate::store::StoreClient;
-use crate::{cache, error};
 use penstock_data::{DataError, Index, Shard};
-use penstock_io::{DamageKind, Digest, IoError, ReadAt, ReaderStep, look_again as look, verify_blocks};
+use penstock_io::{
+    DamageKind, Digest, IoError, ReadAt, ReaderStep, Window, look_again as look, verify_blocks,
+};
 use penstock_store::Client;
+use penstock_store::cache::chosen_for;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -16,7 +19,7 @@ use std::sync::Arc;
 #[derive(FromPyObject)]
 pub(crate) enum IndexSource {
     Bytes(Vec<u8>),
-    Far((Py<StoreClient>, String)),
+    StoreObject(Py<StoreClient>, String),
     File(PathBuf),
 }
 
@@ -29,14 +32,14 @@ impl IndexSource {
         match self {
             IndexSource::Bytes(bytes) => Index::from_bytes(bytes.clone(), Some(expected)),
             IndexSource::File(path) => Index::open_path(path, Some(expected)),
-            IndexSource::Far((client, name)) => far_index(&client.get().client, name, expected),
+            IndexSource::StoreObject(client, name) => far_index(&client.get().client, name, expected),
         }
     }
 }
 
 /// What the cache has is mapped; what is not there, or turns out to be another, is fetched.
 fn far_index(client: &Arc<Client>, name: &str, expected: Digest) -> Result<Index, DataError> {
-    let behind = cache::of_client(client);
+    let behind = chosen_for(client);
     if let Some(path) = behind.as_ref().and_then(|cache| cache.object(&expected)) {
         match Index::open_path(&path, Some(expected)) {
             Ok(index) => return Ok(index),
@@ -149,7 +152,7 @@ pub(crate) fn find_damage(
     let found = py.detach(|| {
         let index = index.open(digest)?;
         let file: Arc<dyn ReadAt> = match &source {
-            Source::Far(_) => Arc::new(Window::new(source.open(&raised)?)),
+            Source::StoreObject { .. } => Arc::new(Window::new(source.open(&raised)?)),
             _ => source.open(&raised)?,
         };
         Ok(verify_blocks(&*file, &index, 0..u64::MAX, &mut |_| true))

@@ -149,7 +149,7 @@ pub(crate) fn read_tensors(
     let raised = Raised::default();
     let fail = |problem: StateError| raised.take().unwrap_or_else(|| error::from_state(py, problem));
     let open = |source: Source| match source {
-        Source::Local(path) => DirectFile::open(&path, direct).map(Reading::Direct),
+        Source::File(path) => DirectFile::open(&path, direct).map(Reading::Direct),
         remote => remote.open(&raised).map(Reading::Other).map_err(StateError::from),
     };
     let files = files.into_iter().map(open).collect::<Result<Vec<_>, _>>().map_err(fail)?;

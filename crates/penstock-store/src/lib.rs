@@ -25,6 +25,7 @@ mod throttle;
 mod trouble;
 mod upload;
 mod watched;
+mod whole_object;
 
 pub use body::{Body, FileBody, Slices};
 pub use cache::HostCache;
@@ -36,3 +37,4 @@ pub use options::{Options, Place};
 pub use pieces::PieceFile;
 pub use remote::RemoteFile;
 pub use runtime::{PerProcess, interruptible};
+pub use whole_object::open_whole;

@@ -24,6 +24,17 @@ impl RemoteFile {
         let etag = etag.map(OnceLock::from).unwrap_or_default();
         Self { client: Arc::clone(client), object: name.to_owned(), url: client.url_of(name), bytes, etag }
     }
+
+    /// The same for what a manifest has noted of an object: its stamp is an entity tag where the store had them.
+    pub fn open_stamped(client: &Arc<Client>, name: &str, bytes: u64, stamp: &str) -> Self {
+        Self::open(client, name, bytes, tag_of(stamp))
+    }
+}
+
+/// The entity tag that a stamp is, where a read can be pinned to it; other stamps are times, tags that say "about the same", or several.
+fn tag_of(stamp: &str) -> Option<String> {
+    let tag = stamp.strip_prefix('"')?.strip_suffix('"')?;
+    (!tag.contains('"')).then(|| stamp.to_owned())
 }
 
 impl ReadAt for RemoteFile {
@@ -80,6 +91,14 @@ mod tests {
             let (one, other) = (far.read_at(offset, &mut a), near.read_at(offset, &mut b));
             assert_eq!(one, other, "{offset}+{wanted}");
             assert!(one.is_err() || a == b);
+        }
+    }
+
+    #[test]
+    fn only_a_strong_tag_can_be_pinned_to() {
+        assert_eq!(tag_of("\"abc\""), Some("\"abc\"".to_owned()));
+        for stamp in ["", "\"", "W/\"abc\"", "1700000000.5", "\"a\" \"b\""] {
+            assert_eq!(tag_of(stamp), None, "{stamp}");
         }
     }
 

@@ -118,7 +118,7 @@ def trim(
 
     goal = 0 if to == "0" else parse_size(to, _place().root)
     if goal is None:
-        raise UsageError(f"{to!r} is no size", hint="give a size, as 50G, 800M or 10%")
+        raise UsageError(f"{to!r} is not a size", hint="give a size, as 50G, 800M or 10%")
     cache = _open()
     freed = cache.trim(goal)
     if freed is None:

@@ -30,7 +30,8 @@ def events(
     what: str,
     *,
     follow: Annotated[
-        bool, Parameter(name=["--follow", "-f"], negative=(), help="Of a job: go on until it is over.")
+        bool,
+        Parameter(name=["--follow", "-f"], negative=(), help="Of a job: keep printing until it is over."),
     ] = False,
     kind: Annotated[
         str | None, Parameter(help="Only events of this kind, or of kinds that begin with it.")

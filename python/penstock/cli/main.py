@@ -72,7 +72,7 @@ def _dispatch(words: list[str]) -> int:
         return 0
     known = {command.name: command for command in COMMANDS}
     if words[0] not in known:
-        raise UsageError(f"there is no command {words[0]!r}", hint=_did_you_mean(words[0], list(known)))
+        raise UsageError(f"unknown command {words[0]!r}", hint=_did_you_mean(words[0], list(known)))
     quick = known[words[0]].quick
     if quick is not None:
         from importlib import import_module

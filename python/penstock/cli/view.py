@@ -76,7 +76,7 @@ class ViewOptions:
     ] = None
     tap: Annotated[
         str | None,
-        Parameter(help="Of a run that runs: what its training loop shows under this name (penstock.tap)."),
+        Parameter(help="Of a running run: what its training loop shows under this name (penstock.tap)."),
     ] = None
     filter: Annotated[
         str | None, Parameter(help="Of a version: only rows for which this holds, such as \"lang == 'en'\".")
@@ -154,7 +154,7 @@ def view(
         code: int = importlib.import_module(TERMINAL).run(one, opening)
         return code
     if one is None:
-        raise UsageError("there is no address", hint="on a terminal, `penstock view` lists the datasets")
+        raise UsageError("an address is needed", hint="on a terminal, `penstock view` lists the datasets")
     opener = opening()
     if other is not None:
         return _show_difference(opener, one, parse(other), chosen, json=json)

@@ -5,6 +5,7 @@ from penstock.data.feed.cursor import Cursor
 from penstock.data.feed.feed import Feed, batch_at
 from penstock.data.feed.feed import open_feed as open
 from penstock.data.feed.lane import Lane
+from penstock.data.feed.token_batch import TokenBatch
 from penstock.data.monitor.statistics import FeedStatistics
 from penstock.data.recipe.recipe import Recipe, Source
 from penstock.data.recipe.skip_journal import SkipJournal
@@ -33,6 +34,7 @@ __all__ = [
     "SkipJournal",
     "Skips",
     "Source",
+    "TokenBatch",
     "Tokenize",
     "Truncate",
     "batch_at",

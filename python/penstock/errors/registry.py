@@ -17,7 +17,7 @@ class AddressInvalid(RegistryError):
         self.reason = reason
         if hint is not None:
             self.hint = hint
-        super().__init__(f"{address!r} is no address: {reason}")
+        super().__init__(f"{address!r} is not an address: {reason}")
 
 
 class AddressUnknown(RegistryError):

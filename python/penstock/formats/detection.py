@@ -43,7 +43,7 @@ def detect(raws: list[RawFile], wanted: str | None, *, named: Collection[str] = 
     from penstock.formats import FORMATS, format_named
 
     if wanted is not None and wanted not in FORMATS:
-        raise UsageError(f"there is no format {wanted!r}", hint=f"known are {', '.join(FORMATS)}")
+        raise UsageError(f"unknown format {wanted!r:.50}", hint=f"one of {', '.join(FORMATS)}")
     full = [raw for raw in raws if raw.size_bytes]
     if not full:
         raise FileEmpty(path=raws[0].url, reason="the file is empty")
@@ -76,7 +76,8 @@ def shards_of(format_name: str, files: list[RawFile]) -> list[RawFile]:
     shards = format_named(format_name).shards(files)
     if not shards:
         raise FileUnusable(
-            path=files[0].url, reason=f"there is no {format_name} file among the {len(files)} files given"
+            path=files[0].url,
+            reason=f"expected a {format_name} file, found none among the {len(files)} files given",
         )
     return shards
 

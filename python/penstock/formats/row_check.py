@@ -54,8 +54,14 @@ class RowCheck:
         self._first.skipped = sorted(bad.found, key=lambda line: line.line)
         return refused
 
-    def without(self, refused: list[int], policy: Policy, schema: list[FieldKind], **details: Any) -> Scanned:
-        """The same shard with an index that leaves rows out."""
+    def without(
+        self,
+        refused: list[int],
+        policy: Policy,
+        schema: list[FieldKind],
+        details: dict[str, Any] | None = None,
+    ) -> Scanned:
+        """The same shard with an index that leaves rows out; ``details`` are what reading needs to know."""
         kept = np.setdiff1d(np.arange(self._first.rows), np.asarray(refused, dtype=np.int64))
         spans = np.asarray([self._span(number) for number in kept.tolist()], dtype=np.uint64).reshape(-1, 2)
         known = KnownRows(
@@ -63,7 +69,7 @@ class RowCheck:
             schema=schema,
             offsets=np.ascontiguousarray(spans[:, 0]),
             lengths=np.ascontiguousarray(spans[:, 1].astype(np.uint32)),
-            details=details,
+            details=details or {},
             label=self._label,
         )
         again = scan_known(self._format, self._raw, policy, self._first.index, silent, known)

@@ -4,7 +4,7 @@ import io
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -24,20 +24,15 @@ from penstock.formats.contract import (
 from penstock.formats.joined_files import JoinedFiles
 from penstock.store.hostcache import use_host_cache
 
+if TYPE_CHECKING:
+    from penstock._rust.scan import RowFacts, ScanChoices, ScanSummary
+    from penstock._rust.source import SourceValues
+
 _USUAL_DELIMITERS = (",", "\t")
 _THREADS = min(4, os.cpu_count() or 1)
 
-#: A path; an object of a store, or objects that are joined, which Rust reads through the cache of the host; or name, length and a
-#: function for what Python joins.
-Source = (
-    Path
-    | tuple[_rust.StoreClient, str, int, str]
-    | tuple[_rust.StoreClient, str, list[tuple[str, int]]]
-    | tuple[str, int, Callable[[int, int], bytes]]
-)
 
-
-def source_of(raw: RawFile) -> Source:
+def source_of(raw: RawFile) -> "SourceValues":
     """What the Rust side reads a file from."""
     if raw.members:
         joined = JoinedFiles(raw.members)
@@ -52,7 +47,7 @@ def source_of(raw: RawFile) -> Source:
     return client, raw.name, raw.size_bytes, raw.stamp
 
 
-def members_source(label: str, raw: RawFile, joined: JoinedFiles) -> Source:
+def members_source(label: str, raw: RawFile, joined: JoinedFiles) -> "SourceValues":
     """What the Rust side reads the files of a registered folder from."""
     client: _rust.StoreClient | None = getattr(raw.store, "client", None)
     if client is None or any(member.path is not None for member in raw.members):
@@ -61,11 +56,15 @@ def members_source(label: str, raw: RawFile, joined: JoinedFiles) -> Source:
     return client, label, [(member.name, member.size_bytes) for member in raw.members]
 
 
-def choices(policy: Policy) -> dict[str, Any]:
+def choices(policy: Policy) -> "ScanChoices":
     """A policy as the Rust side takes it."""
-    limits = {"row_bytes_max": policy.row_bytes_max, "skip_bad": policy.skip_bad, "mixed": policy.mixed}
-    delimiter = ord(policy.delimiter) if policy.delimiter else None
-    return {**limits, "delimiter": delimiter, "nan": None if policy.nan == "error" else policy.nan}
+    return {
+        "row_bytes_max": policy.row_bytes_max,
+        "skip_bad": policy.skip_bad,
+        "mixed": policy.mixed,
+        "delimiter": ord(policy.delimiter) if policy.delimiter else None,
+        "nan": None if policy.nan == "error" else policy.nan,
+    }
 
 
 def kept(policy: Policy) -> dict[str, Any]:
@@ -139,14 +138,19 @@ class KnownRows(msgspec.Struct, kw_only=True):
     #: Encodings of the columns of MDS samples, with their sizes where those are fixed; then the scan finds doubtful rows.
     mds_columns: list[tuple[str, int | None]] | None = None
 
-    def for_rust(self) -> dict[str, Any]:
+    def for_rust(self) -> "RowFacts":
         """As the Rust side takes it."""
-        details = msgspec.json.encode(self.details, order="deterministic").decode()
-        fields = {"offsets": self.offsets, "lengths": self.lengths, "names": self.names, "details": details}
-        return {"rows": self.rows, "mds_columns": self.mds_columns, **fields}
+        return {
+            "rows": self.rows,
+            "offsets": self.offsets,
+            "lengths": self.lengths,
+            "names": self.names,
+            "details": msgspec.json.encode(self.details, order="deterministic").decode(),
+            "mds_columns": self.mds_columns,
+        }
 
 
-def scanned(found: dict[str, Any], index: Path) -> Scanned:
+def scanned(found: "ScanSummary", index: Path) -> Scanned:
     """What the Rust side found, in our words."""
     details = msgspec.json.decode(found["details"])
     return Scanned(

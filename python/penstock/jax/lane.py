@@ -32,7 +32,7 @@ def lane_among(held: dict[int, set[int]], process: int) -> Lane:
     for number, rows in sorted(held.items()):
         if len(rows) != share or max(rows) - min(rows) + 1 != share or min(rows) % share:
             raise UsageError(
-                f"process {number} holds parts {', '.join(map(str, sorted(rows)))} of {total}, which is no lane",
+                f"process {number} holds parts {', '.join(map(str, sorted(rows)))} of {total}, which are not next to each other",
                 hint="order the devices of the mesh so that those of a process are next to each other",
             )
     return Lane(min(held[process]) // share, of=total // share)

@@ -1,6 +1,7 @@
 """The loader: a recipe as a JAX training loop wants it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Unpack
 
 import jax
@@ -18,13 +19,13 @@ from penstock.registry import Registry
 
 
 class Loader(Prefetch[Batch]):
-    """Batches of global arrays. A loop over it goes on where the last one stopped.
+    """Batches of global arrays. A loop over it continues where the last one stopped.
 
     Its ``state_dict`` is the same on every process, and the same as that of ``penstock.torch``: either resumes the other.
     """
 
-    def __init__(self, feed: Feed, placement: Placement, *, prefetch: int, threads: int) -> None:
-        super().__init__(feed, placement, prefetch=prefetch, threads=threads)
+    def __init__(self, feed: Feed, placement: Placement, *, prefetch: int, options: ReadOptions) -> None:
+        super().__init__(feed, placement, prefetch=prefetch, options=options)
         self.sharding: NamedSharding = placement.sharding
 
 
@@ -51,7 +52,6 @@ def loader(
     given = recipe.plan.recipe if isinstance(recipe, Feed) else recipe
     for _, rows in given.batch_schedule:
         placement.check(rows)
-    count = ReadOptions(**reading).thread_count
     if isinstance(recipe, Feed):
         if registry is not None or recipe.lane != placement.lane:
             reason = (
@@ -62,11 +62,11 @@ def loader(
                 hint="open the feed with lane=penstock.jax.lane_of(mesh, axis)",
             )
         placement.choose(fields, records=recipe.plan.records)
-        return Loader(recipe, placement, prefetch=prefetch, threads=count)
+        return Loader(recipe, placement, prefetch=prefetch, options=replace(recipe.options, **reading))
     feed = open_feed(recipe, lane=placement.lane, registry=registry, **reading)
     try:
         placement.choose(fields, records=feed.plan.records)
-        return Loader(feed, placement, prefetch=prefetch, threads=count)
+        return Loader(feed, placement, prefetch=prefetch, options=feed.options)
     except BaseException:
         feed.close()
         raise

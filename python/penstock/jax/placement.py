@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from penstock.data import Batch as HostBatch
 from penstock.data import Lane
-from penstock.data.feed.batch import FIELDS
+from penstock.data.feed.token_batch import FIELDS
 from penstock.errors import RecipeInvalid, UsageError
 from penstock.jax.batch import Batch
 from penstock.jax.lane import lane_of, parts_of, sharding_of
@@ -33,7 +33,9 @@ def types_of(fields: Fields | None, *, records: bool = False) -> dict[str, Any] 
     None for all fields, which is what records have unless some are chosen; which they are is known when a batch is there.
     """
     if isinstance(fields, str):
-        raise UsageError(f"fields is the text {fields!r}", hint=f"give a tuple: ({fields!r},)")
+        raise UsageError(
+            f"fields must be a tuple of names, got the text {fields!r}", hint=f"give a tuple: ({fields!r},)"
+        )
     if fields is None:
         return None if records else {name: _default(name) for name in TOKEN_FIELDS}
     if records:

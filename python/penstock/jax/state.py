@@ -7,7 +7,7 @@ import jax
 from jax.tree_util import tree_flatten_with_path, tree_unflatten
 
 from penstock.data import Feed, Lane
-from penstock.data.feed.keywords import BatchKeywords
+from penstock.data.feed.options import BatchKeywords
 from penstock.errors import TreeInvalid
 from penstock.jax import determinism, gang
 from penstock.jax.lane import lane_of
@@ -19,7 +19,7 @@ from penstock.state.tree import PlainTree
 
 
 class State:
-    """See ``state``. It satisfies ``penstock.state.contract.Tree``."""
+    """The tree that ``state`` makes. It satisfies ``penstock.state.contract.Tree``."""
 
     #: A loss is on its way when a step returns.
     deferred = True
@@ -154,7 +154,11 @@ def _nested(paths: list[tuple[str, ...]], leaves: list[Any]) -> dict[str, Any]:
     root: dict[str, Any] = {}
     for path, leaf in zip(paths, leaves, strict=True):
         if not path:
-            raise TreeInvalid(name="", reason="a bare leaf is no tree", hint='give a dict: {"params": …}')
+            raise TreeInvalid(
+                name="",
+                reason="a tree must have branches, got a bare leaf",
+                hint='give a dict: {"params": …}',
+            )
         inside = root
         for part in path[:-1]:
             inside = inside.setdefault(part, {})

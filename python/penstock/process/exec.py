@@ -99,7 +99,7 @@ def _ranks(job: Job, wanted: str) -> list[int]:
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) - int(first) > 4096:
             raise RankUnknown(
-                job=job.id, wanted=wanted, reason="is no rank", hint="as in 3, 0-3,8 or trainer-3"
+                job=job.id, wanted=wanted, reason="is not a rank", hint="as in 3, 0-3,8 or trainer-3"
             )
         found.update(range(int(first), int(last or first) + 1))
     return sorted(found)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, Unpack
 
 from penstock.data import Feed, Lane
-from penstock.data.feed.keywords import BatchKeywords
+from penstock.data.feed.options import BatchKeywords
 from penstock.data.feed.prefetch import Prefetch
 from penstock.state.contract import Tree
 

@@ -19,7 +19,7 @@ import msgspec
 from penstock import events
 from penstock.data import Cursor, SkipJournal
 from penstock.data.feed.feed import cursor_at
-from penstock.data.feed.keywords import BatchKeywords
+from penstock.data.feed.options import BatchKeywords
 from penstock.data.feed.prefetch import Prefetch
 from penstock.data.tap.arrays import place_rings
 from penstock.data.tap.feed_tap import Tap

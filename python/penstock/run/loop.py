@@ -16,7 +16,7 @@ from typing import Any, Literal, SupportsFloat, Unpack
 
 from penstock import events
 from penstock.data import Recipe, SkipJournal, Skips
-from penstock.data.feed.keywords import BatchKeywords
+from penstock.data.feed.options import BatchKeywords
 from penstock.data.service import Service
 from penstock.errors import UsageError
 from penstock.registry import Registry
@@ -56,7 +56,7 @@ class Run:
         deterministic: bool = False,
     ) -> None:
         if type(seed) is not int:
-            raise UsageError(f"the seed is {seed!r}, not a whole number")
+            raise UsageError(f"seed must be a whole number, got {seed!r}")
         origin = _origin(registry or recipe.registry or None)
         repeat = repeating.given()
         place = RunDirectory(directory if repeat is None else repeat.place_of(directory))
@@ -194,7 +194,7 @@ class Run:
     def _now(self) -> Life:
         if self._life is None:
             raise UsageError(
-                "there is no step now", hint="call it inside of `for step, batch in run.steps(state)`"
+                "no step is under way", hint="call it inside of `for step, batch in run.steps(state)`"
             )
         return self._life
 

@@ -1,13 +1,13 @@
 """Plain trees as states of a run: nested dicts of arrays in one process. Frameworks of your own begin here."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
 
 from penstock.data import Batch, Feed, Lane
-from penstock.data.feed.feed import THREADS
-from penstock.data.feed.keywords import BatchKeywords
+from penstock.data.feed.options import BatchKeywords
 from penstock.data.feed.prefetch import Prefetch
 from penstock.errors import UsageError
 from penstock.run.contract import Timer, Trainable
@@ -32,8 +32,9 @@ class PlainState:
 
     def batches(self, feed: Feed, **wanted: Unpack[BatchKeywords]) -> Prefetch[Any]:
         """Batches as they are: numpy arrays."""
-        keywords: dict[str, Any] = {"prefetch": 2, "threads": THREADS, **wanted}
-        return Prefetch(feed, _same, **keywords)
+        options: dict[str, Any] = dict(wanted)
+        prefetch = options.pop("prefetch", 2)
+        return Prefetch(feed, _same, prefetch=prefetch, options=replace(feed.options, **options))
 
     def agree(self, values: Sequence[float]) -> list[list[float]]:
         """There is one rank."""

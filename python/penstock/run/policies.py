@@ -40,12 +40,16 @@ class Spike:
     back: int = 0
 
     def __post_init__(self) -> None:
-        sane = self.k > 0 and 2 <= self.least <= self.window and self.back >= 0
-        if not sane or self.then not in _ACTIONS or self.of not in ("loss", "grad_norm"):
-            raise UsageError(
-                f"{self} makes no sense",
-                hint="k > 0, 2 <= least <= window, back >= 0, then= one of " + ", ".join(_ACTIONS),
-            )
+        if not self.k > 0:
+            raise UsageError(f"k must be positive, got {self.k}")
+        if not 2 <= self.least <= self.window:
+            raise UsageError(f"least must be from 2 to window, got {self.least} of {self.window}")
+        if self.back < 0:
+            raise UsageError(f"back must be 0 or more, got {self.back}")
+        if self.of not in ("loss", "grad_norm"):
+            raise UsageError(f"of must be 'loss' or 'grad_norm', got {self.of!r}")
+        if self.then not in _ACTIONS:
+            raise UsageError(f"then must be one of {', '.join(_ACTIONS)}, got {self.then!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +78,18 @@ class Policy:
     digest_every: int | None = None
 
     def __post_init__(self) -> None:
-        limits = (self.save_every, self.save_every_s, self.digest_every, self.grace_s)
-        if any(each is not None and each <= 0 for each in limits) or self.interventions_max < 0:
-            raise UsageError(
-                f"{self} makes no sense",
-                hint="save_every, save_every_s and digest_every are above 0, or None; grace_s is above 0",
-            )
+        for name in ("save_every", "save_every_s", "digest_every", "grace_s"):
+            limit = getattr(self, name)
+            if limit is not None and limit <= 0:
+                raise UsageError(f"{name} must be positive, got {limit}")
+        if self.interventions_max < 0:
+            raise UsageError(f"interventions_max must be 0 or more, got {self.interventions_max}")
         if self.when_busy not in ("wait", "postpone"):
-            raise UsageError(f"when_busy is {self.when_busy!r}", hint="wait, or postpone")
+            raise UsageError(f"when_busy must be 'wait' or 'postpone', got {self.when_busy!r}")
         if self.non_finite not in (None, *_ACTIONS):
-            raise UsageError(f"there is no action {self.non_finite!r}", hint=", ".join(_ACTIONS))
+            raise UsageError(
+                f"non_finite must be None or one of {', '.join(_ACTIONS)}, got {self.non_finite!r}"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """As the journal has it."""

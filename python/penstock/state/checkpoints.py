@@ -135,7 +135,7 @@ class Checkpoints:
         if self._options.read_only:
             raise UsageError("these checkpoints were opened for reading", hint="open them without read_only")
         if type(step) is not int or step < 0:
-            raise UsageError(f"{step!r} is no step")
+            raise UsageError(f"step must be a whole number from 0, got {step!r}")
         state = self._ranks.tree(tree)
         try:
             measured = {} if callable(metrics) else numbers_of(metrics or {})

@@ -199,7 +199,7 @@ def chunk_count(bytes_: int, chunk_bytes: int) -> int:
 def check_cover(name: str, tensor: Tensor) -> str:
     """Why the pieces of a tensor do not cover it exactly once, or nothing."""
     if tensor.dtype not in ITEM_BYTES:
-        return f"{name}: there is no type {tensor.dtype}"
+        return f"{name}: type {tensor.dtype} is not known"
     covered = 0
     for piece in tensor.pieces:
         if len(piece.offset) != len(tensor.shape) or len(piece.shape) != len(tensor.shape):

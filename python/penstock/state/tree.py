@@ -64,7 +64,9 @@ class PlainTree:
     def __init__(self, root: Any, rank: int = 0, ranks: int = 1) -> None:
         if not isinstance(root, Mapping | list | tuple):
             raise TreeInvalid(
-                name="", reason=f"a {type(root).__name__} is no tree", hint='give a dict: {"model": …}'
+                name="",
+                reason=f"a tree must be a dict, list or tuple, got {type(root).__name__}",
+                hint='give a dict: {"model": …}',
             )
         self.root = root
         self.rank = rank

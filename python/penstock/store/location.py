@@ -16,9 +16,7 @@ def to_url(place: str | os.PathLike[str]) -> str:
     if not scheme:
         return _of_path(os.path.abspath(os.path.expanduser(text)))
     if scheme not in SCHEMES:
-        raise UsageError(
-            f"there is no store for {text!r}", hint=f"known are {', '.join(SCHEMES)}, and plain paths"
-        )
+        raise UsageError(f"a place must be a path or a URL of {', '.join(SCHEMES)}, got {text!r:.200}")
     return text.rstrip("/") if text.rstrip("/") != f"{scheme}:" else f"{scheme}://"
 
 

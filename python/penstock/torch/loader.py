@@ -1,6 +1,7 @@
 """The loader: a recipe as a PyTorch training loop wants it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Unpack
 
 import torch
@@ -17,13 +18,13 @@ from penstock.torch.transfer import Fields, Transfer, arrived
 
 
 class Loader(Prefetch[Batch]):
-    """Batches of tensors for one lane. A loop over it goes on where the last one stopped.
+    """Batches of tensors for one lane. A loop over it continues where the last one stopped.
 
     It has ``state_dict`` and ``load_state_dict``, so it can stand in a dict for ``torch.distributed.checkpoint`` as it is.
     """
 
-    def __init__(self, feed: Feed, transfer: Transfer, *, prefetch: int, threads: int) -> None:
-        super().__init__(feed, transfer, prefetch=prefetch, threads=threads)
+    def __init__(self, feed: Feed, transfer: Transfer, *, prefetch: int, options: ReadOptions) -> None:
+        super().__init__(feed, transfer, prefetch=prefetch, options=options)
         self.device = transfer.device
 
     def __iter__(self) -> Iterator[Batch]:
@@ -49,17 +50,16 @@ def loader(
     before they are asked for. ``threads``: of the feed, which read further ahead in host memory. ``share``: with processes of this host that read
     the same lane (see ``penstock.open``). ``stall_s``: how long a wait may last before it is told.
     """
-    count = ReadOptions(**reading).thread_count
     if isinstance(recipe, Feed):
         if lane is not None or registry is not None:
             raise UsageError("a feed has its lane and registry already", hint="give them to penstock.open")
         transfer = Transfer(device, fields, records=recipe.plan.records)
-        return Loader(recipe, transfer, prefetch=prefetch, threads=count)
+        return Loader(recipe, transfer, prefetch=prefetch, options=replace(recipe.options, **reading))
     chosen = current_lane() if lane is None else lane
     feed = open_feed(recipe, lane=chosen, registry=registry, **reading)
     try:
         transfer = Transfer(device, fields, records=feed.plan.records)
-        return Loader(feed, transfer, prefetch=prefetch, threads=count)
+        return Loader(feed, transfer, prefetch=prefetch, options=feed.options)
     except BaseException:
         feed.close()
         raise

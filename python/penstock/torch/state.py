@@ -9,7 +9,7 @@ from torch import distributed, nn
 from torch.optim import Optimizer
 
 from penstock.data import Feed, Lane
-from penstock.data.feed.keywords import BatchKeywords
+from penstock.data.feed.options import BatchKeywords
 from penstock.errors import TreeInvalid, UsageError
 from penstock.state.contract import Copying, Held
 from penstock.state.inspect.fingerprint import fingerprint
@@ -34,7 +34,7 @@ TIED = "tied"
 
 
 class State:
-    """See ``state``. It satisfies ``penstock.state.contract.Tree``."""
+    """The tree that ``state`` makes. It satisfies ``penstock.state.contract.Tree``."""
 
     def __init__(
         self,
@@ -316,7 +316,9 @@ def state(
     are equal on all ranks that have them; small ones that differ are kept per rank. ``lane``: of a run's batches, where the names of the mesh do not say it.
     """
     if isinstance(skip, str):
-        raise UsageError(f"skip is the text {skip!r}", hint=f"give a tuple: ({skip!r},)")
+        raise UsageError(
+            f"skip must be a tuple of names, got the text {skip!r}", hint=f"give a tuple: ({skip!r},)"
+        )
     optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer or ())
     return State(model, optimizers, Extra(extra, scheduler), optimizer_dtype, skip, lane)
 

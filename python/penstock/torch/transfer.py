@@ -13,7 +13,7 @@ import torch
 
 from penstock import events
 from penstock.data import Batch as HostBatch
-from penstock.data.feed.batch import FIELDS
+from penstock.data.feed.token_batch import FIELDS
 from penstock.errors import UsageError
 from penstock.torch.batch import Batch
 
@@ -29,7 +29,9 @@ def types_of(fields: Fields | None, *, records: bool = False) -> dict[str, torch
     None for all fields, which is what records have unless some are chosen; which they are is known when a batch is there.
     """
     if isinstance(fields, str):
-        raise UsageError(f"fields is the text {fields!r}", hint=f"give a tuple: ({fields!r},)")
+        raise UsageError(
+            f"fields must be a tuple of names, got the text {fields!r}", hint=f"give a tuple: ({fields!r},)"
+        )
     if fields is None:
         return None if records else {name: _default(name) for name in TOKEN_FIELDS}
     if records:

@@ -110,9 +110,9 @@ def parse(text: str) -> Address:
     if path.endswith(RECIPES) and not ("@" in path and _VERSION.fullmatch(path)):
         return RecipeAddress(_path(given, path), _place(given, rest, hash_))
     if hash_:
-        raise _refusal(given, f"{path!r} is no recipe ({', '.join(RECIPES)}) and no run ({RUN}NAME)")
+        raise _refusal(given, f"{path!r} is neither a recipe ({', '.join(RECIPES)}) nor a run ({RUN}NAME)")
     if _VERSION.fullmatch(given) is None:
-        raise _refusal(given, "it is no version, no recipe and no run")
+        raise _refusal(given, "it is neither a version nor a recipe nor a run")
     return VersionAddress(given)
 
 
@@ -140,7 +140,7 @@ def _path(given: str, path: str) -> str:
     except UnicodeDecodeError:
         found = ""
     if not found or "\0" in found:
-        raise _refusal(given, "there is no path in it")
+        raise _refusal(given, "its path is empty")
     return found
 
 
@@ -164,7 +164,7 @@ def _place(given: str, rest: str, hash_: str) -> Place:
             raise _refusal(given, f"it says {name} twice")
         found[name] = _lane(given, value) if name == "lane" else _number(given, name, value)
     if "token" in found and "row" not in found:
-        raise _refusal(given, "a token stands in a row, and there is no row=…")
+        raise _refusal(given, "token=… needs row=…")
     return Place(**found)  # type: ignore[arg-type]
 
 
@@ -180,7 +180,7 @@ def _lane(given: str, value: str) -> "Lane":
 
 def _number(given: str, name: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal()) or len(value) > 19 or int(value) >= _NUMBER_MAX:
-        raise _refusal(given, f"{name} is {value[:40]!r}, which is no number from 0 on")
+        raise _refusal(given, f"{name} must be a whole number from 0, got {value[:40]!r}")
     return int(value)
 
 

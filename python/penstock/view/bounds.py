@@ -54,7 +54,7 @@ def parse_bounds(text: str, *, of: str = "rows") -> Bounds:
     """The range that a text is."""
     found = _RANGE.fullmatch(text.strip())
     if found is None or not text.strip():
-        raise AddressInvalid(address=text[:200], reason=f"it is no range of {of}", hint=_HINT)
+        raise AddressInvalid(address=text[:200], reason=f"it is not a range of {of}", hint=_HINT)
     first, colon, stop = found.groups()
     if colon:
         return Bounds(None if first is None else int(first), None if stop is None else int(stop), of)

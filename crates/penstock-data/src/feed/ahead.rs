@@ -90,6 +90,15 @@ pub struct Ahead {
     process: u32,
 }
 
+/// Batches that are made or being made before they are asked for, at most.
+const DEPTH_MAX: usize = 64;
+
+/// How far threads may be ahead of the consumer: as far as the memory holds batches of a size. Every thread has a batch to work on
+/// and the consumer one that is ready, whatever the memory.
+pub fn depth_of(memory_bytes: usize, batch_bytes: usize, threads: usize) -> usize {
+    (memory_bytes / batch_bytes.max(1)).clamp(threads.min(DEPTH_MAX - 1) + 1, DEPTH_MAX)
+}
+
 impl Ahead {
     /// Starts `threads` threads from `step` on, at most `depth` batches ahead; none means that the consumer's own thread works.
     pub fn start(
@@ -189,6 +198,11 @@ impl Ahead {
     pub fn waits(&self) -> Waits {
         let state = hold(&self.shared);
         Waits { batches: state.given, ready: state.ready.len(), waits_s: state.waits_s.clone() }
+    }
+
+    /// Batches that are made and wait.
+    pub fn ready(&self) -> usize {
+        hold(&self.shared).ready.len()
     }
 
     fn make_here(&self, begun: Instant, timeout: Duration) -> Result<Result<Option<Batch>, ()>, FeedError> {

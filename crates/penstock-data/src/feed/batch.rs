@@ -63,6 +63,21 @@ impl Batch {
         self.mask.as_deref()
     }
 
+    /// What a row is made of, in order.
+    pub fn origins_of(&self, row: u32) -> &[Origin] {
+        let first = self.origins.partition_point(|origin| origin.row < row);
+        let rest = &self.origins[first..];
+        &rest[..rest.partition_point(|origin| origin.row == row)]
+    }
+
+    /// Marks every token that is not padding with 1 in `into`, which has a 0 for each token, row after row.
+    pub fn mark_tokens(&self, into: &mut [u8]) {
+        for origin in &self.origins {
+            let first = origin.row as usize * self.length + origin.at as usize;
+            into[first..first + origin.length as usize].fill(1);
+        }
+    }
+
     /// Where documents begin and end in the tokens of all rows taken as one sequence, padding being documents of its own.
     pub fn boundaries(&self) -> Vec<i32> {
         let mut ends = vec![0];

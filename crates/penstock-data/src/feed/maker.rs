@@ -132,6 +132,15 @@ impl Maker {
         Ok(tokens as usize * (self.item_bytes + usize::from(self.masked)))
     }
 
+    /// Bytes of the largest batch from a step on: sizes change only where the rows of a step or their length do.
+    pub fn batch_bytes_max(&self, step: u64) -> Result<usize, FeedError> {
+        let lengths = self.plan.lengths.iter().map(|&(first, _)| first).filter(|first| *first > step);
+        let changes = self.plan.steps.changes(step..u64::MAX).chain(lengths);
+        changes
+            .map(|change| self.batch_bytes(change))
+            .try_fold(self.batch_bytes(step)?, |most, bytes| Ok(most.max(bytes?)))
+    }
+
     /// All positions of a step, and this lane's.
     fn positions(&self, step: u64) -> Result<(Range<u64>, Range<u64>), FeedError> {
         let all = self.plan.steps.positions(step)?;
@@ -338,6 +347,16 @@ mod tests {
 
     fn whole(step: u64) -> Batch {
         maker((0, 1), None, false, vec![]).make(step).unwrap().unwrap()
+    }
+
+    #[test]
+    fn the_largest_batch_that_is_still_to_come_is_known() {
+        // 12 rows of 4 tokens of 4 bytes, and 24 from step 3 on, dealt to two lanes.
+        let maker = maker((0, 2), None, false, Vec::new());
+        assert_eq!(maker.batch_bytes(0).unwrap(), 6 * 4 * 4);
+        for step in [0, 2, 3, 100] {
+            assert_eq!(maker.batch_bytes_max(step).unwrap(), 12 * 4 * 4, "{step}");
+        }
     }
 
     #[test]

@@ -196,8 +196,7 @@ fn cut(mut reason: String) -> String {
 
 /// The typed form of a read error: our own, if it carries one, or the operating system's.
 pub(crate) fn read_failed(shard: &str, offset: u64, error: io::Error) -> DataError {
-    match error.downcast::<DataError>() {
-        Ok(ours) => ours,
-        Err(system) => IoError::from_system(shard, Some(offset), &system).into(),
-    }
+    let ours =
+        error.downcast::<DataError>().or_else(|other| other.downcast::<IoError>().map(DataError::from));
+    ours.unwrap_or_else(|system| IoError::from_system(shard, Some(offset), &system).into())
 }

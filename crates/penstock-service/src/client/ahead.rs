@@ -151,9 +151,14 @@ impl<T: Turn> Ahead<T> {
 
     /// Counts since opening.
     pub fn waits(&self) -> Waits {
+        let ready = self.ready();
         let state = self.shared.hold();
-        let ready = state.ready.values().filter(|outcome| matches!(outcome, Ok(Some(_)))).count();
         Waits { batches: state.given, ready, waits_s: state.waits_s.clone() }
+    }
+
+    /// Batches that have arrived and wait.
+    pub fn ready(&self) -> usize {
+        self.shared.hold().ready.values().filter(|outcome| matches!(outcome, Ok(Some(_)))).count()
     }
 
     /// Ends the threads and forgets what waits. Does nothing in the child of a fork, where there are no threads.

@@ -5,6 +5,7 @@
 //! there is stands in a shared page (`ledger`) that is made again from the directory when it cannot be true. What is open or mapped stays
 //! readable when it is evicted, because evicting is unlinking (`evicting`).
 
+mod chosen;
 mod evicting;
 pub(crate) mod forks;
 mod ground;
@@ -28,6 +29,7 @@ use arc_swap::ArcSwap;
 use penstock_io::Digest;
 
 use crate::counts::COUNTS;
+pub use chosen::{choose, chosen_for};
 use ground::{Ground, Held, place_of};
 pub use ledger::Entry;
 use names::{file_bytes, piece_hash, piece_path, trailer};

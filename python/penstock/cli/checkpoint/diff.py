@@ -30,7 +30,9 @@ def print_difference(
     before: str,
     after: str,
     *,
-    other: Annotated[str | None, Parameter(help="The place of the second one, if it is another.")] = None,
+    other: Annotated[
+        str | None, Parameter(help="The place of the second checkpoint, if it is another one.")
+    ] = None,
     top: Annotated[int, Parameter(help="How many changed tensors to show, the largest changes first.")] = 30,
     json: Json = False,
 ) -> int:

@@ -55,12 +55,16 @@ class Chosen:
     def __init__(
         self,
         *,
-        to: Annotated[Literal["safetensors", "torch", "dcp"], Parameter(help="The form.")] = "safetensors",
+        to: Annotated[
+            Literal["safetensors", "torch", "dcp"], Parameter(help="The form of the files.")
+        ] = "safetensors",
         self_contained: Annotated[
             bool,
             Parameter(negative=(), help="A place of checkpoints with this one and all that it refers to."),
         ] = False,
-        prefix: Annotated[str, Parameter(help="Only names that begin with it, which is taken away.")] = "",
+        prefix: Annotated[
+            str, Parameter(help="Only names that begin with this; it is removed from them.")
+        ] = "",
         only: Annotated[
             tuple[str, ...],
             Parameter(
@@ -71,7 +75,7 @@ class Chosen:
         dtype: Annotated[
             Literal["bf16", "f16", "f32", "f64"] | None, Parameter(help="Cast floating-point tensors.")
         ] = None,
-        max_shard: Annotated[str, Parameter(help="Size of a safetensors file at most.")] = "5GB",
+        max_shard: Annotated[str, Parameter(help="Largest size of one safetensors file.")] = "5GB",
     ) -> None:
         self.to = to
         self.self_contained = self_contained
@@ -136,5 +140,5 @@ def _export(found: Checkpoint, destination: Path, wanted: Chosen, force: bool, t
 def _bytes(text: str) -> int:
     parsed = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
     if parsed is None or parsed[2] not in _UNITS:
-        raise UsageError(f"{text!r} is no size", hint="5GB, 500MB, 2GiB, or a number of bytes")
+        raise UsageError(f"{text!r} is not a size", hint="5GB, 500MB, 2GiB, or a number of bytes")
     return int(float(parsed[1]) * _UNITS[parsed[2]])

@@ -33,14 +33,14 @@ def import_checkpoint(
     place: str,
     origin: Path,
     *,
-    step: Annotated[int, Parameter(help="The step that it is the state of.")],
+    step: Annotated[int, Parameter(help="The training step that the state belongs to.")],
     prefix: Annotated[str, Parameter(help="Put before every name, as in model/.")] = "",
     run: Annotated[str, Parameter(help="Name of the run (default: the last part of the place).")] = "",
     force: Annotated[
         bool,
         Parameter(
             negative=(),
-            help="Also into the place of a run, which may not save there any more until it resumes.",
+            help="Import even into the place of a run, which may then not save there until it resumes.",
         ),
     ] = False,
     json: Json = False,

@@ -90,5 +90,5 @@ def _find(history: History, wanted: str) -> Committed | None:
         of_step = [each for each in history.checkpoints() if each.step == number]
         return history.at_step(number) or (of_step[-1] if of_step else None)
     raise UsageError(
-        f"{wanted!r} is no checkpoint", hint="a step such as 1000, latest, or number=12 of the list"
+        f"{wanted!r} is not a checkpoint", hint="a step such as 1000, latest, or number=12 of the list"
     )

@@ -23,11 +23,13 @@ prune_app = command_app(
 def prune_checkpoints(
     place: str,
     *,
-    keep_last: Annotated[int, Parameter(help="How many of the newest good ones stay.")],
+    keep_last: Annotated[int, Parameter(help="How many of the newest good checkpoints to keep.")],
     keep_every: Annotated[
-        int | None, Parameter(help="The first of every so many steps stays, for good.")
+        int | None, Parameter(help="Also keep the first checkpoint of every N steps.")
     ] = None,
-    dry_run: Annotated[bool, Parameter(negative=(), help="Say what would go, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, Parameter(negative=(), help="Say what would be deleted, and change nothing.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Safe beside a run that saves. The newest good checkpoint and pinned ones always stay.

@@ -26,7 +26,9 @@ def repair_place(
     dry_run: Annotated[
         bool, Parameter(negative=(), help="Say what would be done, and change nothing.")
     ] = False,
-    wait_s: Annotated[float, Parameter(help="Seconds that a run at work is given to say so.")] = PATIENCE_S,
+    wait_s: Annotated[
+        float, Parameter(help="Seconds to wait for a sign of a run that is at work.")
+    ] = PATIENCE_S,
     json: Json = False,
 ) -> int:
     """Exit code 0 when the place is whole now; with --dry-run 1 when there is something to do.

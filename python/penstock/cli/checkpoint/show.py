@@ -40,7 +40,7 @@ def show_checkpoint(
     *,
     tensors: Annotated[str | None, Parameter(help="Only tensors whose names match, as in 'model/*'.")] = None,
     norms: Annotated[
-        bool, Parameter(negative=(), help="Read them: norm, extremes, zeros, NaN and infinities.")
+        bool, Parameter(negative=(), help="Read the tensors: norm, extremes, zeros, NaN and infinities.")
     ] = False,
     json: Json = False,
 ) -> int:

@@ -32,7 +32,12 @@ def verify_checkpoints(
     step: str | None = None,
     *,
     every: Annotated[
-        bool, Parameter(name="--all", negative=(), help="All of the place; what they share is read once.")
+        bool,
+        Parameter(
+            name="--all",
+            negative=(),
+            help="Verify every checkpoint of the place; shared files are read once.",
+        ),
     ] = False,
     mark: Annotated[
         bool,
@@ -52,7 +57,7 @@ def verify_checkpoints(
         A step, latest (the default), or number=N of the list.
     """
     if every and step is not None:
-        raise UsageError(f"--all and step {step} at once make no sense")
+        raise UsageError(f"--all and step {step} exclude each other")
     verifier = Verifier()
     reports: list[Verified] = []
     with open_checkpoints(place, write=mark) as opened:

@@ -38,7 +38,7 @@ class Limits:
     ] = None
     bos: Annotated[str | None, Parameter(help="The token that begins documents, by number or name.")] = None
     eos: Annotated[str | None, Parameter(help="The token that ends documents, by number or name.")] = None
-    pad: Annotated[str | None, Parameter(help="The token that padding is, by number or name.")] = None
+    pad: Annotated[str | None, Parameter(help="The token that pads rows, by number or name.")] = None
     max_truncated: Annotated[float, Parameter(help="Share of documents that may be cut short.")] = 0.05
     max_dominance: Annotated[
         float, Parameter(help="How far a source's share of the loss may pass its weight.")
@@ -56,7 +56,7 @@ def lint(
     steps: Annotated[str, Parameter(help="Steps to look at, as A:B, or one number.")] = "0:20",
     lane: Annotated[str | None, Parameter(help="Only what lane K of N receives, as K/N.")] = None,
     allow: Annotated[
-        tuple[str, ...], Parameter(help="A kind that is no mistake here; may be repeated.")
+        tuple[str, ...], Parameter(help="A kind that is not a mistake here; may be repeated.")
     ] = (),
     limits: Annotated[Limits | None, Parameter(name="*")] = None,
     registry: Place = None,

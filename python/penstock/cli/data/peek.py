@@ -52,10 +52,11 @@ class Peeked:
                 )
             return parse_bounds(self.steps, of="steps").endless()
         if self.step < 0 or self.count < 1:
-            wrong = (
-                f"there is no step {self.step}" if self.step < 0 else f"{self.count} batches cannot be shown"
+            raise UsageError(
+                f"--step must be 0 or more, got {self.step}"
+                if self.step < 0
+                else f"--count must be at least 1, got {self.count}"
             )
-            raise UsageError(wrong)
         return range(self.step, self.step + self.count)
 
     def rows_of(self, count: int) -> range:

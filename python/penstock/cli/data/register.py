@@ -38,7 +38,9 @@ class Reading:
             str, Parameter(help="line or file: what a row of a text is. Markdown is per file.")
         ] = "",
         nan: Annotated[str, Parameter(help="NaN in JSON: error, float or null.")] = "error",
-        delimiter: Annotated[str, Parameter(help="What separates fields, instead of looking.")] = "",
+        delimiter: Annotated[
+            str, Parameter(help="The character between fields, instead of guessing it.")
+        ] = "",
         dtype: Annotated[str, Parameter(help="Type of the tokens of a flat file: uint16.")] = "",
         eot: Annotated[
             int | None, Parameter(help="Token at which a flat file is cut into documents.")
@@ -69,7 +71,7 @@ class Rules:
         row_bytes_max: Annotated[int, Parameter(help="A row of more bytes is bad.")] = 64 << 20,
         derived_max: Annotated[int, Parameter(help="Bytes of derived copies that may be made.")] = 1 << 40,
         strict: Annotated[
-            bool, Parameter(negative=(), help="Make it an error if anything that was found is left out.")
+            bool, Parameter(negative=(), help="Fail if any file that was found would be left out.")
         ] = False,
         split: Annotated[
             str | None,
@@ -95,7 +97,7 @@ class VersionWords:
     def __init__(
         self,
         *,
-        note: Annotated[str, Parameter(help="What this is.")] = "",
+        note: Annotated[str, Parameter(help="What this version holds, in your words.")] = "",
         owner: Annotated[str, Parameter(help="Who answers for it.")] = "",
         licence: Annotated[str, Parameter(help="Under which licence it may be used.")] = "",
         derived_from: Annotated[tuple[str, ...], Parameter(help="Versions that it was made from.")] = (),
@@ -110,7 +112,7 @@ class VersionWords:
 def register_files(
     name: str,
     *files: str,
-    format: Annotated[str | None, Parameter(help="Instead of looking at the content.")] = None,  # noqa: A002
+    format: Annotated[str | None, Parameter(help="The format, instead of recognising it by content.")] = None,  # noqa: A002
     engine: Annotated[str, Parameter(help="local, or ray for a Ray cluster.")] = "local",
     rules: Rules | None = None,
     words: VersionWords | None = None,
@@ -127,7 +129,7 @@ def register_files(
         Paths, quoted patterns, folders or URLs (s3://, gs://, az://, https://).
     """
     if not files:
-        raise UsageError("which files?", hint="penstock data register NAME FILES…; patterns in quotes")
+        raise UsageError("no files were named", hint="penstock data register NAME FILES…; patterns in quotes")
     opened = open_registry(registry)
     said = words or VersionWords()
     parents = tuple(opened.resolve(address).digest for address in said.derived_from)

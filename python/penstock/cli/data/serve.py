@@ -59,7 +59,7 @@ class ServeAddress:
         Parameter(
             name=["--open", "--no-token"],
             negative=(),
-            help="Want no token: let in everybody who reaches the server.",
+            help="Ask for no token: everybody who reaches the server is let in.",
         ),
     ] = False
     allow_host: Annotated[
@@ -69,7 +69,7 @@ class ServeAddress:
         ),
     ] = None
     tls_cert: Annotated[Path | None, Parameter(help="Certificate (PEM), to serve over TLS.")] = None
-    tls_key: Annotated[Path | None, Parameter(help="Its key (PEM).")] = None
+    tls_key: Annotated[Path | None, Parameter(help="Key of the certificate (PEM).")] = None
     ready_file: Annotated[
         Path | None, Parameter(help="File that gets the address once the server answers.")
     ] = None
@@ -83,14 +83,14 @@ class Bounds:
         1, min(8, os.cpu_count() or 1)
     )
     memory: Annotated[int, Parameter(help="MiB for batches that are made ahead.")] = 256
-    lanes: Annotated[int | None, Parameter(help="Say at once if steps cannot be dealt to so many lanes.")] = (
-        None
-    )
+    lanes: Annotated[
+        int | None, Parameter(help="Fail at the start if steps cannot be dealt to this many lanes.")
+    ] = None
     skips: Annotated[Path | None, Parameter(help="Steps and samples to leave out (JSON).")] = None
     forget_after: Annotated[
         float, Parameter(help="Seconds after which a lane that nobody asks for is forgotten.")
     ] = 60.0
-    requests: Annotated[int, Parameter(help="Requests at once; more are told to come again.")] = 256
+    requests: Annotated[int, Parameter(help="Requests at once; further ones are asked to try again.")] = 256
 
 
 @serve_app.default
@@ -185,7 +185,7 @@ def _token_of(path: Path) -> str:
     except OSError as problem:
         raise UsageError(f"cannot read {path}: {problem.strerror}") from problem
     if not found:
-        raise UsageError(f"there is no token in {path}")
+        raise UsageError(f"{path} must hold a token, and is empty")
     return found
 
 
@@ -197,7 +197,7 @@ def _skips(path: Path | None) -> Skips | None:
     except OSError as problem:
         raise UsageError(f"cannot read {path}: {problem.strerror}") from problem
     except msgspec.MsgspecError as problem:
-        raise UsageError(f"{path} is no list of skips: {problem}") from problem
+        raise UsageError(f"{path} is not a list of skips: {problem}") from problem
     steps = tuple((int(first), stop) for first, stop in told.get("steps", []))
     samples = tuple((str(alias), row) for alias, row in told.get("samples", []))
     return Skips(steps, samples)

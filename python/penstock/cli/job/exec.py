@@ -53,8 +53,8 @@ else:
 def exec_(
     job: str,
     *command: Annotated[str, Parameter(help="Program and arguments, after `--`.")],
-    rank: Annotated[str, Parameter(help="Which: 3, 0-3,8 or trainer-3.")] = "0",
-    role: Annotated[str | None, Parameter(help="Of which role, where a job has several.")] = None,
+    rank: Annotated[str, Parameter(help="Which ranks: 3, 0-3,8 or trainer-3.")] = "0",
+    role: Annotated[str | None, Parameter(help="Ranks of this role, where a job has several.")] = None,
     python: Annotated[
         str | None, Parameter(help="An expression or statements, instead of a command.")
     ] = None,
@@ -84,7 +84,7 @@ def _python(worker: Beside, expression: str) -> list[str]:
     interpreter = worker.python()
     if interpreter is None:
         raise UsageError(
-            f"{worker.name} is no Python, and the job knows none", hint="give a command after `--`"
+            f"{worker.name} is not Python, and the job has no other Python", hint="give a command after `--`"
         )
     return [interpreter, "-c", EVALUATE, expression]
 

@@ -62,7 +62,7 @@ def jobs(
 def _prune(older: str | None, *, dry_run: bool, json: bool) -> int:
     age_s = 0.0 if older is None else second_count(older)
     if age_s is None:
-        raise UsageError(f"--older {older}: a time, as in 12h or 7d")
+        raise UsageError(f"--older must be a time, as in 12h or 7d, got {older}")
     gone = remove(home(), older_s=age_s, dry_run=dry_run)
     if json:
         for each in gone:

@@ -60,7 +60,7 @@ class Span:
     ] = None
     start: Annotated[int, Parameter(help="Byte of the streams to begin at.")] = 0
     tail: Annotated[
-        int | None, Parameter(help="Only so many last lines of each log; with --grep, that match.")
+        int | None, Parameter(help="Only the last N lines of each log; with --grep, the last N that match.")
     ] = None
 
 
@@ -84,7 +84,7 @@ def logs(
     span: Annotated[Span | None, Parameter(name="*")] = None,
     form: Annotated[Form | None, Parameter(name="*")] = None,
     follow: Annotated[
-        bool, Parameter(name=["--follow", "-f"], negative=(), help="Go on until the job is over.")
+        bool, Parameter(name=["--follow", "-f"], negative=(), help="Keep printing until the job is over.")
     ] = False,
 ) -> int:
     """Lines of all workers by time; with --follow, as they write.
@@ -179,7 +179,9 @@ def _ranks(text: str) -> set[int]:
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip())
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise UsageError(f"--rank {text}: {part!r} is no rank", hint="a number, or several as in 0-3,7")
+            raise UsageError(
+                f"--rank {text}: {part!r} is not a rank", hint="a number, or several as in 0-3,7"
+            )
         found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return found
 
@@ -188,14 +190,14 @@ def _pattern(text: str | None) -> "re.Pattern[bytes] | None":
     try:
         return None if text is None else re.compile(text.encode())
     except re.error as problem:
-        raise UsageError(f"--grep {text!r} is no regular expression: {problem}") from problem
+        raise UsageError(f"--grep must be a regular expression, got {text!r}: {problem}") from problem
 
 
 def _places(job: Job, chosen: list[Worker], span: Span, *, exact_tail: bool) -> dict[tuple[Worker, str], int]:
     if span.start < 0:
-        raise UsageError(f"--start {span.start}: a log begins at byte 0")
+        raise UsageError(f"--start must be 0 or more, got {span.start}")
     if span.tail is not None and span.tail < 0:
-        raise UsageError(f"--tail {span.tail}: a number of lines")
+        raise UsageError(f"--tail must be a number of lines, got {span.tail}")
     places = {(worker, stream): span.start for worker in chosen for stream in STREAMS}
     if span.since is not None:
         for key, place in places_since(job, chosen, span.since).items():

@@ -20,7 +20,9 @@ app = command_app(
 def save(
     job: str,
     *,
-    timeout: Annotated[float, Parameter(help="Seconds to wait until every rank has heard it.")] = 60.0,
+    timeout: Annotated[
+        float, Parameter(help="Seconds to wait until every rank has received the request.")
+    ] = 60.0,
     json: Json = False,
 ) -> int:
     """Return when every rank that listens for notices has heard it; its save is over a little later.
@@ -31,7 +33,7 @@ def save(
         Name of the job, or how it begins.
     """
     if not 0 <= timeout <= 86400:
-        raise UsageError(f"--timeout {timeout}: seconds from 0 to a day")
+        raise UsageError(f"--timeout must be seconds from 0 to a day, got {timeout}")
     found = job_called(job)
     heard, listening = ask_to_save(found, timeout_s=timeout)
     if json:

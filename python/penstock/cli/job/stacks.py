@@ -32,14 +32,14 @@ app = command_app(
 def stacks(
     job: str,
     *,
-    rank: Annotated[str | None, Parameter(help="Only these, as in 0-3,8.")] = None,
+    rank: Annotated[str | None, Parameter(help="Only these ranks, as in 0-3,8.")] = None,
     native: Annotated[
         bool, Parameter(negative=(), help="Frames of native code too, of one rank of each group.")
     ] = False,
     native_all: Annotated[
         bool, Parameter(negative=(), help="Frames of native code too, of every rank; slow.")
     ] = False,
-    deadline: Annotated[float, Parameter(help="Seconds for all of it.")] = 30.0,
+    deadline: Annotated[float, Parameter(help="Seconds for reading all stacks.")] = 30.0,
     json: Json = False,
 ) -> int:
     """The smallest group comes first, because most ranks wait for the one that does not come.
@@ -56,7 +56,7 @@ def stacks(
     if found.phase() in FINAL:
         raise UsageError(f"job {found.id} is over", hint=f"`penstock logs {found.id}` still works")
     if not 0 < deadline <= 3600:
-        raise UsageError(f"--deadline {deadline}: seconds up to an hour")
+        raise UsageError(f"--deadline must be seconds up to an hour, got {deadline}")
     spy_path()
     wish = Asked(
         ranks=None if rank is None else _ranks(rank),
@@ -80,7 +80,7 @@ def _ranks(text: str) -> frozenset[int]:
     try:
         return frozenset(ranks_in(text))
     except ValueError as problem:
-        raise UsageError(f"--rank {text}: ranks are given as in 0-3,8") from problem
+        raise UsageError(f"--rank must be as in 0-3,8, got {text}") from problem
 
 
 def _is_forbidden(collected: Collected) -> bool:

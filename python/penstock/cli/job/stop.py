@@ -32,7 +32,7 @@ def stop(
     *,
     grace: Annotated[float | None, Parameter(help="Seconds until SIGKILL (default: the job's own).")] = None,
     force: Annotated[
-        bool, Parameter(negative=(), help="SIGKILL at once, also if nobody of the job answers.")
+        bool, Parameter(negative=(), help="Send SIGKILL at once, even if no process of the job answers.")
     ] = False,
     json: Json = False,
 ) -> int:
@@ -44,7 +44,7 @@ def stop(
         Name of the job, or how it begins.
     """
     if grace is not None and not 0 <= grace <= 86400:
-        raise UsageError(f"--grace {grace}: seconds from 0 to a day")
+        raise UsageError(f"--grace must be seconds from 0 to a day, got {grace}")
     try:
         found = job_called(job)
     except JobUnknown as problem:

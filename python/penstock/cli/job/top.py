@@ -45,8 +45,10 @@ app = command_app(
 def top(
     job: str | None = None,
     *,
-    every: Annotated[float, Parameter(help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, Parameter(negative=(), help="One picture; always so without a terminal.")] = False,
+    every: Annotated[float, Parameter(help="Seconds between updates.")] = 1.0,
+    once: Annotated[
+        bool, Parameter(negative=(), help="Print once and exit; without a terminal it always does.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Those furthest behind come first. Ends with the job, or when q is pressed.
@@ -57,7 +59,7 @@ def top(
         Name of the job, or how it begins (default: the newest that runs).
     """
     if not 0.1 <= every <= 3600:
-        raise UsageError(f"--every {every}: seconds from 0.1 to 3600")
+        raise UsageError(f"--every must be seconds from 0.1 to 3600, got {every}")
     found = job_called(job) if job is not None else _newest()
     watcher = Watcher(found)
     seen = watcher.look()

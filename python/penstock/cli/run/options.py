@@ -51,16 +51,16 @@ JOB = (
     Option(
         ("--on-pressure", "--pressure"),
         "text",
-        "When the terminal is slow: ranks wait, or it misses output, drop (logs never do).",
+        "When the terminal is slow: wait (ranks wait) or drop (it misses output; log files never do).",
         "wait",
     ),
     Option(
         ("--segment-bytes",),
         "text",
-        "Continue a log in another file after so many bytes, as in 256M; 0 never does.",
+        "Begin a new log file after this many bytes, as in 256M; 0: never.",
         "0",
     ),
-    Option(("--segments-kept",), "count", "How many files of a log stay, the newest; 0: all.", 0),
+    Option(("--segments-kept",), "count", "How many files of each log to keep, the newest; 0: all.", 0),
 )
 GANG = (
     Option(
@@ -72,7 +72,7 @@ GANG = (
     ),
     Option(("--module", "-m"), "flag", "The command is a Python module.", False, "module"),
     _of_torchrun(
-        "no-python", "The command is executed itself, also if it ends in .py.", kind="flag", default=False
+        "no-python", "Execute the command itself, even if it ends in .py.", kind="flag", default=False
     ),
     _of_torchrun(
         "master-port", "MASTER_PORT of the ranks (default: a free one for each life).", kind="count"
@@ -99,7 +99,7 @@ SLOTS = (
     Option(("--gpus",), "count", "GPUs that each rank gets for itself.", 0),
     Option(("--memory",), "text", "Memory that each rank gets for itself, as in 8G."),
     Option(("--ports",), "count", "Ports that each rank gets for itself.", 0),
-    Option(("--spares",), "count", "Further slots, for ranks whose own became doubtful.", 0),
+    Option(("--spares",), "count", "Further slots, for ranks whose own slot became doubtful.", 0),
 )
 RESTARTS = (
     Option(
@@ -111,11 +111,11 @@ RESTARTS = (
     ),
     Option(("--restart",), "text", "Who is started again: one, gang or all.", "gang"),
     Option(("--budget",), "text", "Restarts by cause: crash=3,memory=1,hang=3,preemption=9."),
-    Option(("--refill",), "count", "Steps of progress that fill the budget again; 0 never does.", 100),
+    Option(("--refill",), "count", "Steps of progress that fill the budget again; 0: never.", 100),
     Option(
         ("--same-failure",),
         "count",
-        "Give up when the same failure comes so often in a row; 0 never does.",
+        "Give up after the same failure this many times in a row; 0: never.",
         2,
     ),
     Option(("--backoff",), "text", "Wait before the second restart in a row, doubled each time.", "1s"),
@@ -135,20 +135,20 @@ RESTARTS = (
     Option(
         ("--hang",),
         "text",
-        "A rank that pulses hangs after ten times its usual step, but not within so long, and is ended; 0: never."
-        " By default a minute, half an hour for one that shows work, and without --restarts only a warning.",
+        "End a rank that pulses when it makes no step for this long and for ten times its usual step; 0: never."
+        " Default: a minute, half an hour for a rank that shows work; without --restarts only a warning.",
     ),
-    Option(("--hang-factor",), "text", "How many times its usual step.", "10"),
+    Option(("--hang-factor",), "text", "How many times its usual step a rank may take.", "10"),
     Option(
         ("--silence",),
         "text",
-        "A rank that does not pulse hangs when it writes nothing for so long; 0: it never does.",
+        "End a rank that does not pulse and writes nothing for this long; 0: never.",
         "0",
     ),
     Option(
         ("--stopped-limit",),
         "text",
-        "How long one rank alone may be stopped by a signal, before it is the one to blame; 0: for ever.",
+        "How long one rank alone may be stopped by a signal before it is blamed; 0: for ever.",
         "10m",
     ),
 )
@@ -172,12 +172,12 @@ TORCHRUN = (
     _of_torchrun("local-addr", "Not needed.", default=""),
     _of_torchrun("monitor-interval", "Not needed: an end is noticed at once.", default=""),
     _of_torchrun("start-method", "Not needed; see --zygote.", default=""),
-    _of_torchrun("run-path", "The script is run by Python; so it always is.", kind="flag", default=False),
+    _of_torchrun("run-path", "Python runs the script, as it always does.", kind="flag", default=False),
     _of_torchrun("log-dir", "Logs go into a directory of the job below this one."),
     _of_torchrun(
         "redirects", "Streams that are not shown: 1 stdout, 2 stderr, 3 both, or RANK:N,…", "-r", default="0"
     ),
-    _of_torchrun("tee", "Streams that are shown all the same.", "-t", default="0"),
+    _of_torchrun("tee", "Streams that are shown although --redirects hides them.", "-t", default="0"),
     _of_torchrun("local-ranks-filter", "Show only these ranks, as in 0,2-3.", default=""),
     _of_torchrun("shutdown-timeout", "Seconds for --grace and --failure-grace together."),
     _of_torchrun("event-log-handler", "Not needed; see `penstock events`.", default=""),
@@ -299,7 +299,7 @@ def _find(name: str) -> Option:
     close = sorted(known for known in _BY_NAME if len(name) > 3 and known.startswith(name))
     close = close or get_close_matches(name, list(_BY_NAME), n=1)
     hint = f"did you mean {' or '.join(close[:4])}?" if close else "`penstock run --help` shows the options"
-    raise UsageError(f"there is no option {name}", hint=hint)
+    raise UsageError(f"unknown option {name}", hint=hint)
 
 
 def _value(option: Option, name: str, attached: str | None, rest: list[str]) -> Any:
@@ -318,12 +318,12 @@ def _typed(option: Option, name: str, text: str) -> Any:
     try:
         return int(text)
     except ValueError:
-        raise UsageError(f"{name} {text}: a whole number is needed") from None
+        raise UsageError(f"{name} must be a whole number, got {text}") from None
 
 
 def _from_environment(option: Option, name: str, text: str) -> Any:
     if option.kind == "flag":
         if text not in ("0", "1"):
-            raise UsageError(f"{name}={text} in the environment: 0 or 1")
+            raise UsageError(f"{name} in the environment must be 0 or 1, got {text}")
         return text == "1"
     return _typed(option, name, text)

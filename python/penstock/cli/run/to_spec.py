@@ -90,7 +90,7 @@ def job_of_command(words: CommandLine) -> JobSpec:
     )
     directory = Path.cwd() if values["directory"] is None else Path(values["directory"]).absolute()
     if not directory.is_dir():
-        raise UsageError(f"--directory {directory}: there is no such directory")
+        raise UsageError(f"--directory must exist, got {directory}")
     return JobSpec(
         roles=[_role(words, directory)], directory=directory, **{**job_options(words), "name": name}
     )
@@ -241,12 +241,12 @@ def _variable(text: str) -> tuple[str, str]:
 def _seconds(option: str, text: str) -> float:
     found = units.second_count(text)
     if found is None:
-        raise UsageError(f"{option} {text}: a time, as in 10, 90s or 5m, 0 or more")
+        raise UsageError(f"{option} must be a time, 0 or more, as in 10, 90s or 5m, got {text}")
     return found
 
 
 def _bytes(option: str, text: str) -> int:
     found = units.byte_count(text)
     if found is None:
-        raise UsageError(f"{option} {text}: a size, as in 512M or 8G")
+        raise UsageError(f"{option} must be a size, as in 512M or 8G, got {text}")
     return found

@@ -25,10 +25,10 @@ def prove_run(
     run: Path,
     *,
     steps: Annotated[str, Parameter(help="A:B, the steps from A to B-1 (default: all).")] = "",
-    anyway: Annotated[
-        bool, Parameter(negative=(), help="Try it with a run that is not pinned as well.")
-    ] = False,
-    keep: Annotated[Path | None, Parameter(help="Keep what was executed again, in this folder.")] = None,
+    anyway: Annotated[bool, Parameter(negative=(), help="Try it even if the run is not pinned.")] = False,
+    keep: Annotated[
+        Path | None, Parameter(help="Keep the results of the second execution in this folder.")
+    ] = None,
     json: Json = False,
 ) -> int:
     """Start the run's program again in a clean place, from the nearest checkpoint, under the same layout and settings; then compare batches,
@@ -52,7 +52,7 @@ def _steps(text: str) -> tuple[int, int] | None:
         return None
     first, _, stop = text.partition(":")
     if not (first.isdecimal() and stop.isdecimal()):
-        raise UsageError(f"--steps {text}: two numbers, as in 1000:1100")
+        raise UsageError(f"--steps must be two numbers, as in 1000:1100, got {text}")
     return int(first), int(stop)
 
 

@@ -18,7 +18,9 @@ replay_app = command_app(
 
 
 @replay_app.default
-def replay_step(run: Path, *, step: Annotated[int, Parameter(help="Which one.")], json: Json = False) -> int:
+def replay_step(
+    run: Path, *, step: Annotated[int, Parameter(help="The step to execute again.")], json: Json = False
+) -> int:
     """Show the batch, loss and gradient norm of a step as recorded and as they are now. The exit code is 1 when anything differs.
 
     Parameters

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -42,6 +42,9 @@ from penstock.registry.columns.measure import (
 )
 from penstock.registry.scan.scan import object_name
 
+if TYPE_CHECKING:
+    from penstock._rust.plan import PartPlan
+
 
 class EraRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A finished era."""
@@ -61,7 +64,7 @@ class Grown:
 
     packs: int
     #: As the Rust side takes it.
-    part: dict[str, Any]
+    part: "PartPlan"
 
 
 @dataclass(frozen=True)

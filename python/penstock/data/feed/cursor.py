@@ -34,7 +34,9 @@ class Cursor:
         for number in (self.step, self.position):
             if type(number) is not int or not 0 <= number < 1 << 63:
                 raise CursorForeign(
-                    cursor=f"{self.prefix}", recipe="", reason=f"{number!r} is no place in a stream"
+                    cursor=f"{self.prefix}",
+                    recipe="",
+                    reason=f"step and position must be whole numbers of 64 bits from 0 on, got {number!r:.50}",
                 )
 
     def to_json(self) -> str:

@@ -4,21 +4,21 @@ import logging
 import os
 import random
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
-import numpy as np
-
 from penstock import _rust, events
 from penstock.data.eras.lookahead import EraLookahead
-from penstock.data.feed.batch import Batch
+from penstock.data.feed.batch import Batch, Finisher
+from penstock.data.feed.batch_source import BatchSource, RustSource
 from penstock.data.feed.cursor import Cursor
 from penstock.data.feed.lane import Lane
-from penstock.data.feed.options import MEMORY_BYTES, THREADS, ReadKeywords, ReadOptions
-from penstock.data.feed.python_stage import Finished, PythonStage
-from penstock.data.feed.share import SharedFinish, key_of, told, warn_if_alone
+from penstock.data.feed.options import MEMORY_BYTES, ReadKeywords, ReadOptions
+from penstock.data.feed.python_stage import PythonStage
+from penstock.data.feed.share import SharedFinish, key_of, warn_if_alone
 from penstock.data.feed.undecodable import UndecodableCount
 from penstock.data.maps.tokens import TokenMapper
 from penstock.data.monitor import metrics, stalls
@@ -37,10 +37,9 @@ from penstock.registry import Registry
 
 if TYPE_CHECKING:
     from penstock.data.service import Service
-    from penstock.data.service.remote_feed import ServiceSource
 
 _log = logging.getLogger(__name__)
-__all__ = ["MEMORY_BYTES", "THREADS", "Feed", "batch_at", "batch_of", "cursor_at", "open_feed"]
+__all__ = ["Feed", "batch_at", "batch_of", "cursor_at", "open_feed"]
 
 
 class Feed:
@@ -55,32 +54,31 @@ class Feed:
         lane: Lane,
         *,
         cursor: Cursor | None = None,
-        threads: int = 0,
-        memory_bytes: int = MEMORY_BYTES,
-        share: bool = False,
-        stall_s: float | None = None,
+        options: ReadOptions | None = None,
     ) -> None:
         self.plan = plan
         self.lane = lane
-        self._reading = ReadOptions(threads=threads, share=share, stall_s=stall_s, memory_bytes=memory_bytes)
+        self.options = options or ReadOptions(threads=0)
         self._step = 0 if cursor is None else cursor.step
         if cursor is not None:
             check_cursor(plan, cursor)
         check_lane(plan, lane, self._step)
         self._undecodable = UndecodableCount(plan.recipe.undecodable_max)
-        limit_s = self._reading.patience_s
-        self._feed: _rust.Feed | PythonStage | ServiceSource
-        self._forerunner: EraLookahead | None
-        self._feed, self._forerunner = start(plan, lane, self._step, self._undecodable, self._reading)
-        if self._forerunner is not None:
+        limit_s = self.options.patience_s
+        self._opened = self._open_source()
+        self._source = self._opened.source
+        if self._opened.lookahead is not None:
             # It does not know this feed, which can therefore be forgotten without being closed.
-            weakref.finalize(self, self._forerunner.stop)
+            weakref.finalize(self, self._opened.lookahead.stop)
         self._pid = os.getpid()
         self._counts = Counts(plan)
         # Not through this feed, so that it can be forgotten without being closed.
-        self._stalls = stalls.watch(limit_s, self._feed.stage)
+        self._stalls = stalls.watch(limit_s, self._source.stage)
         metrics.enter(self)
-        warn_if_alone(told(self._feed.sharing()))
+        warn_if_alone(self._source.sharing())
+
+    def _open_source(self) -> "OpenedSource":
+        return open_source(self.plan, self.lane, self._step, self._undecodable, self.options)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -91,12 +89,11 @@ class Feed:
         self._stalls.begin(self._step)
         try:
             with events.span("data.wait", step=self._step):
-                made = self._feed.next()
+                batch = self._source.next()
         finally:
             self._stalls.end()
-        if made is None:
+        if batch is None:
             raise StopIteration
-        batch = made if isinstance(made, Batch) else Batch(made, self.plan)
         self._step = batch.step + 1
         self._counts.add(batch)
         if self._tap is not None:
@@ -117,59 +114,45 @@ class Feed:
     @property
     def ready(self) -> int:
         """Batches that are made and wait to be asked for."""
-        return self._feed.waits()[1]
+        return self._source.ready()
 
     def statistics(self, *, recurrence: bool = False) -> FeedStatistics:
         """Counts, waits and times since opening. Cheap, unless ``recurrence`` asks how often packs recur; safe from any thread."""
-        batches, ready, waits = self._feed.waits()
-        waited = np.frombuffer(waits, dtype=np.float64)
-        p50, p99 = p50_p99(waited.tolist())
-        made = self._feed if isinstance(self._feed, _rust.Feed) else self._feed.planned
-        aliases = [each.source.alias for each in self.plan.prepared]
-        plan_s, read_s, digest_s = made.stage_times()
+        source = self._source
+        waits = source.waits()
+        wait = Spread(*p50_p99(waits.waits_s))
+        aliases = [prepared.source.alias for prepared in self.plan.prepared]
+        times = source.stage_times()
         shards, uniform = self._counts.shards
-        recurring = made.recurrence(RECURRENCE_BLOCKS) if recurrence else None
+        recurring = source.recurrence(RECURRENCE_BLOCKS) if recurrence else None
         return FeedStatistics(
-            batches=batches,
+            batches=waits.batches,
             rows=self._counts.rows,
             tokens=self._counts.tokens,
             bytes=self._counts.bytes,
             padding_share=self._counts.padding_share,
-            ready=ready,
-            wait_p50_s=float(p50),
-            wait_p99_s=float(p99),
-            plan_s=plan_s,
-            read_s=read_s,
-            digest_s=digest_s,
+            ready=waits.ready,
+            wait_p50_s=wait.p50_s,
+            wait_p99_s=wait.p99_s,
+            plan_s=times.plan_s,
+            read_s=times.read_s,
+            digest_s=times.digest_s,
             shards_per_batch=shards,
             shards_uniform=uniform,
             rows_by_source=self._counts.by_source,
-            epochs_by_source=dict(zip(aliases, made.epochs_before(self._step), strict=True)),
+            epochs_by_source=dict(zip(aliases, source.epochs_before(self._step), strict=True)),
             undecodable=self._undecodable.told(),
             pack_recurrence=None if recurring is None else dict(zip(aliases, recurring, strict=True)),
-            stages=self._stages(Spread(float(p50), float(p99))),
+            stages={"wait": wait, **source.stage_spread()},
             stalls=self._stalls.count,
             stalled_s=self._stalls.seconds,
-            sharing=told(self._feed.sharing()),
+            sharing=source.sharing(),
             store=_rust.store_counts(),
         )
 
-    def _stages(self, wait: Spread) -> dict[str, Spread]:
-        """How the time of each stage is spread over batches."""
-        names = ("plan", "read", "digest", "share")
-        if isinstance(self._feed, PythonStage):
-            # Reading and hashing are part of finishing; what is planned comes from Rust.
-            spread = {"plan": self._feed.planned.stage_spread()[0], **self._feed.stage_spread()}
-        else:
-            spread = dict(zip(names, self._feed.stage_spread(), strict=False))
-        return {"wait": wait, **{name: Spread(*each) for name, each in spread.items()}}
-
-    def reopened(self, cursor: Cursor, *, threads: int) -> "Feed":
-        """A fresh feed of the same lane at another place."""
-        same = self._reading
-        return Feed(
-            self.plan, self.lane, cursor=cursor, threads=threads, share=same.share, stall_s=same.stall_s
-        )
+    def reopened(self, cursor: Cursor, options: ReadOptions | None = None) -> "Feed":
+        """A fresh feed of the same lane at another place, read as this one unless other options are given."""
+        return Feed(self.plan, self.lane, cursor=cursor, options=options or self.options)
 
     def has_step(self, step: int) -> bool:
         """Whether anything comes at a step or after it."""
@@ -186,11 +169,9 @@ class Feed:
         if os.getpid() == self._pid:
             stalls.unwatch(self._stalls)
             metrics.leave(self)
-            self._feed.close()
+            self._opened.close()
             if self._tap is not None:
                 self._tap.close()
-            if self._forerunner is not None:
-                self._forerunner.close()
 
     def __enter__(self) -> "Feed":
         return self
@@ -221,27 +202,26 @@ def open_feed(
     A ``Service``, or its address (``penstock://host:port``), opens the recipe that is served there; it has its registry already.
     A path opens the recipe file; ``registry`` may be a place, and ``cursor`` a cursor's text.
     """
-    manner = ReadOptions(**reading)
+    options = ReadOptions(**reading)
     cursor = _cursor(cursor)
     recipe = _recipe(recipe)
     _check_given(lane, skips)
     if not isinstance(recipe, Recipe):
-        if registry is not None or manner.share:
+        if registry is not None or options.share:
             raise UsageError(
                 "a service has its registry already, and shares what it makes",
                 hint="give the registry to `penstock data serve`",
             )
         from penstock.data.service import open_service
 
-        return open_service(recipe, lane=lane, cursor=cursor, skips=skips, reading=manner)
+        return open_service(recipe, lane=lane, cursor=cursor, skips=skips, options=options)
     plan = prepare(recipe, _registry(registry, recipe), watch, skips=skips)
-    plan = with_row_copies(plan, manner.copies, watch)
-    count, share, stall_s = manner.thread_count, manner.share, manner.stall_s
+    plan = with_row_copies(plan, options.copies, watch)
     if lane is None or lane.number == 0:
-        for each in plan.prepared:
-            for note in each.notes:
-                _log.warning("%s: %s", each.source.alias, note)
-    return Feed(plan, lane or Lane(), cursor=cursor, threads=count, share=share, stall_s=stall_s)
+        for prepared in plan.prepared:
+            for note in prepared.notes:
+                _log.warning("%s: %s", prepared.source.alias, note)
+    return Feed(plan, lane or Lane(), cursor=cursor, options=options)
 
 
 def batch_at(
@@ -256,7 +236,7 @@ def batch_at(
     found = _recipe(recipe)
     _check_given(lane, skips)
     if not isinstance(found, Recipe):
-        raise UsageError(f"{found!r:.100} is not a recipe", hint="give a Recipe or the path of its file")
+        raise UsageError(f"recipe must be a Recipe or the path of its file, got {found!r:.100}")
     return batch_of(prepare(found, _registry(registry, found), skips=skips), step, lane or Lane())
 
 
@@ -269,16 +249,17 @@ def _recipe(given: "Recipe | Service | str | os.PathLike[str]") -> "Recipe | Ser
     from penstock.data.service import Service
 
     if not isinstance(given, Service):
-        hint = "give a Recipe, the path of its file, or the address of a service (penstock://host:port)"
-        raise UsageError(f"{given!r:.100} is not a recipe", hint=hint)
+        hint = 'ps.open(ps.Recipe(…)), ps.open("recipe.toml") or ps.open("penstock://host:port")'
+        what = "recipe must be a Recipe, the path of its file, or the address of a service"
+        raise UsageError(f"{what}, got {given!r:.100}", hint=hint)
     return given
 
 
 def _check_given(lane: Lane | None, skips: Skips | None) -> None:
     if lane is not None and not isinstance(lane, Lane):
-        raise UsageError(f"{lane!r:.100} is not a lane", hint="lane=Lane(0, of=8)")
+        raise UsageError(f"lane must be a Lane, got {lane!r:.100}", hint="lane=Lane(0, of=8)")
     if skips is not None and not isinstance(skips, Skips):
-        raise UsageError(f"{skips!r:.100} are not skips", hint="skips=Skips(steps=[(97, 100)])")
+        raise UsageError(f"skips must be Skips, got {skips!r:.100}", hint="skips=Skips(steps=[(97, 100)])")
 
 
 def _registry(given: Registry | str | os.PathLike[str] | None, recipe: Recipe) -> Registry:
@@ -288,7 +269,10 @@ def _registry(given: Registry | str | os.PathLike[str] | None, recipe: Recipe) -
     if isinstance(given, Registry):
         return given
     if not isinstance(given, str | os.PathLike):
-        raise UsageError(f"{given!r:.100} is not a registry", hint='registry=Registry("path"), or its path')
+        raise UsageError(
+            f"registry must be a Registry or its place, got {given!r:.100}",
+            hint='registry=Registry("path"), or its path',
+        )
     return Registry(given)
 
 
@@ -296,46 +280,60 @@ def _cursor(given: Cursor | str | bytes | None) -> Cursor | None:
     if given is None or isinstance(given, Cursor):
         return given
     if not isinstance(given, str | bytes):
-        raise CursorForeign(cursor="", recipe="", reason=f"a {type(given).__name__} is no cursor")
+        raise CursorForeign(
+            cursor="", recipe="", reason=f"cursor must be a Cursor or its text, got {type(given).__name__}"
+        )
     return Cursor.from_json(given)
 
 
 def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:
     """The batch of one step of a plan."""
     if step < 0:
-        raise RecipeInvalid(field="step", reason=f"there is no step {step}")
+        raise RecipeInvalid(field="step", reason=f"must be 0 or more, got {step}")
     check_lane(plan, lane, step, once=True)
     count = UndecodableCount(plan.recipe.undecodable_max)
-    feed, forerunner = start(plan, lane, step, count, ReadOptions(threads=0))
+    opened = open_source(plan, lane, step, count, ReadOptions(threads=0))
     try:
-        made = feed.next()
+        batch = opened.source.next()
     finally:
-        feed.close()
-        if forerunner is not None:
-            forerunner.close()
-    if made is None:
+        opened.close()
+    if batch is None:
         raise FeedClosed(reason=f"the stream ends before step {step}", hint="look at an earlier step")
-    if made.step != step:
+    if batch.step != step:
         raise FeedClosed(reason=f"step {step} is left out by the skips", hint="look without the skips")
-    return made if isinstance(made, Batch) else Batch(made, plan)
+    return batch
 
 
-def start(
-    plan: Plan, lane: Lane, step: int, count: UndecodableCount, reading: ReadOptions
-) -> tuple[_rust.Feed | PythonStage, EraLookahead | None]:
-    """What makes the batches of a lane from a step on, and what measures ahead of it where sources grow.
+@dataclass(frozen=True, slots=True)
+class OpenedSource:
+    """What makes the batches of a lane, and what measures ahead of it where sources of the recipe grow."""
+
+    source: BatchSource
+    lookahead: EraLookahead | None = None
+
+    def close(self) -> None:
+        """End the threads of both."""
+        self.source.close()
+        if self.lookahead is not None:
+            self.lookahead.close()
+
+
+def open_source(
+    plan: Plan, lane: Lane, step: int, count: UndecodableCount, options: ReadOptions
+) -> OpenedSource:
+    """What makes the batches of a lane from a step on.
 
     Rust makes them alone, or, where samples are records or random maps are called, Rust and then Python.
     """
-    threads, memory_bytes = reading.thread_count, reading.memory_bytes
-    key = key_of(plan, lane) if reading.share else None
+    threads, memory_bytes = options.thread_count, options.memory_bytes
+    key = key_of(plan, lane) if options.share else None
     if not plan.records and not plan.drawn:
         made = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, threads, memory_bytes, key)
-        return made, forerun(plan, lane, made)
+        return OpenedSource(RustSource(made, plan), look_ahead(plan, lane, made))
     # Saying which samples a step has takes no time worth a thread, and reading tokens takes little.
     beside = min(threads, 1) if plan.drawn else 0
     planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, beside, memory_bytes // 2)
-    finish: Callable[[_rust.FeedBatch], Finished] = RecordReader(plan) if plan.records else TokenMapper(plan)
+    finish: Finisher = RecordReader(plan) if plan.records else TokenMapper(plan)
     if key is not None:
         finish = SharedFinish(plan, finish, key=key, budget_bytes=memory_bytes)
     finishing = PythonStage(
@@ -345,10 +343,10 @@ def start(
         threads=threads,
         memory_bytes=memory_bytes,
     )
-    return finishing, forerun(plan, lane, planned)
+    return OpenedSource(finishing, look_ahead(plan, lane, planned))
 
 
-def forerun(plan: Plan, lane: Lane, feed: _rust.Feed) -> EraLookahead | None:
+def look_ahead(plan: Plan, lane: Lane, feed: _rust.Feed) -> EraLookahead | None:
     """Start to measure the eras of sources that grow, if there are any."""
     sources = {number: each.growing for number, each in enumerate(plan.prepared) if each.growing}
     if not sources:

@@ -18,7 +18,10 @@ class Lane:
 
     def __post_init__(self) -> None:
         if not 0 <= self.number < self.of:
-            raise RecipeInvalid(field="lane", reason=f"there is no lane {self.number} of {self.of}")
+            raise RecipeInvalid(
+                field="lane",
+                reason=f"must be at least 0 and below {self.of}, the number of lanes, got {self.number}",
+            )
 
     def rows(self, start: int, stop: int) -> range:
         """The positions of a step, from ``start`` to ``stop``, that belong to this lane."""

@@ -1,8 +1,9 @@
-"""How batches are read: nothing here changes a bit of them."""
+"""How batches are read, and how a training loop wants them: nothing here changes a bit of them."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from penstock.errors import RecipeInvalid
 
@@ -25,6 +26,21 @@ class ReadKeywords(TypedDict, total=False):
     copies: Copies
 
 
+class BatchKeywords(TypedDict, total=False):
+    """How batches are wanted: what ``Run.steps`` hands to the state. Each framework knows some of them and refuses the others."""
+
+    #: Names of columns, or names with types.
+    fields: Any
+    #: Batches that are made ready before they are asked for.
+    prefetch: int
+    threads: int
+    #: With torch: where tensors are wanted.
+    device: Any
+    #: With JAX: over which devices, and along which of their axes, rows are divided.
+    mesh: Any
+    axis: str | Sequence[str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """``threads`` read ahead (0: the caller's own reads). ``share``: with processes of this host that read the same lane.
@@ -41,11 +57,17 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         if self.threads is not None and not (type(self.threads) is int and self.threads >= 0):
-            raise RecipeInvalid(field="threads", reason=f"{self.threads!r:.50} threads cannot be started")
+            raise RecipeInvalid(
+                field="threads", reason=f"must be a whole number from 0 on, got {self.threads!r:.50}"
+            )
         if self.stall_s is not None and not (isinstance(self.stall_s, int | float) and self.stall_s > 0):
-            raise RecipeInvalid(field="stall_s", reason=f"a wait cannot last {self.stall_s!r:.50} seconds")
+            raise RecipeInvalid(
+                field="stall_s", reason=f"must be a positive number of seconds, got {self.stall_s!r:.50}"
+            )
         if self.copies not in COPIES:
-            raise RecipeInvalid(field="copies", reason=f"there is no {self.copies!r}", hint=", ".join(COPIES))
+            raise RecipeInvalid(
+                field="copies", reason=f"must be one of {', '.join(COPIES)}, got {self.copies!r:.50}"
+            )
 
     @property
     def thread_count(self) -> int:
@@ -63,5 +85,7 @@ class ReadOptions:
         except ValueError:
             given = -1.0
         if not given > 0:
-            raise RecipeInvalid(field="PENSTOCK_STALL_S", reason=f"{text!r} is no number of seconds")
+            raise RecipeInvalid(
+                field="PENSTOCK_STALL_S", reason=f"must be a positive number of seconds, got {text!r:.50}"
+            )
         return given

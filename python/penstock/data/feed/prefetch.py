@@ -14,6 +14,7 @@ from penstock.data.feed.batch import Batch
 from penstock.data.feed.cursor import Cursor
 from penstock.data.feed.feed import Feed, cursor_at
 from penstock.data.feed.lane import Lane
+from penstock.data.feed.options import ReadOptions
 from penstock.data.monitor.statistics import FeedStatistics
 from penstock.data.plan.plan import Plan
 from penstock.errors import CursorForeign, FeedClosed, PenstockError, UsageError
@@ -28,13 +29,21 @@ Turned = TypeVar("Turned")
 class Prefetch(Generic[Turned]):
     """Iterate it, as often as you like: it goes on where it is. Close it when done (or use it as a context)."""
 
-    def __init__(self, feed: Feed, turn: Callable[[Batch], Turned], *, prefetch: int, threads: int) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        turn: Callable[[Batch], Turned],
+        *,
+        prefetch: int = 2,
+        options: ReadOptions | None = None,
+    ) -> None:
+        """``options``: how the feed is read when it is opened anew; as it was opened, unless they are given."""
         if not 0 <= prefetch <= PREFETCH_MAX:
             raise UsageError(f"prefetch is {prefetch}, but 0 to {PREFETCH_MAX} batches can be held ahead")
         self._feed = feed
         self._turn = turn
         self._prefetch = prefetch
-        self._threads = threads
+        self._options = options or feed.options
         #: The step after the batch that was handed out last.
         self._step = feed.cursor.step
         #: Turned and waiting, in order, each with its step.
@@ -105,7 +114,7 @@ class Prefetch(Generic[Turned]):
         return True
 
     def _reopen(self, cursor: Cursor) -> None:
-        fresh = self._feed.reopened(cursor, threads=self._threads)
+        fresh = self._feed.reopened(cursor, self._options)
         self._feed.close()
         self._feed = fresh
         self._step = cursor.step

@@ -12,12 +12,13 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
-
-import numpy as np
 
 from penstock import _rust
+from penstock.data.feed.batch import Batch, Finisher
+from penstock.data.feed.batch_source import RustPlanned, Waits
+from penstock.data.feed.share import Sharing
 from penstock.data.feed.worker_count import WorkerCount
+from penstock.data.monitor.statistics import Spread
 from penstock.errors import CorruptShard, FeedClosed
 from penstock.events.quantile import p50_p99
 
@@ -31,36 +32,25 @@ _NAP_S = 1.0
 _JOIN_S = 30.0
 
 
-class Finished(Protocol):
-    """A batch that knows its size."""
-
-    @property
-    def step(self) -> int:
-        """The step of the recipe."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that it holds in memory."""
-
-
 #: What stands for a step: its batch, the reason why there is none, or None after the last step.
-_Outcome = Finished | BaseException | None
+_Outcome = Batch | BaseException | None
 #: A step to finish: which one since the feed was opened, and what Rust made of it.
 _Task = tuple[int, _rust.FeedBatch]
 
 
-class PythonStage:
-    """Batches in order, as ``_rust.Feed`` gives them. Dropping it ends the threads, as closing it does."""
+class PythonStage(RustPlanned):
+    """Batches that Python finishes, in order. Dropping it ends the threads, as closing it does."""
 
     def __init__(
         self,
         feed: _rust.Feed,
-        finish: Callable[[_rust.FeedBatch], Finished],
+        finish: Finisher,
         *,
-        accept: Callable[[Any], None],
+        accept: Callable[[Batch], None],
         threads: int,
         memory_bytes: int,
     ) -> None:
+        super().__init__(feed)
         #: Called for every batch that is handed out, in order; what it raises is raised instead.
         self._accept = accept
         count = min(threads, DEPTH_MAX)
@@ -81,7 +71,7 @@ class PythonStage:
         for worker in workers:
             worker.start()
 
-    def next(self) -> Any:
+    def next(self) -> Batch | None:
         """The next batch, or None at the end, which stays. After an error, asking again tries the same step again."""
         begun = time.perf_counter()
         outcome = self._shared.wait_next() if self._threaded else self._shared.finish_here()
@@ -104,27 +94,26 @@ class PythonStage:
             self._answered = now
         return outcome
 
-    def waits(self) -> tuple[int, int, bytes]:
-        """Batches delivered, batches ready, and the last waits in seconds (f64)."""
-        return self._given, self._shared.ready, np.array(self._waits, dtype=np.float64).tobytes()
+    def ready(self) -> int:
+        """Batches that are finished and wait."""
+        return self._shared.ready
+
+    def waits(self) -> Waits:
+        """How often and how long the consumer waited."""
+        return Waits(self._given, self._shared.ready, list(self._waits))
 
     def stage(self) -> str:
         """What is waited for: ``finish`` when a step is being finished, else what Rust does."""
-        return "finish" if self._shared.busy else self._shared.feed.stage()
+        return "finish" if self._shared.busy else self.planned.stage()
 
-    def stage_spread(self) -> dict[str, tuple[float, float]]:
-        """Seconds that half and 99 % of all batches did not pass while they were finished."""
-        return {"finish": p50_p99(list(self._shared.took))}
+    def stage_spread(self) -> dict[str, Spread]:
+        """How long planning in Rust and finishing in Python take; reading and hashing are part of finishing."""
+        plan = Spread(*self.planned.stage_spread()["plan"])
+        return {"plan": plan, "finish": Spread(*p50_p99(list(self._shared.took)))}
 
-    def sharing(self) -> tuple[Any, ...] | None:
+    def sharing(self) -> Sharing | None:
         """What this process is for others that finish the same steps; None when they are not shared."""
-        told = getattr(self._shared.finisher, "told", None)
-        return None if told is None else tuple(told())
-
-    @property
-    def planned(self) -> _rust.Feed:
-        """What says which samples a step has."""
-        return self._shared.feed
+        return self._shared.finisher.sharing()
 
     def close(self) -> None:
         """End the threads."""
@@ -137,7 +126,7 @@ class _Shared:
     def __init__(
         self,
         feed: _rust.Feed,
-        finish: Callable[[_rust.FeedBatch], Finished],
+        finish: Finisher,
         memory_bytes: int,
         count: WorkerCount,
     ) -> None:
@@ -350,8 +339,7 @@ class _Shared:
             self._needed.notify_all()
         self.feed.close()
         # Others that finish the same steps find another to ask.
-        if (close := getattr(self.finisher, "close", None)) is not None:
-            close()
+        self.finisher.close()
 
 
 def _work(shared: _Shared, worker: int) -> None:

@@ -6,7 +6,6 @@ meeting (``crates/penstock-data/src/feed/share.rs``); here is the name, and how 
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import _rust
+from penstock.data.feed.batch import Batch, Finisher
 from penstock.data.feed.batch_wire import receive, ship
 from penstock.data.feed.columns_wire import NotPackable
 from penstock.data.feed.lane import Lane
 from penstock.errors import BatchDamaged
 
 if TYPE_CHECKING:
-    from penstock.data.feed.batch import Batch
     from penstock.data.plan.plan import Plan
 
 _log = logging.getLogger("penstock.data")
@@ -47,6 +46,11 @@ class Sharing:
     #: Why it read alone, the last time that it did.
     trouble: str | None
 
+    @classmethod
+    def of(cls, told: tuple[Any, ...] | None) -> "Sharing | None":
+        """What Rust tells, with names; None where nothing is shared."""
+        return None if told is None else cls(*told)
+
 
 def key_of(plan: "Plan", lane: Lane) -> str:
     """The name under which processes that would make the same batches meet."""
@@ -63,35 +67,28 @@ def _build() -> str:
     return f"{_rust.__version__} {_rust.digest_file(Path(code))}"
 
 
-def told(sharing: tuple[Any, ...] | None) -> Sharing | None:
-    """What Rust tells, with names."""
-    return None if sharing is None else Sharing(*sharing)
-
-
 def warn_if_alone(sharing: Sharing | None) -> None:
     """Say that a feed that was to be shared is not, and why. Batches are the same."""
     if sharing is not None and sharing.standing == "alone":
         _log.warning("batches are read alone, though they were to be shared: %s", sharing.trouble)
 
 
-class SharedFinish:
+class SharedFinish(Finisher):
     """Finishes each step once for all processes of the lane. Safe to use from any thread."""
 
-    def __init__(
-        self, plan: "Plan", finish: Callable[[_rust.FeedBatch], Any], *, key: str, budget_bytes: int
-    ) -> None:
+    def __init__(self, plan: "Plan", finish: Finisher, *, key: str, budget_bytes: int) -> None:
         self._plan = plan
         self._finish = finish
         self.exchange = _rust.Exchange(key, budget_bytes)
 
-    def __call__(self, made: _rust.FeedBatch) -> "Batch":
+    def __call__(self, made: _rust.FeedBatch) -> Batch:
         """The batch of a step, finished here or by another."""
         asked = self.exchange.ask(made.step)
         if isinstance(asked, _rust.SharedBytes):
             batch = self._received(asked)
             if batch is not None and batch.step == made.step:
                 return batch
-        finished: Batch = self._finish(made)
+        finished = self._finish(made)
         if not isinstance(asked, _rust.StepClaim):
             return finished
         try:
@@ -101,16 +98,16 @@ class SharedFinish:
             return finished
         return finished if shared is None else self._received(shared) or finished
 
-    def _received(self, shared: _rust.SharedBytes) -> "Batch | None":
+    def _received(self, shared: _rust.SharedBytes) -> Batch | None:
         try:
             return receive(shared, self._plan)
         except BatchDamaged as problem:
             _log.warning("a step of another process is made again: %s", problem)
             return None
 
-    def told(self) -> tuple[Any, ...]:
-        """Counts since opening."""
-        return self.exchange.told()
+    def sharing(self) -> Sharing | None:
+        """What this process is for the others, and counts since opening."""
+        return Sharing.of(self.exchange.told())
 
     def close(self) -> None:
         """Take part no more."""

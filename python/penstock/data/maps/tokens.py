@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock import _rust
-from penstock.data.feed.batch import Batch, origin_of
+from penstock.data.feed.batch import Finisher, origin_of
+from penstock.data.feed.token_batch import TokenBatch
 from penstock.data.feed.undecodable import Fault, fault_of
 from penstock.data.maps.rows import Maps, StageFailed, is_drawn
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _Stretch = tuple[int, int, int, int, int, int]
 
 
-class MappedBatch(Batch):
+class MappedBatch(TokenBatch):
     """A batch whose tokens were changed by random maps."""
 
     finished = True
@@ -37,7 +38,6 @@ class MappedBatch(Batch):
         #: What maps left out of it.
         self.left = left
         self._digest = digest
-        #: Samples that the maps could make nothing of.
         self.faults = tuple(left.faults)
 
     @property
@@ -68,7 +68,7 @@ class Left:
         self.faults: list[Fault] = []
 
 
-class TokenMapper:
+class TokenMapper(Finisher):
     """Calls the random maps of a plan. Safe to use from any thread."""
 
     def __init__(self, plan: "Plan") -> None:

@@ -59,7 +59,7 @@ def serve(address: str) -> Endpoint:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or int(port) > _PORT_MAX:
         raise UsageError(
-            f"{address!r} is no address to serve at", hint="give host:port, such as 127.0.0.1:9464"
+            f"an address to serve at must be host:port, got {address!r:.100}", hint="such as 127.0.0.1:9464"
         )
     with _lock:
         if _endpoint is None or _endpoint.process != os.getpid():

@@ -13,15 +13,10 @@ from penstock import _rust
 from penstock.data.plan.table_cache import BrokenLeg, PlanTable, rest_table
 
 if TYPE_CHECKING:
+    from penstock._rust.plan import CourseValues, StopValues, TurnPlan
     from penstock.data.plan.plan import Prepared
     from penstock.data.recipe.recipe import Recipe
     from penstock.registry import Registry
-
-
-#: Epochs, the last phase that is planned (first row, epoch, packs of the rest, part), packs up to and including each part.
-Course = tuple[int | None, tuple[int, int, int, int], list[int]]
-#: Rows that a source has given, and where the next one lies: part (None for the rest), epoch, index.
-Stop = tuple[int, int | None, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,7 @@ def plan_phases(recipe: "Recipe", registry: "Registry", prepared: Sequence["Prep
     found = [replace(each, phases=each.phases[:1]) for each in prepared]
     for number in range(1, len(prepared[0].phases)):
         step = prepared[0].phases[number].step
-        stops = _rust.stops_at(mixture_values(recipe), [_course(each) for each in found], step)
+        stops = _rust.stops_at(turn_plan(recipe), [_course(each) for each in found], step)
         if stops is None:
             break
         found = [
@@ -73,7 +68,7 @@ def plan_phases(recipe: "Recipe", registry: "Registry", prepared: Sequence["Prep
     return found
 
 
-def mixture_values(recipe: "Recipe") -> dict[str, Any]:
+def turn_plan(recipe: "Recipe") -> "TurnPlan":
     """What decides whose turn it is, as the Rust side takes it."""
     aliases = [source.alias for source in recipe.sources]
     return {
@@ -98,13 +93,13 @@ def mixture_values(recipe: "Recipe") -> dict[str, Any]:
     }
 
 
-def _course(prepared: "Prepared") -> Course:
+def _course(prepared: "Prepared") -> "CourseValues":
     last = prepared.phases[-1]
     phase = (last.first, last.epoch, 0 if last.rest is None else last.rest.packs, last.part)
     return (prepared.source.epochs, phase, [last.whole.packs])
 
 
-def _change(recipe: "Recipe", registry: "Registry", now: "Prepared", to: Phase, stop: Stop) -> Phase:
+def _change(recipe: "Recipe", registry: "Registry", now: "Prepared", to: Phase, stop: "StopValues") -> Phase:
     """The phase that begins where a source stands; what it breaks off is packed anew."""
     count, part, epoch, within = stop
     last = now.phases[-1]

@@ -7,7 +7,7 @@ recipe again, or another one that packs the same samples alike, builds nothing.
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -23,6 +23,10 @@ from penstock.registry.scan.scan import object_name, put_object
 from penstock.registry.scan.work_folder import work_folder
 from penstock.store import Store
 from penstock.store.hostcache import use_host_cache
+
+if TYPE_CHECKING:
+    from penstock._rust.plan import BrokenLegPlan, PackingPlan
+    from penstock._rust.source import SourceValues
 
 #: Part of the key of plan tables: raise it when the same lengths are planned differently.
 PLANNER = 1
@@ -70,7 +74,7 @@ class Packing:
         cut = self.truncate
         return self.separator, cut.length if cut is not None and cut.keep == "start" else (1 << 32) - 1
 
-    def to_rust(self, length: int, source: str) -> dict[str, Any]:
+    def to_rust(self, length: int, source: str) -> "PackingPlan":
         """The packing as Rust takes it; ``source`` is what decides which samples share a block."""
         return {"length": length, "policy": self.policy, "shuffle": self.shuffle, "source": source}
 
@@ -121,7 +125,7 @@ def rest_table(registry: Registry, broken: BrokenLeg, packing: Packing, length: 
     key = digest(msgspec.json.encode((*parts, broken.delivered, length, packing.policy, packing.shuffle)))
 
     def build(path: Path) -> int:
-        leg = {
+        leg: BrokenLegPlan = {
             "table": table_source(registry.store, broken.table),
             "source": broken.key,
             "seed": broken.seed,
@@ -134,7 +138,7 @@ def rest_table(registry: Registry, broken: BrokenLeg, packing: Packing, length: 
     return _built(registry.store, key, build, alias=packing.alias), key
 
 
-def table_source(store: Store, table: str) -> Any:
+def table_source(store: Store, table: str) -> "SourceValues":
     """A table as the Rust side opens it: a path, or an object that is read through the cache of the host."""
     path = store.local_path(object_name(table))
     if path is not None:

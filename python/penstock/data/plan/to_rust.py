@@ -1,28 +1,33 @@
-"""A plan handed over to the Rust side: everything as plain values."""
+"""A plan handed over to the Rust side: everything as plain values.
 
-from typing import TYPE_CHECKING, Any
+The structures are declared in ``_rust/plan.pyi`` and read by ``crates/penstock-python/src/plan.rs``; ``tests/data/test_to_rust.py``
+holds the two together.
+"""
 
-from penstock.data.plan.phases import Phase, mixture_values
+from typing import TYPE_CHECKING
+
+from penstock.data.plan.phases import Phase, turn_plan
 from penstock.data.plan.table_cache import table_source
 from penstock.data.plan.token_layout import record_shards, shard_descriptions
 from penstock.registry import Version
 
 if TYPE_CHECKING:
+    from penstock._rust.plan import FeedPlan, PartPlan, PhasePlan, SourcePlan
     from penstock.data.plan.plan import Plan, Prepared
     from penstock.store import Store
 
 
-def rust_plan(plan: "Plan") -> dict[str, Any]:
+def rust_plan(plan: "Plan") -> "FeedPlan":
     """A plan as the Rust side takes it."""
     return {
         "sources": [_source(plan.registry.store, each) for each in plan.prepared],
-        "mixture": mixture_values(plan.recipe),
+        "mixture": turn_plan(plan.recipe),
         "lengths": plan.lengths,
         "skips": list(plan.skips.steps),
     }
 
 
-def _source(store: "Store", each: "Prepared") -> dict[str, Any]:
+def _source(store: "Store", each: "Prepared") -> "SourcePlan":
     return {
         "parts": [] if each.growing else [_whole(store, each)],
         "expected": len(each.growing.eras) if each.growing else 1,
@@ -35,7 +40,7 @@ def _source(store: "Store", each: "Prepared") -> dict[str, Any]:
     }
 
 
-def _whole(store: "Store", each: "Prepared") -> dict[str, Any]:
+def _whole(store: "Store", each: "Prepared") -> "PartPlan":
     """All of a source as one part."""
     part = part_values(
         store,
@@ -48,7 +53,9 @@ def _whole(store: "Store", each: "Prepared") -> dict[str, Any]:
     )
     # Samples whose length a random map may change are read by whoever calls the map.
     unread = each.records or each.drawn_length is not None
-    return part | {"shards": record_shards(each.tokens)} if unread else part
+    if unread:
+        part["shards"] = record_shards(each.tokens)
+    return part
 
 
 def part_values(
@@ -60,7 +67,7 @@ def part_values(
     tables: list[str],
     rows: list[tuple[int, int]],
     separator: tuple[int, int] | None = None,
-) -> dict[str, Any]:
+) -> "PartPlan":
     """A part of a source as the Rust side takes it; one without tokens has no rows.
 
     ``digest`` is what its orders derive from; ``rows`` are runs of rows: (row of the part, row of the version).
@@ -75,6 +82,6 @@ def part_values(
     }
 
 
-def _phase(store: "Store", phase: Phase) -> dict[str, Any]:
+def _phase(store: "Store", phase: Phase) -> "PhasePlan":
     rest = None if phase.rest is None else (phase.rest_key, table_source(store, phase.rest.table))
     return {"first": phase.first, "epoch": phase.epoch, "part": phase.part, "rest": rest}

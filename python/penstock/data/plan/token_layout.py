@@ -1,7 +1,7 @@
 """How the tokens of a version are stored: their type, the length of fixed rows, and shards as the Rust side opens them."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,8 +10,8 @@ from penstock.formats.shard_bytes import source_of
 from penstock.registry import Version
 from penstock.registry.layout import layout_of_first, layouts_of
 
-#: Source, index, its digest, rows, and first byte and bytes of each row where rows follow each other without gaps.
-ShardParts = tuple[Any, Any, str, int, tuple[int, int] | None]
+if TYPE_CHECKING:
+    from penstock._rust.plan import ShardValues
 
 
 def stored_dtype(tokens: Version) -> np.dtype[Any]:
@@ -43,12 +43,12 @@ def row_length(alias: str, tokens: Version, dtype: np.dtype[Any]) -> int:
     return sizes.pop() // dtype.itemsize
 
 
-def record_shards(version: Version) -> list[ShardParts]:
+def record_shards(version: Version) -> "list[ShardValues]":
     """Samples as the Rust side plans them without reading any: rows of no bytes, in a shard that is never opened."""
     return [(Path(version.address), b"", version.digest, version.rows, (0, 0))]
 
 
-def shard_descriptions(tokens: Version) -> list[ShardParts]:
+def shard_descriptions(tokens: Version) -> "list[ShardValues]":
     """The shards of a version as the Rust side opens them."""
     shards = tokens.manifest.shards
     fixed = (
@@ -56,7 +56,7 @@ def shard_descriptions(tokens: Version) -> list[ShardParts]:
         if tokens.manifest.format == "npy"
         else [None] * len(shards)
     )
-    found: list[ShardParts] = []
+    found: list[ShardValues] = []
     for shard, layout in zip(shards, fixed, strict=True):
         opened = tokens.open_shard(shard)
         found.append((source_of(opened.raw), opened.index, opened.index_digest, shard.rows, layout))

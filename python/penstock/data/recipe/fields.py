@@ -15,10 +15,12 @@ def read_fields(given: Any) -> tuple[str, ...] | None:
     if given is None:
         return None
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        raise RecipeInvalid(field="fields", reason=f"{given!r:.100} is no list of names", hint=_HINT)
+        raise RecipeInvalid(field="fields", reason=f"must be a list of names, got {given!r:.100}", hint=_HINT)
     names = list(given)
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise RecipeInvalid(field="fields", reason=f"{names!r:.100} are no names of fields", hint=_HINT)
+        raise RecipeInvalid(
+            field="fields", reason=f"must be names of fields, each once, got {names!r:.100}", hint=_HINT
+        )
     twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
     if twice is not None:
         raise RecipeInvalid(field="fields", reason=f"{twice!r} is named twice")

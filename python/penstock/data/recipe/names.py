@@ -7,6 +7,11 @@ from typing import Any
 from penstock.errors import RecipeInvalid
 
 
+def not_one_of(given: object, known: Collection[str]) -> str:
+    """Why a choice is refused."""
+    return f"must be one of {', '.join(known)}, got {given!r:.50}"
+
+
 def suggestion(given: object, known: Collection[str]) -> str:
     """A hint for a name that is not known."""
     names = ", ".join(known)
@@ -20,4 +25,6 @@ def check_name(field: str, given: Any, *, may_be_empty: bool = False) -> None:
     if may_be_empty and given in (None, ""):
         return
     if not isinstance(given, str) or not given:
-        raise RecipeInvalid(field=field, reason=f"{given!r:.100} is no name", hint=f'{field} = "text"')
+        raise RecipeInvalid(
+            field=field, reason=f"must be a name as text, got {given!r:.100}", hint=f'{field} = "text"'
+        )

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock._rust import digest
 from penstock.data.recipe.fields import read_fields
-from penstock.data.recipe.names import check_name, suggestion
+from penstock.data.recipe.names import check_name, not_one_of, suggestion
 from penstock.data.recipe.schedule import cut, read_schedule
 from penstock.data.recipe.weights import (
     Ramp,
@@ -67,7 +67,9 @@ class Source:
         object.__setattr__(self, "fields", read_fields(self.fields))
         if not (isinstance(self.name, str) and self.name):
             raise RecipeInvalid(
-                field="sources", reason=f"{self.name!r} is no name of a version", hint='name = "web@3"'
+                field="sources",
+                reason=f"must be the name of a version, got {self.name!r:.100}",
+                hint='name = "web@3"',
             )
         check_name("alias", self.alias, may_be_empty=True)
         if not self.alias:
@@ -84,7 +86,7 @@ class Source:
                 object.__setattr__(self, name, float(getattr(self, name)))
         if self.split not in SPLITS:
             raise RecipeInvalid(
-                field="split", reason=f"there is no {self.split!r}", hint=suggestion(self.split, SPLITS)
+                field="split", reason=not_one_of(self.split, SPLITS), hint=suggestion(self.split, SPLITS)
             )
         if not (isinstance(self.held_share, float) and 0 < self.held_share < 1):
             raise RecipeInvalid(field="held_share", reason=f"a share of {self.held_share} cannot be held out")
@@ -140,25 +142,30 @@ class Recipe:
         if self.shuffle not in SHUFFLES:
             raise RecipeInvalid(
                 field="shuffle",
-                reason=f"there is no {self.shuffle!r}",
+                reason=not_one_of(self.shuffle, SHUFFLES),
                 hint=suggestion(self.shuffle, SHUFFLES),
             )
         if self.exhaustion not in EXHAUSTIONS:
             raise RecipeInvalid(
                 field="exhaustion",
-                reason=f"there is no {self.exhaustion!r}",
+                reason=not_one_of(self.exhaustion, EXHAUSTIONS),
                 hint=suggestion(self.exhaustion, EXHAUSTIONS),
             )
         if self.undecodable not in UNDECODABLES:
             raise RecipeInvalid(
                 field="undecodable",
-                reason=f"there is no {self.undecodable!r}",
+                reason=not_one_of(self.undecodable, UNDECODABLES),
                 hint=suggestion(self.undecodable, UNDECODABLES),
             )
         if type(self.undecodable_max) is not int or self.undecodable_max < 0:
-            raise RecipeInvalid(field="undecodable_max", reason=f"{self.undecodable_max!r} is no number")
+            raise RecipeInvalid(
+                field="undecodable_max",
+                reason=f"must be a whole number from 0 on, got {self.undecodable_max!r:.50}",
+            )
         if type(self.seed) is not int or not -(1 << 63) <= self.seed < 1 << 63:
-            raise RecipeInvalid(field="seed", reason=f"{self.seed!r} is no whole number of 64 bits")
+            raise RecipeInvalid(
+                field="seed", reason=f"must be a whole number of 64 bits, got {self.seed!r:.50}"
+            )
         for source in self.sources:
             check_stages(self.stages_of(source), source.alias)
         _check_measure(self)
@@ -174,7 +181,7 @@ class Recipe:
             raise RecipeInvalid(field="file", reason=f"cannot read {place}: {reason.strerror}") from reason
         except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError) as reason:
             form = "JSON" if place.suffix == ".json" else "TOML"
-            raise RecipeInvalid(field="file", reason=f"{place} is no {form}: {reason}") from reason
+            raise RecipeInvalid(field="file", reason=f"{place} must be {form}: {reason}") from reason
         if not isinstance(document, dict):
             raise RecipeInvalid(field="file", reason=f"{place} holds no table")
         return recipe_of(document, folder=place.parent)
@@ -296,7 +303,7 @@ def _checked_registry(given: Any) -> str:
     if not isinstance(given, str | os.PathLike):
         raise RecipeInvalid(
             field="registry",
-            reason=f"{given!r:.100} is no directory and no URL",
+            reason=f"must be a directory or a URL, got {given!r:.100}",
             hint='registry = "registry"',
         )
     return str(os.fspath(given))
@@ -343,7 +350,9 @@ def _check_sources(sources: tuple[Source, ...]) -> None:
 
 def _tables(field: str, given: Any) -> list[dict[str, Any]]:
     if not (isinstance(given, list) and all(isinstance(each, dict) for each in given)):
-        raise RecipeInvalid(field=field, reason=f"{given!r:.100} is no list of tables", hint=f"[[{field}]]")
+        raise RecipeInvalid(
+            field=field, reason=f"must be a list of tables, got {given!r:.100}", hint=f"[[{field}]]"
+        )
     return given
 
 
@@ -351,7 +360,7 @@ def _check_measure(recipe: Recipe) -> None:
     if recipe.measure not in MEASURES:
         raise RecipeInvalid(
             field="measure",
-            reason=f"there is no {recipe.measure!r}",
+            reason=not_one_of(recipe.measure, MEASURES),
             hint=suggestion(recipe.measure, MEASURES),
         )
     for source in recipe.sources:
@@ -378,5 +387,5 @@ def _stages_of(documents: Any, folder: Path) -> tuple[Stage, ...]:
 def _only(values: dict[str, Any], known: list[str], where: str) -> None:
     for name in values:
         if name not in known:
-            reason = f"there is no field {name!r}"
+            reason = f"unknown field {name!r}"
             raise RecipeInvalid(field=where, reason=reason, hint=suggestion(name, known))

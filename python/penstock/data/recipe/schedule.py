@@ -13,7 +13,9 @@ def read_schedule(
     try:
         pairs = tuple((step, value) for step, value in given)
     except (TypeError, ValueError) as reason:
-        raise RecipeInvalid(field=field, reason=f"{given!r:.100} is no schedule", hint=hint) from reason
+        raise RecipeInvalid(
+            field=field, reason=f"must be a number or a schedule, got {given!r:.100}", hint=hint
+        ) from reason
     for step, value in pairs:
         if type(step) is not int or not isinstance(value, kind) or isinstance(value, bool):
             raise RecipeInvalid(field=field, reason=f"[{step!r}, {value!r:.100}] cannot be read", hint=hint)

@@ -26,7 +26,10 @@ class Skips:
         ranges = sorted((int(first), int(stop)) for first, stop in self.steps)
         for first, stop in ranges:
             if not 0 <= first < stop:
-                raise RecipeInvalid(field="skips", reason=f"steps {first} to {stop} are no range of steps")
+                raise RecipeInvalid(
+                    field="skips",
+                    reason=f"ranges must begin at step 0 or later and end after they begin, got {first} to {stop}",
+                )
         joined: list[tuple[int, int]] = []
         for first, stop in ranges:
             if joined and first <= joined[-1][1]:

@@ -43,7 +43,7 @@ class Ramp:
             raise RecipeInvalid(field="weights", reason=f"a ramp to {self.to!r:.100}", hint=_HINT)
         object.__setattr__(self, "to", plain_numbers(self.to))
         if self.shape not in SHAPES:
-            reason = f"there is no ramp {self.shape!r:.50}"
+            reason = f"unknown ramp {self.shape!r:.50}"
             raise RecipeInvalid(field="weights", reason=reason, hint=", ".join(SHAPES))
         if type(self.until) is not int or not 0 < self.until < _STEP_MAX:
             reason = f"a ramp must end at a step, got {self.until!r:.50}"
@@ -124,7 +124,7 @@ def check_weights(schedule: Sequence[tuple[int, Weights | Ramp]], known: set[str
         for alias, weight in each.items():
             if alias not in known:
                 hint = suggestion(alias, sorted(known))
-                raise RecipeInvalid(field="weights", reason=f"there is no source {alias!r}", hint=hint)
+                raise RecipeInvalid(field="weights", reason=f"unknown source {alias!r}", hint=hint)
             if isinstance(weight, bool) or not (
                 isinstance(weight, int | float) and 0 <= weight < float("inf")
             ):

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock import _rust
-from penstock.data.feed.batch import origin_of
+from penstock.data.feed.batch import Finisher, origin_of
 from penstock.data.feed.undecodable import Fault, fault_of
 from penstock.data.maps.rows import Maps, StageFailed
 from penstock.data.records.record_batch import RecordBatch
@@ -32,7 +32,7 @@ _EMPTY, _FAULTY = b"", b"undecodable"
 _LIKE_MAX = 8
 
 
-class RecordReader:
+class RecordReader(Finisher):
     """Makes batches of records. Safe to use from any thread."""
 
     def __init__(self, plan: "Plan") -> None:

@@ -29,13 +29,10 @@ class RecordBatch(Batch):
         size_bytes: int,
         faults: Sequence[Fault] = (),
     ) -> None:
-        # There are no tokens, so nothing of what a batch of tokens prepares is needed.
-        self._made = made
-        self._plan = plan
+        super().__init__(made, plan)
         self._fields = dict(fields)
         self._digest = digest
         self._size_bytes = size_bytes
-        #: Rows whose samples could not be decoded.
         self.faults = tuple(faults)
 
     @property

@@ -51,7 +51,7 @@ def usable(value: Any, depth: int = 0) -> Any:
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         return usable(np.asarray(value), depth + 1)
     raise ValueUnusable(
-        f"{type(value).__name__} is no value of a record: give numbers, text, bytes, arrays, lists or dicts"
+        f"values of a record must be numbers, text, bytes, arrays, lists or dicts, got {type(value).__name__}"
     )
 
 
@@ -85,7 +85,7 @@ def encode(row: Mapping[str, Any]) -> bytes:
 
 def _key(name: Any) -> str:
     if not isinstance(name, str):
-        raise ValueUnusable(f"the name {name!r:.50} of a field is no text")
+        raise ValueUnusable(f"names of fields must be text, got {name!r:.50}")
     return name
 
 

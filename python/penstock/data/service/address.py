@@ -3,10 +3,13 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock.data.service.credential import is_loopback, kept_path
 from penstock.errors import ServiceUnusable
+
+if TYPE_CHECKING:
+    from penstock._rust.service import ClientPlan
 
 #: What every client shows where it is not given a token; never in an address, which ends up in logs.
 TOKEN_VARIABLE = "PENSTOCK_SERVICE_TOKEN"  # noqa: S105 - a name, no secret
@@ -33,9 +36,11 @@ class Service:
         servers_of(self.address)
         for name in ("silence_max_s", "limit_s", "connect_timeout_s"):
             if not 0 < getattr(self, name) < 1e6:
-                raise ServiceUnusable(what=name, reason=f"{getattr(self, name)} seconds make no sense")
+                raise ServiceUnusable(
+                    what=name, reason=f"must be between 0 and 1,000,000 seconds, got {getattr(self, name)}"
+                )
 
-    def options(self, *, first: int = 0) -> dict[str, Any]:
+    def options(self, *, first: int = 0) -> "ClientPlan":
         """As the Rust side takes it; ``first`` says which server is asked first."""
         tls, servers = servers_of(self.address)
         token = self.token if self.token is not None else os.environ.get(TOKEN_VARIABLE)

@@ -1,18 +1,19 @@
 """A feed whose batches come from a service: the same batches, cursors, origins and statistics as a local one."""
 
-import os
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock import _rust
+from penstock.data.feed.batch import Batch
+from penstock.data.feed.batch_source import StageTimes, Waits
 from penstock.data.feed.batch_wire import receive
 from penstock.data.feed.cursor import Cursor
-from penstock.data.feed.feed import Feed, check_cursor, check_lane
+from penstock.data.feed.feed import Feed, OpenedSource
 from penstock.data.feed.lane import Lane
 from penstock.data.feed.options import MEMORY_BYTES, ReadOptions
+from penstock.data.feed.token_batch import TokenBatch
 from penstock.data.feed.undecodable import UndecodableCount
-from penstock.data.monitor import metrics, stalls
-from penstock.data.monitor.statistics import Counts
+from penstock.data.monitor.statistics import Spread
 from penstock.data.recipe.skips import Skips
 from penstock.data.service.address import Service, servers_of
 from penstock.data.service.remote_plan import Asking, ServicePlan, read_plan
@@ -24,12 +25,15 @@ from penstock.errors import (
     ServiceUnusable,
 )
 
+if TYPE_CHECKING:
+    from penstock._rust.service import LaneRequest
+
 #: For batches that wait; a network wants more of them than a disk.
 SERVICE_MEMORY_BYTES = 2 * MEMORY_BYTES
 
 
 class ServiceSource:
-    """Batches in order, as ``_rust.Feed`` gives them, from servers."""
+    """Batches that servers make, in order."""
 
     def __init__(
         self, made: _rust.ServiceFeed, plan: ServicePlan, asking: Asking, undecodable: UndecodableCount
@@ -40,41 +44,42 @@ class ServiceSource:
         self._undecodable = undecodable
         self._problem: PenstockError | None = None
 
-    def next(self) -> Any:
+    def next(self) -> Batch | None:
         """The next batch, or None at the end. The end and errors stay: asking again gets the same answer."""
         if self._problem is not None:
             raise self._problem
         made = self._made.next()
+        if made is None:
+            return None
         if not isinstance(made, bytes):
-            return made
+            return TokenBatch(made, self._plan)
         batch = receive(made, self._plan)
         try:
-            self._undecodable.add(getattr(batch, "faults", ()))
+            self._undecodable.add(batch.faults)
         except PenstockError as problem:
             self._problem = problem
             raise
         return batch
 
-    def waits(self) -> tuple[int, int, bytes]:
-        """Batches delivered, batches ready, and the last waits in seconds (f64)."""
-        return self._made.waits()
+    def ready(self) -> int:
+        """Batches that have arrived and wait."""
+        return self._made.ready()
+
+    def waits(self) -> Waits:
+        """How often and how long the consumer waited."""
+        return Waits.of(self._made.waits())
 
     def counts(self) -> dict[str, int]:
         """What happened on the line."""
         return dict(zip(("requests", "failures", "damaged", "moved"), self._made.counts(), strict=True))
 
-    @property
-    def planned(self) -> "ServiceSource":
-        """What says where a step stands: the servers."""
-        return self
-
-    def stage_times(self) -> tuple[float, float, float]:
+    def stage_times(self) -> StageTimes:
         """Nothing is planned, read or hashed here; servers tell of that in their own statistics."""
-        return 0.0, 0.0, 0.0
+        return StageTimes(0.0, 0.0, 0.0)
 
-    def stage_spread(self) -> list[tuple[float, float]]:
-        """See above."""
-        return []
+    def stage_spread(self) -> dict[str, Spread]:
+        """There are no stages here: servers have them."""
+        return {}
 
     def stage(self) -> str:
         """What is waited for."""
@@ -106,7 +111,7 @@ class ServiceFeed(Feed):
     """Batches of one lane, from whichever server answers."""
 
     plan: ServicePlan
-    _feed: ServiceSource
+    _source: ServiceSource
 
     def __init__(
         self,
@@ -115,44 +120,37 @@ class ServiceFeed(Feed):
         lane: Lane,
         *,
         cursor: Cursor | None = None,
-        reading: ReadOptions | None = None,
+        options: ReadOptions | None = None,
     ) -> None:
-        self.service, self.plan, self.lane = service, plan, lane
-        self._reading = reading or ReadOptions(memory_bytes=SERVICE_MEMORY_BYTES)
-        self._step = 0 if cursor is None else cursor.step
-        if cursor is not None:
-            check_cursor(plan, cursor)
-        check_lane(plan, lane, self._step)
-        self._undecodable = UndecodableCount(plan.recipe.undecodable_max)
-        wanted = {
+        self.service = service
+        super().__init__(plan, lane, cursor=cursor, options=options or ReadOptions())
+
+    def _open_source(self) -> OpenedSource:
+        plan, lane = self.plan, self.lane
+        wanted: LaneRequest = {
             "lane": (lane.number, lane.of),
             "plan": plan.identity,
             "skips": list(plan.skips.steps),
             "finished": plan.records or plan.drawn,
         }
         # Lanes begin at different servers, so that each has its share.
-        options = service.options(first=lane.number)
+        servers = self.service.options(first=lane.number)
         # A network wants more batches on their way than a disk.
-        memory_bytes = max(self._reading.memory_bytes, SERVICE_MEMORY_BYTES)
-        threads = max(1, self._reading.thread_count)
-        made = _rust.ServiceFeed(options, wanted, self._step, threads, memory_bytes)
+        memory_bytes = max(self.options.memory_bytes, SERVICE_MEMORY_BYTES)
+        threads = max(1, self.options.thread_count)
+        made = _rust.ServiceFeed(servers, wanted, self._step, threads, memory_bytes)
         assert plan.asking is not None
-        self._feed = ServiceSource(made, plan, plan.asking, self._undecodable)
-        self._forerunner = None
-        self._pid = os.getpid()
-        self._counts = Counts(plan)
-        self._stalls = stalls.watch(self._reading.patience_s, self._feed.stage)
-        metrics.enter(self)
+        return OpenedSource(ServiceSource(made, plan, plan.asking, self._undecodable))
 
     @property
     def line(self) -> dict[str, int]:
         """Requests, failures, answers that were damaged on the way, and how often another server took over."""
-        return self._feed.counts()
+        return self._source.counts()
 
-    def reopened(self, cursor: Cursor, *, threads: int) -> "ServiceFeed":
-        """A fresh feed of the same lane at another place."""
-        same = replace(self._reading, threads=threads)
-        return ServiceFeed(self.service, self.plan, self.lane, cursor=cursor, reading=same)
+    def reopened(self, cursor: Cursor, options: ReadOptions | None = None) -> "ServiceFeed":
+        """A fresh feed of the same lane at another place, read as this one unless other options are given."""
+        same = options or self.options
+        return ServiceFeed(self.service, self.plan, self.lane, cursor=cursor, options=same)
 
     def has_step(self, step: int) -> bool:
         """Whether anything comes at a step or after it."""
@@ -165,17 +163,17 @@ def open_service(
     lane: Lane | None = None,
     cursor: Cursor | None = None,
     skips: Skips | None = None,
-    reading: ReadOptions | None = None,
+    options: ReadOptions | None = None,
 ) -> ServiceFeed:
     """Open a lane at a service. All servers that answer must serve the same plan.
 
     Steps of ``skips`` are left out here, beside those that the servers leave out; samples are theirs to leave out.
 
-    ``reading.threads`` are connections: as many as a local feed would have threads, since more than cores only take turns.
+    ``options.threads`` are connections: as many as a local feed would have threads, since more than cores only take turns.
     """
     chosen = Service(address=service) if isinstance(service, str) else service
     plan = _without(_agreed_plan(chosen), skips)
-    return ServiceFeed(chosen, plan, lane or Lane(), cursor=cursor, reading=reading)
+    return ServiceFeed(chosen, plan, lane or Lane(), cursor=cursor, options=options)
 
 
 def _without(plan: ServicePlan, skips: Skips | None) -> ServicePlan:

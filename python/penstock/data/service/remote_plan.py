@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import numpy as np
@@ -17,6 +17,9 @@ from penstock.data.recipe.recipe import Recipe, Source
 from penstock.data.recipe.skips import Skips
 from penstock.errors import ServiceIncompatible
 from penstock.registry import Registry, Version
+
+if TYPE_CHECKING:
+    from penstock._rust.service import ClientPlan
 
 #: Places of samples that are remembered.
 _PLACES_MAX = 4096
@@ -57,7 +60,7 @@ class ServicePlan(Plan):
 class Asking:
     """Questions to whichever server answers."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: "ClientPlan") -> None:
         self._client = _rust.ServiceClient(options)
         #: Whom it asks, for people.
         self.servers = ", ".join(f"{host}:{port}" for host, port in options["servers"])

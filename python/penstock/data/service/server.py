@@ -5,13 +5,13 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from penstock import _rust
 from penstock.data.eras.lookahead import EraLookahead
-from penstock.data.feed.batch import Batch
+from penstock.data.feed.batch import Finisher
 from penstock.data.feed.batch_wire import ship
 from penstock.data.feed.columns_wire import NotPackable
 from penstock.data.maps.tokens import TokenMapper
@@ -22,6 +22,9 @@ from penstock.data.records.reader import RecordReader
 from penstock.data.service.credential import KeptToken, is_loopback
 from penstock.data.service.plan_document import plan_document
 from penstock.errors import RowOutOfRange, ServiceUnusable
+
+if TYPE_CHECKING:
+    from penstock._rust.service import ServerPlan
 
 #: How long what is being sent may take when a server stops.
 STOP_S = 10.0
@@ -93,12 +96,19 @@ class DataServer:
         if self.kept is not None:
             self.kept.forget()
 
-    def _plain(self, options: ServeOptions, host: str) -> dict[str, Any]:
+    def _plain(self, options: ServeOptions, host: str) -> "ServerPlan":
         """As the Rust side takes it."""
-        names = ("threads", "memory_bytes", "tls", "forget_after_s", "requests_max")
-        found = {name: getattr(options, name) for name in (*names, "head_timeout_s", "write_timeout_s")}
-        token = None if options.open else options.token or (self.kept.text if self.kept else None)
-        return found | {"token": token, "hosts": _hosts(options, host)}
+        return {
+            "threads": options.threads,
+            "memory_bytes": options.memory_bytes,
+            "forget_after_s": options.forget_after_s,
+            "requests_max": options.requests_max,
+            "token": None if options.open else options.token or (self.kept.text if self.kept else None),
+            "hosts": _hosts(options, host),
+            "tls": options.tls,
+            "head_timeout_s": options.head_timeout_s,
+            "write_timeout_s": options.write_timeout_s,
+        }
 
     def _forerun(self) -> EraLookahead | None:
         sources = {number: each.growing for number, each in enumerate(self.plan.prepared) if each.growing}
@@ -148,11 +158,11 @@ class DataServer:
 class _Finishing:
     """Finishes what Rust planned, and packs it."""
 
-    def __init__(self, finish: RecordReader | TokenMapper) -> None:
+    def __init__(self, finish: Finisher) -> None:
         self._finish = finish
 
     def __call__(self, made: _rust.FeedBatch) -> bytes:
-        batch: Batch = self._finish(made)
+        batch = self._finish(made)
         try:
             return ship(batch)
         except NotPackable as problem:

@@ -54,12 +54,12 @@ def stage_of(document: dict[str, Any], *, folder: Path) -> Stage:
         reason = f"a stage has no kind, only {', '.join(fields) or 'nothing'}"
         raise RecipeInvalid(field="stages", reason=reason, hint=f"known are {', '.join(KINDS)}")
     if not isinstance(kind, str) or kind not in KINDS:
-        reason = f"there is no stage {kind!r:.100}"
+        reason = f"unknown stage {kind!r:.100}"
         raise RecipeInvalid(field="stages", reason=reason, hint=suggestion(kind, KINDS))
     known = signature(KINDS[kind]).parameters
     for name in fields:
         if name not in known:
-            reason = f"there is no field {name!r}"
+            reason = f"unknown field {name!r}"
             raise RecipeInvalid(field=f"stage {kind}", reason=reason, hint=suggestion(name, known))
     for name in ("tokenizer", "template"):
         given = fields.get(name)

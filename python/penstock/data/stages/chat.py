@@ -43,13 +43,18 @@ class Chat:
         check_name("field", self.field)
         check_name("tools", self.tools, may_be_empty=True)
         if not isinstance(self.variables, Mapping):
-            reason, hint = f"{self.variables!r:.100} is no table", "variables = { enable_thinking = false }"
+            reason, hint = (
+                f"must be a table, got {self.variables!r:.100}",
+                "variables = { enable_thinking = false }",
+            )
             raise RecipeInvalid(field="variables", reason=reason, hint=hint)
         if isinstance(self.train_on, str | Mapping) or not all(
             isinstance(role, str) for role in self.train_on
         ):
             hint = 'train_on = ["assistant"]'
-            raise RecipeInvalid(field="train_on", reason=f"{self.train_on!r:.100} are no roles", hint=hint)
+            raise RecipeInvalid(
+                field="train_on", reason=f"must be names of roles, got {self.train_on!r:.100}", hint=hint
+            )
         object.__setattr__(self, "train_on", tuple(sorted(set(self.train_on))))
         object.__setattr__(self, "variables", dict(self.variables))
         if self.date not in ("", None):
@@ -57,7 +62,7 @@ class Chat:
                 date.fromisoformat(self.date)
             except (TypeError, ValueError) as reason:
                 raise RecipeInvalid(
-                    field="date", reason=f"{self.date!r} is no date", hint='"2024-07-26"'
+                    field="date", reason=f"must be a date, got {self.date!r:.50}", hint='"2024-07-26"'
                 ) from reason
         try:
             find_template(Path(self.tokenizer), self.template)

@@ -17,7 +17,7 @@ class Filter:
     def __post_init__(self) -> None:
         if not isinstance(self.expression, str):
             raise RecipeInvalid(
-                field="filter", reason=f"{self.expression!r} is no expression", hint="write it as text"
+                field="filter", reason=f"must be an expression as text, got {self.expression!r:.100}"
             )
         Expression(self.expression)
 

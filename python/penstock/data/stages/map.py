@@ -39,9 +39,11 @@ class Map:
         if isinstance(self.function, str):
             object.__setattr__(self, "function", _imported(self.function))
         if not inspect.isfunction(self.function) or not _is_importable(self.function):
-            raise _refusal(f"{self.function!r:.100} is no function of a module", _HINT)
+            raise _refusal(f"must be a function of a module, got {self.function!r:.100}", _HINT)
         if not (isinstance(self.version, str) and self.version):
-            raise RecipeInvalid(field="version", reason=f"{self.version!r} is no version", hint='"1"')
+            raise RecipeInvalid(
+                field="version", reason=f"must be a version as text, got {self.version!r:.50}", hint='"1"'
+            )
         if type(self.random) is not bool:
             raise RecipeInvalid(field="random", reason=f"{self.random!r} is neither true nor false")
         if self.length_max is not None:
@@ -49,7 +51,10 @@ class Map:
                 hint = "leave length_max out: lengths are measured after a map that is not random"
                 raise RecipeInvalid(field="length_max", reason="this map is not random", hint=hint)
             if type(self.length_max) is not int or not 1 <= self.length_max <= LENGTH_MAX:
-                raise RecipeInvalid(field="length_max", reason=f"{self.length_max!r} is no length")
+                raise RecipeInvalid(
+                    field="length_max",
+                    reason=f"must be a positive number of tokens, got {self.length_max!r:.50}",
+                )
         self.source_digest  # noqa: B018 - says now, not at the first row, that the source cannot be found
 
     @cached_property

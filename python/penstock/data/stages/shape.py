@@ -24,7 +24,7 @@ class Truncate:
     def __post_init__(self) -> None:
         check_length(self.length)
         if self.keep not in ENDS:
-            raise RecipeInvalid(field="keep", reason=f"there is no {self.keep!r}", hint="start or end")
+            raise RecipeInvalid(field="keep", reason=f"must be start or end, got {self.keep!r:.50}")
 
     def document(self) -> dict[str, Any]:
         """What enters the recipe's digest."""
@@ -58,7 +58,7 @@ class Pack:
         separator: int | None = None,
     ) -> None:
         if policy not in POLICIES:
-            reason, hint = f"there is no policy {policy!r}", "concat, fit or crop"
+            reason, hint = f"must be concat, fit or crop, got {policy!r:.50}", None
             raise RecipeInvalid(field="policy", reason=reason, hint=hint)
         check_token("pad", pad)
         if separator is not None:
@@ -126,7 +126,7 @@ def check_length(length: Any) -> None:
 def check_token(field: str, token: Any) -> None:
     """That a token can be this number."""
     if type(token) is not int or not 0 <= token < 1 << 32:
-        raise RecipeInvalid(field=field, reason=f"{token!r:.50} is no token")
+        raise RecipeInvalid(field=field, reason=f"must be the number of a token, got {token!r:.50}")
 
 
 def _lengths(given: Any) -> Lengths:

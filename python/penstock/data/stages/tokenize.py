@@ -57,7 +57,9 @@ class Tokenize:
 
     def _check_pattern(self) -> None:
         if not isinstance(self.pattern, str):
-            raise RecipeInvalid(field="pattern", reason=f"{self.pattern!r} is no regular expression")
+            raise RecipeInvalid(
+                field="pattern", reason=f"must be a regular expression as text, got {self.pattern!r:.100}"
+            )
         if self.has_ranks and not self.pattern:
             hint = 'pattern = "o200k", or the regular expression that the ranks were made with'
             reason = f"{self.tokenizer} holds ranks, which do not say how text is split"
@@ -126,7 +128,7 @@ def check_tokenizer(tokenizer: Any) -> None:
         hint = (
             f"give the path of a tokenizer.json, as Hugging Face tokenizers are saved, or of a file {RANKS}"
         )
-        raise RecipeInvalid(field="tokenizer", reason=f"there is no file {tokenizer}", hint=hint)
+        raise RecipeInvalid(field="tokenizer", reason=f"the file {tokenizer} does not exist", hint=hint)
 
 
 def check_special_in_text(given: Any) -> None:

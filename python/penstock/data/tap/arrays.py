@@ -56,7 +56,7 @@ class Ring:
             self._map = mmap.mmap(file.fileno(), size)
         self._head()
 
-    def show(self, arrays: Mapping[str, Any], step: int | None = None, **facts: Any) -> bool:
+    def show(self, arrays: Mapping[str, Any], step: int | None = None) -> bool:
         """Show arrays, if the budget allows it; whether it did."""
         with self._lock:
             now = time.monotonic()
@@ -66,13 +66,13 @@ class Ring:
                 self._left += 1
                 self._head()
                 return False
-            data = self._packed(arrays, {"step": step, **facts})
+            data = self._packed(arrays, step)
             # What is owed is paid before the next one.
             self._credit -= len(data)
             self._put(data)
             return True
 
-    def _packed(self, arrays: Mapping[str, Any], facts: dict[str, Any]) -> bytes:
+    def _packed(self, arrays: Mapping[str, Any], step: int | None) -> bytes:
         """Entries as packed columns, with as many rows as fit."""
         room = self._place_bytes - PLACE.size - 8192
         rows = max((len(each) for each in arrays.values() if getattr(each, "ndim", 0)), default=0)
@@ -85,11 +85,16 @@ class Ring:
         left = sorted(set(arrays) - set(fitting))
         cuts = [f"rows 0:{kept} of {rows:,}"] if kept < rows else []
         cuts += [f"{', '.join(left)}: no numbers"] if left else []
-        data = pack({**facts, "cuts": cuts, "rows": rows}, fitting)
+        data = pack({"step": step, "cuts": cuts, "rows": rows}, fitting)
         if len(data) <= self._place_bytes - PLACE.size:
             return data
         return pack(
-            {**facts, "cuts": [f"all of {total:,} bytes: one row is larger than the ring"], "rows": rows}, {}
+            {
+                "step": step,
+                "cuts": [f"all of {total:,} bytes: one row is larger than the ring"],
+                "rows": rows,
+            },
+            {},
         )
 
     def _put(self, data: bytes) -> None:
@@ -122,7 +127,10 @@ def tap(name: str, arrays: Mapping[str, Any], *, step: int | None = None) -> boo
     ring = _rings.get((os.getpid(), name))
     if ring is None:
         if not (name.replace("-", "").replace("_", "").isalnum() and len(name) <= _NAME_MAX):
-            raise UsageError(f"{name!r:.200} is no name of a tap", hint="letters, digits, - and _")
+            raise UsageError(
+                f"a tap's name must be of letters, digits, - and _, got {name!r:.200}",
+                hint='tap("logits", …)',
+            )
         ring = _opened(name)
     return ring.show(arrays, step)
 

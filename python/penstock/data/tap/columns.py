@@ -50,7 +50,7 @@ def pack(facts: Mapping[str, Any], columns: Mapping[str, npt.NDArray[Any]]) -> b
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Facts and columns again."""
     if data[: len(MAGIC)] != MAGIC:
-        raise UsageError(f"these are no packed columns: they begin with {data[:4]!r}")
+        raise UsageError(f"packed columns must begin with {MAGIC!r}, got {data[:4]!r}")
     length = int.from_bytes(data[len(MAGIC) : _BEFORE], "little")
     begin = _BEFORE + length
     try:

@@ -37,8 +37,9 @@ DESCRIPTION = 128
 class Tap:
     """Publishes what one reader reads now."""
 
-    def __init__(self, path: Path, plan: "Plan", lane: Lane, **more: Any) -> None:
-        about = {
+    def __init__(self, path: Path, plan: "Plan", lane: Lane, *, rank: int | None = None) -> None:
+        """``rank``: of the process in its run, where it has one."""
+        about: dict[str, Any] = {
             # A client of a service knows neither stages nor registry; a run's own files have the recipe.
             "recipe": written(plan.recipe) if plan.registry else None,
             "recipe_digest": plan.recipe.digest,
@@ -46,8 +47,9 @@ class Tap:
             "skips": plan.skips.to_json(),
             "lane": str(lane),
             "host": os.uname().nodename,
-            **more,
         }
+        if rank is not None:
+            about["rank"] = rank
         description = msgspec.json.encode(about)
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -114,7 +114,7 @@ def scan_columns(
 
 def _row_count(columns: Sequence[Column], label: str, policy: Policy) -> int:
     if not columns:
-        raise FileUnusable(path=label, reason="there is no array in it")
+        raise FileUnusable(path=label, reason="it holds no array")
     for column in columns:
         if not column.shape:
             raise FileUnusable(path=label, reason=f"{column.name!r} is a single value: it has no rows")

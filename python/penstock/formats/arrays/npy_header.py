@@ -41,7 +41,7 @@ def read_header(file: ReadsRanges, start: int, end: int, label: str) -> NpyHeade
     """The header at ``start`` of an array that should end at ``end``; everything about it is checked."""
     opening = file.read(start, min(12, end - start))
     if len(opening) < 12 or not opening.startswith(MAGIC):
-        raise FileUnusable(path=label, reason=f"there is no npy header at byte {start:,}")
+        raise FileUnusable(path=label, reason=f"expected an npy header at byte {start:,}, found none")
     version = opening[6]
     if version not in (1, 2, 3):
         raise FileUnusable(path=label, reason=f"its npy version is {version}, known are 1 to 3")
@@ -69,7 +69,7 @@ def _parsed(text: bytes, data_at: int, version: int, label: str) -> NpyHeader:
         if not all(type(length) is int and length >= 0 for length in shape) or type(fortran) is not bool:
             raise ValueError(f"shape {shape} or order {fortran}")
     except _UNPARSABLE as reason:
-        raise FileUnusable(path=label, reason=f"its npy header makes no sense: {reason}") from reason
+        raise FileUnusable(path=label, reason=f"its npy header cannot be read: {reason}") from reason
     if dtype.hasobject:
         raise FileUnusable(
             path=label,

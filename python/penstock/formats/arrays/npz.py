@@ -109,7 +109,9 @@ def _columns(raw: RawFile, label: str) -> list[Column] | None:
 
 def _demand_array(member: zipfile.ZipInfo, label: str) -> None:
     if not member.filename.endswith(".npy"):
-        raise FileUnusable(path=label, reason=f"its member {member.filename!r} is no array")
+        raise FileUnusable(
+            path=label, reason=f"its members must be arrays, but {member.filename!r} is not one"
+        )
     if member.flag_bits & _ENCRYPTED:
         raise FileUnusable(path=label, reason=f"its member {member.filename!r} is encrypted")
 

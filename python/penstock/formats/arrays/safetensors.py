@@ -109,5 +109,5 @@ def _header(raw: RawFile) -> tuple[int, dict[str, _Tensor]]:
         entries.pop("__metadata__", None)
         tensors = {name: msgspec.json.decode(entry, type=_Tensor) for name, entry in entries.items()}
     except msgspec.MsgspecError as reason:
-        raise FileUnusable(path=raw.url, reason=f"its header makes no sense: {reason}") from reason
+        raise FileUnusable(path=raw.url, reason=f"its header cannot be read: {reason}") from reason
     return 8 + length, tensors

@@ -158,7 +158,7 @@ def _scan_plain(raw: RawFile, policy: Policy, index: Path, progress: Progress, l
         return found
     check = RowCheck("mds", raw, found, label)
     refused = check.run(policy, columns.problem, found.doubtful)
-    return check.without(refused, policy, schema, **details) if refused else found
+    return check.without(refused, policy, schema, details) if refused else found
 
 
 def _layout(raw: RawFile, label: str) -> "tuple[np.ndarray[Any, np.dtype[np.int64]], Columns]":

@@ -103,7 +103,7 @@ class ExampleSurvey:
         """What is wrong with a record, if anything is; a good one is counted."""
         message = _parse(bytes(data))
         if message is None:
-            return "the record is no tf.train.Example, but the first of the file is one"
+            return "expected a tf.train.Example as the first record of the file is, got other bytes"
         features = message.features.feature
         kinds = {name: feature.WhichOneof("kind") for name, feature in features.items()}
         for name, kind in kinds.items():

@@ -7,7 +7,7 @@ are decoded here when a row is read; that they can be is checked in Rust, in the
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -26,7 +26,10 @@ from penstock.formats.contract import (
 )
 from penstock.formats.lines.compression import packing_of, unpacked_head
 from penstock.formats.lines.plain_copy import scan_unpacked
-from penstock.formats.shard_bytes import Source, choices, gather, open_file, scanned, silent, source_of, steps
+from penstock.formats.shard_bytes import choices, gather, open_file, scanned, silent, source_of, steps
+
+if TYPE_CHECKING:
+    from penstock._rust.source import SourceValues
 
 KEY = "__key__"
 _HEADER_BYTES = 512
@@ -123,7 +126,7 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
 }
 
 
-def _scan(label: str, source: Source, policy: Policy, index: Path, progress: Progress) -> Scanned:
+def _scan(label: str, source: "SourceValues", policy: Policy, index: Path, progress: Progress) -> Scanned:
     found = _rust.scan_rows(
         "tar", source, index, shard=label, choices=choices(policy), progress=steps(progress)
     )

@@ -114,7 +114,9 @@ def _given_dtype(name: str) -> str:
     try:
         dtype = np.dtype(name)
     except TypeError as reason:
-        raise UsageError(f"there is no numpy type {name!r}", hint="uint16, uint32 or int32") from reason
+        raise UsageError(
+            f"dtype must be a numpy type such as uint16, uint32 or int32, got {name!r:.50}"
+        ) from reason
     if dtype.kind not in "iu" or dtype.byteorder == ">":
         raise UsageError(f"tokens must be whole numbers, low byte first, got {name!r}")
     return dtype.newbyteorder("<").str

@@ -149,7 +149,9 @@ def _beside(raw: RawFile, suffix: str) -> RawFile:
     except ObjectMissing as reason:
         other = RawFile(raw.store, name, 0, "").url
         hint = "Megatron writes a .bin and an .idx; both are needed"
-        raise FileUnusable(path=raw.url, reason=f"there is no {other} beside it", hint=hint) from reason
+        raise FileUnusable(
+            path=raw.url, reason=f"expected {other} beside it, found none", hint=hint
+        ) from reason
 
 
 def _table(companion: RawFile, raw: RawFile) -> _Table:

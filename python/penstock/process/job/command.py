@@ -54,7 +54,7 @@ def executable(
             f"{first} is not executable",
             hint=f"`chmod +x {first}`, or say who runs it: `-- python {first}`",
         )
-    raise UsageError(f"there is no program {first!r}", hint="give its path, or install it")
+    raise UsageError(f"no program {first!r} was found", hint="give its path, or install it")
 
 
 def _program(name: str) -> str | None:
@@ -81,7 +81,7 @@ def rank_count(text: str, *, visible: str | None = None) -> int:
         return found
     if text == "auto":
         return accelerators(visible) or min(_processors(), RANKS_MAX)
-    raise UsageError(f"--ranks {text}: a number, `auto`, `gpu` or `cpu`")
+    raise UsageError(f"--ranks must be a number, `auto`, `gpu` or `cpu`, got {text}")
 
 
 def accelerators(visible: str | None = None) -> int:
@@ -126,7 +126,7 @@ def warmed(role: Role, mode: str, preload: Sequence[str], *, directory: Path) ->
 def check_one_machine(machines: str, machine_rank: str) -> None:
     """``--nnodes`` and ``--node-rank`` of a job that lives on this machine."""
     if not re.fullmatch(r"\d+(:\d+)?", machines):
-        raise UsageError(f"--nnodes {machines}: a number, or MIN:MAX")
+        raise UsageError(f"--nnodes must be a number or MIN:MAX, got {machines}")
     least, _, most = machines.partition(":")
     if int(least) != 1 or int(most or least) != 1:
         raise UsageError(
@@ -134,14 +134,14 @@ def check_one_machine(machines: str, machine_rank: str) -> None:
             hint="start one job per machine, or leave --nnodes out",
         )
     if machine_rank != "0":
-        raise UsageError(f"--node-rank {machine_rank}: there is one machine, and its rank is 0")
+        raise UsageError(f"--node-rank must be 0, because there is one machine, got {machine_rank}")
 
 
 def meeting_port(endpoint: str, *, option: str = "--rdzv-endpoint") -> int | None:
     """The port of ``HOST:PORT`` where the host is this machine; none for port 0 or no port, which means any free one."""
     found = re.fullmatch(r"(\[[0-9A-Fa-f:]+\]|[^:\[\]]*)(?::(\d+))?", endpoint)
     if not found:
-        raise UsageError(f"{option} {endpoint}: HOST:PORT, as in localhost:29500")
+        raise UsageError(f"{option} must be HOST:PORT, as in localhost:29500, got {endpoint}")
     check_local(found[1].strip("[]"), option=option)
     return int(found[2] or 0) or None
 
@@ -180,7 +180,7 @@ def rank_set(text: str, ranks: int, *, option: str) -> set[int]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         if not match or int(match[2] or match[1]) >= ranks:
-            raise UsageError(f"{option} {text}: ranks from 0 to {ranks - 1}, as in 0,2 or 0-3")
+            raise UsageError(f"{option} must name ranks from 0 to {ranks - 1}, as in 0,2 or 0-3, got {text}")
         found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return found
 
@@ -191,10 +191,11 @@ def _streams(option: str, text: str, ranks: int) -> list[int]:
         return [int(text)] * ranks
     if not re.fullmatch(r"\d+:[0-3](,\d+:[0-3])*", text):
         raise UsageError(
-            f"{option} {text}: 0 to 3 for all ranks, or RANK:N,RANK:N", hint="1 stdout, 2 stderr, 3 both"
+            f"{option} must be 0 to 3 for all ranks, or RANK:N,RANK:N, got {text}",
+            hint="1 stdout, 2 stderr, 3 both",
         )
     pairs = [pair.split(":") for pair in text.split(",")]
     chosen = {int(rank): int(streams) for rank, streams in pairs}
     if max(chosen) >= ranks:
-        raise UsageError(f"{option} {text}: ranks from 0 to {ranks - 1}")
+        raise UsageError(f"{option} must name ranks from 0 to {ranks - 1}, got {text}")
     return [chosen.get(rank, 0) for rank in range(ranks)]

@@ -90,7 +90,7 @@ def warmth(
 ) -> Warmth:
     """What to fork the ranks of a command from; with ``always``, an error when that is impossible."""
     if mode not in MODES:
-        raise UsageError(f"--zygote {mode}: one of {', '.join(MODES)}")
+        raise UsageError(f"--zygote must be one of {', '.join(MODES)}, got {mode}")
     if mode == "never":
         return Warmth(None, "executed, as asked for")
     if mode == "auto" and around.ranks == 1 and not around.restarts:
@@ -171,9 +171,9 @@ def _check_script(path: Path) -> None:
         with path.open("rb") as file:
             start = file.read(4)
     except OSError as problem:
-        raise _ExecutedError(f"{path.name} is no script: {problem.strerror}") from problem
+        raise _ExecutedError(f"{path.name} cannot be read: {problem.strerror}") from problem
     if start.startswith(b"PK") or path.suffix == ".pyc":
-        raise _ExecutedError(f"{path.name} is no text")
+        raise _ExecutedError(f"{path.name} is not text")
 
 
 @dataclass

@@ -47,7 +47,7 @@ def change(text: str) -> Change:
     path, equals, value = text.partition("=")
     keys = tuple(path.strip().split("."))
     if not equals or not all(keys):
-        raise UsageError(f"--set {text}: PATH=VALUE", hint="as in --set roles.trainer.ranks=4")
+        raise UsageError(f"--set must be PATH=VALUE, got {text}", hint="as in --set roles.trainer.ranks=4")
     try:
         return keys, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -81,7 +81,7 @@ def _not_toml(path: Path, problem: Exception) -> JobFileInvalid:
         path=path,
         place="",
         line=int(line[1]) if line else None,
-        reason=f"is no TOML: {words[:1].lower()}{words[1:]}",
+        reason=f"is not TOML: {words[:1].lower()}{words[1:]}",
     )
 
 
@@ -90,7 +90,7 @@ def _set(document: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
     for key in keys[:-1]:
         inner = table.setdefault(key, {})
         if not isinstance(inner, dict):
-            raise UsageError(f"--set {'.'.join(keys)}: {key} is no table")
+            raise UsageError(f"--set {'.'.join(keys)}: {key} is not a table")
         table = inner
     table[keys[-1]] = value
 
@@ -169,22 +169,22 @@ class _File:
 
     def table(self, place: str, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise self.wrong(place, f"must be a table, not {_said(value)}")
+            raise self.wrong(place, f"must be a table, got {_said(value)}")
         return value
 
     def text(self, place: str, value: Any) -> str:
         if not isinstance(value, str):
-            raise self.wrong(place, f"must be text, not {_said(value)}")
+            raise self.wrong(place, f"must be text, got {_said(value)}")
         return value
 
     def truth(self, place: str, value: Any) -> bool:
         if not isinstance(value, bool):
-            raise self.wrong(place, f"must be true or false, not {_said(value)}")
+            raise self.wrong(place, f"must be true or false, got {_said(value)}")
         return value
 
     def count(self, place: str, value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self.wrong(place, f"must be a whole number, not {_said(value)}")
+            raise self.wrong(place, f"must be a whole number, got {_said(value)}")
         return value
 
     def ranks(self, place: str, value: Any) -> int:
@@ -200,14 +200,14 @@ class _File:
             return float(value)
         found = units.second_count(value) if isinstance(value, str) else None
         if found is None:
-            raise self.wrong(place, f"must be a time, not {_said(value)}", 'as in 10, 1.5 or "5m"')
+            raise self.wrong(place, f"must be a time, got {_said(value)}", 'as in 10, 1.5 or "5m"')
         return found
 
     def bytes(self, place: str, value: Any) -> int:
         if isinstance(value, str) and (found := units.byte_count(value)) is not None:
             return found
         if isinstance(value, str):
-            raise self.wrong(place, f"must be a size, not {_said(value)}", 'as in 1048576 or "8G"')
+            raise self.wrong(place, f"must be a size, got {_said(value)}", 'as in 1048576 or "8G"')
         return self.count(place, value)
 
     def words(self, place: str, value: Any) -> list[str]:
@@ -218,7 +218,7 @@ class _File:
             except ValueError as problem:
                 raise self.wrong(place, f"cannot be split into words: {problem}") from problem
         if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-            raise self.wrong(place, f"must be a list of words, not {_said(value)}")
+            raise self.wrong(place, f"must be a list of words, got {_said(value)}")
         return value
 
     def names(self, place: str, value: Any) -> list[str]:
@@ -246,7 +246,7 @@ class _File:
             if isinstance(text, bool):
                 text = "1" if text else "0"
             if not isinstance(text, str | int | float):
-                raise self.wrong(here, f"must be text or a number, not {_said(text)}")
+                raise self.wrong(here, f"must be text or a number, got {_said(text)}")
             found[name] = self.expanded(here, str(text))
         return found
 
@@ -279,7 +279,7 @@ class _File:
 
     def number(self, place: str, value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self.wrong(place, f"must be a number, not {_said(value)}")
+            raise self.wrong(place, f"must be a number, got {_said(value)}")
         return float(value)
 
 

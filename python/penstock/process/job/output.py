@@ -24,14 +24,14 @@ class Output:
     def __post_init__(self) -> None:
         if self.segment_bytes != 0 and not SEGMENT_BYTES_MIN <= self.segment_bytes < 2**63:
             raise UsageError(
-                f"a segment of a log has at least {SEGMENT_BYTES_MIN} bytes, not {self.segment_bytes}",
+                f"segment_bytes must be 0 or at least {SEGMENT_BYTES_MIN}, got {self.segment_bytes}",
                 hint="0 keeps each log in one file",
             )
         if not 0 <= self.segments_kept < 2**31:
             raise UsageError(f"segments_kept must be 0 or more, got {self.segments_kept}")
         if self.segments_kept and not self.segment_bytes:
             raise UsageError(
-                f"{self.segments_kept} segments of a log cannot be kept when there is only one",
+                f"segments_kept is {self.segments_kept}, but without segment_bytes a log has one segment",
                 hint="give segment_bytes, too",
             )
 

@@ -179,7 +179,7 @@ class Role:
             raise JobInvalid(
                 role=self.name,
                 field="name",
-                reason="is no name of a role",
+                reason="is not valid for a role",
                 hint="a letter, then letters, digits, `_` and `-`, 32 at most",
             )
         if not self.command or not self.command[0]:
@@ -199,7 +199,11 @@ class Role:
         self._check_policy(self.policy)
         for name, text in self.environment.items():
             if not _VARIABLE.fullmatch(name) or "\0" in text:
-                raise JobInvalid(role=self.name, field=f"environment.{name}", reason="is no variable")
+                raise JobInvalid(
+                    role=self.name,
+                    field=f"environment.{name}",
+                    reason="cannot be a variable of the environment",
+                )
 
     def _check_policy(self, policy: Policy) -> None:
         for name, value in vars(policy.budget).items():
@@ -223,11 +227,13 @@ class Role:
     def _between(self, name: str, value: float, least: float, most: float) -> None:
         if not least <= value <= most:
             allowed = "must be 0 or more" if least == 0 and value < 0 else f"must be {least:g} to {most:g}"
-            raise JobInvalid(role=self.name, field=name, reason=f"{allowed}, not {value:g}")
+            raise JobInvalid(role=self.name, field=name, reason=f"{allowed}, got {value:g}")
 
     def _among(self, name: str, value: str, known: Sequence[str]) -> None:
         if value not in known:
-            raise JobInvalid(role=self.name, field=name, reason=f"is one of {', '.join(known)}, not {value}")
+            raise JobInvalid(
+                role=self.name, field=name, reason=f"must be one of {', '.join(known)}, got {value}"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """As the agent reads it."""
@@ -283,16 +289,16 @@ class JobSpec:
                 hint="a letter or digit, then letters, digits, `.`, `_` and `-`, 64 at most",
             )
         if not 1 <= len(self.roles) <= ROLES_MAX:
-            raise JobInvalid(field="roles", reason=f"a job has 1 to {ROLES_MAX} roles, not {len(self.roles)}")
+            raise JobInvalid(field="roles", reason=f"must be 1 to {ROLES_MAX}, got {len(self.roles)}")
         if self.pressure not in PRESSURES:
             raise JobInvalid(
-                field="pressure", reason=f"is one of {', '.join(PRESSURES)}, not {self.pressure}"
+                field="pressure", reason=f"must be one of {', '.join(PRESSURES)}, got {self.pressure}"
             )
         try:
             Output(segment_bytes=self.segment_bytes, segments_kept=self.segments_kept)
         except UsageError as problem:
             raise JobInvalid(
-                field="segment_bytes", reason=f"makes no sense: {problem}", hint=problem.hint
+                field="segment_bytes", reason=f"is not valid: {problem}", hint=problem.hint
             ) from problem
         self._check_roles()
 
@@ -311,7 +317,7 @@ class JobSpec:
                     raise JobInvalid(
                         role=role.name,
                         field="after",
-                        reason=f"names {before!r}, which is no role of this job",
+                        reason=f"names {before!r}, which is not a role of this job",
                         hint=f"roles are {', '.join(names)}",
                     )
         reading = [role.name for role in self.roles if role.stdin is not None]

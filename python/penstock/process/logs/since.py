@@ -34,7 +34,8 @@ def moment_ms(text: str, *, now_s: float | None = None) -> int:
         return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError) as problem:
         raise UsageError(
-            f"{text!r} is no moment", hint="10m, 2h, 2026-11-15T12:00, or `incarnation` for the newest life"
+            f"{text!r} is not a moment",
+            hint="10m, 2h, 2026-11-15T12:00, or `incarnation` for the newest life",
         ) from problem
 
 

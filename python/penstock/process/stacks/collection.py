@@ -100,7 +100,7 @@ def look(target: Target, spy: Path | SpyMissing, *, native: bool, until: float) 
         try:
             if not target.is_python:
                 if not deep:
-                    return msgspec.structs.replace(found, problem=problem or "it is no Python")
+                    return msgspec.structs.replace(found, problem=problem or "it is not Python")
                 threads = native_stacks(target.process, timeout_s=left_s(NATIVE_TIMEOUT_S))
             elif isinstance(spy, SpyMissing):
                 return msgspec.structs.replace(found, problem=str(spy))

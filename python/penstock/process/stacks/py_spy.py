@@ -72,7 +72,7 @@ def native_stacks(pid: int, *, timeout_s: float) -> tuple[Thread, ...]:
     """The threads of any process, by ``gdb``."""
     gdb = shutil.which("gdb")
     if gdb is None:
-        raise Unreadable("it is no Python, and there is no gdb to read other programs")
+        raise Unreadable("it is not Python, and gdb, which reads other programs, is not installed")
     words = [gdb, "-nx", "-batch", "-p", str(pid), "-ex", "thread apply all bt 100"]
     text = _said(words, timeout_s=timeout_s).decode(errors="replace")
     threads = []

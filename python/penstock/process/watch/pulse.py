@@ -99,7 +99,7 @@ class _Slot:
             self._write()
         except struct.error as problem:
             self._step = 0
-            raise UsageError(f"a step is a whole number from 0, not {step!r}") from problem
+            raise UsageError(f"a step must be a whole number from 0, got {step!r}") from problem
         return self._told if self._memory[self._number] == self._seen else self._look()
 
     def turn(self, word: str | None) -> None:
@@ -226,7 +226,7 @@ class phase:  # noqa: N801 - used like a function
 def _encoded(word: str) -> bytes:
     encoded = word.encode()
     if not 0 < len(encoded) <= PHASE_BYTES or "\0" in word:
-        raise UsageError(f"a phase is a word of 1 to {PHASE_BYTES} bytes, not {word!r}")
+        raise UsageError(f"a phase must be a word of 1 to {PHASE_BYTES} bytes, got {word!r}")
     return encoded
 
 

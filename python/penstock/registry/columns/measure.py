@@ -237,7 +237,7 @@ def _measure_pieces(work: Work, engine: str, watch: MeasureWatch | None) -> list
 
         return map_with_ray(measure_piece, [(work, number) for number in numbers])
     if engine != "local":
-        raise UsageError(f"there is no engine {engine!r}", hint="known are local and ray")
+        raise UsageError(f"engine must be local or ray, got {engine!r:.50}")
     progress = _Progress(work, watch)
     cores = os.cpu_count() or 1
     with (

@@ -41,7 +41,7 @@ def export_version(
     Of a version with chosen fields (``with_fields``) only those are written.
     """
     if target not in WRITERS:
-        raise UsageError(f"there is no export to {target!r}", hint=f"known are {', '.join(WRITERS)}")
+        raise UsageError(f"an export must be to one of {', '.join(WRITERS)}, got {target!r:.50}")
     if rows_per_shard < 1:
         raise UsageError(f"a shard needs at least one row, not {rows_per_shard}")
     if folder.exists() and any(folder.iterdir()):
@@ -74,9 +74,7 @@ def with_fields(version: "Version", fields: Sequence[str]) -> "Version":
     unknown = sorted(set(fields) - set(known))
     if unknown or not fields:
         missing = ", ".join(unknown) or "none was named"
-        raise UsageError(
-            f"there are no such fields: {missing}", hint=f"{version.address} has {', '.join(known)}"
-        )
+        raise UsageError(f"unknown fields: {missing}", hint=f"{version.address} has {', '.join(known)}")
     return version.accessed(Access(fields=tuple(fields)))
 
 

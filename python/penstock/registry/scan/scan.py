@@ -103,7 +103,7 @@ def scan_all(
 ) -> list[ShardScan | FileEmpty]:
     """Scan every shard, in order of the files, with the chosen engine; a shard without rows is an error only if the caller says so."""
     if engine not in ENGINES:
-        raise UsageError(f"there is no engine {engine!r}", hint=f"known are {' and '.join(ENGINES)}")
+        raise UsageError(f"engine must be {' or '.join(ENGINES)}, got {engine!r:.50}")
     if engine == "ray":
         from penstock.registry.scan.ray_engine import scan_with_ray
 

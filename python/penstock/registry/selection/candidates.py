@@ -172,7 +172,7 @@ def _list(root: str, beginning: str, pattern: GlobPattern | None, found: Candida
         if not root.startswith(("http://", "https://")):
             raise
         # Web servers have files; few of them list folders.
-        reason = "there is no such file, and as a folder it cannot be listed"
+        reason = "the file does not exist, and as a folder it cannot be listed"
         raise FileUnusable(path=root, reason=reason, hint="name each file by its URL") from problem
     folders = {entry.name.rpartition("/")[0] for entry in entries}
     before = len(found.files) + len(found.left_out)

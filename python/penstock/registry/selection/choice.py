@@ -217,7 +217,7 @@ def _take_split(found: Candidates, wanted: str | None) -> Mapping[str, str]:
         return {}
     if wanted not in by_split:
         known = ", ".join(by_split) or "none"
-        raise UsageError(f"there is no split {wanted!r} in {found.tops[0]}", hint=f"there are {known}")
+        raise UsageError(f"{found.tops[0]} has no split {wanted!r:.50}", hint=f"there are {known}")
     kept = []
     for each in found.files:
         split = split_by_url.get(each.url)

@@ -223,4 +223,4 @@ def _decoded(value: Any) -> Any:
     try:
         return msgspec.json.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
-        raise NothingToMeasure(f"{value!r:.60} is no JSON: {reason}") from reason
+        raise NothingToMeasure(f"expected JSON, got {value!r:.60}: {reason}") from reason

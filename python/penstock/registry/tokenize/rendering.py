@@ -114,14 +114,16 @@ class Renderer:
             self._marked = self._template if self.marks else environment.from_string(parsed)
         except jinja2.TemplateSyntaxError as reason:
             raise UsageError(
-                f"the chat template makes no sense at line {reason.lineno}: {reason}"
+                f"the chat template must be Jinja, but line {reason.lineno} cannot be parsed: {reason}"
             ) from reason
         self._variables = {**template.words, **(variables or {})}
         #: Whether it writes thoughts, which are found under any of their names.
         self.reads_thoughts = _READS_THOUGHTS.search(template.text) is not None
 
-    def render(self, messages: Messages, tools: Any = None, **more: Any) -> str:
+    def render(self, messages: Messages, tools: Any = None, *, add_generation_prompt: bool = False) -> str:
         """A conversation as text; one that the template cannot render is a row that nothing can be made of."""
+        # Only said where it is wanted: variables of the recipe may say it, too.
+        more = {"add_generation_prompt": True} if add_generation_prompt else {}
         return self._render(self._template, messages, tools, more)
 
     def _render(
@@ -184,7 +186,7 @@ class Renderer:
 
     def _with_marks(self, messages: list[dict[str, Any]], tools: Any) -> Marked:
         if self.marks:
-            return read_marks(self.render(messages, tools, **{_MARKING: True}))
+            return read_marks(self._render(self._template, messages, tools, {_MARKING: True}))
         said = [mark_said(message, number) for number, message in enumerate(messages)]
         return read_marks(self._render(self._marked, said, tools, TurnRecorder(said).values()))
 

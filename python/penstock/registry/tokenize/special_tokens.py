@@ -114,7 +114,7 @@ class TokenizerFile:
         try:
             return msgspec.json.decode(self.content, type=_Facts)
         except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
-            raise UsageError(f"{self.path} is no tokenizer.json: {reason}") from reason
+            raise UsageError(f"{self.path} must be a tokenizer.json: {reason}") from reason
 
     @property
     def special_tokens(self) -> dict[str, int]:
@@ -193,7 +193,7 @@ class TokenizerFile:
             found = Tokenizer.from_buffer(content)
         # The library raises bare Exceptions.
         except Exception as reason:
-            raise UsageError(f"{self.path} is no tokenizer.json: {reason}") from reason
+            raise UsageError(f"{self.path} must be a tokenizer.json: {reason}") from reason
         # Both are meant for a model's input, and would cut samples and fill them up before they are packed.
         found.no_truncation()
         found.no_padding()

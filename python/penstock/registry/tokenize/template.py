@@ -56,7 +56,7 @@ def find_template(tokenizer: Path, given: str = "") -> Template:
     if not isinstance(text, str):
         hint = "give template=, as text or as a path"
         raise UsageError(
-            f"there is no chat template beside {tokenizer}: no {BESIDE}, and none in {CONFIGURATION}",
+            f"no chat template beside {tokenizer}: expected {BESIDE}, or one in {CONFIGURATION}",
             hint=hint,
         )
     return Template(text, words)
@@ -71,7 +71,7 @@ def _read(path: Path) -> str:
         raise UsageError(f"cannot read template {path}: {reason.strerror}", hint=hint) from reason
     except ValueError as reason:
         # No UTF-8, or a path that has a zero byte in it.
-        raise UsageError(f"template {str(path)!r} is no text: {reason}") from reason
+        raise UsageError(f"template {str(path)!r} must be text: {reason}") from reason
 
 
 def read_configuration(path: Path) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def read_configuration(path: Path) -> dict[str, Any]:
     except OSError as reason:
         raise UsageError(f"cannot read {path}: {reason.strerror}") from reason
     except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
-        raise UsageError(f"{path} is no JSON: {reason}") from reason
+        raise UsageError(f"{path} must be JSON: {reason}") from reason
 
 
 def word_of(given: Any) -> str:

@@ -154,7 +154,9 @@ class RankTokens:
             )
         except ValueError as reason:
             hint = f"give a regular expression, or one of {', '.join(PATTERNS)}"
-            raise UsageError(f"pattern {self.pattern!r:.100} makes no sense: {reason}", hint=hint) from reason
+            raise UsageError(
+                f"pattern must be a regular expression, got {self.pattern!r:.100}: {reason}", hint=hint
+            ) from reason
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers load the encoder themselves.
@@ -171,7 +173,7 @@ def _ranks(path: Path, content: bytes) -> dict[bytes, int]:
             found[base64.b64decode(token, validate=True)] = int(rank)
         except (ValueError, binascii.Error) as reason:
             raise UsageError(
-                f"line {number} of {path} is no token with its rank: {line!r:.60}",
+                f"line {number} of {path} must be a token and its rank, got {line!r:.60}",
                 hint="each line has a token in base64, a space, and a number",
             ) from reason
     if len(set(found.values())) < len(found):

@@ -93,7 +93,7 @@ def prove(
     with tempfile.TemporaryDirectory(prefix="penstock-proof-") as scratch:
         place = Path(scratch) / "run" if keep is None else Path(keep)
         if place.exists() and any(place.iterdir()):
-            raise UsageError(f"{place} is not empty")
+            raise UsageError(f"{place} must be an empty directory, and is not")
         return compare(run, repeat(run, first, stop, place, timeout_s=timeout_s))
 
 
@@ -146,7 +146,8 @@ def _range(run: Recorded, steps: tuple[int, int] | None) -> tuple[int, int]:
     first, stop = (min(run.steps), max(run.steps) + 1) if steps is None else steps
     if not 0 <= first < stop:
         raise UsageError(
-            f"there are no steps {first}:{stop}", hint="--steps 100:200 are the steps from 100 to 199"
+            f"steps must be a range that is not empty and begins at 0 or later, got {first}:{stop}",
+            hint="--steps 100:200 are the steps from 100 to 199",
         )
     return first, stop
 

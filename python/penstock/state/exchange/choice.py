@@ -21,7 +21,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         if self.dtype is not None and self.dtype not in TARGETS:
-            raise UsageError(f"nothing is cast to {self.dtype}", hint=f"one of {', '.join(TARGETS)}")
+            raise UsageError(f"dtype {self.dtype} is not known", hint=f"one of {', '.join(TARGETS)}")
 
     def names(self, known: Iterable[str]) -> dict[str, str]:
         """From chosen names to what they are called outside."""

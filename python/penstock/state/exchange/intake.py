@@ -84,7 +84,7 @@ def import_state(
 ) -> Imported:
     """Make a checkpoint of a foreign state. It begins an incarnation of its own, so whoever saves there meanwhile is fenced off."""
     if name.step < 0:
-        raise UsageError(f"{name.step} is no step")
+        raise UsageError(f"step must be a whole number from 0, got {name.step}")
     log = Log(store)
     history = log.read()
     if history.fence is not None and not force:

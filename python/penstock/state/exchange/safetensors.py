@@ -105,12 +105,14 @@ def _checked(path: Path, name: str, each: dict[str, Any], data: int, bytes_: int
         raise ForeignUnusable(path=str(path), reason=f"{name} is of type {dtype}, which is not known")
     numbers = [*shape, *offsets] if isinstance(shape, list) and isinstance(offsets, list) else [-1]
     if any(type(number) is not int or number < 0 for number in numbers) or len(offsets or ()) != 2:
-        raise ForeignUnusable(path=str(path), reason=f"what it says of {name} makes no sense")
+        raise ForeignUnusable(path=str(path), reason=f"its header has no valid entry for {name}")
     assert isinstance(dtype, str)
     assert isinstance(shape, list)
     assert isinstance(offsets, list)
     if offsets[1] - offsets[0] != prod(shape) * ITEM_BYTES[dtype]:
-        raise ForeignUnusable(path=str(path), reason=f"{name} has not the bytes of its shape {shape}")
+        raise ForeignUnusable(
+            path=str(path), reason=f"{name} has a shape of {shape} and another number of bytes"
+        )
     if data + offsets[1] > bytes_:
         reason = f"it has {bytes_} bytes, but {name} ends at byte {data + offsets[1]}"
         raise ForeignUnusable(path=str(path), reason=reason)
@@ -164,7 +166,7 @@ def export_safetensors(
     Files get their names when all are written, the index last.
     """
     if shard_bytes_max < 1:
-        raise UsageError(f"a shard of at most {shard_bytes_max} bytes makes no sense")
+        raise UsageError(f"shard_bytes_max must be positive, got {shard_bytes_max}")
     reader = Reader(checkpoint.manifest, checkpoint.store)
     outgoing = _outgoing(checkpoint, choice)
     single = destination.suffix == ".safetensors"

@@ -27,7 +27,7 @@ def open_source(path: Path, prefix: str = "") -> Source:
         return open_torch([path], prefix)
     if path.suffix in (".pt", ".pth", ".bin", ".ckpt"):
         hint = "files from before torch 1.6 can be loaded and saved again with today's torch"
-        raise ForeignUnusable(path=str(path), reason="it is no file of torch.save", hint=hint)
+        raise ForeignUnusable(path=str(path), reason="it is not a file of torch.save", hint=hint)
     return SafetensorsSource([path], prefix)
 
 
@@ -48,4 +48,4 @@ def _open_folder(path: Path, prefix: str) -> Source:
         raise ForeignUnusable(path=str(path), reason="it is a place of checkpoints already", hint=hint)
     if any((path / name).exists() for name in ("_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt")):
         raise ForeignUnusable(path=str(path), reason="Orbax checkpoints are not read", hint=_SAVE_IT)
-    raise ForeignUnusable(path=str(path), reason=f"nothing in it is known: {_KNOWN}", hint=_SAVE_IT)
+    raise ForeignUnusable(path=str(path), reason=f"its form is not known; known are: {_KNOWN}", hint=_SAVE_IT)

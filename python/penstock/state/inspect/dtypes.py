@@ -76,7 +76,7 @@ def own_type(dtype: str) -> "np.dtype[Any] | None":
 def cast(memory: memoryview, dtype: str, wanted: str) -> memoryview:
     """Floating-point elements in another floating-point type, rounded to the nearest; the bytes."""
     if wanted not in TARGETS:
-        raise UsageError(f"nothing is cast to {wanted}", hint=f"one of {', '.join(TARGETS)}")
+        raise UsageError(f"dtype {wanted} is not known", hint=f"one of {', '.join(TARGETS)}")
     if dtype == wanted:
         return memory
     numbers = numbers_of(memory, dtype)

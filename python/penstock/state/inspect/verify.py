@@ -249,7 +249,7 @@ def _of_file(
             for key, each in header.items()
         }
     except (KeyError, TypeError, IndexError):
-        return [*damages, Damage(file.name, 0, "", "its header makes no sense")], bytes_
+        return [*damages, Damage(file.name, 0, "", "its header is not valid")], bytes_
     for tensor, dtype, piece in pieces:
         if piece.box.elements and (piece.start, dtype, tuple(piece.shape)) not in listed:
             damages.append(Damage(file.name, piece.start, tensor, "its header does not list this piece"))

@@ -109,7 +109,9 @@ def resizes(manifest: Manifest, wish: Wish) -> dict[str, str]:
         return {}
     for mode in wish.resize.values():
         if mode not in RESIZES:
-            raise UsageError(f"resize knows no {mode!r}", hint=f"one of {', '.join(RESIZES)}")
+            raise UsageError(
+                f"resize must be a known mode, got {mode!r}", hint=f"one of {', '.join(RESIZES)}"
+            )
     found = {}
     moments = moments_of(manifest.tensors)
     for saved in manifest.tensors:

@@ -28,9 +28,9 @@ class Member:
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.ranks:
-            raise UsageError(f"there is no rank {self.rank} of {self.ranks}")
+            raise UsageError(f"rank must be 0 or more and below ranks, got rank {self.rank} of {self.ranks}")
         if self.incarnation is not None and self.incarnation < 0:
-            raise UsageError(f"there is no incarnation {self.incarnation}: they count from 0")
+            raise UsageError(f"incarnation must be 0 or more, got {self.incarnation}")
         if not self.token and (self.rank == 0 or self.incarnation is None):
             raise UsageError(
                 f"rank {self.rank} has no token to know its incarnation by",

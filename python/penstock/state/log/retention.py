@@ -17,9 +17,9 @@ class Best:
 
     def __post_init__(self) -> None:
         if not self.metric:
-            raise UsageError("the best checkpoints need the name of a metric to go by")
+            raise UsageError("Best needs the name of a metric, got an empty one")
         if self.count < 1:
-            raise UsageError(f"at least one best checkpoint is kept, not {self.count}")
+            raise UsageError(f"count must be at least 1, got {self.count}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Keep:
         if self.copies not in (1, 2):
             raise UsageError(f"copies must be 1 or 2, got {self.copies}")
         if self.last < 1:
-            raise UsageError(f"at least the last checkpoint is kept, not {self.last}")
+            raise UsageError(f"last must be at least 1, got {self.last}")
         if self.every is not None and self.every < 1:
-            raise UsageError(f"every {self.every} steps makes no sense", hint="use a number from 1, or None")
+            raise UsageError(f"every must be positive, got {self.every}", hint="use a number from 1, or None")
         if any(step < 0 for step in self.at):
-            raise UsageError(f"steps count from 0, but these are to be kept: {self.at}")
+            raise UsageError(f"at must be steps from 0 on, got {self.at}")
         object.__setattr__(self, "at", tuple(self.at))
 
 

@@ -54,7 +54,8 @@ def place_of(environment: Mapping[str, str] = os.environ) -> Place:
             found = Place(*(_number(environment, name) for name in (rank, ranks, local)))
             if not 0 <= found.rank < found.ranks:
                 raise UsageError(
-                    f"there is no rank {found.rank} of {found.ranks}", hint=f"look at {rank} and {ranks}"
+                    f"the rank must be 0 or more and below the number of ranks, got rank {found.rank} of {found.ranks}",
+                    hint=f"look at {rank} and {ranks}",
                 )
             return found
     return Place()

@@ -33,7 +33,7 @@ def decode_header(name: str, head: bytes, more: Any) -> tuple[dict[str, Any], di
     """Tensors, stamp, and where data begin; ``more(start, length)`` reads on where the given bytes do not suffice."""
     length = int.from_bytes(head[:8], "little")
     if len(head) < 8 or length > _HEADER_MAX:
-        raise CheckpointDamaged(file=name, reason="it is no safetensors file")
+        raise CheckpointDamaged(file=name, reason="it is not a safetensors file")
     text = head[8 : 8 + length]
     if len(text) < length:
         text += more(8 + len(text), length - len(text))

@@ -35,7 +35,7 @@ def readback(value: Any) -> Any:
         value = value.full_tensor()
     if value.numel() != 1:
         raise UsageError(
-            f"a value to report has one element, not {value.numel()}", hint="take its mean or its sum"
+            f"a value to report must have one element, got {value.numel()}", hint="take its mean or its sum"
         )
     # A copy: running sums are set to zero in place after they are reported, and before they are looked at.
     return Readback(value.reshape(())) if value.is_cuda else value.clone()

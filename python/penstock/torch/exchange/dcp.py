@@ -216,9 +216,11 @@ def _listed(path: Path) -> Metadata:
         ValueError,
         ImportError,
     ) as reason:
-        raise ForeignUnusable(path=str(file), reason=f"it is no list of tensors: {reason}") from reason
+        raise ForeignUnusable(path=str(file), reason=f"it is not a list of tensors: {reason}") from reason
     if not isinstance(found, Metadata) or not isinstance(found.storage_data, dict):
-        raise ForeignUnusable(path=str(file), reason=f"it is a {type(found).__name__}, no list of tensors")
+        raise ForeignUnusable(
+            path=str(file), reason=f"it must be a list of tensors, got {type(found).__name__}"
+        )
     return found
 
 

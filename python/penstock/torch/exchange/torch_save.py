@@ -101,7 +101,7 @@ def described(file: Any, path: Path) -> Any:
         raise ForeignUnusable(path=str(path), reason=words, hint=_UNSAFE) from reason
     except (RuntimeError, EOFError, OSError, ValueError, KeyError) as reason:
         words = str(reason).partition("\n")[0]
-        raise ForeignUnusable(path=str(path), reason=f"it is no file of torch.save: {words}") from reason
+        raise ForeignUnusable(path=str(path), reason=f"it is not a file of torch.save: {words}") from reason
 
 
 def first_byte(tensor: torch.Tensor) -> int | None:

@@ -21,7 +21,9 @@ class Extra:
 
     def __init__(self, given: dict[str, Any] | None, scheduler: Any = None) -> None:
         if given is not None and not isinstance(given, dict):
-            raise UsageError(f"extra is a {type(given).__name__}", hint='give a dict: extra={"ema": ema}')
+            raise UsageError(
+                f"extra must be a dict, got {type(given).__name__}", hint='give a dict: extra={"ema": ema}'
+            )
         self._given: dict[str, Any] = {} if given is None else given
         self._schedulers: dict[str, Any] = {}
         if isinstance(scheduler, list | tuple):
@@ -30,8 +32,9 @@ class Extra:
             self._schedulers = {"scheduler": scheduler}
         for each in self._schedulers.values():
             if not _has_state(each):
-                hint = "give objects with state_dict and load_state_dict"
-                raise UsageError(f"a scheduler is a {type(each).__name__}", hint=hint)
+                raise UsageError(
+                    f"a scheduler must have state_dict and load_state_dict, got {type(each).__name__}"
+                )
 
     def values(self) -> list[Any]:
         """Everything that was given."""
@@ -85,5 +88,5 @@ def _has_state(value: Any) -> bool:
 
 def _name(key: Any) -> str:
     if not isinstance(key, str):
-        raise TreeInvalid(name="extra", reason=f"the key {key!r} is no text", hint=f"use {str(key)!r}")
+        raise TreeInvalid(name="extra", reason=f"keys must be text, got {key!r}", hint=f"use {str(key)!r}")
     return f"extra/{escaped(key)}"

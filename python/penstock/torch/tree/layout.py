@@ -161,7 +161,7 @@ def _place_outside(
     across = prod(root.shape[dim] for dim in range(root.ndim) if dim not in fixed)
     if across != inner.numel():
         raise TreeInvalid(
-            name=name, reason=f"its mesh {inner.tolist()} is no part of {root.tolist()}", hint=hint
+            name=name, reason=f"its mesh {inner.tolist()} is not part of {root.tolist()}", hint=hint
         )
     mine = (root == rank).nonzero()[0].tolist()
     number, count = 0, 1

@@ -59,7 +59,7 @@ class Kept:
         """The name of a part of the state."""
         if not isinstance(key, str):
             raise TreeInvalid(
-                name=self.prefix, reason=f"the key {key!r} is no text", hint="use texts as keys"
+                name=self.prefix, reason=f"keys must be text, got {key!r}", hint="use texts as keys"
             )
         return self.prefix + escaped(key)
 

@@ -87,7 +87,7 @@ class Linting:
     def __init__(self, expected: Expected, allow: Collection[str]) -> None:
         unknown = sorted(set(allow) - set(KINDS))
         if unknown:
-            raise UsageError(f"there is no check {unknown[0]!r}", hint=f"there are {', '.join(KINDS)}")
+            raise UsageError(f"unknown check {unknown[0]!r}", hint=f"there are {', '.join(KINDS)}")
         self._allow = frozenset(allow)
         self._checks = [check(expected) for check in CHECKS if set(check.kinds) - self._allow]
         self.report = LintReport([])

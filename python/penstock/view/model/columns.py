@@ -63,7 +63,7 @@ def filter_rows(
 ) -> Filtered:
     """The next rows for which an expression holds."""
     if first < 0 or count < 1:
-        raise UsageError(f"{count} rows from row {first} on cannot be shown")
+        raise UsageError(f"first must be 0 or more and count at least 1, got {first} and {count}")
     judge = bind_filter(text, view.version)
     check_inner_fields(text, view.version, all_rows=False)
     found: list[int] = []

@@ -117,7 +117,7 @@ def read_ring(path: Path) -> tuple[list[TapEntry], int]:
     """Entries of a ring, oldest first, and how many calls the budget left out. An entry that is being written is not there."""
     data = _content(path)
     if len(data) < showing.HEADER_BYTES or data[:8] != showing.MAGIC:
-        raise UsageError(f"{path} is no ring of a tap")
+        raise UsageError(f"{path} is not a ring of a tap")
     _, _, places, place_bytes, _, left = showing.HEADER.unpack_from(data)
     if places > 64 or showing.HEADER_BYTES + places * place_bytes > len(data):
         raise UsageError(

@@ -79,7 +79,7 @@ def checked_prefix(prefix: str) -> str:
     parts = found.split("/")[1:]
     if any(not part or part in (".", "..") for part in parts) or any(sign in found for sign in "?#%\\; "):
         raise UsageError(
-            f"{prefix!r} is no path of a proxy", hint="for example --prefix /user/ada/proxy/8090"
+            f"{prefix!r} is not a path of a proxy", hint="for example --prefix /user/ada/proxy/8090"
         )
     if not (found.isascii() and found.isprintable()):
         raise UsageError(f"the prefix {prefix!r} has characters that a URL escapes", hint="use plain letters")

@@ -87,5 +87,5 @@ def _event(request: Request) -> Response:
 def _requested_path(request: Request) -> Path:
     path = find_recording(request.app.state.site.events_directory, request.path_params["name"])
     if path is None:
-        raise HTTPException(404, "there is no recording of that name")
+        raise HTTPException(404, "no recording has that name")
     return path

@@ -19,9 +19,11 @@ def text(request: Request, name: str, default: str | None = None) -> str:
     """A word of the question."""
     found = request.query_params.get(name, default)
     if found is None:
-        raise UsageError(f"the question lacks {name!r}")
+        raise UsageError(f"missing query parameter {name!r}")
     if len(found) > _TEXT_MAX:
-        raise UsageError(f"{name!r} has {len(found)} characters, at most {_TEXT_MAX} are read")
+        raise UsageError(
+            f"query parameter {name!r} must have at most {_TEXT_MAX} characters, got {len(found)}"
+        )
     return found
 
 
@@ -29,5 +31,5 @@ def number(request: Request, name: str, default: int | None = None, *, maximum: 
     """A number of the question, from 0 to a limit; larger ones are held to it."""
     found = text(request, name, None if default is None else str(default))
     if not (found.isascii() and found.isdecimal() and len(found) <= 20):
-        raise UsageError(f"{name!r} is a number from 0 on, not {found[:50]!r}")
+        raise UsageError(f"query parameter {name!r} must be a whole number from 0, got {found[:50]!r}")
     return min(int(found), maximum)

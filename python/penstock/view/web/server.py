@@ -61,7 +61,7 @@ def listen(bind: str, port: int) -> socket.socket:
     """A socket that listens; port 0 means any free one."""
     hint = "another program may use that port; --port chooses a different one, --port 0 any that is free"
     if not 0 <= port <= 65_535:
-        raise UsageError(f"cannot listen on {bind} port {port}: there is no such port", hint=hint)
+        raise UsageError(f"cannot listen on {bind} port {port}: the port must be from 0 to 65535", hint=hint)
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
     try:
         return socket.create_server((bind, port), family=family)

@@ -188,3 +188,18 @@ fn an_error_that_passes_leaves_nothing_out() {
         assert_eq!(seen, (0..20).collect::<Vec<_>>(), "{threads} threads");
     }
 }
+
+#[test]
+fn memory_decides_how_far_ahead_but_every_thread_has_a_batch() {
+    let cases = [
+        ((1 << 20, 1 << 10, 2), 64),
+        ((10 << 10, 1 << 10, 2), 10),
+        ((1 << 10, 1 << 20, 3), 4),
+        ((0, 1, 0), 1),
+        ((1 << 20, 0, 1), 64),
+        ((0, 1, 1000), 64),
+    ];
+    for ((memory_bytes, batch_bytes, threads), depth) in cases {
+        assert_eq!(depth_of(memory_bytes, batch_bytes, threads), depth, "{memory_bytes}/{batch_bytes}");
+    }
+}

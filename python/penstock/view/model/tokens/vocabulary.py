@@ -149,7 +149,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
         file = msgspec.json.decode(_content(path), type=_File)
         style = _style(file)
     except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as reason:
-        raise UsageError(f"{path} is no tokenizer.json that can be shown: {reason}") from reason
+        raise UsageError(f"{path} is not a tokenizer.json that can be shown: {reason}") from reason
     vocab = file.model.vocab
     # A unigram model has a list of tokens and scores.
     texts = (

@@ -104,7 +104,7 @@ def _spot(place: str) -> tuple[int, int]:
     """Lane and row of an address that the model gave."""
     address = parse(place)
     if isinstance(address, VersionAddress):
-        raise AssertionError(f"{place} is no place in a batch")
+        raise AssertionError(f"{place} is not a place in a batch")
     lane, row = address.place.lane, address.place.row
     return (0 if lane is None else lane.number, row or 0)
 

@@ -86,4 +86,4 @@ def test_a_detached_job_has_no_terminal_to_read(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert "stdin belongs to the terminal, which a detached job does not have" in refused.stderr
     beyond = penstock(tmp_path, "run", "--stdin", "2", "--", "cat")
-    assert "stdin must be 0 to 0, not 2" in beyond.stderr
+    assert "stdin must be 0 to 0, got 2" in beyond.stderr

@@ -1,4 +1,4 @@
-"""Shuffling as a number: how many shards a batch comes from, and whether every order is equally likely."""
+"""The orders of D1 as numbers, shuffling: how many shards a batch comes from, and whether every order is equally likely."""
 
 import math
 from collections import Counter

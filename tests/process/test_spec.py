@@ -93,17 +93,17 @@ def test_the_document_is_the_contract_with_the_agent() -> None:
     ("fields", "field", "words"),
     [
         ({"command": []}, "command", "there is no command to run"),
-        ({"ranks": 0}, "ranks", "must be 1 to 4096, not 0"),
-        ({"ranks": 5000}, "ranks", "must be 1 to 4096, not 5000"),
+        ({"ranks": 0}, "ranks", "must be 1 to 4096, got 0"),
+        ({"ranks": 5000}, "ranks", "must be 1 to 4096, got 5000"),
         ({"kind": "gnag"}, "kind", "one of gang, service, task"),
-        ({"name": "3x"}, "name", "is no name of a role"),
-        ({"master_port": 70000}, "master_port", "must be 1 to 65535, not 70000"),
-        ({"slots": Slots(gpus=-1)}, "slots.gpus", "must be 0 or more, not -1"),
+        ({"name": "3x"}, "name", "is not valid for a role"),
+        ({"master_port": 70000}, "master_port", "must be 1 to 65535, got 70000"),
+        ({"slots": Slots(gpus=-1)}, "slots.gpus", "must be 0 or more, got -1"),
         ({"policy": Policy(restart="some")}, "restart", "one of one, gang, all"),
         ({"policy": Policy(budget=Budget(crash=-1))}, "budget.crash", "must be 0 or more"),
         ({"policy": Policy(stop_grace_s=-1)}, "stop_grace_s", "must be 0 or more"),
         ({"policy": Policy(hang=Hang(factor=0))}, "hang.factor", "must be 1 to 1e+06"),
-        ({"environment": {"A B": "c"}}, "environment.A B", "is no variable"),
+        ({"environment": {"A B": "c"}}, "environment.A B", "cannot be a variable of the environment"),
     ],
 )
 def test_a_role_that_makes_no_sense_is_refused(fields: dict[str, Any], field: str, words: str) -> None:
@@ -123,7 +123,7 @@ def _role(name: str, *after: str, kind: str = "gang") -> Role:
     [
         ([_role("a"), _role("a")], "role 'a': name is used twice"),
         ([_role("a", "a")], "role 'a': after names the role itself"),
-        ([_role("a", "b")], "role 'a': after names 'b', which is no role of this job"),
+        ([_role("a", "b")], "role 'a': after names 'b', which is not a role of this job"),
         ([_role("a", "b"), _role("b", "c"), _role("c", "b")], "goes in a circle: b after c after b"),
         (
             [Role(name="a", command=["x"], stdin=0), Role(name="b", command=["x"], stdin=0)],

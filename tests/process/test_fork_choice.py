@@ -97,9 +97,9 @@ def test_a_script_names_its_interpreter_in_its_first_line(around: Surroundings) 
         ([sys.executable, "-i", "plain.py"], "Python's option -i"),
         ([sys.executable, "-"], "Python's option -"),
         ([sys.executable, "--version"], "Python's option --version"),
-        ([sys.executable, "missing.py"], "missing.py is no script: No such file or directory"),
-        ([sys.executable, "project"], "project is no script: Is a directory"),
-        ([sys.executable, "archive.zip"], "archive.zip is no text"),
+        ([sys.executable, "missing.py"], "missing.py cannot be read: No such file or directory"),
+        ([sys.executable, "project"], "project cannot be read: Is a directory"),
+        ([sys.executable, "archive.zip"], "archive.zip is not text"),
         (
             [sys.executable, "sets.py"],
             "sets.py sets OMP_NUM_THREADS, which is read when something is imported",
@@ -108,7 +108,7 @@ def test_a_script_names_its_interpreter_in_its_first_line(around: Surroundings) 
             [sys.executable, "sets_far.py"],
             "setting.py sets PYTORCH_ALLOC_CONF, which is read when something is imported",
         ),
-        ([sys.executable, "compiled.pyc"], "compiled.pyc is no text"),
+        ([sys.executable, "compiled.pyc"], "compiled.pyc is not text"),
     ],
 )
 def test_other_commands_are_executed_for_a_reason(
