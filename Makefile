@@ -5,7 +5,7 @@ WORKSHOP = $(PYTHON) workshop/prepare.py
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint bench docs wheel wire clean constraints
 
-help:   ## list the targets
+help:
 	@sed -n 's/^\([a-z]*\): *## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo:   ## set everything up, then run the main job

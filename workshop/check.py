@@ -49,6 +49,7 @@ SLOW = (
     "registry/test_chat_templates.py",
     "registry/test_fanning.py",
     "tidy/test_gates.py",
+    "tidy/test_web_gates.py",
     "workshop/test_wheel.py",
 )
 FAST = ("test_errors.py",)

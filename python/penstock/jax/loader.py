@@ -19,7 +19,7 @@ from penstock.registry import Registry
 
 
 class Loader(Prefetch[Batch]):
-    """Batches of global arrays. A loop over it goes on where the last one stopped.
+    """Batches of global arrays. A loop over it continues where the last one stopped.
 
     Its ``state_dict`` is the same on every process, and the same as that of ``penstock.torch``: either resumes the other.
     """

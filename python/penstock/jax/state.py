@@ -19,7 +19,7 @@ from penstock.state.tree import PlainTree
 
 
 class State:
-    """See ``state``. It satisfies ``penstock.state.contract.Tree``."""
+    """The tree that ``state`` makes. It satisfies ``penstock.state.contract.Tree``."""
 
     #: A loss is on its way when a step returns.
     deferred = True

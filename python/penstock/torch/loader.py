@@ -18,7 +18,7 @@ from penstock.torch.transfer import Fields, Transfer, arrived
 
 
 class Loader(Prefetch[Batch]):
-    """Batches of tensors for one lane. A loop over it goes on where the last one stopped.
+    """Batches of tensors for one lane. A loop over it continues where the last one stopped.
 
     It has ``state_dict`` and ``load_state_dict``, so it can stand in a dict for ``torch.distributed.checkpoint`` as it is.
     """

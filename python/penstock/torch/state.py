@@ -34,7 +34,7 @@ TIED = "tied"
 
 
 class State:
-    """See ``state``. It satisfies ``penstock.state.contract.Tree``."""
+    """The tree that ``state`` makes. It satisfies ``penstock.state.contract.Tree``."""
 
     def __init__(
         self,

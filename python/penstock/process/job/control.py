@@ -20,7 +20,7 @@ LOOK_S = 0.02
 
 
 def ask(job: Job, question: dict[str, Any]) -> dict[str, Any]:
-    """The agent's answer."""
+    """Ask the agent of a job, and return its answer."""
     try:
         answer = _exchange(job, msgspec.json.encode(question) + b"\n")
     except OSError as problem:

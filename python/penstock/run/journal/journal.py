@@ -43,7 +43,7 @@ _NAME = re.compile(r"(\d{6})-(\d{4,})\.jsonl")
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line."""
+    """One line of the journal."""
 
     #: Seconds since 1970.
     at: float

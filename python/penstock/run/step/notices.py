@@ -26,7 +26,7 @@ CLOSING_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Somebody wants a checkpoint now."""
+    """A request for a checkpoint now."""
 
     reason: str
     #: Whether to end after it; and by when, as ``time.time`` counts. 0 when nothing was said.

@@ -163,7 +163,7 @@ def undisturbed() -> Iterator[None]:
 
 
 class Pending:
-    """A save that goes on in the background."""
+    """A save that continues in the background."""
 
     def __init__(self, step: int, copies: Copies, blocked_s: float) -> None:
         self.step = step
