@@ -8,7 +8,7 @@ from tests.conftest import ROOT
 
 PAGES = sorted((ROOT / "docs/reference/api").glob("*.md"))
 #: Modules whose ``__all__`` is a promise.
-MODULES = ("errors", "events", "jax", "process", "run", "torch")
+MODULES = ("data", "errors", "events", "jax", "process", "registry", "run", "state", "torch")
 #: Modules that have a page, their root, which is on it, and a string.
 _ELSEWHERE = {"errors", "events", "PenstockError", "__version__"}
 _SHOWN = re.compile(r"^::: penstock\.(\S+)$", re.MULTILINE)

@@ -24,6 +24,10 @@ _FENCE = re.compile(r"^\s*(```|~~~)")
 _QUOTED = re.compile(r"``([^`\n]+)``")
 _MODULE = re.compile(r"^penstock(\.\w+)+$")
 _FILE = re.compile(r"^[\w./-]+\.(py|pyi|rs|ts|tsx|md)$")
+#: On a page, where many files are others': every Rust file is ours, and a Python file that is given from the root.
+_PAGE_FILE = re.compile(
+    r"`((?:[\w-]+/)*[\w-]+\.rs|(?:python|crates|tests|benchmarks|examples|workshop)/[\w./-]+\.\w+)`"
+)
 _TYPE = re.compile(r"^([A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)*)(?:\.(\w+))?(?:\(.*\))?$")
 _RUST_TYPE = re.compile(r"^\s*(?:pub(?:\([a-z]+\))? )?(?:struct|enum|trait|type) (\w+)", re.MULTILINE)
 _PYTHON_TYPE = re.compile(r"^(?:\s*class )?([A-Z]\w+)(?:[(:\[]|: TypeAlias = | = )", re.MULTILINE)
@@ -32,9 +36,11 @@ _WORD = re.compile(r"\w+")
 
 def complaints(tree: Path) -> list[str]:
     """Everything that breaks a rule about prose, as ``file:line: what``."""
+    sources = list(rules.sources(tree))
     return [
         *page_complaints(tree),
-        *docstring_complaints(tree, list(rules.sources(tree))),
+        *page_name_complaints(tree, sources),
+        *docstring_complaints(tree, sources),
         *message_complaints(tree),
     ]
 
@@ -50,6 +56,16 @@ def page_complaints(tree: Path) -> Iterator[str]:
             words = len(line.split())
             if len(line) > limit and words > 1 and not is_code and not line.lstrip().startswith(("|", "```")):
                 yield f"{page.relative_to(tree)}:{number}: {len(line)} characters, at most {limit}: break the line"
+
+
+def page_name_complaints(tree: Path, sources: list[Path]) -> Iterator[str]:
+    """Files that pages speak of and that are not there."""
+    names = Names(tree, sources)
+    for page in sorted((tree / "docs").rglob("*.md")):
+        for number, line in enumerate(page.read_text().splitlines(), start=1):
+            for name in _PAGE_FILE.findall(line):
+                if not (tree / name).exists() and not names.resolves(name):
+                    yield f"{page.relative_to(tree)}:{number}: `{name}` leads nowhere"
 
 
 class Names:

@@ -20,6 +20,8 @@ def test_our_prose_keeps_the_rules(root: Path) -> None:
         ("docs/guide/long.md", "- a list\n  " + "word " * 24, "122 characters, at most 120"),
         ("docs/guide/long.md", "```text\ncode\n```\n" + "word " * 25, "125 characters, at most 120"),
         ("ARCHITECTURE.md", "word " * 25, "125 characters, at most 120"),
+        ("docs/decisions/a.md", "By `slots/turned.rs`.", "`slots/turned.rs` leads nowhere"),
+        ("docs/decisions/a.md", "By `python/penstock/turned.py`.", "turned.py` leads nowhere"),
         ("README.md", "word " * 21, "105 characters, at most 100"),
         ("python/penstock/a.py", f'"""{prose_rules.EVASION}."""\n', "say what it is"),
         ("crates/penstock-x/src/lib.rs", f"//! X.\n/// {prose_rules.EVASION}.\n", "say what it is"),
@@ -60,6 +62,7 @@ def test_a_planted_violation_is_named(tmp_path: Path, name: str, text: str, comp
     ("name", "text"),
     [
         ("python/penstock/a.py", '"""A."""\nraise ValueError(f"there is no row {x}")\n'),
+        ("docs/guide/theirs.md", "As `convert_dataset_hf.py` of LLM Foundry does."),
         ("docs/guide/wide.md", "| a table |" + " cell |" * 30),
         ("docs/guide/wide.md", "```text\n" + "word " * 30 + "\n```\n"),
         ("docs/guide/wide.md", "https://example.org/" + "x" * 120),

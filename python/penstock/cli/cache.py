@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say, size
+from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
 from penstock.cli.progress import progress
 from penstock.errors import CacheUnusable, UsageError
+from penstock.report.quantities import size
 from penstock.store.hostcache import CachePlace, cache_place
 
 if TYPE_CHECKING:

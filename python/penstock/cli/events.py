@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.output import Json, command_app, duration, print_json, print_table, print_text, say
+from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say
 from penstock.errors import UsageError
 from penstock.events import Event, Recording, read
+from penstock.report.quantities import duration
 from penstock.report.recording import by_kind
 
 if TYPE_CHECKING:

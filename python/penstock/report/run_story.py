@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from penstock.cli.output import duration, size
+from penstock.report.quantities import duration, size
 from penstock.run.journal.journal import Entry
 
 #: Of an error's words; --json has all of them.

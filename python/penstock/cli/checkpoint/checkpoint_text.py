@@ -4,8 +4,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock.cli.output import size
 from penstock.errors import CheckpointDamaged
+from penstock.report.quantities import size
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.contract import ITEM_BYTES
 from penstock.state.log.history import Committed

@@ -8,7 +8,7 @@ from penstock.cli.checkpoint.byte_progress import bytes_progress
 from penstock.cli.checkpoint.checkpoint_text import short, titled
 from penstock.cli.checkpoint.place import choose_readable, open_checkpoints
 from penstock.cli.output import Json, command_app, print_json, print_table, say
-from penstock.cli.output import size as as_size
+from penstock.report.quantities import size as as_size
 from penstock.state.inspect.difference import Change, Difference, Still, difference
 from penstock.state.inspect.piece_reader import Reader
 

@@ -10,8 +10,8 @@ from penstock.cli.checkpoint.byte_progress import bytes_progress
 from penstock.cli.checkpoint.checkpoint_text import titled
 from penstock.cli.checkpoint.place import choose_readable, open_checkpoints
 from penstock.cli.output import Json, command_app, print_json, say
-from penstock.cli.output import size as as_size
 from penstock.errors import UsageError
+from penstock.report.quantities import size as as_size
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.exchange import (
     Choice,

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from penstock.cli.checkpoint.byte_progress import bytes_progress
 from penstock.cli.checkpoint.place import place_of
 from penstock.cli.output import Json, command_app, print_json, say
-from penstock.cli.output import size as as_size
+from penstock.report.quantities import size as as_size
 from penstock.state.exchange import (
     Imported,
     import_state,

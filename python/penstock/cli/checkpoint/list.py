@@ -3,7 +3,7 @@
 from penstock.cli.checkpoint.checkpoint_text import list_document, when
 from penstock.cli.checkpoint.place import open_checkpoints, refuse_empty
 from penstock.cli.output import Json, command_app, print_json, print_table, say
-from penstock.cli.output import size as as_size
+from penstock.report.quantities import size as as_size
 from penstock.state.log.history import History
 
 list_app = command_app(

@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from penstock.cli.checkpoint.place import open_checkpoints, refuse_empty
 from penstock.cli.output import Json, command_app, print_facts, print_json, say
-from penstock.cli.output import size as as_size
+from penstock.report.quantities import size as as_size
 from penstock.state import Keep
 
 prune_app = command_app(

@@ -9,8 +9,8 @@ from penstock.cli.checkpoint.byte_progress import bytes_progress, gigabytes
 from penstock.cli.checkpoint.checkpoint_text import titled
 from penstock.cli.checkpoint.place import choose, open_checkpoints, refuse_empty
 from penstock.cli.output import Json, command_app, print_json, print_table, say
-from penstock.cli.output import size as as_size
 from penstock.errors import UsageError
+from penstock.report.quantities import size as as_size
 from penstock.state.inspect.verify import Verified, Verifier
 from penstock.state.load.lookup import is_retired
 from penstock.state.log.commit import quarantine

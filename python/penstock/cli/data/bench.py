@@ -8,13 +8,13 @@ import numpy as np
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_facts, print_json, say
-from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress
 from penstock.cli.registry_place import Place, open_registry
 from penstock.data import Feed, Recipe
 from penstock.data import open as open_feed
 from penstock.data.feed.lane import parse_lane
 from penstock.registry import Registry
+from penstock.report.quantities import size as as_size
 
 #: What bench shows of a feed's statistics as it is.
 _ORDER_NUMBERS = (

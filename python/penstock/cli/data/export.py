@@ -7,9 +7,9 @@ from cyclopts import Parameter
 
 from penstock.cli.data.version_text import version_document
 from penstock.cli.output import Json, command_app, print_json, say
-from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress
 from penstock.cli.registry_place import Place, open_registry
+from penstock.report.quantities import size as as_size
 
 export_app = command_app(
     "export",

@@ -6,9 +6,9 @@ from cyclopts import Parameter
 
 from penstock.cli.data.version_text import version_document
 from penstock.cli.output import Json, command_app, print_json, print_table, say
-from penstock.cli.output import size as as_size
 from penstock.cli.registry_place import Place, open_registry
 from penstock.registry import Version
+from penstock.report.quantities import size as as_size
 
 list_app = command_app(
     "list",

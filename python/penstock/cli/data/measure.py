@@ -6,9 +6,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_facts, print_json, say
-from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress
 from penstock.cli.registry_place import Place, open_registry
+from penstock.report.quantities import size as as_size
 
 measure_app = command_app(
     "measure",

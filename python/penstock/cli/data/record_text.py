@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from penstock.cli.escape import harmless
-from penstock.cli.output import size
 from penstock.data.records import RecordBatch
+from penstock.report.quantities import size
 
 _SHOWN_CHARACTERS = 60
 _NUMBERS_SHOWN = 6

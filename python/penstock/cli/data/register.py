@@ -6,7 +6,6 @@ from cyclopts import Parameter
 
 from penstock.cli.data.version_text import version_document
 from penstock.cli.output import Json, command_app, print_json, say
-from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress
 from penstock.cli.registry_place import Place, open_registry
 from penstock.errors import UsageError
@@ -14,6 +13,7 @@ from penstock.formats.contract import Policy
 from penstock.registry import About, Version
 from penstock.registry.scan.scan import ScanProgress
 from penstock.registry.selection.account import Account
+from penstock.report.quantities import size as as_size
 
 register_app = command_app(
     "register",

@@ -2,10 +2,10 @@
 
 from penstock.cli.data.version_text import version_document
 from penstock.cli.output import Json, command_app, print_json, print_table, say
-from penstock.cli.output import size as as_size
 from penstock.cli.registry_place import Place, open_registry
 from penstock.registry import Registry, Version
 from penstock.registry.lineage import Lineage
+from penstock.report.quantities import size as as_size
 
 show_app = command_app(
     "show",

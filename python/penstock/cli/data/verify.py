@@ -1,9 +1,9 @@
 """``penstock data verify``: every byte of a version, all damage named."""
 
 from penstock.cli.output import Json, command_app, print_json, print_table, say
-from penstock.cli.output import size as as_size
 from penstock.cli.progress import progress
 from penstock.cli.registry_place import Place, open_registry
+from penstock.report.quantities import size as as_size
 
 verify_app = command_app(
     "verify",

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from penstock.cli.job.choice import job_called
-from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say, size
+from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say
 from penstock.process.job.incidents import Incident, last_words, numbers, ranges, read
 from penstock.process.stacks import Collected, shown
+from penstock.report.quantities import size
 
 app = command_app(
     "incident",

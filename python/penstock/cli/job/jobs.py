@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from penstock.cli.job.home import home
 from penstock.cli.job.ps import span
-from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say, size
+from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say
 from penstock.errors import UsageError
 from penstock.events.redaction import Redaction
 from penstock.process.job.catalogue import LOST, Job
@@ -15,6 +15,7 @@ from penstock.process.job.catalogue import jobs as all_jobs
 from penstock.process.job.units import second_count
 from penstock.process.sweep import prune as remove
 from penstock.process.sweep import sweep_lost
+from penstock.report.quantities import size
 
 app = command_app(
     "jobs",

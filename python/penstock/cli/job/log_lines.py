@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from penstock.cli.escape import coloured
-from penstock.cli.output import print_json, say, size
+from penstock.cli.output import print_json, say
 from penstock.process.logs.chronology import Dated
 from penstock.process.logs.reader import Gap, Piece, Worker
+from penstock.report.quantities import size
 
 #: As the terminal of a running job has them.
 COLOURS = (36, 33, 32, 35, 34, 31)

@@ -6,12 +6,13 @@ from cyclopts import Parameter
 
 from penstock.cli.job.choice import job_called
 from penstock.cli.job.home import home
-from penstock.cli.output import Json, command_app, duration, print_json, print_table, say, size
+from penstock.cli.output import Json, command_app, print_json, print_table, say
 from penstock.process.job.catalogue import FINAL, Job
 from penstock.process.job.catalogue import jobs as all_jobs
 from penstock.process.sweep import sweep_lost
 from penstock.process.watch.gpus import GpuUse, gpu_uses
 from penstock.process.watch.snapshot import Row, rows
+from penstock.report.quantities import duration, size
 
 app = command_app(
     "ps",

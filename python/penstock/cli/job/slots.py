@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from penstock.cli.output import Json, command_app, duration, print_json, print_table, print_text, size
+from penstock.cli.output import Json, command_app, print_json, print_table, print_text
 from penstock.process.slots import Lease, Share, SlotTable
 from penstock.process.slots import slots as read_slots
+from penstock.report.quantities import duration, size
 
 app = command_app(
     "slots",

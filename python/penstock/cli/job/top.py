@@ -14,10 +14,11 @@ from penstock.cli.escape import said
 from penstock.cli.job.choice import job_called
 from penstock.cli.job.home import home
 from penstock.cli.job.keys import Keys
-from penstock.cli.output import Json, command_app, duration, print_json, size
+from penstock.cli.output import Json, command_app, print_json
 from penstock.errors import UsageError
 from penstock.process.job.catalogue import FINAL, Job, jobs
 from penstock.process.watch.usage import Row, Seen, Watcher
+from penstock.report.quantities import duration, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

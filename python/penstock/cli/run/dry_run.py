@@ -3,11 +3,12 @@
 import shlex
 from collections.abc import Mapping
 
-from penstock.cli.output import print_json, print_text, size
+from penstock.cli.output import print_json, print_text
 from penstock.events.redaction import Redaction
 from penstock.process.job.role_order import waves
 from penstock.process.job.spec import HANG_LEAST_S, JobSpec, Role
 from penstock.process.slots import check_slots
+from penstock.report.quantities import size
 
 
 def show(spec: JobSpec, *, json: bool, environment: Mapping[str, str]) -> int:

@@ -1,6 +1,6 @@
-"""The forerunner: measures eras before a feed needs them, in threads of its own.
+"""The lookahead: measures eras before a feed needs them, in threads of its own.
 
-A feed reads one era while the forerunner measures the next ones: never more than two beyond the one that is read, so that a
+A feed reads one era while the lookahead measures the next ones: never more than two beyond the one that is read, so that a
 run of an hour does not tokenise a terabyte. It starts with what the feed waits for. Several processes that read the same
 recipe share the work without talking: each begins at another slice of an era, and a slice that somebody has finished is
 found instead of measured.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Eras that are measured beyond the one that is read.
 AHEAD_ERAS = 2
-#: How often the forerunner looks where the feed is while there is nothing to measure.
+#: How often the lookahead looks where the feed is while there is nothing to measure.
 IDLE_S = 0.1
 
 
