@@ -199,7 +199,7 @@ def test_pulsing_imports_neither_a_framework_nor_the_rest_of_penstock(tmp_path: 
 def test_what_cannot_be_written_is_refused_in_a_sentence(tmp_path: Path, call: str, what: str) -> None:
     make(tmp_path, 2)
     code = f"from penstock.errors import UsageError\ntry: {call}\nexcept UsageError as problem: print(problem)\npulse(3)"
-    assert worker(tmp_path, code).startswith(f"a {what} is a ")
+    assert worker(tmp_path, code).startswith(f"a {what} must be a ")
 
 
 def test_a_phase_that_is_no_word_is_refused_outside_a_job_too() -> None:
