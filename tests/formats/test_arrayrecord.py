@@ -45,7 +45,7 @@ def test_records_come_back_as_bytes(tmp_path: Path, registry: Registry, options:
 def test_examples_come_back_as_their_features(registry: Registry) -> None:
     """One record among them is none; it is named, or left out."""
     path = written() / "examples.array_record"
-    with pytest.raises(BadRow, match=r"no tf\.train\.Example") as caught:
+    with pytest.raises(BadRow, match=r"expected a tf\.train\.Example") as caught:
         registry.register("a", path)
     assert caught.value.line == 6
     version = registry.register("a", path, policy=Policy(skip_bad=1))

@@ -100,7 +100,7 @@ def test_a_flipped_bit_before_registration_is_a_bad_row(
 
 
 def test_a_record_that_is_no_example_is_named_or_left_out(tensors: Path, registry: Registry) -> None:
-    with pytest.raises(BadRow, match=r"no tf\.train\.Example") as caught:
+    with pytest.raises(BadRow, match=r"expected a tf\.train\.Example") as caught:
         registry.register("a", tensors / "broken.tfrecord")
     assert caught.value.line == 6
     version = registry.register("a", tensors / "broken.tfrecord", policy=Policy(skip_bad=1))

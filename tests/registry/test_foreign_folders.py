@@ -249,7 +249,7 @@ def test_descriptions_whose_data_is_gone_are_no_rows(local: Registry, tmp_path: 
         assert "a description of the dataset" in caught.value.left_out.values()
     # What an MDSWriter leaves that was given no sample.
     write_text(tmp_path / "mds/index.json", '{"shards": [], "version": 2}')
-    with pytest.raises(errors.FileUnusable, match="no mds file"):
+    with pytest.raises(errors.FileUnusable, match="expected a mds file"):
         local.register("a", tmp_path / "mds")
     # Nothing but READMEs is a corpus of them.
     for name in ("one", "two"):

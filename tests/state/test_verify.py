@@ -99,7 +99,7 @@ def no_stamp(file: Path) -> None:
         (cut_short, "bytes, not"),
         (flip_header, "header cannot be read"),
         (flip_shape, "does not list this piece"),
-        (no_safetensors, "no safetensors file"),
+        (no_safetensors, "not a safetensors file"),
         (other_step, "it is a file of step 4"),
         (other_run, "it is a file of run plaza"),
         (no_stamp, "does not say which checkpoint"),

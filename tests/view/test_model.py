@@ -63,7 +63,7 @@ def test_pieces_specials_and_unknown_numbers_are_told_apart(tmp_path: Path) -> N
     halves = [n for n in range(level.size) if level.display(n)[1] is TokenKind.PARTIAL]
     assert all("\ufffd" not in level.display(n)[0].decode() for n in halves)
     assert {level.bytes_of(n) for n in halves} >= {bytes([byte]) for byte in range(0x80, 0x100)}
-    with pytest.raises(UsageError, match=r"no tokenizer\.json"):
+    with pytest.raises(UsageError, match=r"not a tokenizer\.json"):
         read_vocabulary(Path(__file__))
 
 

@@ -107,7 +107,7 @@ def test_one_jumps_to_steps_lanes_rows_and_tokens(library: Library, recipe: str)
         for bad, words in (
             ("row=99", "no row 99"),
             ("lane=0/3", "3 lanes"),
-            ("banana=", "no recipe"),
+            ("banana=", "is not an address"),
             ("nope@1", "nope"),
         ):
             await seen.type("g", bad)

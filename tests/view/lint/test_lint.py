@@ -43,7 +43,7 @@ def test_tensors_flat_batches_and_boundaries_are_understood() -> None:
     ):
         with pytest.raises(UsageError, match=reason):
             lint_batches([bad], EXPECTED)
-    with pytest.raises(UsageError, match="no check 'nonsense'"):
+    with pytest.raises(UsageError, match="unknown check 'nonsense'"):
         lint_batches([], allow=["nonsense"])
 
 
