@@ -137,7 +137,7 @@ def test_numbers_are_served_as_prometheus_reads_them(corpus: Corpus) -> None:
 def test_an_address_that_cannot_be_served_is_a_word_and_reading_goes_on(
     corpus: Corpus, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError, match="no address"):
+    with pytest.raises(UsageError, match="must be host:port"):
         metrics.serve("nowhere")
     monkeypatch.setenv("PENSTOCK_METRICS", "nowhere")
     with corpus.open(corpus.recipe("web@1")) as feed:
