@@ -113,7 +113,7 @@ def test_what_cannot_be_measured_is_said(local: Registry, write_rows: WriteRows,
     with pytest.raises(errors.UsageError, match="cannot read tokenizer"):
         TokenLength(tmp_path / "none.json")
     (tmp_path / "broken.json").write_text("{}")
-    with pytest.raises(errors.UsageError, match=r"no tokenizer\.json"):
+    with pytest.raises(errors.UsageError, match=r"must be a tokenizer\.json"):
         local.measure("web", TokenLength(tmp_path / "broken.json"))
     with pytest.raises(errors.DerivedTooLarge):
         measure_version(local, version, TokenLength(path), limits=Limits(derived_bytes_max=10))
