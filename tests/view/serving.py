@@ -14,7 +14,7 @@ import penstock as ps
 from penstock.view.web.access import Access, access_for
 from penstock.view.web.server import create_app
 from penstock.view.web.site import Site
-from tests.view.declared import check_answer
+from tests.view.answer_check import check_answer
 
 
 def site_at(folder: Path, *, events: Path | None = None) -> Site:

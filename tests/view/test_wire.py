@@ -15,7 +15,7 @@ from penstock.view.web.dataset_routes import dataset_routes
 from penstock.view.web.machine_routes import machine_routes
 from penstock.view.wire.answers import Answers
 from penstock.view.wire.schema import for_pages, schema
-from tests.view.declared import BYTES, check_body
+from tests.view.answer_check import BYTES, check_body
 
 
 def generate(root: Path, into: Path, python: Path | None = None) -> None:
