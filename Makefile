@@ -9,7 +9,7 @@ help:
 	@sed -n 's/^\([a-z]*\): *## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo:   ## set everything up, then run the main job
-	@$(WORKSHOP) run && .venv/bin/penstock demo
+	@$(WORKSHOP) run && PYTHONDONTWRITEBYTECODE= .venv/bin/penstock demo
 
 test:   ## set everything up, then pass all tests
 	@$(WORKSHOP) test && .venv/bin/python workshop/suite.py --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder

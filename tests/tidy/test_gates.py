@@ -1,6 +1,7 @@
 """The field's own checkers pass on our code, and fail on a planted violation."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def run(command: list[str], *, cwd: Path, **environment: str) -> subprocess.Comp
     [
         ["cargo", "fmt", "--all", "--check"],
         ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"],
-        ["cargo", "test", "--workspace", "--locked", "--quiet"],
+        ["cargo", "test", "--workspace", "--all-targets", "--locked", "--quiet"],
         ["ruff", "check", "."],
         ["ruff", "format", "--check", "."],
         ["mypy"],
@@ -91,14 +92,12 @@ def test_a_wrong_stub_fails(root: Path, copy: Path) -> None:
     assert "events_flush" in done.stdout
 
 
-def test_an_untyped_function_fails(root: Path, copy: Path) -> None:
-    # What mypy found out about everything else, above or in an earlier run, is true of the copy too.
-    if (root / ".mypy_cache").exists():
-        shutil.copytree(root / ".mypy_cache", copy / ".mypy_cache")
+def test_an_untyped_function_fails(copy: Path) -> None:
+    # One module, and no look into what it imports: the rules are the same, and the whole package takes a minute.
     module = copy / "python/penstock/observe/doctor.py"
     module.write_text(module.read_text() + "\n\ndef untyped(x):\n    return x\n")
 
-    done = run(["mypy", "python/penstock/observe"], cwd=copy)
+    done = run(["mypy", "--follow-imports=skip", str(module)], cwd=copy)
 
     assert done.returncode != 0
-    assert "untyped" in done.stdout
+    assert re.search(r"doctor\.py:\d+: error: Function is missing a type annotation", done.stdout), done.stdout
