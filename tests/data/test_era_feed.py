@@ -111,7 +111,7 @@ def cursor_of(plan: Plan, step: int) -> Cursor:
 
 def test_the_first_batch_needs_the_first_era_and_no_more_than_two_are_measured_ahead(tmp_path: Path) -> None:
     """Goal: nobody waits for a terabyte. Method: look at what is measured when the first batch is there, and when
-    the forerunner has nothing more to do."""
+    the lookahead has nothing more to do."""
     corpus = fresh(tmp_path)
     plan = plan_of(corpus, eras_recipe(corpus))
     told: list[str] = []
@@ -135,7 +135,7 @@ def test_the_first_batch_needs_the_first_era_and_no_more_than_two_are_measured_a
     assert set(told) == {f"measuring era {number} of web" for number in (1, 2, 3)}
 
 
-def test_the_forerunner_counts_eras_from_the_one_that_is_read() -> None:
+def test_the_lookahead_counts_eras_from_the_one_that_is_read() -> None:
     assert [eras_ahead([], wanted) for wanted in (0, 1)] == [-1, -1]
     assert [eras_ahead([3, 0, 2, 2], wanted) for wanted in (0, 1, 3, 4, 5, 6, 7, 8)] == [
         3,

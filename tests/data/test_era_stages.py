@@ -83,7 +83,7 @@ def test_what_is_measured_is_found_and_a_forgotten_feed_ends_its_threads(own: Co
     # Of more eras than it looks ahead, so that its thread has a reason to stay.
     assert len(plan.prepared[0].growing.eras) > 1 + AHEAD_ERAS
     forgotten = Feed(plan, ps.Lane(), options=ReadOptions(threads=0))
-    (thread,) = [each for each in threading.enumerate() if each.name == "penstock-forerunner"]
+    (thread,) = [each for each in threading.enumerate() if each.name == "penstock-era-prefetch"]
     del forgotten
     gc.collect()
     thread.join(60)

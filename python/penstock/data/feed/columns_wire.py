@@ -133,9 +133,9 @@ def _told(value: Any) -> Any:
             else _ext(_TEXT, value.encode("utf-8", "surrogatepass"))
         )
     if kind in (list, tuple):
-        return [_told(each) for each in value]
+        return [_told(item) for item in value]
     if isinstance(value, Mapping):
-        return {_told(name): _told(each) for name, each in value.items()}
+        return {_told(name): _told(item) for name, item in value.items()}
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return _ext(
             _ARRAY, msgspec.msgpack.encode([_dtype_name(value.dtype), list(value.shape), bytes(_raw(value))])

@@ -166,7 +166,7 @@ class _Shared:
     def ready(self) -> int:
         """Batches that are finished and wait."""
         with self._changed:
-            return sum(not isinstance(each, BaseException | None) for each in self._outcomes.values())
+            return sum(not isinstance(outcome, BaseException | None) for outcome in self._outcomes.values())
 
     def wait_task(self, worker: int) -> bool:
         """Waits until there may be something to do for a worker; False when there is nothing more."""
@@ -193,18 +193,18 @@ class _Shared:
                     return None
                 number = self._taken
                 self._taken += 1
-            return self._next_made(number)
+            return self._next_batch(number)
 
-    def _next_made(self, number: int) -> _Task | None:
+    def _next_batch(self, number: int) -> _Task | None:
         try:
-            made = self.feed.next()
+            rust_batch = self.feed.next()
         except Exception as problem:  # noqa: BLE001 - it is raised at its step, by whoever asks for that
             self.put(number, problem)
             return None
-        if made is None:
+        if rust_batch is None:
             self.put(number, None)
             return None
-        return number, made
+        return number, rust_batch
 
     def _may_take(self) -> bool:
         return not self._ended and not self._halted and self._has_room()
@@ -217,19 +217,19 @@ class _Shared:
         expected = self._waiting_bytes + (unfinished + 1) * self._largest_bytes
         return ahead < DEPTH_MAX and expected <= self._memory_bytes
 
-    def finish(self, number: int, made: _rust.FeedBatch) -> None:
+    def finish(self, number: int, rust_batch: _rust.FeedBatch) -> None:
         """Finish a step and keep what comes of it until its turn."""
         begun, used = time.perf_counter(), time.thread_time()
         self.busy += 1
         self._count.begin()
         # Damage then names the steps that its shard was read for.
-        _rust.read_for_step(made.step)
+        _rust.read_for_step(rust_batch.step)
         try:
-            self.put(number, self.finisher(made))
+            self.put(number, self.finisher(rust_batch))
         except CorruptShard as problem:
-            self.fail(number, made, problem.before_step(made.step))
+            self.fail(number, rust_batch, problem.before_step(rust_batch.step))
         except Exception as problem:  # noqa: BLE001 - it is raised at its step, by whoever asks for that
-            self.fail(number, made, problem)
+            self.fail(number, rust_batch, problem)
         finally:
             _rust.read_for_step(None)
             self.busy -= 1
@@ -237,10 +237,10 @@ class _Shared:
             if self._count.end(time.thread_time() - used):
                 self._call_workers()
 
-    def fail(self, number: int, made: _rust.FeedBatch, problem: BaseException) -> None:
+    def fail(self, number: int, rust_batch: _rust.FeedBatch, problem: BaseException) -> None:
         """A step could not be finished; it is kept, in case that it can later."""
         with self._changed:
-            self._failed[number] = made
+            self._failed[number] = rust_batch
             self.put(number, problem)
 
     def put(self, number: int, outcome: _Outcome) -> None:
@@ -264,9 +264,9 @@ class _Shared:
                 return
             for number in sorted(n for n, o in self._outcomes.items() if isinstance(o, BaseException)):
                 del self._outcomes[number]
-                made = self._failed.pop(number, None)
-                if made is not None:
-                    self._again.append((number, made))
+                rust_batch = self._failed.pop(number, None)
+                if rust_batch is not None:
+                    self._again.append((number, rust_batch))
                 else:
                     # Rust has not made it, and nobody took one after it.
                     self._taken = number
