@@ -66,9 +66,9 @@ def _found(version: Version) -> list[ShardLayout]:
             return document.layouts
     except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):
         pass
-    found = _read(version, shards)
-    store.put_if_absent(name, msgspec.json.encode(_Document(_digest(version, found), found)))
-    return found
+    layouts = _read(version, shards)
+    store.put_if_absent(name, msgspec.json.encode(_Document(_digest(version, layouts), layouts)))
+    return layouts
 
 
 def _digest(version: Version, layouts: list[ShardLayout]) -> str:
