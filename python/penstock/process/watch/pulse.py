@@ -105,8 +105,8 @@ class _Slot:
     def turn(self, word: str | None) -> None:
         """Begins a phase; without a word, whatever pulses say."""
         self.phase = word
-        told = self.notice()
-        if word is None and self._word == "checkpoint" and told is not None and told.kind == "stop":
+        latest = self.notice()
+        if word is None and self._word == "checkpoint" and latest is not None and latest.kind == "stop":
             # The save that was waited for is over; who goes on with steps says so with the next one.
             word = LEAVING
         self._turn(word or "step", _clock(_BOOT))
