@@ -54,7 +54,7 @@ def histograms(
     return {
         "rows": view.rows,
         "looked": len(numbers),
-        "columns": {name: _histogram(name, each) for name, each in values.items()},
+        "columns": {name: _histogram(name, column) for name, column in values.items()},
     }
 
 
@@ -66,10 +66,10 @@ def filter_rows(
         raise UsageError(f"first must be 0 or more and count at least 1, got {first} and {count}")
     judge = bind_filter(text, view.version)
     check_inner_fields(text, view.version, all_rows=False)
-    found: list[int] = []
+    numbers: list[int] = []
     failed, problem = 0, ""
     at, stop = first, min(view.rows, first + looked_max)
-    while at < stop and len(found) < count:
+    while at < stop and len(numbers) < count:
         page = range(at, min(stop, at + _PAGE))
         for number, row in zip(page, view.version.take(page), strict=True):
             at = number + 1
@@ -79,31 +79,31 @@ def filter_rows(
                 failed, problem = failed + 1, problem or f"row {number}: {reason}"
                 continue
             if holds:
-                found.append(number)
-                if len(found) == count:
+                numbers.append(number)
+                if len(numbers) == count:
                     break
-    return Filtered(found, at - first, at if at < view.rows else None, failed, problem)
+    return Filtered(numbers, at - first, at if at < view.rows else None, failed, problem)
 
 
 def _histogram(name: str, values: list[Any]) -> dict[str, Any]:
     present = [value for value in values if value is not None]
-    found: dict[str, Any] = {"field": name, "missing": len(values) - len(present)}
+    histogram: dict[str, Any] = {"field": name, "missing": len(values) - len(present)}
     numbers = [
         float(v) for v in present if isinstance(v, int | float | np.number) and not isinstance(v, bool)
     ]
     finite = [v for v in numbers if math.isfinite(v)]
     if finite and len(numbers) == len(present):
-        return found | _bins("number", finite)
+        return histogram | _bins("number", finite)
     if present and all(isinstance(value, bool | np.bool_ | str) for value in present):
         counts = Counter(str(value) for value in present)
         # Few different texts are a choice, many are content.
         if len(counts) <= max(_VALUES_MAX, len(present) // 20):
             common = [[safe_line(value[:_SHORT]), n] for value, n in counts.most_common(_VALUES_MAX)]
-            return found | {"kind": "values", "values": common, "distinct": len(counts)}
-        return found | _bins("length in characters", [float(len(value)) for value in present])
+            return histogram | {"kind": "values", "values": common, "distinct": len(counts)}
+        return histogram | _bins("length in characters", [float(len(value)) for value in present])
     if present and all(hasattr(value, "__len__") for value in present):
-        return found | _bins("length", [float(len(value)) for value in present])
-    return found | {"kind": "none"}
+        return histogram | _bins("length", [float(len(value)) for value in present])
+    return histogram | {"kind": "none"}
 
 
 def _bins(what: str, values: list[float]) -> dict[str, Any]:

@@ -49,10 +49,10 @@ def spread(version: Version) -> VersionSpread:
 def _stretches(rows: int) -> list[range]:
     if rows <= ROWS_MAX:
         return [range(rows)] if rows else []
-    each = ROWS_MAX // STRETCHES
+    length = ROWS_MAX // STRETCHES
     # In the order of a van der Corput sequence, so that time running out still leaves an even spread.
-    begins = [round(_mirrored(number) * (rows - each)) for number in range(STRETCHES)]
-    return [range(begin, begin + each) for begin in begins]
+    begins = [round(_mirrored(number) * (rows - length)) for number in range(STRETCHES)]
+    return [range(begin, begin + length) for begin in begins]
 
 
 def _mirrored(number: int) -> float:
@@ -68,30 +68,30 @@ def column(name: str, values: list[Any]) -> ColumnSpread:
     """How the values of one field are spread: choices, numbers, or lengths."""
     present = [value for value in values if value is not None]
     term = name if name.isidentifier() and not keyword.iskeyword(name) else None
-    found: ColumnSpread = {
+    result: ColumnSpread = {
         "name": safe(name),
         "missing": len(values) - len(present),
         "of": "nothing",
         "bars": [],
     }
     if not present:
-        return found
+        return result
     if all(isinstance(value, str | bool) for value in present):
         counts = Counter(present)
         if len(counts) <= CHOICES_MAX and all(len(str(value)) <= _VALUE_MAX for value in counts):
-            return {**found, "of": "values", "bars": _choices(term, counts)}
+            return {**result, "of": "values", "bars": _choices(term, counts)}
     if all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in present):
         numbers = np.array([float(value) for value in present], dtype=np.float64)
         fine = numbers[np.isfinite(numbers)]
-        found["not_finite"] = len(numbers) - len(fine)
+        result["not_finite"] = len(numbers) - len(fine)
         whole = all(isinstance(value, int | np.integer) for value in present)
-        return _with_bars({**found, "of": "numbers"}, term, fine, whole=whole)
+        return _with_bars({**result, "of": "numbers"}, term, fine, whole=whole)
     sized = [len(value) for value in present if hasattr(value, "__len__") and _has_length(value)]
     if not sized:
-        return found
+        return result
     lengths = np.array(sized, dtype=np.float64)
     inner = None if term is None else f"len({term})"
-    return _with_bars({**found, "of": "lengths"}, inner, lengths, whole=True)
+    return _with_bars({**result, "of": "lengths"}, inner, lengths, whole=True)
 
 
 def _has_length(value: Any) -> bool:
@@ -110,10 +110,10 @@ def _choices(term: str | None, counts: "Counter[Any]") -> list[ColumnBar]:
 
 
 def _with_bars(
-    found: ColumnSpread, term: str | None, numbers: "np.ndarray[Any, Any]", *, whole: bool
+    result: ColumnSpread, term: str | None, numbers: "np.ndarray[Any, Any]", *, whole: bool
 ) -> ColumnSpread:
     if not len(numbers):
-        return found
+        return result
     low, high = float(numbers.min()), float(numbers.max())
     edges = _edges(low, high, whole=whole)
     counts = np.histogram(numbers, bins=edges)[0]
@@ -123,7 +123,7 @@ def _with_bars(
         last = at == len(counts) - 1
         where = None if term is None else f"{first} <= {term} {'<=' if last else '<'} {end}"
         bars.append({"label": f"{first} – {end}", "count": count, "where": where})
-    return {**found, "low": low, "high": high, "median": float(np.median(numbers)), "bars": bars}
+    return {**result, "low": low, "high": high, "median": float(np.median(numbers)), "bars": bars}
 
 
 def _edges(low: float, high: float, *, whole: bool) -> list[float]:
