@@ -25,7 +25,7 @@ def show_version(address: str, *, registry: Place = None, json: Json = False) ->
     """
     opened = open_registry(registry)
     version = opened.resolve(address)
-    derivatives = _made_from(opened, version)
+    derivatives = _derivatives_of(opened, version)
     if json:
         tokenised = [{"address": derivative, "note": note} for derivative, note in derivatives]
         print_json(version_document(version) | ({"tokenised": tokenised} if derivatives else {}))
@@ -65,7 +65,7 @@ def show_version(address: str, *, registry: Place = None, json: Json = False) ->
     return 0
 
 
-def _made_from(registry: Registry, version: Version) -> list[tuple[str, str]]:
+def _derivatives_of(registry: Registry, version: Version) -> list[tuple[str, str]]:
     """What tokenising a version made, with what is noteworthy about it."""
     names = [name for name in registry.datasets() if name.startswith(f"{version.name}/tokens-")]
     versions = [candidate for name in names for candidate in registry.versions(name)]

@@ -44,7 +44,7 @@ def show(job: str, number: int | None = None, *, json: Json = False) -> int:
     if json:
         print_json({"job": handle.id, "file": str(incident.path), **incident.document})
         return 0
-    for line in told(handle.id, incident):
+    for line in incident_lines(handle.id, incident):
         print_text(line)
     return 0
 
@@ -84,7 +84,7 @@ def list_(job: str, *, json: Json = False) -> int:
     return 0
 
 
-def told(job: str, incident: Incident) -> Iterator[str]:
+def incident_lines(job: str, incident: Incident) -> Iterator[str]:
     """The lines that a person reads."""
     about = incident.document
     yield f"incident {incident.number} of {job}: {about.get('first_cause') or 'cause unknown'}"

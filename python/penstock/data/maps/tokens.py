@@ -87,7 +87,7 @@ class TokenMapper(Finisher):
         tokens = stored.reshape(rust_batch.rows, rust_batch.length).copy()
         left = Left((rust_batch.rows, rust_batch.length))
         rows = [rust_batch.origins(row) for row in range(rust_batch.rows)]
-        mapped = self._given([origin for origins in rows for origin in origins])
+        mapped = self._outcomes([origin for origins in rows for origin in origins])
         for row, origins in enumerate(rows):
             for stretch in origins:
                 outcome = mapped.get((stretch[2], stretch[3], stretch[5]))
@@ -96,13 +96,15 @@ class TokenMapper(Finisher):
         digest = _rust.digest_rows(rust_batch.position, self._encoded(rust_batch, rows, tokens, left))
         return MappedBatch(rust_batch, self._plan, tokens, left, digest=digest)
 
-    def _given(self, stretches: list[_Stretch]) -> "dict[tuple[int, int, int], _Given | StageFailed]":
+    def _outcomes(
+        self, stretches: list[_Stretch]
+    ) -> "dict[tuple[int, int, int], _MappedTokens | StageFailed]":
         """What the maps make of the samples of a batch, each once, by source, sample and epoch."""
-        outcomes: dict[tuple[int, int, int], _Given | StageFailed] = {}
+        outcomes: dict[tuple[int, int, int], _MappedTokens | StageFailed] = {}
         for number, source in enumerate(self._sources):
             if source.drawn:
                 wanted = sorted({(stretch[3], stretch[5]) for stretch in stretches if stretch[2] == number})
-                for (sample, epoch), outcome in zip(wanted, source.given(wanted), strict=True):
+                for (sample, epoch), outcome in zip(wanted, source.outcomes(wanted), strict=True):
                     outcomes[number, sample, epoch] = outcome
         return outcomes
 
@@ -110,7 +112,7 @@ class TokenMapper(Finisher):
         self,
         row: int,
         stretch: _Stretch,
-        outcome: "_Given | StageFailed",
+        outcome: "_MappedTokens | StageFailed",
         tokens: npt.NDArray[Any],
         left: Left,
     ) -> None:
@@ -153,7 +155,7 @@ class TokenMapper(Finisher):
         return encoded
 
 
-class _Given:
+class _MappedTokens:
     """What the maps gave for a sample, and where in the stored sample it begins."""
 
     __slots__ = ("first", "tokens")
@@ -180,7 +182,7 @@ class _MappedSource:
         self._most = np.iinfo(plan.dtype).max
         self._maps = Maps(plan.recipe, prepared.source.alias, prepared.version.digest)
 
-    def given(self, samples: list[tuple[int, int]]) -> list[_Given | StageFailed]:
+    def outcomes(self, samples: list[tuple[int, int]]) -> list[_MappedTokens | StageFailed]:
         """What the maps make of samples, given as row and epoch."""
         if not samples:
             return []
@@ -190,7 +192,7 @@ class _MappedSource:
             for row, sample in zip(stored, samples, strict=True)
         ]
 
-    def _mapped(self, stored: npt.NDArray[Any], sample: int, epoch: int) -> _Given | StageFailed:
+    def _mapped(self, stored: npt.NDArray[Any], sample: int, epoch: int) -> _MappedTokens | StageFailed:
         whole, first = stored, 0
         if self._cut is not None and len(stored) > self._cut.length:
             first = len(stored) - self._cut.length if self._cut.keep == "end" else 0
@@ -206,4 +208,4 @@ class _MappedSource:
         except StageFailed as failed:
             return failed
         # Where lengths may change, rows were planned from the first token on, whatever was cut off.
-        return _Given(first if self.length is None else 0, tokens)
+        return _MappedTokens(first if self.length is None else 0, tokens)

@@ -90,13 +90,13 @@ class ServiceSource:
 
     def epochs_before(self, step: int) -> list[float | None]:
         """How often each source has been read before a step; None where no server says it now."""
-        return self._told(f"/v1/epochs?step={step}", None)
+        return self._answer_or(f"/v1/epochs?step={step}", None)
 
     def recurrence(self, _: int) -> list[float]:
         """How often packs recur, from a few blocks."""
-        return self._told("/v1/recurrence", float("nan"))
+        return self._answer_or("/v1/recurrence", float("nan"))
 
-    def _told(self, path: str, missing: Any) -> list[Any]:
+    def _answer_or(self, path: str, missing: Any) -> list[Any]:
         try:
             return list(self._asking.json(path))
         except ServiceError:
