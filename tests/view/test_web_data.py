@@ -9,11 +9,12 @@ import pytest
 from starlette.testclient import TestClient
 
 import penstock as ps
+from penstock.report import histogram
 from penstock.view.model import unpack
 from penstock.view.web import batch_routes
 from penstock.view.web.content import cells, datasets
-from penstock.view.web.content import column_spread as columns
 from penstock.view.web.content import filtered_rows as filtering
+from penstock.view.web.content.column_spread import spread
 from penstock.view.web.content.media_bytes import OPEN_RANGE_BYTES, byte_range
 from tests.view.exhibit import HOSTILE_FIELD, SCRIPT, TURNED, Exhibit, picture
 from tests.view.serving import client_of, site_at
@@ -131,14 +132,28 @@ def test_spreads_cover_every_field_and_each_bar_can_be_asked_for(client: TestCli
     assert {bar["label"] for bar in hostile["bars"]} == {"quiet", TURNED}
 
 
+def test_pages_show_the_histograms_of_the_report(client: TestClient, exhibit: Exhibit) -> None:
+    """Goal: a number is computed in one place. Method: every count, end and median of the page, against those of the report."""
+    columns = histogram.histograms(exhibit.registry.resolve("web@2")).columns
+    answers = ask(client, "columns", at="web@2")["columns"]
+
+    assert {column.of for column in columns} >= {"values", "numbers", "lengths"}
+    for column, answer in zip(columns, answers, strict=True):
+        counts = [count for _, count in column.choices] or [bar.count for bar in column.bins]
+        ends = (column.low, column.median, column.high, column.not_finite)
+        assert [bar["count"] for bar in answer["bars"]] == counts
+        assert (answer["of"], answer["missing"]) == (column.of, column.missing)
+        assert tuple(map(answer.get, ("low", "median", "high", "not_finite"))) == ends
+
+
 def test_spreads_of_large_versions_are_of_rows_taken_evenly(
     monkeypatch: pytest.MonkeyPatch, exhibit: Exhibit
 ) -> None:
-    monkeypatch.setattr(columns, "ROWS_MAX", 64)
-    monkeypatch.setattr(columns, "STRETCHES", 16)
+    monkeypatch.setattr(histogram, "ROWS_MAX", 64)
+    monkeypatch.setattr(histogram, "STRETCHES", 16)
     version = exhibit.registry.resolve("web@2")
 
-    found = columns.spread(version)
+    found = spread(version)
 
     identities = next(column for column in found["columns"] if column["name"] == "id")
     assert (found["looked_at"], found["rows"]) == (64, 1200)

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.cli.progress import progress
 from penstock.view.bounds import parse_bounds
-from penstock.view.model.columns import LOOKED_MAX, Filtered, filter_rows
+from penstock.view.model.filter import LOOKED_MAX, Filtered, filter_rows
 from penstock.view.opener import OpenedVersion
 from penstock.view.text import ROWS, row_lines
 
