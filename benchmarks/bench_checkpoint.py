@@ -22,12 +22,13 @@ def run() -> Table:
         place = Path(folder).resolve()
         saved = {ranks: gang(saving, ranks, place) for ranks in (4, 2)}
         loaded = {ranks: gang(loading, ranks, place) for ranks in (4, 2)}
-    four = {key: max(each[key] for each in saved[4]) for key in saved[4][0]}
+    four = {key: max(figures[key] for figures in saved[4]) for key in saved[4][0]}
     speed = STATE_BYTES / 1e9
     table.add("limit: write past the cache + fsync, 4 processes", speed / four["write"])
     table.add("save until durable, 4 ranks", speed / four["save"])
     load = {
-        ranks: {key: max(each[key] for each in found) for key in found[0]} for ranks, found in loaded.items()
+        ranks: {key: max(figures[key] for figures in by_rank) for key in by_rank[0]}
+        for ranks, by_rank in loaded.items()
     }
     table.add("limit: cold read past the cache, 4 processes", speed / load[4]["read4"])
     table.add("load, 4 ranks from 4", speed / load[4]["load4"])

@@ -8,7 +8,7 @@ import json
 import logging
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def json_logger(path: Path) -> Callable[[int], AbstractContextManager[object]]:
     logger.addHandler(handler)
 
     @contextmanager
-    def span(step: int):
+    def span(step: int) -> Iterator[None]:
         logger.info("begin", extra={"kind": "data.wait", "step": step, "time_ns": time.time_ns()})
         yield
         logger.info("end", extra={"kind": "data.wait", "step": step, "time_ns": time.time_ns()})

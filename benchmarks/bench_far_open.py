@@ -36,7 +36,7 @@ def run() -> Table:
         place = "s3://bench/registry"
         registry = ps.Registry(place)
         version = registry.register("arrays", raw)
-        recipe = ps.Recipe(sources=[ps.Source("arrays@1")], stages=[], seed=1, batch=4)
+        recipe = ps.Recipe(sources=(ps.Source("arrays@1"),), stages=(), seed=1, batch=4)
         names = [f"objects/{shard.index.removeprefix('b3:')}" for shard in version.manifest.shards]
         begun = time.perf_counter()
         for name in names:

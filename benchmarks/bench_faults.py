@@ -59,16 +59,16 @@ def run() -> Table:
 def places(damage_count: int = 500, kill_count: int = 300, seed: int = 16) -> dict[str, Tally]:
     """Damage and kill places of checkpoints; in memory where there is such a folder, since every trial syncs many small files."""
     with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
-        found = {
+        tallies = {
             "a damaged place of checkpoints, resumed and repaired": damages(
                 damage_count, seed, Path(folder) / "damages"
             ),
             "a killed run, looked at": kills(kill_count, seed, Path(folder) / "kills"),
         }
-    failures = [failure for tally in found.values() for failure in tally.failures]
+    failures = [failure for tally in tallies.values() for failure in tally.failures]
     if failures:
         raise RuntimeError("\n".join(failures))
-    return found
+    return tallies
 
 
 @contextmanager

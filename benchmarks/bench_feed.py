@@ -8,6 +8,7 @@ fly. Each contender reads its data for a while to be warm, then is timed in turn
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def run() -> Table:
             print(f"first batch of {name}: {(time.perf_counter() - first) * 1e3:.1f} ms")
         for _ in range(ROUNDS):
             for name, batches in contenders.items():
-                rates[name] = max(rates[name], rate(lambda batches=batches: next(batches)))
+                rates[name] = max(rates[name], rate(partial(next, batches)))
         for name, value in rates.items():
             table.add(name, value / 1e6)
     return table

@@ -36,7 +36,7 @@ def run() -> Table:
                 spent[name].append(first_batch(name, folder))
         bare = memory("import numpy", folder)
         for name in names:
-            wall, cpu = (statistics.median(each) * 1e3 for each in zip(*spent[name], strict=True))
+            wall, cpu = (statistics.median(times) * 1e3 for times in zip(*spent[name], strict=True))
             held = "" if name == NOT_ALONE else f"; {words(memory(name, folder), bare)}"
             table.add(name, wall, f"{cpu:.0f} ms CPU{held}")
     print(
@@ -84,9 +84,9 @@ def memory(name: str, folder: str) -> tuple[int, int, bool]:
     return int(written), int(mapped), pyarrow == "True"
 
 
-def words(found: tuple[int, int, bool], bare: tuple[int, int, bool]) -> str:
+def words(usage: tuple[int, int, bool], bare: tuple[int, int, bool]) -> str:
     """What a process holds, in words."""
-    written, mapped, pyarrow = found
+    written, mapped, pyarrow = usage
     more = (written - bare[0]) / 1024
     shown = f"{written / 1024:.0f} MiB written, {more:.0f} more than numpy; USS {mapped / 1024:.0f} MiB"
     return f"{shown}; imports pyarrow" if pyarrow else shown

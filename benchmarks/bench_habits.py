@@ -31,9 +31,9 @@ def run() -> Table:
     for (habit, launcher), text in zip(cells, texts, strict=True):
         outcomes[habit.name][launcher] = text
     for habit in HABITS:
-        found = outcomes[habit.name]
-        same = len(set(found.values())) == 1
-        note = found["torchrun"] if same else " <> ".join(found.values())
+        by_launcher = outcomes[habit.name]
+        same = len(set(by_launcher.values())) == 1
+        note = by_launcher["torchrun"] if same else " <> ".join(by_launcher.values())
         table.add(habit.name, float(same or bool(habit.why)), note)
     PAGE.write_text(render(outcomes))
     return table

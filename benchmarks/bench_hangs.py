@@ -49,8 +49,8 @@ class Trial:
 
     def state(self) -> dict[str, object]:
         """What the agent says."""
-        found: dict[str, object] = json.loads((self.directory / "state.json").read_text())
-        return found
+        state: dict[str, object] = json.loads((self.directory / "state.json").read_text())
+        return state
 
 
 def run() -> Table:
@@ -71,10 +71,12 @@ def run() -> Table:
             for name, (text, deed) in STALLS.items()
         ]
         threads = [threading.Thread(target=_disturb, args=(trial,)) for trial in stalls if trial.deed]
-        [thread.start() for thread in threads]
+        for thread in threads:
+            thread.start()
         for trial, (_, _, rank) in [*zip(hangs, HANGS.values(), strict=True), (chosen, HANGS[_FIRST])]:
             _report(table, trial, rank)
-        [thread.join() for thread in threads]
+        for thread in threads:
+            thread.join()
         wrong = [trial.name for trial in stalls if not _is_healthy(trial)]
         healthy = float(len(stalls) - len(wrong))
         table.add(f"of {len(stalls)} stalls, a number: not taken for hangs", healthy, "; ".join(wrong))
@@ -107,9 +109,11 @@ def _disturb(trial: Trial) -> None:
     _wait(lambda: len(_pids(trial)) == 2 and _steps(trial) >= 20, trial)
     if trial.deed == "stop":
         pids = _pids(trial)
-        [os.kill(pid, signal.SIGSTOP) for pid in pids]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
         time.sleep(HELD_S)
-        [os.kill(pid, signal.SIGCONT) for pid in pids]
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
     elif trial.deed == "agent":
         agent = trial.state()["agent"]
         assert isinstance(agent, int)
@@ -158,7 +162,7 @@ def _report(table: Table, trial: Trial, rank: int | None) -> None:
     entries = map(json.loads, (trial.directory / "journal.jsonl").read_text().splitlines())
     failure = next(entry["failure"] for entry in entries if entry["event"] == "failed")
     about = json.loads((trial.directory / "incidents" / "0.json").read_text())
-    last_ms = max(each["pulse"]["step_at_ms"] for each in about["ranks"])
+    last_ms = max(entry["pulse"]["step_at_ms"] for entry in about["ranks"])
     named = failure["what"].split(" hang")[0]
     wrong = "" if failure["rank"] == rank else f", not rank {rank}"
     table.add(

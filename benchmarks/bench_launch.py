@@ -95,8 +95,8 @@ def _torchrun(home: Path, ranks: int) -> float:
 
 def _flow(home: Path) -> tuple[float, int, float]:
     """MB/s of four ranks that write lines of 120 bytes, read by a reader that only counts; and what the supervision costs."""
-    each = FLOOD_BYTES // 4
-    program = f"import os\nblock = (b'x' * 119 + b'\\n') * 546\nfor _ in range({each} // len(block)): os.write(1, block)"
+    share_bytes = FLOOD_BYTES // 4
+    program = f"import os\nblock = (b'x' * 119 + b'\\n') * 546\nfor _ in range({share_bytes} // len(block)): os.write(1, block)"
     launch = Launch(command=[sys.executable, "-S", "-c", program], ranks=4)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.perf_counter()

@@ -25,7 +25,7 @@ def run() -> Table:
         (place / "stream").mkdir()
         stream = make_stream(place / "stream").folder
         variables = stack.enter_context(slurm(place / "slurm"))
-        for number, (launcher, how) in enumerate((each, how) for each in LAUNCHERS for how in _HOW):
+        for number, (launcher, how) in enumerate((contender, how) for contender in LAUNCHERS for how in _HOW):
             own = place / str(number)
             own.mkdir()
             cell = Cell(
@@ -36,10 +36,10 @@ def run() -> Table:
                 variables=variables if launcher in OF_SLURM else None,
             )
             try:
-                found = outcomes(cell)
+                results = outcomes(cell)
             except AssertionError as problem:
-                found = [Outcome("all", f"not started: {problem}", good=False)]
-            for each in found:
-                print(f"{launcher}, {how}, {each.loop}: {each.text}", flush=True)
-                table.add(f"{launcher}, {how}, {each.loop}", float(each.good), each.text)
+                results = [Outcome("all", f"not started: {problem}", good=False)]
+            for result in results:
+                print(f"{launcher}, {how}, {result.loop}: {result.text}", flush=True)
+                table.add(f"{launcher}, {how}, {result.loop}", float(result.good), result.text)
     return table

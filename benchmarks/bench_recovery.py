@@ -135,7 +135,9 @@ def _steps(place: Path, life: int, rank: int) -> list[tuple[int, float]]:
     """Steps of a life that a rank has finished, and when."""
     path = place / "marks" / f"{rank}.txt"
     lines = [line.split() for line in path.read_text().splitlines() if line] if path.exists() else []
-    return [(int(each[1]), float(each[2])) for each in lines if len(each) == 3 and int(each[0]) == life]
+    return [
+        (int(fields[1]), float(fields[2])) for fields in lines if len(fields) == 3 and int(fields[0]) == life
+    ]
 
 
 def _wait(place: Path, life: int, count: int, launcher: "subprocess.Popen[bytes]") -> None:
@@ -151,7 +153,7 @@ def _pids(place: Path, root: int) -> list[int]:
     for state in place.glob("home/jobs/*/state.json"):
         (gang,) = json.loads(state.read_text())["gangs"]
         return [worker["pid"] for worker in gang["workers"]]
-    found: dict[int, int] = {}
+    pids: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
@@ -159,12 +161,12 @@ def _pids(place: Path, root: int) -> list[int]:
             variables = (entry / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        ours = dict(each.split(b"=", 1) for each in variables if b"=" in each)
+        ours = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
         if b"RANK" in ours and _descends(int(entry.name), root):
             # Helpers of a rank have its variables too; they are younger.
             number = int(ours[b"RANK"])
-            found[number] = min(found.get(number, 1 << 30), int(entry.name))
-    return [found[number] for number in sorted(found)]
+            pids[number] = min(pids.get(number, 1 << 30), int(entry.name))
+    return [pids[number] for number in sorted(pids)]
 
 
 def _descends(pid: int, root: int) -> bool:

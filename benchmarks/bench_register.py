@@ -13,6 +13,7 @@ import sys
 import tarfile
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def run() -> Table:
         for kind, write in {"jsonl": write_jsonl, "webdataset": write_tar, "mds": write_mds}.items():
             paths = [write(place, number) for number in range(FILES)]
             total = sum(path.stat().st_size for path in paths)
-            cold = min(timed(lambda paths=paths: read_all(paths)) for _ in range(ROUNDS) if forget(paths))
+            cold = min(timed(partial(read_all, paths)) for _ in range(ROUNDS) if forget(paths))
             rounds = [register(place / f"registry-{kind}-{n}", paths, kind) for n in range(ROUNDS)]
             seconds = min(took for took, _, _ in rounds)
             _, index_bytes, memory = rounds[0]

@@ -62,21 +62,21 @@ def _bare(recipe: ps.Recipe, registry: ps.Registry) -> float:
 
 def _run(recipe: ps.Recipe, registry: ps.Registry, place: Path, how: str) -> float:
     policy = Policy(save_every=None, stop_at=STEPS + 1, spike=Spike(k=1e9))
-    made = ps.Run(place, recipe=recipe, registry=registry, policy=policy, seed=1)
+    training = ps.Run(place, recipe=recipe, registry=registry, policy=policy, seed=1)
     model = torch.nn.Linear(4, 4)
     began = 0.0
-    for step, batch in made.steps(penstock.torch.state(model, torch.optim.SGD(model.parameters()))):
+    for step, batch in training.steps(penstock.torch.state(model, torch.optim.SGD(model.parameters()))):
         if step == 1:
             began = time.thread_time()
         loss = float(batch["tokens"][0, 0])
         if how == "spans":
             for name in ("forward", "backward", "optimizer"):
-                with made.span(name):
+                with training.span(name):
                     pass
         if how in ("accept", "spans"):
-            made.accept(loss, 1.0, tokens=batch["tokens"].numel())
+            training.accept(loss, 1.0, tokens=batch["tokens"].numel())
         elif how == "report":
-            made.report(loss=loss, grad_norm=1.0, tokens=batch["tokens"].numel())
+            training.report(loss=loss, grad_norm=1.0, tokens=batch["tokens"].numel())
         if step == STEPS:
             return (time.thread_time() - began) / (STEPS - 1) * 1e6
     raise AssertionError("the stream ended early")
@@ -90,5 +90,5 @@ def _recipe(place: Path) -> tuple[ps.Recipe, ps.Registry]:
     words.save(str(place / "tokenizer.json"))
     registry = ps.Registry(place / "registry")
     registry.register("rows", place / "rows.jsonl")
-    stages = [ps.Tokenize(str(place / "tokenizer.json")), ps.Pack(128)]
-    return ps.Recipe(sources=[ps.Source("rows@1")], batch=8, stages=stages), registry
+    stages = (ps.Tokenize(str(place / "tokenizer.json")), ps.Pack(128))
+    return ps.Recipe(sources=(ps.Source("rows@1"),), batch=8, stages=stages), registry

@@ -53,9 +53,15 @@ def _read(line: Connection, place: Path, kind: str, share: bool, threads: int) -
         while (count := line.recv()) is not None:
             for _ in range(count):
                 next(feed)
-            used, told = resource.getrusage(resource.RUSAGE_SELF), feed.statistics().sharing
+            used, sharing = resource.getrusage(resource.RUSAGE_SELF), feed.statistics().sharing
             cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
-            line.send((cpu, _pss_bytes() + (told.kept_bytes if told else 0), told.standing if told else ""))
+            line.send(
+                (
+                    cpu,
+                    _pss_bytes() + (sharing.kept_bytes if sharing else 0),
+                    sharing.standing if sharing else "",
+                )
+            )
 
 
 def _pss_bytes() -> int:
@@ -116,18 +122,18 @@ def _measure(place: Path, kind: str, steps: int, *, share: bool) -> tuple[float,
     gang.read(steps // 10)
     before = sum(cpu for cpu, _, _ in gang.read(1))
     begun = time.perf_counter()
-    told = gang.read(steps)
+    answers = gang.read(steps)
     took = time.perf_counter() - begun
     gang.close()
-    cpu = sum(cpu for cpu, _, _ in told) - before
-    return PROCESSES * steps / took, cpu / (PROCESSES * steps), sum(size for _, size, _ in told)
+    cpu = sum(cpu for cpu, _, _ in answers) - before
+    return PROCESSES * steps / took, cpu / (PROCESSES * steps), sum(size for _, size, _ in answers)
 
 
 def _replaced(place: Path) -> float:
     """From the death of a reader to a batch that its followers had to get elsewhere."""
     gang = _Gang(place, "tokens", share=True, threads=0)
-    told = gang.read(5)
-    at = [standing for _, _, standing in told].index("reader")
+    answers = gang.read(5)
+    at = [standing for _, _, standing in answers].index("reader")
     process, line = gang.members.pop(at)
     assert process.pid is not None
     begun = time.perf_counter()

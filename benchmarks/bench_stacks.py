@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from benchmarks.table import Table, best_of, timed
 from penstock.process.watch.pulse_file import FORM, HEADER, MAGIC, SLOT_BYTES
@@ -68,7 +69,7 @@ def run() -> Table:
             assert warm.stdout is not None
             pids = [int(word) for word in warm.stdout.readline().split()]
             _describe(room, pids)
-            table.add("py-spy dump, one rank after the other", timed(lambda: [_spy(pid) for pid in pids]))
+            table.add("py-spy dump, one rank after the other", timed(lambda: list(map(_spy, pids))))
             table.add("penstock stacks, Python", best_of(lambda: _stacks(room, "no"), rounds=ROUNDS))
             table.add(
                 "penstock stacks, native of one of each group",
@@ -84,9 +85,22 @@ def run() -> Table:
 
 def _describe(room: Path, pids: list[int]) -> None:
     workers = [{"rank": rank, "pid": pid, "exit": None} for rank, pid in enumerate(pids)]
-    gang = {"role": "rank", "kind": "gang", "phase": "running", "reason": "", "incarnation": 0, "zygote": ""}
+    gang: dict[str, Any] = {
+        "role": "rank",
+        "kind": "gang",
+        "phase": "running",
+        "reason": "",
+        "incarnation": 0,
+        "zygote": "",
+    }
     gang |= {"master_port": 0, "workers": workers, "failures": []}
-    state = {"job": "bench", "phase": "running", "reason": "", "exit_code": None, "started_at": 0.0}
+    state: dict[str, Any] = {
+        "job": "bench",
+        "phase": "running",
+        "reason": "",
+        "exit_code": None,
+        "started_at": 0.0,
+    }
     state |= {"ended_at": None, "keeper": 0, "agent": 0, "coordinator": 0, "zygote": 0, "cgroup": None}
     state |= {"gangs": [gang], "incidents": [], "log_lost_bytes": 0}
     (room / "state.json").write_text(json.dumps(state))

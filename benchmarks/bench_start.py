@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from benchmarks.table import Table, median_of
@@ -22,7 +23,6 @@ def run() -> Table:
     }.items():
         table.add(
             what,
-            median_of(lambda command=command: subprocess.run(command, stdout=subprocess.DEVNULL, check=True))
-            * 1e3,
+            median_of(partial(subprocess.run, command, stdout=subprocess.DEVNULL, check=True)) * 1e3,
         )
     return table

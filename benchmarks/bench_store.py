@@ -49,7 +49,7 @@ def run() -> Table:
                 ("whole file", whole, PART_BYTES),
                 ("1 MiB pieces", pieces, PIECE_BYTES),
             ):
-                contend(table, what, url, [cut for each in ranges for cut in cuts(each, part_bytes)])
+                contend(table, what, url, [cut for span in ranges for cut in cuts(span, part_bytes)])
     return table
 
 

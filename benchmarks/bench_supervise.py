@@ -112,15 +112,15 @@ def _gone(home: Path, victim: str) -> tuple[float, int]:
 def _marked(job: Job, worker: str) -> list[int]:
     """Living processes that came from such workers of the job."""
     wanted = (b"PENSTOCK_JOB=" + job.id.encode(), b"PENSTOCK_WORKER=" + worker.encode())
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         try:
             variables = (entry / "environ").read_bytes().split(b"\0") if entry.name.isdigit() else []
         except OSError:
             continue
-        if wanted[0] in variables and any(each.startswith(wanted[1]) for each in variables):
-            found.append(int(entry.name))
-    return found
+        if wanted[0] in variables and any(variable.startswith(wanted[1]) for variable in variables):
+            pids.append(int(entry.name))
+    return pids
 
 
 def _idle(home: Path) -> tuple[float, float]:

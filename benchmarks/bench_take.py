@@ -8,6 +8,7 @@ import json
 import random
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,15 +71,15 @@ class ByHand:
 
     def __init__(self, paths: list[Path]) -> None:
         self.maps = [np.memmap(path, dtype=np.uint8, mode="r") for path in paths]
-        self.ends = [np.flatnonzero(each == ord("\n")) for each in self.maps]
+        self.ends = [np.flatnonzero(content == ord("\n")) for content in self.maps]
 
-    def take(self, rows: np.ndarray) -> list[dict]:
+    def take(self, rows: np.ndarray) -> list[dict[str, Any]]:
         """Row by row, as the interpreter goes."""
         per_shard = ROWS // SHARDS
-        found = []
+        taken = []
         for row in rows.tolist():
             shard, at = divmod(row, per_shard)
             ends = self.ends[shard]
             start = ends[at - 1] + 1 if at else 0
-            found.append(json.loads(self.maps[shard][start : ends[at]].tobytes()))
-        return found
+            taken.append(json.loads(self.maps[shard][start : ends[at]].tobytes()))
+        return taken

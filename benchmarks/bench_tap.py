@@ -42,7 +42,7 @@ def run() -> Table:
         np.save(place / "rows.npy", tokens)
         registry = ps.Registry(place / "registry")
         registry.register("rows", place / "rows.npy")
-        recipe = ps.Recipe(sources=[ps.Source("rows@1")], batch=BATCH)
+        recipe = ps.Recipe(sources=(ps.Source("rows@1"),), batch=BATCH)
         with ps.open(recipe, registry=registry, threads=1) as feed:
             own = Tap(place / "own.tap", feed.plan, feed.lane)
             watched = Tap(place / "watched.tap", feed.plan, feed.lane)
@@ -63,8 +63,8 @@ def run() -> Table:
                 table.add(name, value * 1e6)
             share = max(row.value for row in table.rows[1:]) / 5e3
             table.rows[0].note = f"the dearest call is {share:.2%} of 5 ms"
-            for each in (own, watched, ring):
-                each.close()
+            for opened in (own, watched, ring):
+                opened.close()
             looker.communicate(timeout=60)
         allowed = Ring(place / "allowed.ring", bytes_per_s=1 << 40)
         allowed_s = best_of(lambda: allowed.show(megabyte))
@@ -88,4 +88,4 @@ def in_turns(feed: ps.Feed, contenders: dict[str, Callable[[ps.Batch], object]])
             show(batch)
             took[name].append(time.perf_counter() - stepped)
             took["a step of the loop"].append(stepped - begun)
-    return {name: statistics.median(each) for name, each in took.items()}
+    return {name: statistics.median(times) for name, times in took.items()}

@@ -44,14 +44,14 @@ def run() -> Table:
         }
         rounds = [{name: timed(work) for name, work in contenders.items()} for _ in range(ROUNDS)]
     for name in contenders:
-        table.add(name, ROWS / min(each[name] for each in rounds))
+        table.add(name, ROWS / min(times[name] for times in rounds))
     return table
 
 
 def read(registry: ps.Registry, threads: int, **chosen: Any) -> None:
     """One epoch."""
     source = ps.Source("trajectories@1", epochs=1)
-    recipe = ps.Recipe(sources=[source], batch=BATCH, exhaustion="pad", **chosen)
+    recipe = ps.Recipe(sources=(source,), batch=BATCH, exhaustion="pad", **chosen)
     with ps.open(recipe, registry=registry, threads=threads) as feed:
         assert sum(int(batch["valid"].sum()) for batch in feed) == ROWS
 

@@ -81,13 +81,13 @@ def run() -> Table:
 
 def _page_down(terminal: "Terminal") -> list[int]:  # type: ignore[name-defined]  # noqa: F821
     """Bytes that each of some page-downs sends, with the status that follows."""
-    found = []
+    sizes = []
     for _ in range(_ROUNDS):
         before, status = len(terminal.sent), terminal.lines[-4]
         terminal.press("\x1b[6~")
         terminal.wait_until(lambda was=status: terminal.lines[-4] != was)
-        found.append(len(terminal.sent) - before)
-    return found
+        sizes.append(len(terminal.sent) - before)
+    return sizes
 
 
 def _processor_s(pid: int) -> float:

@@ -57,9 +57,9 @@ def _loads(place: Path) -> tuple[float, float]:
     """Ours, warm and cold."""
     tree = _tree()
     with ps.Checkpoints(place) as checkpoints:
-        found = checkpoints.save(1, tree).wait()
-        warm = _warm(place, lambda: checkpoints.load(found, tree))
-        return warm, _cold(place, lambda: checkpoints.load(found, tree))
+        checkpoint = checkpoints.save(1, tree).wait()
+        warm = _warm(place, lambda: checkpoints.load(checkpoint, tree))
+        return warm, _cold(place, lambda: checkpoints.load(checkpoint, tree))
 
 
 def _warm(place: Path, load: Callable[[], object]) -> float:

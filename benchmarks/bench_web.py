@@ -56,8 +56,8 @@ def run() -> Table:
         address = f"{add_large(exhibit, rows=ROWS, length=LENGTH)}#step=0"
         with serving(exhibit.folder) as (url, _), chromium(program) as browser:
             naive_ms, naive_mb = _naive(browser, url, address)
-            found = min(_page(browser, url, address) for _ in range(ROUNDS))
-    painted_ms, loaded_ms, megabytes, elements = found
+            best = min(_page(browser, url, address) for _ in range(ROUNDS))
+    painted_ms, loaded_ms, megabytes, elements = best
     files = [path for path in STATIC.rglob("*") if path.is_file()]
     kilobytes = sum(len(gzip.compress(path.read_bytes())) for path in files) / 1e3
     table.add("every token a <span>", naive_ms, f"renderer {naive_mb:.0f} MB")
@@ -99,14 +99,14 @@ def _page(browser: Browser, url: str, address: str) -> tuple[float, float, float
 
 
 def _mark(page: Page, name: str) -> float:
-    found: float = page.evaluate("name => performance.getEntriesByName(name)[0].startTime", name)
-    return found
+    start_ms: float = page.evaluate("name => performance.getEntriesByName(name)[0].startTime", name)
+    return start_ms
 
 
 def _renderer_mb(browser: Browser) -> float:
     """Resident memory of the largest renderer, as the system counts it."""
     processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
-    sizes = [_resident_kb(each["id"]) for each in processes if each["type"] == "renderer"]
+    sizes = [_resident_kb(process["id"]) for process in processes if process["type"] == "renderer"]
     return max(sizes, default=0) / 1e3
 
 

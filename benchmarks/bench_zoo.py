@@ -11,14 +11,18 @@ def run() -> Table:
     )
     counts: dict[str, int] = {}
     rows = []
-    for found in results(chosen()):
-        counts[found["outcome"]] = counts.get(found["outcome"], 0) + 1
-        words = f"{found['outcome']} in {found['seconds']} s"
+    for result in results(chosen()):
+        counts[result["outcome"]] = counts.get(result["outcome"], 0) + 1
+        words = f"{result['outcome']} in {result['seconds']} s"
         rows.append(
-            (found["case"], float(found["outcome"] == found["expected"]), f"{words}: {found['reason'][:90]}")
+            (
+                result["case"],
+                float(result["outcome"] == result["expected"]),
+                f"{words}: {result['reason'][:90]}",
+            )
         )
-    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
-    table.add(f"all {len(rows)} of {len(CASES)} cases", min(value for _, value, _ in rows), told)
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    table.add(f"all {len(rows)} of {len(CASES)} cases", min(value for _, value, _ in rows), summary)
     for row in rows:
         table.add(*row)
     return table

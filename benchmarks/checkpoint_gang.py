@@ -7,6 +7,7 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,10 @@ def gang(work: Callable[[Rank], dict[str, float]], ranks: int, folder: Path) -> 
     ]
     for process in processes:
         process.start()
-    found = [pipe[0].recv() for pipe in pipes]
+    results = [pipe[0].recv() for pipe in pipes]
     for process in processes:
         process.join(60)
-    return found
+    return results
 
 
 def _run(work: Callable[[Rank], dict[str, float]], rank: Rank, pipe: Any) -> None:
@@ -143,24 +144,30 @@ def save_once(rank: Rank, checkpoints: ps.Checkpoints, step: int, state: Shares)
     return together(rank, save), blocked[0]
 
 
+def _load(checkpoints: ps.Checkpoints, state: Shares) -> None:
+    newest = checkpoints.latest()
+    assert newest is not None
+    checkpoints.load(newest, into=state)
+
+
 def loading(rank: Rank) -> dict[str, float]:
     """A cold read of the bytes, and loads of what ranks of another number saved, in turns."""
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     state = Shares(rank.rank, rank.ranks, seed=None)
     for saved in (4, 2):
         place = rank.folder / f"ck{saved}"
         files = sorted((place / "data").rglob("*.safetensors"))
         for _ in range(3):
-            read = together(rank, lambda files=files: raw_read(rank, files))
-            found[f"read{saved}"] = min(found.get(f"read{saved}", float("inf")), read)
+            read = together(rank, partial(raw_read, rank, files))
+            times[f"read{saved}"] = min(times.get(f"read{saved}", float("inf")), read)
             before = peak_bytes()
             ck = ps.Checkpoints(place, rank=rank.rank, ranks=rank.ranks, read_only=True)
-            took = together(rank, lambda ck=ck: ck.load(ck.latest(), into=state))
-            found[f"load{saved}"] = min(found.get(f"load{saved}", float("inf")), took)
-            found["extra"] = max(
-                found.get("extra", 0.0), (peak_bytes() - before) / (STATE_BYTES / rank.ranks)
+            took = together(rank, partial(_load, ck, state))
+            times[f"load{saved}"] = min(times.get(f"load{saved}", float("inf")), took)
+            times["extra"] = max(
+                times.get("extra", 0.0), (peak_bytes() - before) / (STATE_BYTES / rank.ranks)
             )
-    return found
+    return times
 
 
 def raw_write(rank: Rank, state: Shares) -> None:

@@ -311,11 +311,14 @@ def check(peer: Peer, batch: Any, rows: Any) -> None:
     """A batch has the shape, and its rows are bit for bit those that were written."""
     import numpy as np
 
-    found = np.asarray(batch)
-    assert (found.shape, found.dtype) == ((BATCH, LENGTH), np.uint16), (found.shape, found.dtype)
+    tokens = np.asarray(batch)
+    assert (tokens.shape, tokens.dtype) == ((BATCH, LENGTH), np.dtype(np.uint16)), (
+        tokens.shape,
+        tokens.dtype,
+    )
     if peer.rows:
-        numbers = found[:, 0].astype(np.int64) + (found[:, 1].astype(np.int64) << 16)
-        assert np.array_equal(found, rows[numbers]), "a batch holds rows that nobody wrote"
+        numbers = tokens[:, 0].astype(np.int64) + (tokens[:, 1].astype(np.int64) << 16)
+        assert np.array_equal(tokens, rows[numbers]), "a batch holds rows that nobody wrote"
         assert not np.array_equal(numbers, np.arange(numbers[0], numbers[0] + BATCH)), "the rows are in order"
 
 

@@ -84,11 +84,16 @@ def theirs(folder: Path) -> None:
     loader = StatefulDataLoader(rows, batch_size=ROWS // distributed.get_world_size(), sampler=sampler)
     first, saved = 0, sorted(folder.glob("dcp-*/.metadata"), key=lambda path: int(path.parent.name[4:]))
     if saved:
-        states = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
+        saved_states: dict[str, Any] = dict(
+            zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True)
+        )
         first = int(saved[-1].parent.name[4:])
-        dcp.load(states, checkpoint_id=str(saved[-1].parent))
+        dcp.load(saved_states, checkpoint_id=str(saved[-1].parent))
         set_state_dict(
-            model, optimizer, model_state_dict=states["model"], optim_state_dict=states["optimizer"]
+            model,
+            optimizer,
+            model_state_dict=saved_states["model"],
+            optim_state_dict=saved_states["optimizer"],
         )
         loader.load_state_dict(torch.load(folder / f"loader-{first}-{os.environ['RANK']}.pt"))
     marks = Marks(folder / "marks", int(os.environ["TORCHELASTIC_RESTART_COUNT"]))

@@ -48,9 +48,9 @@ def train_step(weights: jax.Array, batch: penstock.jax.Batch) -> tuple[jax.Array
     def loss_of(weights: jax.Array) -> jax.Array:
         tokens, segments = batch["tokens"], batch["segments"]
         chances = jax.nn.log_softmax(weights[tokens[:, :-1]])
-        found = jnp.take_along_axis(chances, tokens[:, 1:, None], axis=-1)[..., 0]
+        likelihood = jnp.take_along_axis(chances, tokens[:, 1:, None], axis=-1)[..., 0]
         kept = (segments[:, 1:] == segments[:, :-1]) & (segments[:, 1:] > 0)
-        return -(found * kept).sum() / kept.sum()
+        return -(likelihood * kept).sum() / kept.sum()
 
     loss, gradient = jax.value_and_grad(loss_of)(weights)
     return weights - 30.0 * gradient, loss

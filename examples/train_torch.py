@@ -63,8 +63,10 @@ class Model(torch.nn.Module):
         hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
         apart = segments[:, :, None] != segments[:, None, :]
         mask = (hidden | apart).repeat_interleave(4, dim=0)
-        found: torch.Tensor = self.out(self.layer(self.words(tokens) + self.places(positions), src_mask=mask))
-        return found
+        scores: torch.Tensor = self.out(
+            self.layer(self.words(tokens) + self.places(positions), src_mask=mask)
+        )
+        return scores
 
 
 def main(folder: Path) -> None:

@@ -55,9 +55,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def need(program: str, *, remedy: str) -> str:
     """The path of a program, or a skip (a failure under CI) that says how to get it."""
-    found = shutil.which(program)
-    if found is not None:
-        return found
+    path = shutil.which(program)
+    if path is not None:
+        return path
     reason = f"{program} is not installed: {remedy}"
     if os.environ.get("CI") == "true":
         pytest.fail(reason)

@@ -19,9 +19,9 @@ def main() -> int:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [
         *project["dependencies"],
-        *(each for extra in project["optional-dependencies"].values() for each in extra),
+        *(line for extra in project["optional-dependencies"].values() for line in extra),
     ]
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     waiting = [Requirement(text) for text in wanted]
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
@@ -35,7 +35,7 @@ def main() -> int:
             installed = distribution(requirement.name)
         except PackageNotFoundError:
             continue
-        found[name] = installed.version
+        versions[name] = installed.version
         for text in installed.requires or []:
             needed = Requirement(text)
             extras = requirement.extras or {""}
@@ -43,7 +43,7 @@ def main() -> int:
                 needed.marker.evaluate({"extra": extra}) for extra in {*extras, ""}
             ):
                 waiting.append(needed)
-    lines = [f"{name}=={version}" for name, version in sorted(found.items())]
+    lines = [f"{name}=={version}" for name, version in sorted(versions.items())]
     (ROOT / "constraints.txt").write_text("\n".join(lines) + "\n")
     print(f"constraints.txt pins {len(lines)} packages")
     return 0

@@ -83,8 +83,8 @@ def check_tools() -> None:
         if oldest == (0,):
             continue
         answer = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
-        found = re.search(r"(\d+)\.(\d+)", answer.stdout)
-        version = (int(found[1]), int(found[2])) if found else (0, 0)
+        match = re.search(r"(\d+)\.(\d+)", answer.stdout)
+        version = (int(match[1]), int(match[2])) if match else (0, 0)
         if version < oldest:
             wanted = ".".join(map(str, oldest))
             raise Unready(f"{tool} {version[0]}.{version[1]} is too old, {wanted} is needed: {remedy}")
@@ -106,7 +106,7 @@ def make_venv(steps: Steps) -> bool:
 
 def install_packages(steps: Steps, purpose: str) -> bool:
     """What pyproject.toml asks for, at the versions of constraints.txt."""
-    if any(stamped(f"packages-{each}", packages_mark(each)) for each in (purpose, "test")):
+    if any(stamped(f"packages-{other}", packages_mark(other)) for other in (purpose, "test")):
         return False
     command = [
         VENV / "bin" / "pip",
@@ -130,8 +130,8 @@ def package_under_way(line: str) -> str | None:
     """What pip is busy with, from its lines."""
     if line.startswith("Installing collected packages"):
         return f"installing {line.count(',') + 1}"
-    found = re.match(r"(?:Collecting|Downloading) ([A-Za-z0-9_.]+)", line.strip())
-    return found[1] if found else None
+    match = re.match(r"(?:Collecting|Downloading) ([A-Za-z0-9_.]+)", line.strip())
+    return match[1] if match else None
 
 
 def packages_mark(purpose: str) -> str:

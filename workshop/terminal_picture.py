@@ -74,7 +74,9 @@ def _library() -> None:
         special_tokens=[AddedToken(word, special=True) for word in ("<|end|>", "<|user|>", "<|assistant|>")],
         show_progress=False,
     )
-    tokenizer.train_from_iterator([each["content"] for row in rows for each in row["messages"]], trainer)
+    tokenizer.train_from_iterator(
+        [message["content"] for row in rows for message in row["messages"]], trainer
+    )
     tokenizer.save("tokenizer.json")
     Path("chat.jinja").write_text(_TEMPLATE)
     Path("recipe.toml").write_text(_RECIPE)

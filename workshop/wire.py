@@ -29,7 +29,10 @@ def main() -> None:
 
 def compact(document: dict[str, Any]) -> str:
     """A schema as pages carry it to check answers, one definition on a line."""
-    lines = [f"{json.dumps(name)}: {json.dumps(each)}" for name, each in document.pop("definitions").items()]
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(definition)}"
+        for name, definition in document.pop("definitions").items()
+    ]
     head = json.dumps(document)[:-1]
     return head + ', "definitions": {\n' + ",\n".join(lines) + "\n}}\n"
 

@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ SAVES = 3
 
 def until(done: Callable[[], bool], training: Training, most: int = 600) -> list[float]:
     """Steps made until something is done; seconds of each."""
-    steps = []
+    steps: list[float] = []
     while not done() and len(steps) < most:
         steps.append(training.step())
     return steps
@@ -48,13 +49,13 @@ def slowdown(during: list[float], base: float) -> float:
 
 def ours(training: Training, folder: Path, base: float) -> dict[str, Any]:
     """Save while training goes on, then load, and compare with a copy that was made at the last save."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     tree = state(training.model, training.optimizer)
     with ps.Checkpoints(folder) as checkpoints:
         begun = time.perf_counter()
         checkpoints.prepare(tree)
-        found["prepare call s"] = time.perf_counter() - begun
-        found["slowdown while memory is prepared"] = slowdown(training.steps(AHEAD), base)
+        figures["prepare call s"] = time.perf_counter() - begun
+        figures["slowdown while memory is prepared"] = slowdown(training.steps(AHEAD), base)
         blocked, durable, slow, stalls = [], [], [], []
         for step in range(SAVES):
             kept = training.copy()
@@ -67,14 +68,14 @@ def ours(training: Training, folder: Path, base: float) -> dict[str, Any]:
             durable.append(pending.durable_s)
             slow.append(slowdown(during, base))
             stalls.append(during[0] - base)
-        found |= {
+        figures |= {
             "blocked first s": blocked[0],
             "blocked later s": blocked[1:],
             "first step after the call, longer by s": stalls,
             "durable s": durable,
             "slowdown until durable": slow,
         }
-    return {**found, **loaded(training, kept, folder)}
+    return {**figures, **loaded(training, kept, folder)}
 
 
 def loaded(training: Training, kept: dict[str, torch.Tensor], folder: Path) -> dict[str, Any]:
@@ -95,15 +96,19 @@ def loaded(training: Training, kept: dict[str, torch.Tensor], folder: Path) -> d
 def theirs(training: Training, folder: Path, base: float) -> dict[str, Any]:
     """The same with `dcp.async_save` and `dcp.load`, once."""
     states = get_state_dict(training.model, training.optimizer)
-    tree = dict(zip(("model", "optimizer"), states, strict=True))
+    tree: dict[str, Any] = dict(zip(("model", "optimizer"), states, strict=True))
     kept = training.copy()
     torch.cuda.synchronize()
     begun = time.perf_counter()
     future = dcp.async_save(tree, checkpoint_id=str(folder))
-    found: dict[str, Any] = {"blocked first s": time.perf_counter() - begun}
+    assert isinstance(future, Future), "without a stager it is one"
+    figures: dict[str, Any] = {"blocked first s": time.perf_counter() - begun}
     during = until(future.done, training)
     future.result()
-    found |= {"durable s": [time.perf_counter() - begun], "slowdown until durable": [slowdown(during, base)]}
+    figures |= {
+        "durable s": [time.perf_counter() - begun],
+        "slowdown until durable": [slowdown(during, base)],
+    }
     training.scribble()
     forget_cached(folder)
     begun = time.perf_counter()
@@ -115,7 +120,7 @@ def theirs(training: Training, folder: Path, base: float) -> dict[str, Any]:
         optim_state_dict=tree["optimizer"],
     )
     torch.cuda.synchronize()
-    return {**found, "load s": time.perf_counter() - begun, "bits equal": training.equals(kept)}
+    return {**figures, "load s": time.perf_counter() - begun, "bits equal": training.equals(kept)}
 
 
 def tuned(training: Training) -> dict[str, Any]:
@@ -135,14 +140,17 @@ def tuned(training: Training) -> dict[str, Any]:
 def limits(folder: Path, bytes_: int) -> dict[str, Any]:
     """The machine alone."""
     path = folder / "limit"
-    found = {"blocked later s": [device_to_host_s(bytes_)], "durable s": [write_s(path, bytes_)]}
+    figures: dict[str, Any] = {
+        "blocked later s": [device_to_host_s(bytes_)],
+        "durable s": [write_s(path, bytes_)],
+    }
     forget_cached(folder)
-    found = {**found, "load s": read_s(path)}
+    figures["load s"] = read_s(path)
     path.unlink()
-    return found
+    return figures
 
 
-def shown(found: dict[str, Any]) -> str:
+def shown(report: dict[str, Any]) -> str:
     """One table."""
     columns = (
         "blocked first s",
@@ -153,7 +161,7 @@ def shown(found: dict[str, Any]) -> str:
         "bits equal",
     )
     lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    for name, row in found["rows"].items():
+    for name, row in report["rows"].items():
         lines.append(f"| {name} | {' | '.join(_cell(row.get(column)) for column in columns)} |")
     return "\n".join(lines)
 
@@ -178,15 +186,15 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     """Measure and write."""
-    given = arguments()
-    place = Path(tempfile.mkdtemp(dir=given.place, prefix="checkpoint-"))
+    options = arguments()
+    place = Path(tempfile.mkdtemp(dir=options.place, prefix="checkpoint-"))
     distributed.init_process_group("cpu:gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
-        training = Training(given.width, given.layers, given.rows)
+        training = Training(options.width, options.layers, options.rows)
         training.steps(WARM)
         base = statistics.median(training.steps(BASE))
         bytes_ = sum(tensor.numel() * tensor.element_size() for tensor in training.tensors().values())
-        found: dict[str, Any] = {
+        report: dict[str, Any] = {
             "device": torch.cuda.get_device_name(),
             "torch": torch.__version__,
             "cores": os.cpu_count(),
@@ -199,13 +207,13 @@ def main() -> None:
             "dcp.async_save": lambda: theirs(training, place / "theirs", base),
             "dcp's cached pinned stager": lambda: tuned(training),
         }.items():
-            if given.alone and name != "penstock":
+            if options.alone and name != "penstock":
                 continue
-            found["rows"][name] = measure()
-            print(name, json.dumps(found["rows"][name]), flush=True)
-            given.out.write_text(json.dumps(found, indent=1) + "\n")
+            report["rows"][name] = measure()
+            print(name, json.dumps(report["rows"][name]), flush=True)
+            options.out.write_text(json.dumps(report, indent=1) + "\n")
             shutil.rmtree(place / "ours", ignore_errors=True)
-        print(f"{bytes_ / 1e9:.1f} GB of state, a step takes {base:.3f} s\n\n{shown(found)}")
+        print(f"{bytes_ / 1e9:.1f} GB of state, a step takes {base:.3f} s\n\n{shown(report)}")
     finally:
         shutil.rmtree(place, ignore_errors=True)
         distributed.destroy_process_group()

@@ -27,9 +27,9 @@ TRIALS = 20
 
 def arena(bytes_: int) -> memoryview:
     """Memory as the state room has it."""
-    made = _rust.Arena(bytes_)
-    made.touch(8)
-    return memoryview(made)
+    memory = _rust.Arena(bytes_)
+    memory.touch(8)
+    return memoryview(memory)
 
 
 def copies(held: Held, host: memoryview, stretch: int) -> list[Copy]:
@@ -156,9 +156,9 @@ def main() -> None:
             check_release(host)
     mover.release(host)
     pinning.SEGMENT_BYTES = whole
-    found = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "forms": forms, **speed()}
-    Path(sys.argv[1]).write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+    report = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "forms": forms, **speed()}
+    Path(sys.argv[1]).write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps(report, indent=1))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def timed(batches: Iterable[torch.Tensor], step: Step) -> dict[str, float]:
 
 def main() -> None:
     """Measure and write."""
-    found: dict[str, object] = {
+    report: dict[str, object] = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "batch": [BATCH, LENGTH],
@@ -87,15 +87,15 @@ def main() -> None:
         recipe = ps.Recipe(sources=(ps.Source("rows"),), seed=1, batch=BATCH)
         step = Step()
         same = torch.randint(0, 65_536, (BATCH, LENGTH), device="cuda")
-        found["same batch (limit)"] = timed(iter(lambda: same, None), step)
+        report["same batch (limit)"] = timed(iter(lambda: same, None), step)
         with loader(recipe, registry=registry, device="cuda", fields=("tokens",)) as feed:
-            found["penstock.torch.loader"] = timed((batch["tokens"] for batch in feed), step)
+            report["penstock.torch.loader"] = timed((batch["tokens"] for batch in feed), step)
         for workers in (0, 4):
             theirs = DataLoader(
                 Rows(path), BATCH, sampler=RandomSampler(range(ROWS)), num_workers=workers, pin_memory=True
             )
             moved = (tokens.to("cuda", non_blocking=True) for tokens in theirs)
-            found[f"DataLoader over a memmap, pinned, {workers} workers"] = timed(moved, step)
+            report[f"DataLoader over a memmap, pinned, {workers} workers"] = timed(moved, step)
         with loader(recipe, registry=registry, device="cuda", fields=("tokens",)) as feed:
             equal = all(
                 np.array_equal(
@@ -104,9 +104,9 @@ def main() -> None:
                 )
                 for batch, _ in zip(feed, range(20), strict=False)
             )
-        found["20 batches on the device equal batch_at on the host"] = equal
-    Path(sys.argv[1]).write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+        report["20 batches on the device equal batch_at on the host"] = equal
+    Path(sys.argv[1]).write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps(report, indent=1))
 
 
 if __name__ == "__main__":

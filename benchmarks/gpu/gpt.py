@@ -21,16 +21,19 @@ class Block(nn.Module):
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """One layer."""
         rows, length, width = hidden.shape
-        parts = (
+        query, key, value = (
             self.qkv(self.first(hidden)).view(rows, length, 3, HEADS, width // HEADS).permute(2, 0, 3, 1, 4)
         )
-        mixed = functional.scaled_dot_product_attention(*parts, is_causal=True)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         hidden = hidden + self.out(mixed.transpose(1, 2).reshape(rows, length, width))
-        return hidden + self.down(functional.gelu(self.up(self.second(hidden))))
+        result: torch.Tensor = hidden + self.down(functional.gelu(self.up(self.second(hidden))))
+        return result
 
 
 class Gpt(nn.Module):
     """Like GPT-2, with a buffer that every forward writes to."""
+
+    seen: torch.Tensor
 
     def __init__(self, width: int = WIDTH, layers: int = LAYERS) -> None:
         super().__init__()
@@ -75,11 +78,13 @@ class Training:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Every tensor of the state, by a name."""
-        names = {parameter: name for name, parameter in self.model.named_parameters()}
-        found = dict(self.model.state_dict())
+        names: dict[torch.Tensor, str] = {
+            parameter: name for name, parameter in self.model.named_parameters()
+        }
+        tensors = dict(self.model.state_dict())
         for parameter, kept in self.optimizer.state.items():
-            found |= {f"{names[parameter]}/{key}": value for key, value in kept.items()}
-        return found
+            tensors |= {f"{names[parameter]}/{key}": value for key, value in kept.items()}
+        return tensors
 
     def copy(self) -> dict[str, torch.Tensor]:
         """The state as it is now."""

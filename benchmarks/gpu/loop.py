@@ -107,10 +107,10 @@ def within(
             torch.cuda.synchronize()
             done = time.perf_counter()
     ended = time.perf_counter() - done
-    found = _described(training.times())
+    figures = _described(training.times())
     if saves:
-        found |= {"end s": round(ended, 2), **_commits(place)}
-    return found
+        figures |= {"end s": round(ended, 2), **_commits(place)}
+    return figures
 
 
 def _described(times: list[float]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _described(times: list[float]) -> dict[str, Any]:
         "mean ms": round(statistics.fmean(times), 3),
         "median ms": round(usual, 3),
         "longest over usual": round(slow[0] / usual, 2),
-        "longest ms": [round(each, 1) for each in slow],
+        "longest ms": [round(duration, 1) for duration in slow],
     }
 
 
@@ -143,7 +143,7 @@ def _recipe(folder: Path, size: Size) -> tuple[ps.Recipe, ps.Registry]:
     registry = ps.Registry(folder / "registry")
     registry.register("tokens", folder / "train.bin", policy=ps.Policy(dtype="uint16"))
     recipe = ps.Recipe(
-        sources=[ps.Source("tokens@1")], stages=[ps.Pack(LENGTH + 1, "crop")], batch=size.rows, seed=1
+        sources=(ps.Source("tokens@1"),), stages=(ps.Pack(LENGTH + 1, "crop"),), batch=size.rows, seed=1
     )
     return recipe, registry
 
@@ -157,13 +157,13 @@ def contenders(
         for how, saves in (("report", False), ("accept", False), ("report", True)):
             name = f"run, {how}{', saves' if saves else ''}"
             with tempfile.TemporaryDirectory(dir=folder) as place:
-                found = within(size, recipe, registry, Path(place) / f"{turn}", how=how, saves=saves)
-            yield name, found
+                figures = within(size, recipe, registry, Path(place) / f"{turn}", how=how, saves=saves)
+            yield name, figures
 
 
 def measure(folder: Path, sizes: list[str], rounds: int) -> dict[str, Any]:
     """Every size, every contender; ratios to the plain loop of the same turn."""
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "cores": os.cpu_count(),
@@ -179,8 +179,8 @@ def measure(folder: Path, sizes: list[str], rounds: int) -> dict[str, Any]:
                     row["over plain"] = round(row["mean ms"] / rows["plain"][turn]["mean ms"] - 1, 4)
                 rows.setdefault(contender, []).append(row)
                 print(name, contender, json.dumps(row), flush=True)
-            found[name] = rows
-    return found
+            report[name] = rows
+    return report
 
 
 def main() -> None:
@@ -190,9 +190,9 @@ def main() -> None:
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--size", choices=SIZES, action="append", help="only this one")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    given = parser.parse_args()
-    found = measure(given.place, given.size or list(SIZES), given.rounds)
-    given.out.write_text(json.dumps(found, indent=2) + "\n")
+    options = parser.parse_args()
+    report = measure(options.place, options.size or list(SIZES), options.rounds)
+    options.out.write_text(json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -70,15 +70,15 @@ def rank(number: int, wanted: argparse.Namespace, folder: str) -> None:
                 torch.cuda.synchronize()
     distributed.barrier()
     held = tree.held()
-    found = {
+    report = {
         "tensors": len(held),
-        "bytes": sum(each.bytes for each in held),
+        "bytes": sum(tensor.bytes for tensor in held),
         "bytes written": written,
         "blocked ms": round(1e3 * statistics.median(blocked[WARM:]), 3),
         "blocked ms, least": round(1e3 * min(blocked[WARM:]), 3),
         "durable ms": round(1e3 * statistics.median(durable[WARM:]), 1),
     }
-    Path(folder, f"{number}.json").write_text(json.dumps(found))
+    Path(folder, f"{number}.json").write_text(json.dumps(report))
     distributed.destroy_process_group()
 
 

@@ -30,15 +30,18 @@ STEPS, KILLS, PATIENCE_S = 120, 5, 240.0
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
 
 
-def command(given: list[str], out: Path, deterministic: str) -> list[str]:
+def command(arguments: list[str], out: Path, deterministic: str) -> list[str]:
     """What is started."""
-    return [sys.executable, str(PROGRAM), *given, str(out), str(STEPS), deterministic]
+    return [sys.executable, str(PROGRAM), *arguments, str(out), str(STEPS), deterministic]
 
 
-def whole(given: list[str], out: Path, deterministic: str) -> dict[str, Any]:
+def whole(arguments: list[str], out: Path, deterministic: str) -> dict[str, Any]:
     """A run without kills: its last digests and how long steps took."""
     subprocess.run(
-        command(given, out, deterministic), env={**os.environ, **ENVIRONMENT}, check=True, timeout=PATIENCE_S
+        command(arguments, out, deterministic),
+        env={**os.environ, **ENVIRONMENT},
+        check=True,
+        timeout=PATIENCE_S,
     )
     return described(out)
 
@@ -47,7 +50,7 @@ def described(out: Path) -> dict[str, Any]:
     """The end of a run, and its usual step."""
     steps = records.read(out)
     last = steps[STEPS - 1].ranks[0]
-    ends = [each.ranks[0].ended for each in steps.values()]
+    ends = [step.ranks[0].ended for step in steps.values()]
     gaps = [after - before for before, after in itertools.pairwise(ends[20:])]
     return {
         "parameters": last.parameters,
@@ -56,10 +59,10 @@ def described(out: Path) -> dict[str, Any]:
     }
 
 
-def killed(given: list[str], out: Path, home: Path, *, zygote: str) -> dict[str, Any]:
+def killed(arguments: list[str], out: Path, home: Path, *, zygote: str) -> dict[str, Any]:
     """A supervised run that is killed at random steps; how soon it went on each time."""
     wish = Launch(
-        command=command(given, out, "yes"),
+        command=command(arguments, out, "yes"),
         restarts=Restarts(most=KILLS + 2, backoff_s=0, same_failure_max=0),
         zygote=zygote,
         preload=["torch", "torch._dynamo", "torch.distributed", "penstock.run", "penstock.torch"]
@@ -94,14 +97,14 @@ def _recovery(out: Path, kills: list[float], job: Job) -> dict[str, Any]:
         next(moment.at for moment in life.moments if moment.kind == "step") - at
         for life, at in zip(lives[1:], kills, strict=False)
     ]
-    found = account(out)
+    run_account = account(out)
     state = job.state()
     assert state is not None
     return {
-        "kill to next step s": [round(each, 3) for each in gone_on],
-        "lost steps": [life.lost for life in found.lives],
-        "account s": {name: round(seconds, 3) for name, seconds in found.seconds.items()},
-        "wall s": round(found.wall_s, 3),
+        "kill to next step s": [round(seconds, 3) for seconds in gone_on],
+        "lost steps": [life.lost for life in run_account.lives],
+        "account s": {name: round(seconds, 3) for name, seconds in run_account.seconds.items()},
+        "wall s": round(run_account.wall_s, 3),
         "zygote": state.gangs[0].zygote,
     }
 
@@ -111,8 +114,10 @@ def _wait_step(out: Path, life: int, step: int, launcher: "subprocess.Popen[byte
     path = out / records.FOLDER / f"{life:06d}-0000.rec"
     until = time.monotonic() + PATIENCE_S
     while True:
-        found = [each for each in records.lives(out) if each.incarnation == life] if path.exists() else []
-        if found and max(found[0].steps, default=-1) >= step:
+        lives = (
+            [record for record in records.lives(out) if record.incarnation == life] if path.exists() else []
+        )
+        if lives and max(lives[0].steps, default=-1) >= step:
             return
         if time.monotonic() > until or launcher.poll() is not None:
             launcher.kill()
@@ -122,31 +127,33 @@ def _wait_step(out: Path, life: int, step: int, launcher: "subprocess.Popen[byte
 
 def main() -> None:
     """Measure and write."""
-    out, given = Path(sys.argv[1]), sys.argv[2:4]
-    found: dict[str, Any] = {}
+    out, arguments = Path(sys.argv[1]), sys.argv[2:4]
+    report: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         place = Path(folder)
         numbers = () if "killed" in sys.argv[4:] else (1, 2, 3)
         rows = {f"default {number}": ("no", place / f"default-{number}") for number in numbers}
         for name, (deterministic, where) in {**rows, "deterministic": ("yes", place / "whole")}.items():
-            found[name] = whole(given, where, deterministic)
-            _tell(out, found, name)
+            report[name] = whole(arguments, where, deterministic)
+            _tell(out, report, name)
         for zygote in ("never", "always"):
             name = f"deterministic, killed, zygote {zygote}"
-            found[name] = killed(given, place / zygote, place / f"home-{zygote}", zygote=zygote)
-            found[name]["differences"] = [
-                each.sentence for each in differences(place / "whole", place / zygote)
+            report[name] = killed(arguments, place / zygote, place / f"home-{zygote}", zygote=zygote)
+            report[name]["differences"] = [
+                difference.sentence for difference in differences(place / "whole", place / zygote)
             ][:5]
-            _tell(out, found, name)
+            _tell(out, report, name)
         proof = prove(place / "never", steps=(0, 100))
-        shown = proof.to_json() | {"differences": [each.sentence for each in proof.differences[:5]]}
-        found["proof of the killed run"] = shown | {"directory": "never"}
-        _tell(out, found, "proof of the killed run")
+        shown = proof.to_json() | {
+            "differences": [difference.sentence for difference in proof.differences[:5]]
+        }
+        report["proof of the killed run"] = shown | {"directory": "never"}
+        _tell(out, report, "proof of the killed run")
 
 
-def _tell(out: Path, found: dict[str, Any], name: str) -> None:
-    print(name, json.dumps(found[name]), flush=True)
-    out.write_text(json.dumps(found, indent=1) + "\n")
+def _tell(out: Path, report: dict[str, Any], name: str) -> None:
+    print(name, json.dumps(report[name]), flush=True)
+    out.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

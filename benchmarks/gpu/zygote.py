@@ -116,11 +116,11 @@ def _wait(marks: Path, life: int, launcher: "subprocess.Popen[bytes]") -> float:
 def main() -> None:
     """Measure both ways, in one run."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        found = {
+        report = {
             name: measure(Path(folder) / name, forked=name == "forked") for name in ("executed", "forked")
         }
-    Path(sys.argv[1]).write_text(json.dumps(found, indent=1))
-    print(json.dumps(found, indent=1))
+    Path(sys.argv[1]).write_text(json.dumps(report, indent=1))
+    print(json.dumps(report, indent=1))
 
 
 if __name__ == "__main__":

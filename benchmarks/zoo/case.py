@@ -41,38 +41,38 @@ class Case:
 
 def fingerprint(program: Program) -> str:
     """A hash of every parameter, buffer and moment, of groups, schedules and further state, as PyTorch itself gives them."""
-    found = hashlib.sha256()
-    _feed(found, dict(program.model.named_parameters()))
-    _feed(found, dict(program.model.named_buffers()))
+    hasher = hashlib.sha256()
+    _feed(hasher, dict(program.model.named_parameters()))
+    _feed(hasher, dict(program.model.named_buffers()))
     for optimizer in program.optimizers:
-        _feed(found, optimizer.state_dict())
+        _feed(hasher, optimizer.state_dict())
     schedulers = program.scheduler if isinstance(program.scheduler, list) else [program.scheduler]
-    for each in (*schedulers, *program.extra.values()):
-        _feed(found, each.state_dict() if hasattr(each, "state_dict") else each)
-    return found.hexdigest()
+    for part in (*schedulers, *program.extra.values()):
+        _feed(hasher, part.state_dict() if hasattr(part, "state_dict") else part)
+    return hasher.hexdigest()
 
 
-def _feed(found: Any, value: Any) -> None:
+def _feed(hasher: Any, value: Any) -> None:
     if isinstance(value, torch.Tensor):
         tensor = getattr(value, "_local_tensor", value).detach()
         if hasattr(tensor, "__tensor_flatten__"):
             for name in tensor.__tensor_flatten__()[0]:
-                _feed(found, getattr(tensor, name))
+                _feed(hasher, getattr(tensor, name))
             return
-        found.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
-        found.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        hasher.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
+        hasher.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     elif isinstance(value, Mapping):
         for key in sorted(value, key=str):
-            found.update(repr(key).encode())
-            _feed(found, value[key])
+            hasher.update(repr(key).encode())
+            _feed(hasher, value[key])
     elif isinstance(value, list | tuple):
-        found.update(f"[{len(value)}".encode())
-        for each in value:
-            _feed(found, each)
+        hasher.update(f"[{len(value)}".encode())
+        for item in value:
+            _feed(hasher, item)
     elif isinstance(value, torch.Generator):
-        _feed(found, value.get_state())
+        _feed(hasher, value.get_state())
     elif value is None or isinstance(value, bool | int | float | str):
-        found.update(repr(value).encode())
+        hasher.update(repr(value).encode())
 
 
 def rows(step: int, *shape: int) -> torch.Tensor:

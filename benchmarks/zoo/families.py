@@ -46,13 +46,13 @@ def _classes(kind: str) -> tuple[Any, Any]:
 
 
 def _text(kind: str, sizes: dict[str, Any]) -> Program:
-    config, found = _classes(kind)
-    model = found(config(**sizes, bos_token_id=1, eos_token_id=2, pad_token_id=0)).train()
+    config, model_class = _classes(kind)
+    model = model_class(config(**sizes, bos_token_id=1, eos_token_id=2, pad_token_id=0)).train()
 
     def loss(step: int) -> torch.Tensor:
         batch = tokens(step, 2, 8)
-        found: torch.Tensor = model(input_ids=batch, labels=batch).loss
-        return found
+        result: torch.Tensor = model(input_ids=batch, labels=batch).loss
+        return result
 
     return ordinary(model, loss)
 

@@ -45,11 +45,11 @@ def run(case: Case) -> dict[str, Any]:
         whole = _phase(case, Path(folder), "whole")
         first = _phase(case, Path(folder), "saved") if "problem" not in whole[0] else whole
         resumed = _phase(case, Path(folder), "resumed") if "problem" not in first[0] else first
-    found = _judged(whole, first, resumed)
+    verdict = _judged(whole, first, resumed)
     return {
         "case": case.name,
         "expected": case.expected,
-        **found,
+        **verdict,
         "seconds": round(time.monotonic() - began, 2),
     }
 
@@ -65,8 +65,8 @@ def _judged(
         return {"outcome": "different", "reason": "saving changed what came after it"}
     if [rank["bits"] for rank in resumed] == [rank["bits"] for rank in whole]:
         return {"outcome": "equal", "reason": ""}
-    told = sorted({text for rank in first for text in rank["unpinned"]})
-    return {"outcome": "unpinned" if told else "different", "reason": "; ".join(told)}
+    unpinned = sorted({text for rank in first for text in rank["unpinned"]})
+    return {"outcome": "unpinned" if unpinned else "different", "reason": "; ".join(unpinned)}
 
 
 def _phase(case: Case, folder: Path, phase: str) -> list[dict[str, Any]]:
@@ -78,13 +78,13 @@ def _phase(case: Case, folder: Path, phase: str) -> list[dict[str, Any]]:
     ]
     for child in children:
         os.waitpid(child, 0)
-    found = []
+    answers = []
     for rank in range(case.ranks):
         try:
-            found.append(json.loads((place / str(rank)).read_text()))
+            answers.append(json.loads((place / str(rank)).read_text()))
         except FileNotFoundError:
-            found.append({"problem": "the process died", "ours": False})
-    return found
+            answers.append({"problem": "the process died", "ours": False})
+    return answers
 
 
 def _forked(work: Callable[[], dict[str, Any]], out: Path) -> int:
@@ -93,12 +93,12 @@ def _forked(work: Callable[[], dict[str, Any]], out: Path) -> int:
         return child
     signal.alarm(_LIMIT_S)
     try:
-        found = work()
+        answer = work()
     except PenstockError as problem:
-        found = {"problem": f"{type(problem).__name__}: {problem}", "ours": True}
+        answer = {"problem": f"{type(problem).__name__}: {problem}", "ours": True}
     except BaseException as problem:  # noqa: BLE001 - whatever it is, the child ends here
-        found = {"problem": "".join(traceback.format_exception(problem))[-1500:], "ours": False}
-    out.write_text(json.dumps(found))
+        answer = {"problem": "".join(traceback.format_exception(problem))[-1500:], "ours": False}
+    out.write_text(json.dumps(answer))
     os._exit(0)
 
 
@@ -125,10 +125,10 @@ def _live(case: Case, folder: Path, phase: str, rank: int) -> dict[str, Any]:
             checkpoints.save(before, state).wait(_DEADLINE_S)
         _train(program, range(before, before + after))
         unpinned = list(state.unpinned())
-    found = {"bits": fingerprint(program), "unpinned": unpinned}
+    answer = {"bits": fingerprint(program), "unpinned": unpinned}
     if case.ranks > 1:
         distributed.barrier()
-    return found
+    return answer
 
 
 def _checkpoints(folder: Path, phase: str, case: Case, rank: int) -> ps.Checkpoints:
@@ -171,11 +171,11 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    options = parser.parse_args()
     good = True
-    for found in results(chosen(given.names, sample=given.sample, seed=given.seed)):
-        print(json.dumps(found), flush=True)
-        good = good and found["outcome"] == found["expected"]
+    for result in results(chosen(options.names, sample=options.sample, seed=options.seed)):
+        print(json.dumps(result), flush=True)
+        good = good and result["outcome"] == result["expected"]
     return 0 if good else 1
 
 

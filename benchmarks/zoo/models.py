@@ -15,9 +15,9 @@ def _of(build: Callable[[], nn.Module], *shape: int, dtype: torch.dtype = torch.
     model = build()
 
     def loss(step: int) -> torch.Tensor:
-        found = model(rows(step, *shape).to(dtype))
-        found = found[0] if isinstance(found, tuple) else found
-        return found.abs().square().mean()
+        output = model(rows(step, *shape).to(dtype))
+        output = output[0] if isinstance(output, tuple) else output
+        return output.abs().square().mean()
 
     return ordinary(model, loss)
 
@@ -35,8 +35,8 @@ class Residual(nn.Module):
             nn.BatchNorm2d(width, momentum=momentum),
         )
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        return torch.relu(given + self.body(given))
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return torch.relu(inputs + self.body(inputs))
 
 
 class Squeezing(nn.Module):
@@ -48,10 +48,10 @@ class Squeezing(nn.Module):
         self.norm = nn.BatchNorm2d(width)
         self.gate = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(width, width, 1), nn.Sigmoid())
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        found = nn.functional.silu(self.norm(self.depth(given)))
-        kept = (torch.rand(given.shape[0], 1, 1, 1) > 0.2).float()
-        return given + found * self.gate(found) * kept
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        hidden = nn.functional.silu(self.norm(self.depth(inputs)))
+        kept = (torch.rand(inputs.shape[0], 1, 1, 1) > 0.2).float()
+        return inputs + hidden * self.gate(hidden) * kept
 
 
 class Tied(nn.Module):
@@ -64,8 +64,8 @@ class Tied(nn.Module):
         self.head = nn.Linear(8, 32, bias=False)
         self.head.weight = self.embed.weight
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        return self.head(self.drop(self.embed(given)))
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.head(self.drop(self.embed(inputs)))
 
 
 class Experts(nn.Module):
@@ -75,8 +75,8 @@ class Experts(nn.Module):
         super().__init__()
         self.experts = nn.ModuleList(nn.Linear(6, 6) for _ in range(8))
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        return self.experts[int(given.sum().abs() * 100) % 8](given)
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.experts[int(inputs.sum().abs() * 100) % 8](inputs)
 
 
 class LowRank(nn.Module):
@@ -87,8 +87,8 @@ class LowRank(nn.Module):
         self.base = nn.Linear(6, 6).requires_grad_(False)
         self.down, self.up = nn.Parameter(torch.randn(2, 6)), nn.Parameter(torch.zeros(6, 2))
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        return self.base(given) + given @ self.down.T @ self.up.T
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.base(inputs) + inputs @ self.down.T @ self.up.T
 
 
 class Keeping(nn.Module):
@@ -111,8 +111,8 @@ class Keeping(nn.Module):
         else:
             self.calls = 0
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        return self.inner(given) * self._factor()
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.inner(inputs) * self._factor()
 
     def _factor(self) -> Any:
         if self.way in ("buffer", "passing", "tensor"):
@@ -135,8 +135,8 @@ class Telling(Keeping):
     def get_extra_state(self) -> dict[str, int]:
         return {"calls": self.calls}
 
-    def set_extra_state(self, given: dict[str, int]) -> None:
-        self.calls = given["calls"]
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        self.calls = state["calls"]
 
 
 class Odd(nn.Module):
@@ -152,10 +152,10 @@ class Odd(nn.Module):
         self.register_buffer("flags", torch.tensor([True, False]))
         self.register_buffer("nothing", None)
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        total = sum(each.sum() for each in self.parameters())
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        total = sum(parameter.sum() for parameter in self.parameters())
         self.flags.logical_not_()
-        return given * total
+        return inputs * total
 
 
 def _norms(*norms: nn.Module) -> nn.Module:
@@ -185,8 +185,8 @@ class _Cast(nn.Module):
         super().__init__()
         self.dtype = dtype
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        return given.to(self.dtype)
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs.to(self.dtype)
 
 
 class _Complex(nn.Module):
@@ -194,8 +194,8 @@ class _Complex(nn.Module):
         super().__init__()
         self.turn = nn.Parameter(torch.randn(6, dtype=dtype))
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        return torch.fft.fft(given) * self.turn
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return torch.fft.fft(inputs) * self.turn
 
 
 def _parametrized(with_: Callable[..., nn.Module]) -> nn.Module:

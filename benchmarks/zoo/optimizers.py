@@ -39,10 +39,10 @@ class TellingLookahead(Lookahead):
         """With the count."""
         return {**super().state_dict(), "calls": self.calls}
 
-    def load_state_dict(self, given: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """With the count."""
-        super().load_state_dict({key: given[key] for key in ("state", "param_groups")})
-        self.calls = given["calls"]
+        super().load_state_dict({key: state[key] for key in ("state", "param_groups")})
+        self.calls = state["calls"]
 
 
 class Sharp(Optimizer):
@@ -91,7 +91,7 @@ def _closing(make: _Make, *, steps_first: bool = False) -> Program:
             closure()
         optimizer.step(closure)
 
-    inner = [each for each in vars(optimizer).values() if isinstance(each, Optimizer)]
+    inner = [member for member in vars(optimizer).values() if isinstance(member, Optimizer)]
     return Program(model, [optimizer, *inner], train)
 
 
@@ -104,12 +104,12 @@ def _adversaries(*, shared: bool) -> Program:
 
     def train(step: int) -> None:
         judging.zero_grad()
-        made = model["common"](model["maker"](rows(step, 5, 4)).detach())
-        model["judge"](made).square().mean().backward()
+        output = model["common"](model["maker"](rows(step, 5, 4)).detach())
+        model["judge"](output).square().mean().backward()
         judging.step()
         making.zero_grad()
-        made = model["common"](model["maker"](rows(step, 5, 4)))
-        (-model["judge"](made).mean()).backward()
+        output = model["common"](model["maker"](rows(step, 5, 4)))
+        (-model["judge"](output).mean()).backward()
         making.step()
 
     return Program(model, [making, judging], train)
@@ -170,20 +170,20 @@ def _groups() -> Program:
 
 _OPTIM = torch.optim
 _PLAIN: dict[str, _Make] = {
-    "ASGD": lambda given: _OPTIM.ASGD(given, lr=0.01),
-    "Adadelta": lambda given: _OPTIM.Adadelta(given),
-    "Adafactor": lambda given: _OPTIM.Adafactor(given, lr=0.01),
-    "Adagrad": lambda given: _OPTIM.Adagrad(given, lr=0.01),
-    "Adam, amsgrad": lambda given: _OPTIM.Adam(given, lr=0.01, amsgrad=True),
-    "AdamW, fused": lambda given: _OPTIM.AdamW(given, lr=0.01, fused=True),
-    "AdamW, foreach": lambda given: _OPTIM.AdamW(given, lr=0.01, foreach=True),
-    "Adamax": lambda given: _OPTIM.Adamax(given, lr=0.01),
-    "NAdam": lambda given: _OPTIM.NAdam(given, lr=0.01, decoupled_weight_decay=True),
-    "RAdam": lambda given: _OPTIM.RAdam(given, lr=0.01),
-    "RMSprop, centred": lambda given: _OPTIM.RMSprop(given, lr=0.01, centered=True, momentum=0.9),
-    "Rprop": lambda given: _OPTIM.Rprop(given, lr=0.01),
-    "SGD": lambda given: _OPTIM.SGD(given, lr=0.01),
-    "SGD, Nesterov": lambda given: _OPTIM.SGD(given, lr=0.01, momentum=0.9, nesterov=True),
+    "ASGD": lambda parameters: _OPTIM.ASGD(parameters, lr=0.01),
+    "Adadelta": lambda parameters: _OPTIM.Adadelta(parameters),
+    "Adafactor": lambda parameters: _OPTIM.Adafactor(parameters, lr=0.01),
+    "Adagrad": lambda parameters: _OPTIM.Adagrad(parameters, lr=0.01),
+    "Adam, amsgrad": lambda parameters: _OPTIM.Adam(parameters, lr=0.01, amsgrad=True),
+    "AdamW, fused": lambda parameters: _OPTIM.AdamW(parameters, lr=0.01, fused=True),
+    "AdamW, foreach": lambda parameters: _OPTIM.AdamW(parameters, lr=0.01, foreach=True),
+    "Adamax": lambda parameters: _OPTIM.Adamax(parameters, lr=0.01),
+    "NAdam": lambda parameters: _OPTIM.NAdam(parameters, lr=0.01, decoupled_weight_decay=True),
+    "RAdam": lambda parameters: _OPTIM.RAdam(parameters, lr=0.01),
+    "RMSprop, centred": lambda parameters: _OPTIM.RMSprop(parameters, lr=0.01, centered=True, momentum=0.9),
+    "Rprop": lambda parameters: _OPTIM.Rprop(parameters, lr=0.01),
+    "SGD": lambda parameters: _OPTIM.SGD(parameters, lr=0.01),
+    "SGD, Nesterov": lambda parameters: _OPTIM.SGD(parameters, lr=0.01, momentum=0.9, nesterov=True),
     "an optimizer with a state_dict of its own": TellingLookahead,
 }
 
@@ -195,10 +195,12 @@ def _plain(name: str) -> Callable[[], Program]:
 CASES = [
     *(Case(name, _plain(name)) for name in _PLAIN),
     Case("a count in an optimizer's attribute", lambda: _with(Lookahead), "unpinned"),
-    Case("LBFGS", lambda: _closing(lambda given: _OPTIM.LBFGS(given, lr=0.1, max_iter=3))),
+    Case("LBFGS", lambda: _closing(lambda parameters: _OPTIM.LBFGS(parameters, lr=0.1, max_iter=3))),
     Case(
         "LBFGS, Wolfe",
-        lambda: _closing(lambda given: _OPTIM.LBFGS(given, line_search_fn="strong_wolfe", max_iter=3)),
+        lambda: _closing(
+            lambda parameters: _OPTIM.LBFGS(parameters, line_search_fn="strong_wolfe", max_iter=3)
+        ),
     ),
     Case("SAM", lambda: _closing(Sharp, steps_first=True)),
     Case("SparseAdam", _sparse),

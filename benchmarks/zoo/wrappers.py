@@ -38,8 +38,8 @@ def _two_schedules() -> Program:
         optimizer.zero_grad()
         model(rows(step, 5, 6)).square().mean().backward()
         optimizer.step()
-        for each in several:
-            each.step()
+        for schedule in several:
+            schedule.step()
 
     return Program(model, [optimizer], train, several)
 
@@ -146,19 +146,21 @@ def _lambda(optimizer: Any) -> Any:
 
 
 _SCHEDULES: dict[str, _Schedule] = {
-    "StepLR": lambda given: schedules.StepLR(given, 2),
-    "MultiStepLR": lambda given: schedules.MultiStepLR(given, [2, 4]),
+    "StepLR": lambda optimizer: schedules.StepLR(optimizer, 2),
+    "MultiStepLR": lambda optimizer: schedules.MultiStepLR(optimizer, [2, 4]),
     "LambdaLR": _lambda,
-    "CosineAnnealingLR": lambda given: schedules.CosineAnnealingLR(given, 5),
-    "CosineAnnealingWarmRestarts": lambda given: schedules.CosineAnnealingWarmRestarts(given, 2),
-    "OneCycleLR": lambda given: schedules.OneCycleLR(given, max_lr=0.5, total_steps=10),
-    "CyclicLR": lambda given: schedules.CyclicLR(given, 0.01, 0.1, step_size_up=2),
-    "PolynomialLR": lambda given: schedules.PolynomialLR(given, 8, power=2.0),
-    "SequentialLR": lambda given: schedules.SequentialLR(
-        given, [schedules.LinearLR(given, 0.1, total_iters=2), schedules.CosineAnnealingLR(given, 6)], [2]
+    "CosineAnnealingLR": lambda optimizer: schedules.CosineAnnealingLR(optimizer, 5),
+    "CosineAnnealingWarmRestarts": lambda optimizer: schedules.CosineAnnealingWarmRestarts(optimizer, 2),
+    "OneCycleLR": lambda optimizer: schedules.OneCycleLR(optimizer, max_lr=0.5, total_steps=10),
+    "CyclicLR": lambda optimizer: schedules.CyclicLR(optimizer, 0.01, 0.1, step_size_up=2),
+    "PolynomialLR": lambda optimizer: schedules.PolynomialLR(optimizer, 8, power=2.0),
+    "SequentialLR": lambda optimizer: schedules.SequentialLR(
+        optimizer,
+        [schedules.LinearLR(optimizer, 0.1, total_iters=2), schedules.CosineAnnealingLR(optimizer, 6)],
+        [2],
     ),
-    "ChainedScheduler": lambda given: schedules.ChainedScheduler(
-        [schedules.ConstantLR(given, 0.5, 2), schedules.ExponentialLR(given, 0.9)]
+    "ChainedScheduler": lambda optimizer: schedules.ChainedScheduler(
+        [schedules.ConstantLR(optimizer, 0.5, 2), schedules.ExponentialLR(optimizer, 0.9)]
     ),
 }
 
@@ -171,7 +173,7 @@ CASES = [
     *(Case(name, _schedule(name)) for name in _SCHEDULES),
     Case(
         "ReduceLROnPlateau",
-        lambda: _scheduled(lambda given: schedules.ReduceLROnPlateau(given, patience=1), metric=True),
+        lambda: _scheduled(lambda optimizer: schedules.ReduceLROnPlateau(optimizer, patience=1), metric=True),
         steps=(4, 4),
     ),
     Case("two schedules", _two_schedules),

@@ -24,10 +24,10 @@ def train(place: str, steps: int) -> dict[int, str]:
     state = penstock.torch.state(model, optimizer)
     losses: dict[int, str] = {}
     with ps.Checkpoints(place, keep=ps.Keep(last=2)) as checkpoints:
-        found = checkpoints.resume(state)  # from here on no earlier life can commit
+        checkpoint = checkpoints.resume(state)  # from here on no earlier life can commit
         batches = penstock.torch.loader(recipe, registry=registry)
-        if found is not None:
-            batches.load_state_dict(checkpoints.entries(found)["data"])
+        if checkpoint is not None:
+            batches.load_state_dict(checkpoints.entries(checkpoint)["data"])
         with batches:
             for batch in batches:
                 # Generators follow from the step, not from what was drawn before it.

@@ -30,9 +30,9 @@ def main() -> None:
     print(f"in the journal: {change.facts}")
     recipe, registry = corpus(Path("corpus"))
     with ps.open(recipe, registry=registry) as feed:
-        for step, found in records.read(RUN).items():
-            assert len(found.ranks) == (4 if step < 8 else 2)
-            assert found.batch == next(feed).digest  # of the whole step, as one lane reads it
+        for step, record in records.read(RUN).items():
+            assert len(record.ranks) == (4 if step < 8 else 2)
+            assert record.batch == next(feed).digest  # of the whole step, as one lane reads it
     print("16 steps: the global batches are those of the recipe, on four ranks and on two")
 
 

@@ -41,11 +41,11 @@ class Exact(transformers.TrainerCallback):
         # Accelerate wraps the optimizer; the one inside has the moments.
         optimizer = getattr(parts["optimizer"], "optimizer", parts["optimizer"])
         self.tree = penstock.torch.state(parts["model"], optimizer, scheduler=parts["lr_scheduler"])
-        found = self.checkpoints.resume(self.tree)
-        if found is not None:
-            self.batches.load_state_dict(self.checkpoints.entries(found)["data"])
-            state.global_step = found.step
-            if found.step >= state.max_steps:
+        checkpoint = self.checkpoints.resume(self.tree)
+        if checkpoint is not None:
+            self.batches.load_state_dict(self.checkpoints.entries(checkpoint)["data"])
+            state.global_step = checkpoint.step
+            if checkpoint.step >= state.max_steps:
                 self.checkpoints.close()
                 raise SystemExit(0)  # finished; Trainer would train one step more
 

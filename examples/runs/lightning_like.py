@@ -83,5 +83,5 @@ if __name__ == "__main__":
     for step in range(STEPS):
         assert whole[step].ranks[0].loss_bits == parts[step].ranks[0].loss_bits
         assert whole[step].ranks[0].parameters == parts[step].ranks[0].parameters
-    kept = [each.step for each in ps.Checkpoints("runs/fit-twice/checkpoints").list()]
+    kept = [checkpoint.step for checkpoint in ps.Checkpoints("runs/fit-twice/checkpoints").list()]
     print(f"{STEPS} steps are bit-equal, in one piece and in two; checkpoints {kept} are kept")

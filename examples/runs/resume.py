@@ -38,7 +38,7 @@ def main() -> None:
     for step in whole:
         one, other = whole[step].ranks[0], resumed[step].ranks[0]
         assert (one.batch, one.loss_bits, one.parameters) == (other.batch, other.loss_bits, other.parameters)
-    lives = sorted({each.incarnation for each in resumed.values()})
+    lives = sorted({record.incarnation for record in resumed.values()})
     print(f"{STEPS} steps in lives {lives}: batches, losses and parameters are bit-equal")
 
 

@@ -30,8 +30,8 @@ def advance(tree: dict[str, Any], tokens: jax.Array, key: jax.Array) -> tuple[di
     """One step: the next token from the last two, with dropout."""
 
     def loss_of(weights: dict[str, jax.Array]) -> jax.Array:
-        found = weights["words"][tokens]
-        pairs = jnp.concatenate([found[:, :-2], found[:, 1:-1]], axis=-1)
+        vectors = weights["words"][tokens]
+        pairs = jnp.concatenate([vectors[:, :-2], vectors[:, 1:-1]], axis=-1)
         hidden = jax.nn.gelu(pairs @ weights["inner"])
         hidden = hidden * jax.random.bernoulli(key, 0.9, hidden.shape) / 0.9
         chances = jax.nn.log_softmax(hidden @ weights["outer"])

@@ -62,8 +62,8 @@ def main() -> None:
     files, _, rotten = cache.verify(lambda _: None)
     names = sorted({path.name for path in Path(cache.root).iterdir()})
     strange = [str(path) for path in Path(cache.root).rglob(".tmp-*")]
-    told = {"files": files, "rotten": len(rotten), "names": names, "strange": strange}
-    print(json.dumps({"killed": killed, "finished": finished, **told}))
+    facts = {"files": files, "rotten": len(rotten), "names": names, "strange": strange}
+    print(json.dumps({"killed": killed, "finished": finished, **facts}))
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ ROWS_AT_ONCE = 512
 
 def digest_of(version: Version) -> str:
     """Of all rows, in order."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for first in range(0, version.rows, ROWS_AT_ONCE):
         for row in version.take(range(first, min(version.rows, first + ROWS_AT_ONCE))):
-            found.update(row["bytes"] if "bytes" in row else row["text"].encode())
-    return found.hexdigest()
+            hasher.update(row["bytes"] if "bytes" in row else row["text"].encode())
+    return hasher.hexdigest()
 
 
 def fork(version: Version) -> list[str]:
@@ -37,9 +37,9 @@ def fork(version: Version) -> list[str]:
         os._exit(0)
     os.close(sink)
     with os.fdopen(source) as answer:
-        found = answer.read()
+        digest = answer.read()
     assert os.waitpid(child, 0)[1] == 0
-    return [found]
+    return [digest]
 
 
 def main() -> None:
@@ -52,12 +52,12 @@ def main() -> None:
     if "waiting" in how:
         print("ready", flush=True)
         sys.stdin.readline()
-    found = [digest_of(version)]
+    digests = [digest_of(version)]
     if "twice" in how:
-        found.append(digest_of(Registry(place).resolve(dataset)))
+        digests.append(digest_of(Registry(place).resolve(dataset)))
     if "forking" in how:
-        found += fork(version)
-    print(json.dumps({"digests": found, "counts": store_counts()}), flush=True)
+        digests += fork(version)
+    print(json.dumps({"digests": digests, "counts": store_counts()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -42,11 +42,11 @@ def test_a_hundred_kills_leave_nothing_and_hold_nobody_up(far: Far) -> None:
         timeout=2 * PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["killed"] > 50
-    assert told["rotten"] == 0
-    assert told["names"] == ["ledger", "locks", "pieces"]
-    assert told["strange"] == []
+    report = json.loads(done.stdout)
+    assert report["killed"] > 50
+    assert report["rotten"] == 0
+    assert report["names"] == ["ledger", "locks", "pieces"]
+    assert report["strange"] == []
     assert set(os.listdir("/dev/shm")) <= before
 
 

@@ -78,13 +78,13 @@ def test_list_says_what_is_there_and_what_was_new(capsys: Capture) -> None:
     text = capsys.readouterr().out
     assert "loss=0.666667" in text
     assert run("list", "run", "--json") == 0
-    found = documents(capsys)
-    assert [each["step"] for each in found] == [100, 200, 300]
-    assert [each["files"] for each in found] == [1, 2, 2]
+    checkpoints = documents(capsys)
+    assert [checkpoint["step"] for checkpoint in checkpoints] == [100, 200, 300]
+    assert [checkpoint["files"] for checkpoint in checkpoints] == [1, 2, 2]
     # What was frozen is written once.
-    assert found[0]["new_bytes"] == found[0]["bytes"]
-    assert found[1]["new_bytes"] == found[1]["bytes"] - 600 * 600 * 4 - 40 * 30 * 4
-    assert [each["damage"] for each in found] == ["", "", ""]
+    assert checkpoints[0]["new_bytes"] == checkpoints[0]["bytes"]
+    assert checkpoints[1]["new_bytes"] == checkpoints[1]["bytes"] - 600 * 600 * 4 - 40 * 30 * 4
+    assert [checkpoint["damage"] for checkpoint in checkpoints] == ["", "", ""]
     assert run("list", "elsewhere") == 1
     captured = capsys.readouterr()
     assert "no checkpoint at all" in captured.err
@@ -118,12 +118,12 @@ def test_show_has_tensors_values_entries_and_norms(capsys: Capture) -> None:
     assert "600 " in text
     assert "optimizer/w" not in text
     assert run("show", "run", "100", "--norms", "--json") == 0
-    (found,) = documents(capsys)
-    by_name = {each["name"]: each for each in found["tensors"]}
+    (document,) = documents(capsys)
+    by_name = {tensor["name"]: tensor for tensor in document["tensors"]}
     assert by_name["model/frozen"]["figures"]["l2"] == 600.0
     assert by_name["optimizer/w/exp_avg"]["figures"]["zero_share"] == 1.0
-    assert found["values"] == {"lr": 1.0}
-    assert found["entries"]["shared"]["cursor"] == {"position": 1}
+    assert document["values"] == {"lr": 1.0}
+    assert document["entries"]["shared"]["cursor"] == {"position": 1}
     assert run("show", "run", "number=1", "--json") == 0
     assert documents(capsys)[0]["step"] == 100
 
@@ -144,9 +144,9 @@ def test_verify_finds_damage_and_puts_it_into_the_log_when_asked(place: Path, ca
     assert run("list", "run", "--json") == 0
     assert documents(capsys)[-1]["damage"] == ""
     assert run("verify", "run", "--quarantine", "--json") == 1
-    (found,) = documents(capsys)
-    assert found["quarantined"]
-    assert found["damages"][0]["tensor"].startswith(("model", "optimizer"))
+    (document,) = documents(capsys)
+    assert document["quarantined"]
+    assert document["damages"][0]["tensor"].startswith(("model", "optimizer"))
     assert run("list", "run") == 0
     assert "is damaged at byte" in capsys.readouterr().out
     # It can still be looked at, and the newest good one is the one before.
@@ -164,11 +164,11 @@ def test_diff_says_what_moved_and_what_stood_still(capsys: Capture) -> None:
     assert "1.0 → 0.3333333333333333" in captured.out
     assert "and 1 tensors more that changed" in captured.err
     assert run("diff", "run", "100", "300", "--json") == 1
-    (found,) = documents(capsys)
-    assert {each["name"] for each in found["changes"]} == {"model/w", "optimizer/w/step"}
-    assert found["stale_moments"] == [{"parameter": "model/w", "moment": "optimizer/w/exp_avg"}]
-    assert found["equal_by_hash"] == 2
-    assert found["before"]["step"] == 100
+    (document,) = documents(capsys)
+    assert {change["name"] for change in document["changes"]} == {"model/w", "optimizer/w/step"}
+    assert document["stale_moments"] == [{"parameter": "model/w", "moment": "optimizer/w/exp_avg"}]
+    assert document["equal_by_hash"] == 2
+    assert document["before"]["step"] == 100
     shutil.copytree("run", "again")
     assert run("diff", "run", "latest", "300", "--other", "again") == 0
     assert "0 tensors changed, 4 are equal (4 known by their hashes)" in capsys.readouterr().err
@@ -216,8 +216,8 @@ def test_export_and_import_through_torch_and_as_a_copy(capsys: Capture) -> None:
     for other in ("from-x.pt", "from-dcp", "copy"):
         capsys.readouterr()
         run("diff", "run", "300", "300", "--other", other, "--json")
-        (found,) = documents(capsys)
-        assert (found["changed_tensors"], found["added"], found["removed"], found["values"]) == (
+        (document,) = documents(capsys)
+        assert (document["changed_tensors"], document["added"], document["removed"], document["values"]) == (
             0,
             [],
             [],
@@ -243,19 +243,19 @@ def test_a_killed_import_leaves_nothing_and_can_be_made_again(point: str, capsys
     assert not any(path.exists() for path in left)
     capsys.readouterr()
     assert run("verify", "new", "--all", "--json") == 0
-    assert [each["step"] for each in documents(capsys)] == [5]
+    assert [checkpoint["step"] for checkpoint in documents(capsys)] == [5]
 
 
 def test_prune_keeps_what_is_asked_for(place: Path, capsys: Capture) -> None:
     assert run("prune", "run", "--keep-last", "1", "--keep-every", "200", "--dry-run") == 0
     assert "would go" in capsys.readouterr().out
     assert run("prune", "run", "--keep-last", "1", "--keep-every", "200", "--json") == 0
-    (found,) = documents(capsys)
-    assert (found["retired"], found["kept"]) == ([], [100, 200, 300])
+    (document,) = documents(capsys)
+    assert (document["retired"], document["kept"]) == ([], [100, 200, 300])
     assert run("prune", "run", "--keep-last", "1") == 0
     assert "100, 200" in capsys.readouterr().out
     assert run("verify", "run", "--all", "--json") == 0
-    assert [each["step"] for each in documents(capsys)] == [300]
+    assert [checkpoint["step"] for checkpoint in documents(capsys)] == [300]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_all_commands_take_the_directory_of_a_run_and_its_address(place: Path, c
         for address in (f"runs/{name}", f"run:runs/{name}", f"run:{name}"):
             capsys.readouterr()
             assert run("list", address, "--json") == 0
-            assert [each["step"] for each in documents(capsys)] == [100, 200, 300]
+            assert [checkpoint["step"] for checkpoint in documents(capsys)] == [100, 200, 300]
     assert run("show", "runs/own", "200") == 0
     assert run("verify", "run:own", "--all") == 0
     assert run("diff", "runs/own", "100", "100", "--other", "run:far") == 0
@@ -335,7 +335,7 @@ def test_all_commands_take_the_directory_of_a_run_and_its_address(place: Path, c
     assert run("prune", "run:moved", "--keep-last", "1") == 0
     capsys.readouterr()
     assert run("list", "runs/moved", "--json") == 0
-    assert [each["step"] for each in documents(capsys)] == [300]
+    assert [checkpoint["step"] for checkpoint in documents(capsys)] == [300]
 
 
 def test_damage_on_the_way_is_exit_code_1(place: Path, capsys: Capture) -> None:
@@ -346,10 +346,10 @@ def test_damage_on_the_way_is_exit_code_1(place: Path, capsys: Capture) -> None:
     manifest.write_bytes(b"{}")
     assert run("list", "run", "--json") == 0
     # The second copy is whole.
-    assert [each["damage"] for each in documents(capsys)] == ["", "", ""]
+    assert [checkpoint["damage"] for checkpoint in documents(capsys)] == ["", "", ""]
     (place / "copies" / "manifests" / manifest.name).write_bytes(b"{}")
     assert run("list", "run", "--json") == 0
-    assert sum("its digest is not" in each["damage"] for each in documents(capsys)) == 1
+    assert sum("its digest is not" in checkpoint["damage"] for checkpoint in documents(capsys)) == 1
 
 
 def test_object_stores_are_places_too(s3_bucket: str, capsys: Capture) -> None:

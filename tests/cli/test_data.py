@@ -154,8 +154,8 @@ def test_diff_exits_1_when_versions_differ(place: Path, capsys: Capture) -> None
     assert run("diff", "web@1", "web@1") == 0
     capsys.readouterr()
     assert run("diff", "web@1", "web@2", "--json") == 1
-    (found,) = documents(capsys)
-    assert (found["shards_removed"], found["rows_removed"]) == (["1.jsonl"], 50)
+    (document,) = documents(capsys)
+    assert (document["shards_removed"], document["rows_removed"]) == (["1.jsonl"], 50)
 
 
 def test_relocate(place: Path, capsys: Capture) -> None:
@@ -174,8 +174,8 @@ def test_measure_prints_what_it_will_cost_and_found(place: Path, capsys: Capture
     assert run("measure", "web", "--tokenizer", str(write_tokenizer(place / "tokenizer.json")), "--json") == 0
     captured = capsys.readouterr()
     assert "of derived data" in captured.err
-    found = json.loads(captured.out)
-    assert (found["rows"], found["tokens"], found["longest"]) == (100, 200, 2)
+    figures = json.loads(captured.out)
+    assert (figures["rows"], figures["tokens"], figures["longest"]) == (100, 200, 2)
     again = ("measure", "web", "--tokenizer", str(write_tokenizer(place / "other.json", extra=1)))
     assert run(*again, "--derived-max", "10") == 2
     assert "bytes of derived data, but 10 are allowed" in capsys.readouterr().err
@@ -190,8 +190,8 @@ def test_derived_copies_are_listed_pruned_and_made_again(place: Path, capsys: Ca
     run("register", "web", "raw/0.jsonl.gz")
     capsys.readouterr()
     assert run("derived", "--prune", "--json") == 0
-    (found,) = documents(capsys)
-    assert found["freed_bytes"] > 0  # type: ignore[operator]
+    (document,) = documents(capsys)
+    assert document["freed_bytes"] > 0  # type: ignore[operator]
     assert list((place / "registry/derived").iterdir()) == []
     assert run("rows", "web", "--count", "1") == 0
     assert len(list((place / "registry/derived").iterdir())) == 1

@@ -21,10 +21,10 @@ def recording(tmp_path: Path) -> Path:
 def test_json_is_one_event_per_line(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["events", str(recording), "--json"]) == 0
 
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [e["kind"] for e in found] == ["loss", "data.wait", "step"] * 3
-    assert [e["fields"] for e in found if e["kind"] == "step"] == [{"step": 0}, {"step": 1}, {"step": 2}]
-    assert all(e["duration_ns"] > 0 for e in found if e["kind"] != "loss")
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [e["kind"] for e in records] == ["loss", "data.wait", "step"] * 3
+    assert [e["fields"] for e in records if e["kind"] == "step"] == [{"step": 0}, {"step": 1}, {"step": 2}]
+    assert all(e["duration_ns"] > 0 for e in records if e["kind"] != "loss")
 
 
 def test_kind_chooses_by_prefix(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,9 +26,9 @@ def test_peek_says_how_many_shards_a_batch_comes_from(
     assert run(*words) == 0
     assert "  from 2 shards; a uniform draw would touch 2.0" in capsys.readouterr().out
     assert run(*words, "--json", "--step", "11") == 0
-    found = json.loads(capsys.readouterr().out)
-    sources = {origin["source"] for row in found["origins"] for origin in row}
-    assert found["shards"] == len(sources) == pytest.approx(found["shards_uniform"])
+    document = json.loads(capsys.readouterr().out)
+    sources = {origin["source"] for row in document["origins"] for origin in row}
+    assert document["shards"] == len(sources) == pytest.approx(document["shards_uniform"])
 
 
 def test_bench_says_where_time_goes_and_how_good_the_order_is(
@@ -36,14 +36,16 @@ def test_bench_says_where_time_goes_and_how_good_the_order_is(
 ) -> None:
     words = ["bench", str(GOLDEN / "recipe.toml"), "--registry", registry, "--seconds", "0.1"]
     assert run(*words, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert min(found[name] for name in ("plan_s", "read_s", "digest_s")) > 0
-    assert found["epochs_by_source"].keys() == found["pack_recurrence"].keys() == {"web", "code", "rows"}
+    document = json.loads(capsys.readouterr().out)
+    assert min(document[name] for name in ("plan_s", "read_s", "digest_s")) > 0
+    assert (
+        document["epochs_by_source"].keys() == document["pack_recurrence"].keys() == {"web", "code", "rows"}
+    )
     # Few documents fitted by their lengths meet again; those joined end to end do not, and plain rows have no neighbours.
     assert (
-        found["pack_recurrence"]["code"]
-        > found["pack_recurrence"]["web"]
-        >= found["pack_recurrence"]["rows"]
+        document["pack_recurrence"]["code"]
+        > document["pack_recurrence"]["web"]
+        >= document["pack_recurrence"]["rows"]
         == 0
     )
     assert run(*words) == 0

@@ -31,8 +31,8 @@ def make(folder: Path, word: str) -> Path:
 
 def word_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert main(["data", "peek", *words, "--json"]) == 0
-    found: str = json.loads(capsys.readouterr().out)["values"][0]["word"]
-    return found
+    word: str = json.loads(capsys.readouterr().out)["values"][0]["word"]
+    return word
 
 
 @pytest.fixture

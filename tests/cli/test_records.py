@@ -26,9 +26,9 @@ name = "moves@1"
 
 @pytest.fixture(scope="module")
 def gallery(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
-    made = Gallery.make(tmp_path_factory.mktemp("gallery"))
-    (made.folder / "recipe.toml").write_text(RECIPE)
-    return made
+    new_gallery = Gallery.make(tmp_path_factory.mktemp("gallery"))
+    (new_gallery.folder / "recipe.toml").write_text(RECIPE)
+    return new_gallery
 
 
 def test_peek_shows_fields_values_and_origins(gallery: Gallery, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,6 +91,6 @@ def test_bench_counts_rows(gallery: Gallery, capsys: pytest.CaptureFixture[str])
     assert run("bench", *words) == 0
     assert "rows per second" in capsys.readouterr().out
     assert run("bench", *words, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["rows_per_s"] > 0
-    assert found["tokens_per_s"] == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["rows_per_s"] > 0
+    assert document["tokens_per_s"] == 0

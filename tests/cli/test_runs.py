@@ -16,13 +16,13 @@ from tests.torch.stream import Stream, make_stream
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs: one of two lives with a skipped step, one that was stopped."""
     stream: Stream = make_stream(tmp_path_factory.mktemp("stream"))
-    made = tmp_path_factory.mktemp("runs")
+    place = tmp_path_factory.mktemp("runs")
     for stop in (5, 9):
         policy = Policy(save_every=4, stop_at=stop, non_finite="skip")
-        train(make(stream, made / "deep/good", policy), bad={3: math.nan})
+        train(make(stream, place / "deep/good", policy), bad={3: math.nan})
     with pytest.raises(Exception, match="stopped at step 2"):
-        train(make(stream, made / "bad", Policy(save_every=4, stop_at=9)), bad={2: math.nan})
-    return made
+        train(make(stream, place / "bad", Policy(save_every=4, stop_at=9)), bad={2: math.nan})
+    return place
 
 
 def test_runs_are_found_with_their_state(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,7 +39,7 @@ def test_runs_are_found_with_their_state(folder: Path, capsys: pytest.CaptureFix
 def test_the_story_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Goal: the story across lives, for people and for programs. Method: every entry once, with a sentence of its own."""
     assert main(["runs", "show", str(folder / "deep/good")]) == 0
-    told = capsys.readouterr().out
+    story = capsys.readouterr().out
     for words in (
         "begins from nothing",
         "skip: the loss is nan",
@@ -47,7 +47,7 @@ def test_the_story_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) ->
         "goes on from the checkpoint of life 0",
         "done",
     ):
-        assert words in told, words
+        assert words in story, words
     assert main(["runs", "show", str(folder / "deep/good"), "--json"]) == 0
     entries = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [entry["life"] for entry in entries if entry["kind"] == "start"] == [0, 1]
@@ -64,8 +64,8 @@ def test_what_was_logged_is_shown(folder: Path, tmp_path: Path, capsys: pytest.C
     run = make(stream, tmp_path / "run", Policy(save_every=None, stop_at=5))
     train(run, at=lambda step: run.log(val_loss=step / 4, lr=0.5) if step % 2 == 0 else None)
     assert main(["runs", "show", str(tmp_path / "run"), "--metrics", "--json"]) == 0
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(each["step"], each["values"]) for each in found] == [
+    entries = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(entry["step"], entry["values"]) for entry in entries] == [
         (step, {"val_loss": step / 4, "lr": 0.5}) for step in (0, 2, 4)
     ]
     assert main(["runs", "show", str(tmp_path / "run"), "--metrics"]) == 0

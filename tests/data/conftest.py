@@ -10,11 +10,11 @@ from tests.data.corpus import Corpus, some_documents
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Three sources: ``web`` of four shards, ``code`` with documents longer than rows, ``tiny`` of three samples."""
-    made = Corpus(tmp_path_factory.mktemp("corpus"))
-    made.add("web", some_documents(400, longest=60, seed=1), shards=4)
-    made.add("code", some_documents(150, longest=200, seed=2))
-    made.add("tiny", [[1, 2, 3], [], list(range(100))])
-    return made
+    new_corpus = Corpus(tmp_path_factory.mktemp("corpus"))
+    new_corpus.add("web", some_documents(400, longest=60, seed=1), shards=4)
+    new_corpus.add("code", some_documents(150, longest=200, seed=2))
+    new_corpus.add("tiny", [[1, 2, 3], [], list(range(100))])
+    return new_corpus
 
 
 @pytest.fixture

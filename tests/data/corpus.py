@@ -95,7 +95,7 @@ class Corpus:
 
     def trace(self, batches: Iterable[Batch], delivered: Delivered | None = None) -> Delivered:
         """Every span of every row, each compared token by token with its document."""
-        found: Delivered = defaultdict(list) if delivered is None else delivered
+        spans: Delivered = defaultdict(list) if delivered is None else delivered
         for batch in batches:
             tokens = batch["tokens"]
             for row in range(len(tokens)):
@@ -103,8 +103,8 @@ class Corpus:
                     (start, stop), (at, end) = origin.token_span, origin.row_span
                     document = self.documents[origin.version.partition("@")[0]][origin.sample]
                     assert tokens[row, at:end].tolist() == document[start:stop], origin
-                    found[origin.source, origin.epoch, origin.sample].append((start, stop))
-        return found
+                    spans[origin.source, origin.epoch, origin.sample].append((start, stop))
+        return spans
 
 
 def language(row: int) -> str:

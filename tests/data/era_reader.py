@@ -16,13 +16,13 @@ from tests.data.test_era_feed import SIZES
 
 
 def main(folder: Path, log: Path, steps: int, hold: int, *, unclosed: bool) -> None:
-    told = 0
+    calls = 0
 
     def watch(what: str, done: int, total: int) -> None:
-        nonlocal told
-        told += 1
+        nonlocal calls
+        calls += 1
         print(f"{what}: {done} of {total}", flush=True)
-        if told == hold:
+        if calls == hold:
             sys.stdin.read()
 
     recipe = ps.Recipe.load(folder / "recipe.toml")

@@ -94,10 +94,10 @@ class Gallery:
         )
         moves = [move(n) for n in range(MOVES)]
         np.savez(folder / "moves.npz", **{name: np.stack([row[name] for row in moves]) for name in moves[0]})
-        made = cls(folder)
+        gallery = cls(folder)
         for name in ("pictures", "notes.parquet", "moves.npz"):
-            made.registry.register(name.partition(".")[0], folder / name)
-        return made
+            gallery.registry.register(name.partition(".")[0], folder / name)
+        return gallery
 
     def recipe(self, *sources: Any, **fields: Any) -> ps.Recipe:
         """A recipe over sources, which may be plain addresses."""

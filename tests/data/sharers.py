@@ -86,8 +86,8 @@ class Sharer:
 
     def end(self) -> list[tuple[int, str, int]]:
         """What it read."""
-        found: list[tuple[int, str, int]] = self._answer()
-        return found
+        steps: list[tuple[int, str, int]] = self._answer()
+        return steps
 
     def read(self, count: int) -> list[tuple[int, str, int]]:
         """Some batches."""

@@ -145,12 +145,12 @@ def test_rows_and_records_are_looked_at_too(own: Corpus) -> None:
         for _ in range(20):
             next(feed)
         flip_in_place(path, path.read_bytes().index(b"0"))
-        found = found_by(lambda: next(feed))
-        assert (found.shard, found.offset) == (str(path), 0)
-        assert found.steps is not None
-        assert found.steps[0] <= found.steps[1] < feed.cursor.step
-    found = found_by(lambda: version.take(range(400)))
-    assert (found.shard, found.offset, found.steps) == (str(path), 0, None)
+        problem = found_by(lambda: next(feed))
+        assert (problem.shard, problem.offset) == (str(path), 0)
+        assert problem.steps is not None
+        assert problem.steps[0] <= problem.steps[1] < feed.cursor.step
+    problem = found_by(lambda: version.take(range(400)))
+    assert (problem.shard, problem.offset, problem.steps) == (str(path), 0, None)
     flip_in_place(path, path.read_bytes().index(b"1"))
     assert version.take(range(400)) == rows
 

@@ -34,13 +34,13 @@ def test_every_row_is_a_stretch_of_the_text_and_beginnings_are_uniform(corpus: C
     recipe = cropped(corpus, ps.Source("web@1", epochs=8))
     batches = corpus.read(recipe)
     rows = np.concatenate([batch["tokens"] for batch in batches]).astype(np.int64)
-    found = np.array(begins(text, rows))
+    beginnings = np.array(begins(text, rows))
     per_epoch = len(text) // LENGTH
     assert len(rows) == 8 * per_epoch // 12 * 12
     # An eighth of the text each, as chance has it.
-    counts = np.bincount(found * 8 // len(text), minlength=8)
+    counts = np.bincount(beginnings * 8 // len(text), minlength=8)
     assert (abs(counts - len(rows) / 8) < 5 * np.sqrt(len(rows) / 8)).all(), counts
-    assert len(set(found.tolist())) > len(rows) * 0.6
+    assert len(set(beginnings.tolist())) > len(rows) * 0.6
     assert all(batch["loss_mask"].all() for batch in batches)
 
 
@@ -56,8 +56,8 @@ def test_lanes_threads_and_cursors_change_nothing(corpus: Corpus) -> None:
     batches = corpus.read(recipe, 40)
     cursor, at = None, 0
     for lanes, threads, steps in ((1, 2, 7), (4, 0, 12), (3, 1, 11), (2, 0, 10)):
-        found, cursor = read_lanes(corpus, recipe, cursor, lanes, threads, steps)
-        for of_step in found:
+        read_steps, cursor = read_lanes(corpus, recipe, cursor, lanes, threads, steps)
+        for of_step in read_steps:
             assert whole(of_step) == whole([batches[at]])
             at += 1
     for step in (0, 19, 39):
@@ -94,8 +94,8 @@ def test_a_change_of_length_begins_the_next_epoch(corpus: Corpus) -> None:
     for batch in batches:
         begins(text, batch["tokens"].astype(np.int64))
     assert {batch.origin(row)[0].epoch for batch in batches[5:9] for row in range(12)} == {1}
-    found, _ = read_lanes(corpus, recipe, None, 2, 1, 14)
-    assert [whole(of_step) for of_step in found] == [whole([batch]) for batch in batches]
+    read_steps, _ = read_lanes(corpus, recipe, None, 2, 1, 14)
+    assert [whole(of_step) for of_step in read_steps] == [whole([batch]) for batch in batches]
 
 
 def test_stored_tokens_of_every_kind_are_cropped(own: Corpus, tmp_path: Path) -> None:
@@ -105,15 +105,15 @@ def test_stored_tokens_of_every_kind_are_cropped(own: Corpus, tmp_path: Path) ->
     np.save(tmp_path / "flat.npy", tokens.reshape(1, -1))
     own.registry.register("rows", [tmp_path / "long.npy"])
     own.registry.register("flat", [tmp_path / "flat.npy"])
-    found = {}
+    starts = {}
     for name in ("rows", "flat"):
         recipe = ps.Recipe(sources=[ps.Source(name)], batch=8, seed=3, stages=[ps.Pack(33, "crop")])
         with ps.open(recipe, registry=own.registry, threads=0) as feed:
             rows = np.concatenate([next(feed)["tokens"] for _ in range(30)]).astype(np.int64)
         assert (rows == rows[:, :1] + np.arange(33)).all()
-        found[name] = rows[:, 0]
-    assert max(found["flat"]) > 4_000
-    assert min(found["flat"]) < 1_000
+        starts[name] = rows[:, 0]
+    assert max(starts["flat"]) > 4_000
+    assert min(starts["flat"]) < 1_000
 
 
 @pytest.mark.parametrize("form", ["nanogpt", "llm.c"])

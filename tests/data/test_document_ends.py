@@ -19,7 +19,7 @@ SEPARATOR, BOS, EOS = 990, 991, 992
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Documents without numbers from 900 on, of which some are empty."""
     corpus = Corpus(tmp_path_factory.mktemp("texts"))
-    documents = [[n % 900 for n in each] for each in some_documents(120, longest=30, seed=3)]
+    documents = [[n % 900 for n in document] for document in some_documents(120, longest=30, seed=3)]
     corpus.add("web", documents, shards=3)
     return corpus
 
@@ -44,7 +44,7 @@ class _Ended:
 
     def __enter__(self) -> Corpus:
         self.corpus.documents = {
-            name: [ended(each, **self._ends) for each in documents]
+            name: [ended(document, **self._ends) for document in documents]
             for name, documents in self._written.items()
         }
         return self.corpus
@@ -79,10 +79,10 @@ def test_truncated_documents_have_their_separator_too(texts: Corpus, keep: Any) 
     """Goal: the separator comes after what is left. Method: rows of a packing that keeps documents whole and in order."""
     stages = [ps.Tokenize(str(texts.tokenizer)), ps.Truncate(5, keep), ps.Pack(16, separator=SEPARATOR)]
     batches = texts.read(recipe_of(texts, *stages, shuffle="none"))
-    found = np.concatenate([batch["tokens"][batch["loss_mask"] == 1] for batch in batches]).tolist()
+    tokens = np.concatenate([batch["tokens"][batch["loss_mask"] == 1] for batch in batches]).tolist()
     written = texts.documents["web"]
-    cut = [each[:5] if keep == "start" else each[-5:] for each in written]
-    assert found == [token for each in cut for token in ended(each, after=(SEPARATOR,))]
+    cut = [document[:5] if keep == "start" else document[-5:] for document in written]
+    assert tokens == [token for document in cut for token in ended(document, after=(SEPARATOR,))]
 
 
 def test_a_separator_survives_changes_of_length(texts: Corpus) -> None:
@@ -123,7 +123,7 @@ def test_a_separator_counts_in_the_loss_of_conversations(texts: Corpus, tmp_path
         [{"role": "user", "content": "1 2"}, {"role": "assistant", "content": f"{n} 4"}] for n in range(8)
     ]
     path = tmp_path / "talks.jsonl"
-    path.write_text("".join(json.dumps({"messages": each}) + "\n" for each in talks))
+    path.write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in talks))
     texts.registry.register("talks", path)
     stages = [ps.Chat(str(texts.tokenizer), template), ps.Pack(5, separator=SEPARATOR)]
     recipe = texts.recipe(ps.Source("talks@1", epochs=1), stages=stages, shuffle="none", exhaustion="pad")
@@ -146,10 +146,10 @@ def test_digests_stay_what_they_were_without_any_of_it(texts: Corpus) -> None:
         recipe_of(texts, tokenize, ps.Pack(16, separator=0)),
         recipe_of(texts, tokenize, ps.Pack(16, separator=SEPARATOR)),
     ]
-    assert len({each.digest for each in [plain, *others]}) == 5
+    assert len({recipe.digest for recipe in [plain, *others]}) == 5
     named = ps.Tokenize(str(texts.tokenizer), eos=str(EOS))
     assert named.document() == ps.Tokenize(str(texts.tokenizer), eos=EOS).document()
-    assert len({tuple(batch.digest for batch in texts.read(each)) for each in [plain, *others]}) == 5
+    assert len({tuple(batch.digest for batch in texts.read(recipe)) for recipe in [plain, *others]}) == 5
 
 
 CONFIGURATIONS: dict[str, tuple[dict[str, Any], int]] = {
@@ -181,8 +181,8 @@ def test_auto_is_what_the_tokenizer_adds_itself(beside: Path) -> None:
     tokenizer = Tokenizer.from_file(str(beside))
     tokenizer.post_processor = TemplateProcessing(single="7 $A 8", special_tokens=[("7", 7), ("8", 8)])
     tokenizer.save(str(beside))
-    found = ps.Tokenize(str(beside), bos="auto", eos="auto").specials
-    assert (found.bos, found.eos) == (7, 8)
+    specials = ps.Tokenize(str(beside), bos="auto", eos="auto").specials
+    assert (specials.bos, specials.eos) == (7, 8)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -268,7 +268,7 @@ def test_rows_that_spell_special_tokens_may_be_errors(spelled: Corpus) -> None:
     with pytest.raises(ps.errors.SampleUndecodable, match=r"row 5 .*special_in_text"):
         spelled.read(spelling(spelled, "error"), 1)
     with spelled.open(spelling(spelled, "error", undecodable="mask")) as feed:
-        assert [each.row for each in feed.plan.prepared[0].undecodable] == [5, 17, 31]
+        assert [entry.row for entry in feed.plan.prepared[0].undecodable] == [5, 17, 31]
 
 
 def test_a_run_from_before_resumes_with_token_and_is_told_so(spelled: Corpus) -> None:

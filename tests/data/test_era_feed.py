@@ -52,8 +52,8 @@ def read(
 ) -> list[Whole]:
     """Whole steps by one lane; all of a stream that ends."""
     with Feed(plan, ps.Lane(), cursor=cursor, options=ReadOptions(threads=threads)) as feed:
-        found = feed if steps is None else itertools.islice(feed, steps)
-        return [whole([batch]) for batch in found]
+        batches = feed if steps is None else itertools.islice(feed, steps)
+        return [whole([batch]) for batch in batches]
 
 
 def measured_eras(plan: Plan) -> list[int]:
@@ -111,14 +111,14 @@ def cursor_of(plan: Plan, step: int) -> Cursor:
 
 def test_the_first_batch_needs_the_first_era_and_no_more_than_two_are_measured_ahead(tmp_path: Path) -> None:
     """Goal: nobody waits for a terabyte. Method: look at what is measured when the first batch is there, and when
-    the forerunner has nothing more to do."""
+    the lookahead has nothing more to do."""
     corpus = fresh(tmp_path)
     plan = plan_of(corpus, eras_recipe(corpus))
-    told: list[str] = []
+    messages: list[str] = []
     delivered, third = threading.Event(), threading.Event()
 
     def watch(what: str, done: int, total: int) -> None:
-        told.append(what)
+        messages.append(what)
         if what.startswith("measuring era 2 "):
             # The second era cannot be finished before the first batch was delivered.
             assert delivered.wait(60)
@@ -132,10 +132,10 @@ def test_the_first_batch_needs_the_first_era_and_no_more_than_two_are_measured_a
         assert third.wait(60)
         next(feed)
     assert measured_eras(plan) == [0, 1, 2]
-    assert set(told) == {f"measuring era {number} of web" for number in (1, 2, 3)}
+    assert set(messages) == {f"measuring era {number} of web" for number in (1, 2, 3)}
 
 
-def test_the_forerunner_counts_eras_from_the_one_that_is_read() -> None:
+def test_the_lookahead_counts_eras_from_the_one_that_is_read() -> None:
     assert [eras_ahead([], wanted) for wanted in (0, 1)] == [-1, -1]
     assert [eras_ahead([3, 0, 2, 2], wanted) for wanted in (0, 1, 3, 4, 5, 6, 7, 8)] == [
         3,
@@ -243,9 +243,7 @@ def test_a_later_era_that_fails_is_an_error_at_the_step_that_needs_it(tmp_path: 
     whole_corpus = fresh(tmp_path / "good")
     good = plan_of(whole_corpus, eras_recipe(whole_corpus))
     expected = read(good, 60)
-    packs = [
-        found.packs for number in range(3) if (found := good.prepared[0].growing.find(number)) is not None
-    ]
+    packs = [era.packs for number in range(3) if (era := good.prepared[0].growing.find(number)) is not None]
     corpus = fresh(tmp_path / "bad")
     plan = plan_of(corpus, eras_recipe(corpus))
     damaged(corpus, plan, 3)

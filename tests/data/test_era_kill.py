@@ -54,23 +54,23 @@ def stopped(folder: Path, log: Path, sent: signal.Signals, *, after_slices: int)
 
 def parts_of(folder: Path) -> dict[Path, int]:
     """The measured pieces in the registry, and which file each is."""
-    found = (folder / "registry" / "columns").rglob("[0-9]*.json")
-    return {path: path.stat().st_ino for path in found}
+    paths = (folder / "registry" / "columns").rglob("[0-9]*.json")
+    return {path: path.stat().st_ino for path in paths}
 
 
 def test_a_killed_measurement_goes_on_with_what_it_had(tmp_path: Path) -> None:
     """Goal: a kill costs the slices under way and changes no batch. Method: kill readers after 3 and 5 slices; read on; compare with an
     undisturbed registry, and look that finished pieces are still the same files."""
     corpus = corpus_at(tmp_path / "killed")
-    found = [parts_of(corpus.folder)]
+    snapshots = [parts_of(corpus.folder)]
     logs = [tmp_path / "first", tmp_path / "second"]
     for log, slices in zip(logs, (3, 5), strict=True):
         ended, _ = stopped(corpus.folder, log, signal.SIGKILL, after_slices=slices)
         assert ended == -signal.SIGKILL
-        found.append(parts_of(corpus.folder))
-        assert found[-2].items() < found[-1].items()
+        snapshots.append(parts_of(corpus.folder))
+        assert snapshots[-2].items() < snapshots[-1].items()
     steps = read(plan_of(corpus, ps.Recipe.load(corpus.folder / "recipe.toml")), STEPS)
-    assert found[-1].items() < parts_of(corpus.folder).items()
+    assert snapshots[-1].items() < parts_of(corpus.folder).items()
 
     undisturbed = corpus_at(tmp_path / "undisturbed")
     assert steps == read(plan_of(undisturbed, ps.Recipe.load(undisturbed.folder / "recipe.toml")), STEPS)

@@ -24,14 +24,14 @@ SIZES = EraSizes(slice_bytes=700, first_bytes=1000, most_bytes=2000)
 
 def by_sample(recipe: ps.Recipe, registry: ps.Registry) -> dict[int, tuple[list[int], list[int]]]:
     """Tokens and what counts of them, of every sample; each must be a row of its own."""
-    found = {}
+    samples = {}
     with Feed(prepare(recipe, registry, sizes=SIZES), ps.Lane(), options=ReadOptions(threads=1)) as feed:
         for batch in feed:
             for row in range(len(batch["tokens"])):
                 for origin in batch.origin(row):
-                    assert origin.sample not in found
-                    found[origin.sample] = (batch["tokens"][row].tolist(), batch["loss_mask"][row].tolist())
-    return found
+                    assert origin.sample not in samples
+                    samples[origin.sample] = (batch["tokens"][row].tolist(), batch["loss_mask"][row].tolist())
+    return samples
 
 
 def test_what_counts_in_the_loss_is_the_same_as_without_eras(own: Corpus, tmp_path: Path) -> None:
@@ -69,21 +69,23 @@ def test_bad_samples_are_counted_over_all_eras(own: Corpus) -> None:
 
 def test_what_is_measured_is_found_and_a_forgotten_feed_ends_its_threads(own: Corpus) -> None:
     own.add("web", some_documents(100, longest=20, seed=5))
-    told: list[str] = []
+    messages: list[str] = []
     plan = prepare(
-        own.recipe("web", measure="eras"), own.registry, lambda what, *_: told.append(what), sizes=SIZES
+        own.recipe("web", measure="eras"), own.registry, lambda what, *_: messages.append(what), sizes=SIZES
     )
     with Feed(plan, ps.Lane()) as feed:
         first = [next(feed).digest for _ in range(60)]
-    assert told
-    told.clear()
+    assert messages
+    messages.clear()
     with Feed(plan, ps.Lane(), options=ReadOptions(threads=2)) as feed:
         assert [next(feed).digest for _ in range(60)] == first
-    assert told == []
+    assert messages == []
     # Of more eras than it looks ahead, so that its thread has a reason to stay.
     assert len(plan.prepared[0].growing.eras) > 1 + AHEAD_ERAS
     forgotten = Feed(plan, ps.Lane(), options=ReadOptions(threads=0))
-    (thread,) = [each for each in threading.enumerate() if each.name == "penstock-forerunner"]
+    (thread,) = [
+        candidate for candidate in threading.enumerate() if candidate.name == "penstock-era-prefetch"
+    ]
     del forgotten
     gc.collect()
     thread.join(60)

@@ -16,12 +16,12 @@ VERSION = "b3:" + "5a" * 32
 
 def manifest(shards: list[tuple[int, int]]) -> Manifest:
     """A version of shards with so many bytes and rows."""
-    made = [
+    entries = [
         Shard(name=f"{at}.jsonl", bytes=size, digest="", rows=rows, index="")
         for at, (size, rows) in enumerate(shards)
     ]
     total_rows, total_bytes = sum(rows for _, rows in shards), sum(size for size, _ in shards)
-    return Manifest(form=1, format="jsonl", rows=total_rows, bytes=total_bytes, schema=[], shards=made)
+    return Manifest(form=1, format="jsonl", rows=total_rows, bytes=total_bytes, schema=[], shards=entries)
 
 
 some_shards = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 300)), max_size=12)
@@ -32,13 +32,13 @@ def test_slices_are_the_rows_of_a_version_in_order(shards: list[tuple[int, int]]
     """Goal: every row in one slice, no slice over two shards, none empty, none larger than asked unless it is one row."""
     slices = cut(manifest(shards), SIZES)
     ends = np.cumsum([0, *(rows for _, rows in shards)]).tolist()
-    assert [each.first for each in slices] == [0, *(each.stop for each in slices[:-1])][: len(slices)]
+    assert [piece.first for piece in slices] == [0, *(piece.stop for piece in slices[:-1])][: len(slices)]
     assert (slices[-1].stop if slices else 0) == ends[-1]
-    for each in slices:
-        assert each.first < each.stop
-        assert not any(each.first < end < each.stop for end in ends)
-        assert each.bytes <= SIZES.slice_bytes or each.stop - each.first == 1
-    assert sum(each.bytes for each in slices) == sum(size for size, rows in shards if rows)
+    for part in slices:
+        assert part.first < part.stop
+        assert not any(part.first < end < part.stop for end in ends)
+        assert part.bytes <= SIZES.slice_bytes or part.stop - part.first == 1
+    assert sum(piece.bytes for piece in slices) == sum(size for size, rows in shards if rows)
 
 
 @given(some_shards, st.randoms(use_true_random=False))
@@ -50,7 +50,7 @@ def test_every_row_is_in_exactly_one_era(shards: list[tuple[int, int]], draws: A
     assert [era.number for era in eras] == list(range(len(eras)))
     rows = np.concatenate([era.row_numbers() for era in eras]) if eras else np.zeros(0)
     assert sorted(rows.tolist()) == list(range(sum(rows for _, rows in shards)))
-    largest = max((each.bytes for each in slices), default=0)
+    largest = max((part.bytes for part in slices), default=0)
     for era in eras:
         assert era.rows == len(era.row_numbers()) > 0
         assert era.row_numbers().tolist() == sorted(era.row_numbers().tolist())
@@ -84,7 +84,7 @@ def test_golden_eras() -> None:
     """Goal: an era stays what it is for ever, since cursors and measured columns depend on it."""
     assert np.frombuffer(_rust.slice_order(VERSION, 8), dtype=np.uint64).tolist() == [3, 2, 5, 0, 6, 4, 1, 7]
     slices = cut(manifest([(350, 7), (90, 0), (1000, 3), (20, 5)]), SIZES)
-    shown = [(each.first, each.stop, each.bytes) for each in slices]
+    shown = [(part.first, part.stop, part.bytes) for part in slices]
     assert shown == [
         (0, 1, 87),
         (1, 3, 88),

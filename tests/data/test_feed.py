@@ -228,19 +228,19 @@ def test_batches_stay_as_they_are_while_the_feed_goes_on(corpus: Corpus) -> None
 def test_statistics_count_what_was_delivered(corpus: Corpus) -> None:
     with corpus.open(hard(corpus, "concat"), lane=ps.Lane(1, of=2), threads=2) as feed:
         batches = [next(feed) for _ in range(10)]
-        found = feed.statistics()
+        statistics = feed.statistics()
     rows = sum(len(batch["tokens"]) for batch in batches)
     by_source = dict.fromkeys(("web", "code", "tiny"), 0)
     for batch in batches:
         for row in range(len(batch["tokens"])):
             by_source[batch.origin(row)[0].source] += 1
     real = sum(int(batch["loss_mask"].sum()) for batch in batches)
-    assert (found.batches, found.rows, found.tokens) == (10, rows, real)
-    assert found.rows_by_source == by_source
-    assert found.padding_share == pytest.approx(1 - real / (rows * 32))
-    assert found.bytes == rows * 32 * 2
-    assert 0 <= found.wait_p50_s <= found.wait_p99_s
-    assert found.to_json()["rows"] == rows
+    assert (statistics.batches, statistics.rows, statistics.tokens) == (10, rows, real)
+    assert statistics.rows_by_source == by_source
+    assert statistics.padding_share == pytest.approx(1 - real / (rows * 32))
+    assert statistics.bytes == rows * 32 * 2
+    assert 0 <= statistics.wait_p50_s <= statistics.wait_p99_s
+    assert statistics.to_json()["rows"] == rows
 
 
 def test_a_stream_that_ends_says_so_again_and_again(corpus: Corpus) -> None:

@@ -15,7 +15,7 @@ from penstock.data.plan.samples import measure_samples
 from penstock.errors import ColumnAmbiguous, FieldUnknown, RecipeInvalid
 from penstock.registry.columns.measure import Computed
 from penstock.registry.tokenize.tokens import TokenLength
-from penstock.view.model.columns import filter_rows
+from penstock.view.model.filter import filter_rows
 from penstock.view.model.rows import VersionView
 from penstock.view.web.content.filtered_rows import passing
 from tests.data import maps

@@ -28,11 +28,11 @@ def golden_digests(registry: ps.Registry, shuffle: Any, *, lanes: int = 1) -> li
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> ps.Registry:
     """The golden files, registered anew."""
-    made = ps.Registry(tmp_path_factory.mktemp("golden") / "registry")
+    new_registry = ps.Registry(tmp_path_factory.mktemp("golden") / "registry")
     for name in ("web", "code"):
-        made.register(name, GOLDEN / "raw" / f"{name}.jsonl")
-    made.register("rows", GOLDEN / "raw/rows.npy")
-    return made
+        new_registry.register(name, GOLDEN / "raw" / f"{name}.jsonl")
+    new_registry.register("rows", GOLDEN / "raw/rows.npy")
+    return new_registry
 
 
 @pytest.mark.parametrize("shuffle", ["full", "local", "none"])

@@ -41,10 +41,10 @@ def shape_digests(registry: ps.Registry, name: str, shuffle: Any, *, lanes: int 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> ps.Registry:
     """The golden files, registered anew."""
-    made = ps.Registry(tmp_path_factory.mktemp("shapes") / "registry")
+    new_registry = ps.Registry(tmp_path_factory.mktemp("shapes") / "registry")
     for name in ("web", "code"):
-        made.register(name, RAW / "raw" / f"{name}.jsonl")
-    return made
+        new_registry.register(name, RAW / "raw" / f"{name}.jsonl")
+    return new_registry
 
 
 @pytest.mark.parametrize("shuffle", ["full", "local", "none"])

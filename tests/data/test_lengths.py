@@ -181,7 +181,7 @@ def test_rests_are_built_once(own: Corpus) -> None:
     again = prepare(recipe, own.registry)
     assert sorted((own.folder / "registry").rglob("plans/*.json")) == kept
     assert len(kept) == 3
-    (rest,) = {phase.rest for each in again.prepared for phase in each.phases} - {None}
+    (rest,) = {phase.rest for prepared in again.prepared for phase in prepared.phases} - {None}
     assert rest is not None
     assert rest.packs > 0
 
@@ -194,8 +194,8 @@ def test_a_registry_that_is_not_on_this_machine_gives_the_same_rows(own: Corpus)
     stages = [ps.Tokenize(str(own.tokenizer)), ps.Pack([(0, 16), (3, 24), (6, 8)])]
     recipe = own.recipe("web@1", stages=stages)
     with ps.open(recipe, registry=elsewhere, threads=2) as feed:
-        found = [next(feed) for _ in range(12)]
-    assert all(map(same, found, own.read(recipe, 12)))
+        batches = [next(feed) for _ in range(12)]
+    assert all(map(same, batches, own.read(recipe, 12)))
 
 
 def test_tables_are_built_inside_the_registry(own: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def tokens_of(samples: Samples) -> list[list[int]]:
 def test_maps_change_what_comes_after_them_and_nothing_before(small: Corpus) -> None:
     tokenize = ps.Tokenize(str(small.tokenizer))
     documents = small.documents["web"]
-    louder = [[number + 500 if number < 500 else 1000 for number in each] for each in documents]
+    louder = [[number + 500 if number < 500 else 1000 for number in document] for document in documents]
     assert tokens_of(samples_of(small, [ps.Map(maps.louder), tokenize, ps.Pack(8)])) == louder
     assert tokens_of(samples_of(small, [tokenize, ps.Pack(8)])) == documents
     after = samples_of(small, [ps.Map(maps.marked), ps.Filter("even == True"), tokenize, ps.Pack(8)])
@@ -54,7 +54,7 @@ def test_maps_change_what_comes_after_them_and_nothing_before(small: Corpus) -> 
 
 def test_a_map_counts_by_its_source_and_its_declared_version(small: Corpus) -> None:
     def keys(version: str) -> tuple[list[str], str]:
-        found = samples_of(
+        samples = samples_of(
             small,
             [
                 ps.Map(maps.marked, version),
@@ -63,7 +63,7 @@ def test_a_map_counts_by_its_source_and_its_declared_version(small: Corpus) -> N
                 ps.Pack(8),
             ],
         )
-        return found.verdicts, found.tokens.name
+        return samples.verdicts, samples.tokens.name
 
     assert keys("1") == keys("1")
     one, two = keys("1"), keys("2")
@@ -88,11 +88,11 @@ def test_a_map_that_fails_names_the_sample(small: Corpus) -> None:
         samples_of(small, [ps.Map(maps.forgetful), *stages[1:]])
     masked = samples_of(small, stages, undecodable="mask")
     bad = list(range(3, 200, 10))
-    assert [each.row for each in masked.undecodable] == bad
+    assert [entry.row for entry in masked.undecodable] == bad
     assert "ValueError: nothing can be made of 3" in masked.undecodable[0].reason
-    expected = [[] if row in bad else each for row, each in enumerate(small.documents["web"])]
+    expected = [[] if row in bad else document for row, document in enumerate(small.documents["web"])]
     assert tokens_of(masked) == expected
-    assert masked.lengths().tolist() == [len(each) for each in expected]
+    assert masked.lengths().tolist() == [len(document) for document in expected]
     with pytest.raises(errors.TooManyUndecodable, match="web@1 has more than 19 samples"):
         samples_of(small, stages, undecodable="mask", undecodable_max=19)
     # What was measured for somebody who bears it is still an error for who does not.
@@ -116,7 +116,7 @@ def test_a_filter_that_cannot_judge_a_sample_leaves_it_out_when_masked(small: Co
         samples_of(small, stages)
     samples = samples_of(small, stages, undecodable="mask")
     assert np.flatnonzero(~samples.mask).tolist() == [7]
-    assert [each.row for each in samples.undecodable] == [7]
+    assert [entry.row for entry in samples.undecodable] == [7]
 
 
 def test_batches_come_without_the_masked_samples(small: Corpus) -> None:
@@ -124,10 +124,10 @@ def test_batches_come_without_the_masked_samples(small: Corpus) -> None:
     recipe = ps.Recipe(
         sources=[ps.Source("web", epochs=1)], batch=2, stages=stages, undecodable="mask", exhaustion="pad"
     )
-    found = small.trace(small.read(recipe))
+    trace = small.trace(small.read(recipe))
     bad = set(range(3, 200, 10))
-    rows = {sample for _, _, sample in found}
-    assert rows == {row for row, each in enumerate(small.documents["web"]) if each and row not in bad}
+    rows = {sample for _, _, sample in trace}
+    assert rows == {row for row, document in enumerate(small.documents["web"]) if document and row not in bad}
 
 
 def test_pieces_are_measured_as_the_whole_is(small: Corpus) -> None:
@@ -149,8 +149,8 @@ def test_pieces_are_measured_as_the_whole_is(small: Corpus) -> None:
     assert some.lengths().tolist() == whole.lengths()[rows].tolist()
     every = tokens_of(whole)
     assert tokens_of(some) == [every[row] for row in rows]
-    assert [each.row for each in some.undecodable] == [
-        each.row for each in whole.undecodable if each.row in rows
+    assert [entry.row for entry in some.undecodable] == [
+        entry.row for entry in whole.undecodable if entry.row in rows
     ]
     assert some.undecodable
 
@@ -161,7 +161,7 @@ def write_chats(folder: Path) -> list[list[dict[str, str]]]:
         for n in range(50)
     ]
     folder.mkdir()
-    (folder / "a.jsonl").write_text("".join(json.dumps({"messages": each}) + "\n" for each in rows))
+    (folder / "a.jsonl").write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in rows))
     return rows
 
 
@@ -173,19 +173,19 @@ def test_chats_have_tokens_and_what_of_them_counts(small: Corpus, tmp_path: Path
     samples = samples_of(small, [ps.Chat(str(tokenizer)), ps.Pack(64)], "chats")
     assert samples.loss is not None
     loss = [np.asarray(row["loss"]) for row in samples.loss]
-    assert [len(each) for each in loss] == samples.lengths().tolist()
-    assert all(0 < each.sum() < len(each) for each in loss)
-    told = samples_of(small, [ps.Chat(str(tokenizer), CHATML, train_on=("user",)), ps.Pack(64)], "chats")
-    assert told.loss is not None
-    assert told.loss.digest != samples.loss.digest
-    assert told.tokens.digest == samples.tokens.digest
+    assert [len(mask) for mask in loss] == samples.lengths().tolist()
+    assert all(0 < mask.sum() < len(mask) for mask in loss)
+    other = samples_of(small, [ps.Chat(str(tokenizer), CHATML, train_on=("user",)), ps.Pack(64)], "chats")
+    assert other.loss is not None
+    assert other.loss.digest != samples.loss.digest
+    assert other.tokens.digest == samples.tokens.digest
     assert samples_of(small, [ps.Tokenize(str(small.tokenizer)), ps.Pack(8)]).loss is None
 
 
 def test_ranks_are_a_tokenizer_like_any_other(small: Corpus, tmp_path: Path) -> None:
     ranks = write_ranks(tmp_path / "small.tiktoken")
     samples = samples_of(small, [ps.Tokenize(str(ranks), pattern="gpt2"), ps.Pack(8)])
-    texts = [" ".join(map(str, each)) for each in small.documents["web"]]
+    texts = [" ".join(map(str, document)) for document in small.documents["web"]]
     encoding = RankTokens(ranks, pattern="gpt2").encoding
     assert [encoding.decode(tokens) for tokens in tokens_of(samples)] == texts
 
@@ -195,7 +195,7 @@ def test_a_plan_lists_what_it_masks(small: Corpus) -> None:
     recipe = ps.Recipe(sources=[ps.Source("web")], batch=2, stages=stages, undecodable="mask")
     with small.open(recipe) as feed:
         (prepared,) = feed.plan.prepared
-    assert [each.row for each in prepared.undecodable] == list(range(3, 200, 10))
+    assert [entry.row for entry in prepared.undecodable] == list(range(3, 200, 10))
     assert "nothing can be made of 3" in prepared.undecodable[0].reason
 
 

@@ -41,10 +41,10 @@ class Heard(logging.Handler):
 
 @pytest.fixture
 def heard() -> Iterator[Heard]:
-    found = Heard()
-    logging.getLogger("penstock.data").addHandler(found)
-    yield found
-    logging.getLogger("penstock.data").removeHandler(found)
+    handler = Heard()
+    logging.getLogger("penstock.data").addHandler(handler)
+    yield handler
+    logging.getLogger("penstock.data").removeHandler(handler)
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -65,15 +65,15 @@ def test_a_wait_that_is_too_long_is_told_and_told_again_and_counted_once(
             finally:
                 gate.set()
             waiting.join()
-            told = feed.statistics()
+            statistics = feed.statistics()
         events.flush()
     assert all(re.match(r"step 0 is waited for since \d+\.\d s, in stage finish", line) for line in lines)
-    assert told.stalls == 1
-    assert told.stalled_s >= 0.1
-    stalls = [each for each in events.read(recording) if each.kind == "data.stall"]
+    assert statistics.stalls == 1
+    assert statistics.stalled_s >= 0.1
+    stalls = [event for event in events.read(recording) if event.kind == "data.stall"]
     assert len(stalls) >= 2
     assert stalls[0].fields["stage"] == "finish"
-    ages = [each.fields["age_s"] for each in stalls]
+    ages = [event.fields["age_s"] for event in stalls]
     assert ages == sorted(ages)
 
 
@@ -81,8 +81,8 @@ def test_a_feed_that_nobody_waits_for_too_long_tells_nothing(corpus: Corpus, hea
     with corpus.open(corpus.recipe("web@1"), threads=1, stall_s=60) as feed:
         for _ in range(20):
             next(feed)
-        told = feed.statistics()
-    assert (told.stalls, told.stalled_s, heard.lines) == (0, 0.0, [])
+        statistics = feed.statistics()
+    assert (statistics.stalls, statistics.stalled_s, heard.lines) == (0, 0.0, [])
 
 
 def test_limits_that_are_no_seconds_are_refused(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,12 +102,12 @@ def test_statistics_tell_how_long_each_stage_takes(corpus: Corpus) -> None:
         for _ in range(20):
             next(alone)
             next(shared)
-        stages, told = alone.statistics().stages, shared.statistics()
+        stages, statistics = alone.statistics().stages, shared.statistics()
     assert set(stages) == {"wait", "plan", "read", "digest"}
     assert all(0 < stages[name].p50_s <= stages[name].p99_s for name in ("plan", "read", "digest"))
-    assert set(told.stages) == {*stages, "share"}
-    assert told.sharing is not None
-    assert told.to_json()["sharing"]["standing"] == "reader"
+    assert set(statistics.stages) == {*stages, "share"}
+    assert statistics.sharing is not None
+    assert statistics.to_json()["sharing"]["standing"] == "reader"
 
 
 def test_numbers_are_served_as_prometheus_reads_them(corpus: Corpus) -> None:

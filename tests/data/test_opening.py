@@ -88,9 +88,9 @@ def test_lanes_skips_and_threads_that_are_none_are_said(corpus: Corpus) -> None:
         {"threads": "2"},
         {"stall_s": "soon"},
     ]
-    for given in wrong:
+    for options in wrong:
         with pytest.raises(PenstockError):
-            ps.open(recipe, registry=corpus.registry, **given)
+            ps.open(recipe, registry=corpus.registry, **options)
     with pytest.raises(UsageError, match="must be a Lane"):
         ps.batch_at(recipe, step=0, lane=0, registry=corpus.registry)  # type: ignore[arg-type]
 
@@ -99,12 +99,12 @@ def test_numbers_of_numpy_are_weights_like_others() -> None:
     import numpy as np
 
     half, plain = np.float64(0.5), 0.5
-    made = [
+    recipes = [
         ps.Recipe(
-            sources=[ps.Source("web", weight=each, split="train", held_share=each), ps.Source("code")],
+            sources=[ps.Source("web", weight=weight, split="train", held_share=weight), ps.Source("code")],
             batch=4,
-            weights=[(0, {"web": each}), (5, ps.Ramp({"code": each}, until=9))],
+            weights=[(0, {"web": weight}), (5, ps.Ramp({"code": weight}, until=9))],
         )
-        for each in (half, plain)
+        for weight in (half, plain)
     ]
-    assert made[0].digest == made[1].digest
+    assert recipes[0].digest == recipes[1].digest

@@ -76,8 +76,8 @@ def test_ramps_lose_and_repeat_nothing_and_resume_anywhere(corpus: Corpus, shape
     cursor = None
     at = 0
     for lanes, threads, steps in ((3, 0, 11), (2, 1, 9), (4, 0, 17), (1, 2, 5)):
-        found, cursor = read_lanes(corpus, recipe, cursor, lanes, threads, steps)
-        for of_step in found:
+        read_steps, cursor = read_lanes(corpus, recipe, cursor, lanes, threads, steps)
+        for of_step in read_steps:
             assert whole(of_step) == whole([batches[at]])
             at += 1
 

@@ -245,12 +245,12 @@ def test_files_that_are_no_recipes_are_refused(folder: Path) -> None:
     "kinds", ["pack filter", "pack tokenize", "tokenize filter", "tokenize tokenize", "pack pack"]
 )
 def test_stages_in_the_wrong_order_are_refused(folder: Path, kinds: str) -> None:
-    made = {
+    by_kind = {
         "filter": ps.Filter("n"),
         "tokenize": ps.Tokenize(str(folder / "tokenizer.json")),
         "pack": ps.Pack(8),
     }
-    stages = [made[kind] for kind in kinds.split()]
+    stages = [by_kind[kind] for kind in kinds.split()]
     with pytest.raises(RecipeInvalid) as raised:
         ps.Recipe(sources=[ps.Source("web@1")], batch=4, stages=stages)
     assert raised.value.field == "stages"

@@ -175,11 +175,11 @@ def test_a_value_of_another_kind_is_an_error_of_ours_or_another_recipe(name: str
                 continue
             at(changed, place[:-1])[place[-1]] = copy.deepcopy(value)
             try:
-                found = recipe_of(changed, folder=folder)
+                changed_recipe = recipe_of(changed, folder=folder)
             except errors.RecipeInvalid:
                 continue
             accepted += 1
-            assert found.digest != digest, (place, value)
+            assert changed_recipe.digest != digest, (place, value)
             assert not isinstance(value, bool), (place, value)
     assert accepted > 0
 

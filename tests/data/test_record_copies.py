@@ -82,7 +82,7 @@ def read(registry: ps.Registry, **options: Any) -> list[str]:
 
 
 def copies(registry: ps.Registry) -> list[Any]:
-    return [each for each in registry.derived() if each.copy]
+    return [copy for copy in registry.derived() if copy.copy]
 
 
 @pytest.mark.parametrize("form", ["parquet", "feather", "arrows"])
@@ -94,7 +94,7 @@ def test_batches_are_the_same_with_and_without_copies(tmp_path: Path, form: str,
     assert copies(registry) == []
     for threads in (0, 2):
         assert read(registry, copies="always", threads=threads, shuffle=shuffle) == expected
-    assert [each.used_by for each in copies(registry)] == [["rows@1"]] * SHARDS
+    assert [copy.used_by for copy in copies(registry)] == [["rows@1"]] * SHARDS
     # No part of the version: whoever registers the same bytes gets the same one.
     assert registry.resolve("rows@1").digest == version.digest
     assert ps.Registry(tmp_path / "other").register("rows", tmp_path / "rows").digest == version.digest
@@ -138,7 +138,7 @@ def test_pruned_copies_are_made_again_and_missed_by_nobody(tmp_path: Path) -> No
     expected = read(registry, copies="always")
     with ps.open(recipe_of(), registry=registry, threads=0, copies="always") as feed:
         # Before any shard is open.
-        freed = registry.prune(each.name for each in copies(registry))
+        freed = registry.prune(copy.name for copy in copies(registry))
         assert freed > 0
         assert copies(registry) == []
         assert list(registry.store.entries("copies")) == []
@@ -179,12 +179,12 @@ def test_rows_that_were_left_out_stay_out(tmp_path: Path) -> None:
     policy = Policy(skip_bad=10, row_bytes_max=5000)
     registry.register("rows", tmp_path / "rows.parquet", policy=policy)
     recipe = ps.Recipe(sources=[ps.Source("rows@1", epochs=1)], batch=9)
-    found = []
+    runs = []
     for choice in ("never", "always"):
         with ps.open(recipe, registry=registry, threads=0, copies=choice) as feed:
-            found.append([(batch.digest, batch["id"].tolist()) for batch in feed])
-    assert found[0] == found[1]
-    assert sorted(n for _, ids in found[0] for n in ids) == [n for n in range(50) if n % 10 != 3]
+            runs.append([(batch.digest, batch["id"].tolist()) for batch in feed])
+    assert runs[0] == runs[1]
+    assert sorted(n for _, ids in runs[0] for n in ids) == [n for n in range(50) if n % 10 != 3]
 
 
 def test_a_damaged_copy_is_found_and_a_damaged_original_is_never_copied(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_damaged_copy_is_found_and_a_damaged_original_is_never_copied(tmp_path
     _flip(registry.store.local_path(name))
     with pytest.raises(CorruptShard):
         read(ps.Registry(tmp_path / "registry"), copies="always")
-    registry.prune(each.name for each in copies(registry))
+    registry.prune(copy.name for copy in copies(registry))
     _flip(tmp_path / "rows" / "1.parquet")
     with pytest.raises(CorruptShard, match=r"1\.parquet"):
         read(ps.Registry(tmp_path / "registry"), copies="always")

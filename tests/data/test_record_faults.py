@@ -81,15 +81,15 @@ def test_a_step_that_failed_can_be_asked_for_again(
     seen.clear()
     stages = [ps.Map(fails_first)]
     with gallery.open(gallery.recipe(source, batch=5, stages=stages), threads=threads) as feed:
-        found, failures = [], 0
-        while len(found) < len(expected) and failures < 1000:
+        batches, failures = [], 0
+        while len(batches) < len(expected) and failures < 1000:
             at = feed.cursor.step
             try:
-                found.append(next(feed))
+                batches.append(next(feed))
             except SampleUndecodable:
                 failures += 1
                 assert feed.cursor.step == at
-        assert [(batch.step, batch.digest) for batch in found] == [(b.step, b.digest) for b in expected]
+        assert [(batch.step, batch.digest) for batch in batches] == [(b.step, b.digest) for b in expected]
         assert 0 < failures <= NOTES
         for _ in range(2):
             assert next(feed, None) is None
@@ -102,16 +102,16 @@ def test_masked_samples_stay_in_their_place(gallery: Gallery, lanes: int, thread
     feeds = [gallery.open(recipe, lane=ps.Lane(k, of=lanes), threads=threads) for k in range(lanes)]
     valid, ids, texts = [], [], []
     for parts in zip(*feeds, strict=True):
-        valid += [bool(each) for part in parts for each in part["valid"]]
-        ids += [int(each) for part in parts for each in part["id"]]
-        texts += [each for part in parts for each in part["text"]]
+        valid += [bool(flag) for part in parts for flag in part["valid"]]
+        ids += [int(number) for part in parts for number in part["id"]]
+        texts += [text for part in parts for text in part["text"]]
     bad = [number % 10 == 3 for number in range(NOTES)] * 2
-    assert valid == [not each for each in bad]
-    assert ids == [0 if each else number for number, each in zip([*range(NOTES)] * 2, bad, strict=True)]
+    assert valid == [not is_bad for is_bad in bad]
+    assert ids == [0 if is_bad else number for number, is_bad in zip([*range(NOTES)] * 2, bad, strict=True)]
     assert [text is None for text in texts] == bad
-    told = [feed.statistics().undecodable for feed in feeds]
-    assert sum(each.count for each in told) == sum(bad)
-    fault = min((fault for each in told for fault in each.first), key=lambda fault: fault.origin.sample)
+    counts = [feed.statistics().undecodable for feed in feeds]
+    assert sum(count.count for count in counts) == sum(bad)
+    fault = min((fault for count in counts for fault in count.first), key=lambda fault: fault.origin.sample)
     assert (fault.origin.sample, fault.origin.epoch) == (3, 0)
     assert fault.reason == "map tests.data.record_maps:fragile: ValueError: nothing can be made of 3"
 
@@ -200,21 +200,21 @@ def test_a_file_that_was_mended_goes_on_at_its_step(tmp_path: Path, threads: int
     whole = (tmp_path / "1.tar").read_bytes()
     (tmp_path / "1.tar").write_bytes(whole[:700] + bytes([whole[700] ^ 1]) + whole[701:])
     with ps.open(recipe, registry=ps.Registry(tmp_path / "registry"), threads=threads) as feed:
-        found = [next(feed).digest for _ in range(4)]
+        digests = [next(feed).digest for _ in range(4)]
         for _ in range(2):
             with pytest.raises(CorruptShard):
                 next(feed)
             assert feed.cursor.step == 4
         (tmp_path / "1.tar").write_bytes(whole)
         late = 0
-        while len(found) < len(expected):
+        while len(digests) < len(expected):
             try:
-                found.append(next(feed).digest)
+                digests.append(next(feed).digest)
             except CorruptShard:
                 # A step that was read ahead before the file was mended still tells of it, once.
                 late += 1
                 assert late <= 4 * threads
-        assert found == expected
+        assert digests == expected
 
 
 def test_a_length_means_nothing_for_records(gallery: Gallery) -> None:
@@ -339,9 +339,9 @@ def test_killed_readers_go_on_as_if_nothing_had_happened(tmp_path: Path) -> None
     subprocess.run(
         [*reader, "2", "0", str(END), "-1"], cwd=ROOT, check=True, capture_output=True, timeout=120
     )
-    found = {line["step"]: line["digest"] for line in lines_of(log)}
+    digests = {line["step"]: line["digest"] for line in lines_of(log)}
     expected = gallery.read(ps.Recipe.load(tmp_path / "recipe.toml"), END)
-    assert found == {batch.step: batch.digest for batch in expected}
+    assert digests == {batch.step: batch.digest for batch in expected}
 
 
 def test_values_survive_changes_by_the_reader(gallery: Gallery) -> None:

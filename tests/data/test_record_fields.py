@@ -154,13 +154,13 @@ def test_filters_see_all_fields_and_maps_the_chosen_ones(tmp_path: Path) -> None
     registry.register("rows", write(tmp_path, "jsonl"))
     stages = [ps.Filter("score >= 4"), ps.Map(counted), ps.Filter("count == 2")]
     recipe = recipe_of(fields=["id", "text"], stages=stages)
-    found = [int(number) for batch in read(registry, recipe) for number in batch["count"]]
-    assert found == [2] * 16
+    counts = [int(number) for batch in read(registry, recipe) for number in batch["count"]]
+    assert counts == [2] * 16
 
 
 def test_a_chosen_field_is_there_even_if_no_row_has_it(tmp_path: Path) -> None:
     lines = [{"id": 0, "note": "a"}, *({"id": n} for n in range(1, 4))]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     registry = ps.Registry(tmp_path / "registry")
     registry.register("rows", tmp_path / "rows.jsonl")
     source = ps.Source("rows@1", epochs=1, fields=["note", "id"])

@@ -27,10 +27,10 @@ def golden_digests(registry: ps.Registry, shuffle: Any, *, lanes: int = 1) -> li
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> ps.Registry:
     """The golden files, registered anew."""
-    made = ps.Registry(tmp_path_factory.mktemp("golden") / "registry")
+    new_registry = ps.Registry(tmp_path_factory.mktemp("golden") / "registry")
     for path in sorted((GOLDEN / "raw").iterdir()):
-        made.register(path.stem, path)
-    return made
+        new_registry.register(path.stem, path)
+    return new_registry
 
 
 @pytest.mark.parametrize("shuffle", ["full", "local", "none"])

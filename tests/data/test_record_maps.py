@@ -22,12 +22,12 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
 
 def drawn(gallery: Gallery, recipe: ps.Recipe, steps: int) -> dict[tuple[int, int], tuple[bytes, float]]:
     """What was drawn, by epoch and sample."""
-    found = {}
+    draws = {}
     for batch in gallery.read(recipe, steps):
         for row in range(batch.rows):
             (origin,) = batch.origin(row)
-            found[origin.epoch, origin.sample] = (batch["obs"][row].tobytes(), float(batch["draw"][row]))
-    return found
+            draws[origin.epoch, origin.sample] = (batch["obs"][row].tobytes(), float(batch["draw"][row]))
+    return draws
 
 
 def test_draws_are_the_same_on_every_lane_thread_and_resume(gallery: Gallery) -> None:
@@ -49,7 +49,7 @@ def test_draws_follow_the_position_and_not_the_order(gallery: Gallery) -> None:
     by_sample = defaultdict(set)
     for (_, sample), (seen, _) in stored.items():
         by_sample[sample].add(seen)
-    assert all(len(each) == 2 for each in by_sample.values()), "epochs draw apart"
+    assert all(len(draws) == 2 for draws in by_sample.values()), "epochs draw apart"
 
 
 def test_a_draw_can_be_said_in_plain_numpy(gallery: Gallery) -> None:

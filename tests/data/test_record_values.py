@@ -49,8 +49,8 @@ VALUES: list[Any] = [
 
 
 def test_different_values_have_different_bytes() -> None:
-    found = [encode({"x": usable(value)}) for value in VALUES]
-    for (one, a), (other, b) in itertools.combinations(zip(VALUES, found, strict=True), 2):
+    encoded = [encode({"x": usable(value)}) for value in VALUES]
+    for (one, a), (other, b) in itertools.combinations(zip(VALUES, encoded, strict=True), 2):
         assert a != b, (one, other)
 
 
@@ -134,9 +134,9 @@ def test_bytes_do_not_depend_on_how_a_value_is_held() -> None:
 def test_arrays_of_other_libraries_become_numpy_arrays() -> None:
     pixels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
     for value in (torch.from_numpy(pixels), Image.fromarray(pixels), np.array(pixels)):
-        found = usable(value)
-        assert isinstance(found, np.ndarray)
-        assert np.array_equal(found, pixels)
+        array = usable(value)
+        assert isinstance(array, np.ndarray)
+        assert np.array_equal(array, pixels)
     assert usable(np.array([{"a": 1}, None], dtype=object)) == [{"a": 1}, None]
 
 
@@ -182,11 +182,11 @@ def test_values_that_fit_together_are_one_array(values: list[Any], dtype: str | 
     field = stack_rows([{"x": value} for value in values], None)["x"]
     if dtype is None:
         assert field is not values
-        assert [id(each) for each in field] == [id(each) for each in values]
+        assert [id(item) for item in field] == [id(item) for item in values]
         return
     assert isinstance(field, np.ndarray)
     assert np.dtype((field.dtype, field.shape[1:])) == np.dtype(dtype)
-    assert all(np.array_equal(each, value) for each, value in zip(field, values, strict=True))
+    assert all(np.array_equal(item, value) for item, value in zip(field, values, strict=True))
 
 
 def test_rows_that_hold_nothing_are_zeros_or_none() -> None:

@@ -65,13 +65,13 @@ LIVES = st.lists(
 def test_any_number_of_resumes_with_other_lanes_changes_nothing(
     gallery: Gallery, lives: list[tuple[int, int, int]]
 ) -> None:
-    expected, cursor, found = uninterrupted(str(gallery.folder)), None, []
+    expected, cursor, read_batches = uninterrupted(str(gallery.folder)), None, []
     for lanes, threads, steps in lives:
         some, cursor = read_lanes(
-            gallery, gallery.mixed(), cursor, lanes, threads, min(steps, STEPS - len(found))
+            gallery, gallery.mixed(), cursor, lanes, threads, min(steps, STEPS - len(read_batches))
         )
-        found += some
-    assert tuple(found) == expected[: len(found)]
+        read_batches += some
+    assert tuple(read_batches) == expected[: len(read_batches)]
 
 
 def test_rows_are_what_their_origins_say(gallery: Gallery) -> None:
@@ -116,7 +116,7 @@ def test_equal_shapes_are_stacked_and_the_rest_is_a_list(gallery: Gallery) -> No
     assert isinstance(pictures["json"][0], dict)
     (mapped,) = gallery.read(gallery.recipe("notes@1", stages=[ps.Map(ragged)]), 1)
     assert mapped["pair"].shape == (12, 2)
-    assert [len(each) for each in mapped["items"]] == [number % 3 for number in mapped["id"]]
+    assert [len(items) for items in mapped["items"]] == [number % 3 for number in mapped["id"]]
 
 
 def test_batches_of_sources_with_other_fields_have_none_where_a_row_lacks_one(gallery: Gallery) -> None:
@@ -180,14 +180,14 @@ def test_skips_leave_steps_out_and_mask_samples(gallery: Gallery) -> None:
     expected = gallery.read(recipe, 8)
     masked = expected[1].origin(4)[0].sample
     skips = ps.Skips(steps=[(2, 4)], samples=[("moves", masked)])
-    found = gallery.read(recipe, 6, skips=skips)
-    assert [batch.step for batch in found] == [0, 1, 4, 5, 6, 7]
-    for batch in found:
+    batches = gallery.read(recipe, 6, skips=skips)
+    assert [batch.step for batch in batches] == [0, 1, 4, 5, 6, 7]
+    for batch in batches:
         samples = [batch.origin(row)[0].sample for row in range(12)]
         assert batch["valid"].tolist() == [int(sample != masked) for sample in samples]
         assert batch.digest == expected[batch.step].digest
         assert np.array_equal(batch["obs"], expected[batch.step]["obs"])
-    assert found[1]["valid"][4] == 0
+    assert batches[1]["valid"][4] == 0
     with pytest.raises(FeedClosed, match="left out"):
         ps.batch_at(recipe, step=3, registry=gallery.registry, skips=skips)
 
@@ -219,7 +219,7 @@ def test_a_digest_changes_with_any_value(gallery: Gallery, tmp_path: Path) -> No
     registry = ps.Registry(tmp_path / "registry")
     registry.register("moves", tmp_path / "moves.npz")
     recipe = gallery.recipe("moves@1", batch=MOVES, shuffle="none")
-    digests = [ps.batch_at(recipe, step=0, registry=each).digest for each in (gallery.registry, registry)]
+    digests = [ps.batch_at(recipe, step=0, registry=place).digest for place in (gallery.registry, registry)]
     assert digests[0] != digests[1]
 
 

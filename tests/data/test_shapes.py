@@ -28,12 +28,12 @@ def test_pad_makes_a_row_of_every_sample(corpus: Corpus, shuffle: str) -> None:
     batches = corpus.read(padded(corpus, ps.Pad(64, token=999), shuffle=shuffle))
     rows = [(batch, row) for batch in batches for row in range(4)]
     origins = [batch.origin(row) for batch, row in rows]
-    assert all(len(found) <= 1 for found in origins)
+    assert all(len(of_row) <= 1 for of_row in origins)
     documents = dict(enumerate(corpus.documents["web"]))
     assert sum(map(len, origins)) == sum(bool(document) for document in documents.values())
     assert_once(corpus.trace(batches), "web", 0, documents)
-    for (batch, row), found in zip(rows, origins, strict=True):
-        used = found[0].row_span[1] if found else 0
+    for (batch, row), row_origins in zip(rows, origins, strict=True):
+        used = row_origins[0].row_span[1] if row_origins else 0
         assert (batch["tokens"][row, used:] == 999).all()
         assert batch["loss_mask"][row].sum() == used
 
@@ -68,9 +68,9 @@ def test_sources_may_be_padded_with_tokens_of_their_own(corpus: Corpus) -> None:
     recipe = ps.Recipe(sources=sources, batch=7, seed=1, exhaustion="pad")
     for batch in corpus.read(recipe):
         for row in range(7):
-            found = batch.origin(row)
-            used = found[0].row_span[1] if found else 0
-            expected = {"web": 5, "tiny": 7}[found[0].source] if found else 0
+            origins = batch.origin(row)
+            used = origins[0].row_span[1] if origins else 0
+            expected = {"web": 5, "tiny": 7}[origins[0].source] if origins else 0
             assert (batch["tokens"][row, used:] == expected).all()
 
 

@@ -68,19 +68,19 @@ def test_batches_are_those_of_a_feed_alone_and_made_once(
     wanted = expected(folders[kind], kind, steps)
     all_of_them = [Sharer(folders[kind], kind, threads=threads) for _ in range(count)]
     read: list[list[Any]] = [[] for _ in range(count)]
-    while any(len(each) < steps for each in read):
+    while any(len(batches) < steps for batches in read):
         for number, sharer in enumerate(all_of_them):
             portion = min(3 * number + 1, steps - len(read[number]))
             read[number] += sharer.read(portion) if portion else []
-    assert all(each == wanted for each in read)
+    assert all(batches == wanted for batches in read)
     # All of them go on while one is asked: a bound is what was told before or after, whichever cannot have passed it.
-    before, told = ([sharer.told() for sharer in all_of_them] for _ in range(2))
-    assert sorted(each.standing for each in told) == ["follower"] * (count - 1) + ["reader"]
-    assert max(each.members for each in told) == count
-    assert furthest(before) <= sum(each.made for each in told)
+    before, after = ([sharer.told() for sharer in all_of_them] for _ in range(2))
+    assert sorted(sharing.standing for sharing in after) == ["follower"] * (count - 1) + ["reader"]
+    assert max(sharing.members for sharing in after) == count
+    assert furthest(before) <= sum(sharing.made for sharing in after)
     # Somebody who takes very long is overtaken, which a machine under load may cause now and then.
-    assert sum(each.made for each in before) <= furthest(told) * 1.2
-    assert sum(each.alone for each in told) == 0
+    assert sum(sharing.made for sharing in before) <= furthest(after) * 1.2
+    assert sum(sharing.alone for sharing in after) == 0
     for sharer in all_of_them:
         sharer.close()
 
@@ -100,7 +100,7 @@ def test_kills_of_any_of_them_cost_no_batch_and_leave_nothing(folders: dict[str,
         if number % 2:
             for place in dying:
                 sharers[place].kill()
-        for sharer in (each for place, each in enumerate(sharers) if place not in dying):
+        for sharer in (member for place, member in enumerate(sharers) if place not in dying):
             assert sharer.end() == part
         if not number % 2:
             assert all(sharers[place].end() == part for place in dying)
@@ -123,16 +123,16 @@ def test_kills_of_any_of_them_cost_no_batch_and_leave_nothing(folders: dict[str,
         sharer.close()
 
 
-def furthest(told: list[Sharing]) -> int:
+def furthest(sharings: list[Sharing]) -> int:
     """How many steps whoever is ahead of the others has had."""
-    return max(each.made + each.taken for each in told)
+    return max(sharing.made + sharing.taken for sharing in sharings)
 
 
 def readers_first(sharers: list[Sharer]) -> list[Sharer]:
     """The reader, then its followers."""
-    for each in sharers:
-        each.open()
-    return sorted(sharers, key=lambda each: each.told().standing != "reader")
+    for sharer in sharers:
+        sharer.open()
+    return sorted(sharers, key=lambda member: member.told().standing != "reader")
 
 
 def test_when_the_reader_is_killed_a_follower_takes_its_place(folders: dict[str, Path]) -> None:
@@ -148,9 +148,9 @@ def test_when_the_reader_is_killed_a_follower_takes_its_place(folders: dict[str,
             sharer.begin(10)
         for sharer in followers:
             assert sharer.end() == wanted[(number + 1) * 10 : (number + 2) * 10]
-        told = [sharer.told() for sharer in followers]
-        assert [each.standing for each in told].count("reader") == 1
-        assert sum(each.alone for each in told) == 0
+        sharings = [sharer.told() for sharer in followers]
+        assert [sharing.standing for sharing in sharings].count("reader") == 1
+        assert sum(sharing.alone for sharing in sharings) == 0
         for sharer in followers:
             sharer.close()
         sharers = [Sharer(folder, step=(number + 1) * 10) for _ in range(4)]
@@ -169,9 +169,9 @@ def test_a_reader_that_is_stopped_is_left_behind_and_comes_back_as_a_follower(
     for sharer in followers:
         sharer.begin(20)
     assert [sharer.end() for sharer in followers] == [wanted[10:30]] * 2
-    told = [sharer.told() for sharer in followers]
-    assert sorted(each.standing for each in told) == ["follower", "reader"]
-    assert [each.moves for each in told] == [1, 1]
+    sharings = [sharer.told() for sharer in followers]
+    assert sorted(sharing.standing for sharing in sharings) == ["follower", "reader"]
+    assert [sharing.moves for sharing in sharings] == [1, 1]
     reader.signal(signal.SIGCONT)
     assert reader.read(20) == wanted[10:30]
     assert [sharer.read(10) for sharer in (reader, *followers)] == [wanted[30:]] * 3
@@ -231,10 +231,10 @@ def test_a_name_that_something_else_has_means_reading_alone_with_a_warning(
         answering = threading.Thread(target=answer)
         answering.start()
         with corpus.open(recipe, share=True) as feed:
-            found = [told_of(next(feed)) for _ in range(5)]
+            batches = [told_of(next(feed)) for _ in range(5)]
             sharing = feed.statistics().sharing
         answering.join()
-    assert found == [told_of(batch) for batch in corpus.read(recipe, 5)]
+    assert batches == [told_of(batch) for batch in corpus.read(recipe, 5)]
     assert (sharing.standing, sharing.alone) == ("alone", 5)
     assert "something else than Penstock" in caplog.text
 

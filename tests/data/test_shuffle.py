@@ -43,12 +43,12 @@ def test_a_batch_comes_from_as_many_shards_as_chance_allows(many_shards: ps.Regi
     """Goal: `full` is a uniform shuffle. Method: distinct shards of 1,024 rows, over 40 batches, against the expectation."""
     recipe = ps.Recipe(sources=[ps.Source("shards@1")], batch=1024, seed=3, stages=stages)
     with ps.open(recipe, registry=many_shards) as feed:
-        found = [len(np.unique(next(feed)["tokens"])) for _ in range(40)]
-    assert np.mean(found) >= 0.99 * distinct_expected(1024)
+        counts = [len(np.unique(next(feed)["tokens"])) for _ in range(40)]
+    assert np.mean(counts) >= 0.99 * distinct_expected(1024)
     small = ps.Recipe(sources=[ps.Source("shards@1")], batch=64, seed=3, stages=stages)
     with ps.open(small, registry=many_shards) as feed:
-        found = [len(np.unique(next(feed)["tokens"])) for _ in range(160)]
-    assert np.mean(found) >= 0.99 * distinct_expected(64)
+        counts = [len(np.unique(next(feed)["tokens"])) for _ in range(160)]
+    assert np.mean(counts) >= 0.99 * distinct_expected(64)
 
 
 def orders(registry: ps.Registry, recipe: ps.Recipe, epochs: int) -> Counter[tuple[int, ...]]:

@@ -135,7 +135,7 @@ def test_a_journal_keeps_every_decision_and_nothing_half_written(
     assert journal.read() == ps.Skips(steps=((3, 5),))
     both = journal.append("bad document", steps=[(8, 9)], samples=[("web", 7), ("web", 7)])
     assert both == journal.read() == ps.Skips(steps=((3, 5), (8, 9)), samples=(("web", 7),))
-    assert [each.reason for each in journal.decisions()] == ["loss spike", "bad document"]
+    assert [decision.reason for decision in journal.decisions()] == ["loss spike", "bad document"]
     with ps.open(recipe(tmp_path), registry=registry, skips=both) as feed:
         assert [next(feed).step for _ in range(7)] == [0, 1, 2, 5, 6, 7, 9]
 

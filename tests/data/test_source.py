@@ -32,15 +32,17 @@ def test_every_source_answers_the_same_questions_and_names_its_own_stages(
         stages = {}
         for name, feed in {"rust": rust, "python": python, "service": service}.items():
             next(feed)
-            found = feed.statistics(recurrence=True)
-            assert found.batches == 1
-            assert found.sharing is None
-            assert found.pack_recurrence is not None
+            statistics = feed.statistics(recurrence=True)
+            assert statistics.batches == 1
+            assert statistics.sharing is None
+            assert statistics.pack_recurrence is not None
             assert (
-                found.epochs_by_source.keys() == found.pack_recurrence.keys() == found.rows_by_source.keys()
+                statistics.epochs_by_source.keys()
+                == statistics.pack_recurrence.keys()
+                == statistics.rows_by_source.keys()
             )
             assert feed.ready >= 0
-            stages[name] = set(found.stages)
+            stages[name] = set(statistics.stages)
     assert stages == {
         "rust": {"wait", "plan", "read", "digest"},
         "python": {"wait", "plan", "finish"},

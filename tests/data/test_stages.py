@@ -208,7 +208,7 @@ def test_a_length_may_change_later_without_touching_what_was_before(folder: Path
     assert plain.document(until_step=10) == edited.document(until_step=10)
     assert plain.document(until_step=11) != edited.document(until_step=11)
     assert edited.document(until_step=20) == again.document(until_step=20)
-    assert len({each.digest for each in (plain, edited, again)}) == 3
+    assert len({variant.digest for variant in (plain, edited, again)}) == 3
     assert edited.stages[0] == ps.Pack([[0, 8], [10, 16]])  # type: ignore[list-item]
     assert packed([(0, 8)]).digest == plain.digest
     (pack,) = edited.stages

@@ -25,8 +25,8 @@ def exact(sizes: list[int], count: int) -> float:
 def test_the_expectation_of_a_uniform_draw_is_right(sizes: list[int]) -> None:
     for count in {0, 1, 2, sum(sizes) // 3, sum(sizes) - 1, sum(sizes)}:
         if count <= sum(sizes):
-            found = uniform_shards(np.array(sizes, dtype=np.float64), count)
-            assert found == pytest.approx(exact(sizes, count), abs=2e-3)
+            estimate = uniform_shards(np.array(sizes, dtype=np.float64), count)
+            assert estimate == pytest.approx(exact(sizes, count), abs=2e-3)
 
 
 @pytest.mark.parametrize(("shuffle", "least", "most"), [("full", 0.97, 1.03), ("none", 0.0, 0.5)])
@@ -39,9 +39,9 @@ def test_shards_of_a_batch_tell_a_good_order_from_a_bad_one(
         assert (feed.statistics().shards_per_batch, feed.statistics().shards_uniform) == (0, 0)
         for _ in range(20):
             next(feed)
-        found = feed.statistics()
-    assert least <= found.shards_per_batch / found.shards_uniform <= most
-    assert found.shards_per_batch >= 1
+        statistics = feed.statistics()
+    assert least <= statistics.shards_per_batch / statistics.shards_uniform <= most
+    assert statistics.shards_per_batch >= 1
 
 
 def test_only_some_batches_are_looked_at(corpus: Corpus) -> None:
@@ -49,10 +49,10 @@ def test_only_some_batches_are_looked_at(corpus: Corpus) -> None:
     recipe = corpus.recipe("web@1", batch=2)
     with corpus.open(recipe) as feed:
         batches = [next(feed) for _ in range(LOOKED_EVERY + 2)]
-        found = feed.statistics().shards_per_batch
+        mean = feed.statistics().shards_per_batch
     looked = [*batches[:LOOKED_FIRST], batches[LOOKED_EVERY]]
     shards = [len({origin.shard for row in range(2) for origin in batch.origin(row)}) for batch in looked]
-    assert found == pytest.approx(np.mean(shards))
+    assert mean == pytest.approx(np.mean(shards))
 
 
 @pytest.mark.parametrize("lengths", [16, [(0, 16), (4, 30)]], ids=["one length", "two lengths"])
@@ -80,8 +80,8 @@ def test_times_by_stage_grow_with_the_batches(corpus: Corpus) -> None:
     with corpus.open(corpus.recipe("web@1", "code@1"), threads=2) as feed:
         for _ in range(5):
             next(feed)
-        found = feed.statistics().to_json()
-    assert min(found[name] for name in ("plan_s", "read_s", "digest_s")) > 0
+        document = feed.statistics().to_json()
+    assert min(document[name] for name in ("plan_s", "read_s", "digest_s")) > 0
 
 
 def test_recurrence_is_found_only_when_asked_for(own: Corpus) -> None:
@@ -90,9 +90,9 @@ def test_recurrence_is_found_only_when_asked_for(own: Corpus) -> None:
     for policy, least, most in (("fit", 0.7, 1.0), ("concat", 0.0, 0.6)):
         with own.open(own.recipe("web@1", policy=policy)) as feed:
             assert feed.statistics().pack_recurrence is None
-            found = feed.statistics(recurrence=True).pack_recurrence
-        assert found is not None
-        assert least <= found["web"] <= most
+            recurrence = feed.statistics(recurrence=True).pack_recurrence
+        assert recurrence is not None
+        assert least <= recurrence["web"] <= most
 
 
 def test_plain_rows_have_no_neighbours_to_meet_again(own: Corpus) -> None:
@@ -100,6 +100,6 @@ def test_plain_rows_have_no_neighbours_to_meet_again(own: Corpus) -> None:
     own.registry.register("rows", own.folder / "rows.npy")
     with own.open(ps.Recipe(sources=[ps.Source("rows@1")], batch=2)) as feed:
         next(feed)
-        found = feed.statistics(recurrence=True)
-    assert found.pack_recurrence == {"rows": 0}
-    assert found.epochs_by_source == {"rows": pytest.approx(0.2)}
+        statistics = feed.statistics(recurrence=True)
+    assert statistics.pack_recurrence == {"rows": 0}
+    assert statistics.epochs_by_source == {"rows": pytest.approx(0.2)}

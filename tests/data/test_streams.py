@@ -226,9 +226,9 @@ def test_rows_of_arrays_come_in_their_stored_type(tmp_path: Path, dtype: str) ->
     recipe = ps.Recipe(sources=[ps.Source("rows@1", epochs=1)], batch=6, shuffle="none")
     with ps.open(recipe, registry=registry) as feed:
         batches = list(feed)
-    found = np.concatenate([batch["tokens"] for batch in batches])
-    assert found.dtype == np.dtype(dtype)
-    assert np.array_equal(found, rows)
+    tokens = np.concatenate([batch["tokens"] for batch in batches])
+    assert tokens.dtype == np.dtype(dtype)
+    assert np.array_equal(tokens, rows)
     assert batches[0]["cu_seqlens"].tolist() == list(range(0, 49, 8))
     assert batches[2].origin(1)[0].shard == "1.npy"
     assert batches[2].origin(1)[0].sample == 13

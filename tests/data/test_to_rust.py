@@ -44,8 +44,14 @@ def declared() -> dict[str, dict[str, dict[str, str]]]:
     names = sorted({name for structures in sides.values() for name in structures})
     return {
         name: {
-            field: {side: found[name][field] for side, found in sides.items() if field in found.get(name, {})}
-            for field in sorted({field for found in sides.values() for field in found.get(name, {})})
+            field: {
+                side: structures[name][field]
+                for side, structures in sides.items()
+                if field in structures.get(name, {})
+            }
+            for field in sorted(
+                {field for structures in sides.values() for field in structures.get(name, {})}
+            )
         }
         for name in names
     }

@@ -56,9 +56,9 @@ def test_rows_hold_parts_of_whole_mapped_samples(corpus: Corpus, policy: Any) ->
         for row in range(12):
             for origin in batch.origin(row):
                 document = corpus.documents[origin.source][origin.sample]
-                made = expected_tokens(corpus, origin, [(2, rolled), (3, noisy)], document)
+                mapped = expected_tokens(corpus, origin, [(2, rolled), (3, noisy)], document)
                 (start, stop), (at, end) = origin.token_span, origin.row_span
-                assert batch["tokens"][row, at:end].tolist() == made[start:stop]
+                assert batch["tokens"][row, at:end].tolist() == mapped[start:stop]
                 cut += stop - start < len(document)
     assert cut > 20
 
@@ -91,11 +91,11 @@ def test_lengths_that_change_by_schedule_change_no_sample(corpus: Corpus) -> Non
     ):
         for row in range(12):
             for origin in batch.origin(row):
-                made = expected_tokens(
+                mapped_tokens = expected_tokens(
                     corpus, origin, [(2, thinned)], corpus.documents[origin.source][origin.sample]
                 )
                 (start, stop), (at, end) = origin.token_span, origin.row_span
-                part = made[start:stop]
+                part = mapped_tokens[start:stop]
                 assert batch["tokens"][row, at:end].tolist() == part + [0] * (end - at - len(part))
 
 
@@ -146,9 +146,9 @@ def test_maps_see_samples_as_they_are_after_truncation(corpus: Corpus, keep: Any
             for origin in batch.origin(row):
                 document = corpus.documents[origin.source][origin.sample]
                 first = max(0, len(document) - 10) if keep == "end" else 0
-                made = expected_tokens(corpus, origin, [(3, rolled)], document[first : first + 10])
+                mapped = expected_tokens(corpus, origin, [(3, rolled)], document[first : first + 10])
                 (start, stop), (at, end) = origin.token_span, origin.row_span
-                assert batch["tokens"][row, at:end].tolist() == made[start - first : stop - first]
+                assert batch["tokens"][row, at:end].tolist() == mapped[start - first : stop - first]
 
 
 @pytest.mark.parametrize("shape", [[ps.Pack(24, "fit", pad=7)], [ps.Pack(10, pad=7)], [ps.Pad(30, 7)]])
@@ -162,9 +162,9 @@ def test_a_declared_length_is_planned_and_what_is_left_is_padding(corpus: Corpus
             covered = np.zeros(tokens.shape[1], dtype=bool)
             for origin in batch.origin(row):
                 document = corpus.documents[origin.source][origin.sample]
-                made = expected_tokens(corpus, origin, [(2, thinned)], document)
+                mapped = expected_tokens(corpus, origin, [(2, thinned)], document)
                 (start, stop), (at, end) = origin.token_span, origin.row_span
-                part = made[start:stop]
+                part = mapped[start:stop]
                 assert tokens[row, at:end].tolist() == part + [7] * (end - at - len(part))
                 assert loss[row, at:end].tolist() == [1] * len(part) + [0] * (end - at - len(part))
                 covered[at : at + len(part)] = True
@@ -223,9 +223,9 @@ def test_masked_samples_keep_their_tokens_and_count_in_no_loss(corpus: Corpus, t
                     at, end = origin.row_span
                     assert (batch["loss_mask"][row, at:end] == (not bad)).all()
                     masked += bad
-        told = feed.statistics().undecodable
-    assert told.count == masked > 5
-    assert told.first[0].reason.startswith("map tests.data.token_maps:picky: KeyError")
+        undecodable = feed.statistics().undecodable
+    assert undecodable.count == masked > 5
+    assert undecodable.first[0].reason.startswith("map tests.data.token_maps:picky: KeyError")
     with pytest.raises(TooManyUndecodable):
         corpus.read(
             drawn(corpus, ps.Map(picky, random=True), shape=[ps.Pack(16)], undecodable_max=3, **fields), 6
@@ -241,6 +241,6 @@ def test_statistics_count_mapped_tokens(corpus: Corpus) -> None:
     recipe = drawn(corpus, ps.Map(thinned, random=True, length_max=24), shape=[ps.Pack(32)], batch=8)
     with corpus.open(recipe, threads=1) as feed:
         batches = [next(feed) for _ in range(4)]
-        told = feed.statistics()
-    assert told.tokens == sum(int(batch["loss_mask"].sum()) for batch in batches)
-    assert told.tokens == 4 * 8 * 32 - sum(batch.padding for batch in batches)
+        statistics = feed.statistics()
+    assert statistics.tokens == sum(int(batch["loss_mask"].sum()) for batch in batches)
+    assert statistics.tokens == 4 * 8 * 32 - sum(batch.padding for batch in batches)

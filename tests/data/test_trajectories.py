@@ -49,11 +49,13 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> ps.Registry:
     np.savez(folder / "npz.npz", **{name: np.stack([row[name] for row in rows]) for name in rows[0]})
     lists = [{name: value.tolist() for name, value in row.items()} for row in rows]
     pq.write_table(pa.Table.from_pylist(lists), folder / "parquet.parquet")
-    made = ps.Registry(folder / "registry")
+    new_registry = ps.Registry(folder / "registry")
     for path in ("npz.npz", "parquet.parquet"):
-        made.register(Path(path).stem, folder / path)
-    export_version(made, made.resolve("npz@1"), "mds", folder / "mds", name="mds", rows_per_shard=10)
-    return made
+        new_registry.register(Path(path).stem, folder / path)
+    export_version(
+        new_registry, new_registry.resolve("npz@1"), "mds", folder / "mds", name="mds", rows_per_shard=10
+    )
+    return new_registry
 
 
 def digests(registry: ps.Registry, name: str, stages: Any, steps: int) -> list[str]:
@@ -69,8 +71,8 @@ def test_three_formats_give_the_same_records(registry: ps.Registry) -> None:
     recipe = ps.Recipe(sources=[ps.Source("npz@1")], batch=8)
     batch = ps.batch_at(recipe, step=0, registry=registry)
     for row in range(8):
-        made = trajectory(batch.origin(row)[0].sample)
-        assert all(np.array_equal(batch[name][row], value) for name, value in made.items())
+        written = trajectory(batch.origin(row)[0].sample)
+        assert all(np.array_equal(batch[name][row], value) for name, value in written.items())
 
 
 def test_random_steps_of_episodes_are_the_same_for_any_number_of_lanes(registry: ps.Registry) -> None:

@@ -40,6 +40,6 @@ def test_every_public_name_is_in_the_api_reference_and_documented() -> None:
     assert [name for name in shown if package[name].is_module] == ["errors"]
 
 
-def defined(given: griffe.Object | griffe.Alias, name: str) -> griffe.Object | griffe.Alias:
+def defined(item: griffe.Object | griffe.Alias, name: str) -> griffe.Object | griffe.Alias:
     """What users get: of ``penstock.torch.loader`` the function, not the module that it hides."""
-    return given[name] if given.is_module else given
+    return item[name] if item.is_module else item

@@ -126,10 +126,10 @@ class _Original:
         self.history = Log(open_store(place)).read()
         self.checkpoints = ps.Checkpoints(place, read_only=True).list()
 
-    def is_whole(self, found: ps.Checkpoint, place: Path) -> bool:
+    def is_whole(self, checkpoint: ps.Checkpoint, place: Path) -> bool:
         """Whether manifest and data of a checkpoint are, by comparing bytes with the original."""
-        names = (manifest_name(found.digest), manifest_copy_name(found.digest))
-        return any(self._same(name, place) for name in names) and all(self._pieces(found, place))
+        names = (manifest_name(checkpoint.digest), manifest_copy_name(checkpoint.digest))
+        return any(self._same(name, place) for name in names) and all(self._pieces(checkpoint, place))
 
     def is_recorded(self, number: int, place: Path) -> bool:
         """Whether a copy of a record is."""
@@ -146,8 +146,8 @@ class _Original:
         before, now = self.place / name, place / name
         return before.is_file() and now.is_file() and before.read_bytes() == now.read_bytes()
 
-    def _pieces(self, found: ps.Checkpoint, place: Path) -> Iterator[bool]:
-        manifest = found.manifest
+    def _pieces(self, checkpoint: ps.Checkpoint, place: Path) -> Iterator[bool]:
+        manifest = checkpoint.manifest
         for tensor in manifest.tensors.values():
             for piece in tensor.pieces:
                 file = manifest.files[piece.file]
@@ -180,30 +180,30 @@ def _damage_once(original: _Original, place: Path, draw: random.Random, tally: T
         if new is not None:
             (place / name).write_bytes(new)
         tally.counts[f"in {kind}"] += 1
-    whole = [each for each in original.checkpoints if original.is_whole(each, place)]
-    loadable = [each for each in whole if original.is_recorded(each.number, place)]
-    traced = [each.step for each in whole if original.leaves_a_trace(each.number, place)]
+    whole = [checkpoint for checkpoint in original.checkpoints if original.is_whole(checkpoint, place)]
+    loadable = [checkpoint for checkpoint in whole if original.is_recorded(checkpoint.number, place)]
+    traced = [checkpoint.step for checkpoint in whole if original.leaves_a_trace(checkpoint.number, place)]
     into = _tree(0)
     with ps.Checkpoints(place) as ck:
         try:
-            found = ck.resume(into)
+            resumed = ck.resume(into)
         except NothingLoads:
             assert not loadable, f"step {loadable[-1].step} is whole, and nothing loads"
             tally.counts["nothing left"] += 1
         else:
-            assert found is not None, "checkpoints were there, and resume says nothing"
-            expected = _tree(found.step)
+            assert resumed is not None, "checkpoints were there, and resume says nothing"
+            expected = _tree(resumed.step)
             for name, array in expected.items():
-                assert np.array_equal(into[name], array), f"step {found.step}: {name} was loaded wrong"
-            assert found.step == loadable[-1].step, (
-                f"step {loadable[-1].step} is whole, {found.step} was loaded"
+                assert np.array_equal(into[name], array), f"step {resumed.step}: {name} was loaded wrong"
+            assert resumed.step == loadable[-1].step, (
+                f"step {loadable[-1].step} is whole, {resumed.step} was loaded"
             )
-            fell = found.step != original.checkpoints[-1].step
+            fell = resumed.step != original.checkpoints[-1].step
             tally.counts["fell back" if fell else "loaded the newest"] += 1
     done = repair(open_store(place), patience_s=0)
     tally.counts["repaired"] += not done.nothing
     history = Log(open_store(place)).read()
-    steps = {each.step for each in history.checkpoints()}
+    steps = {committed.step for committed in history.checkpoints()}
     assert not history.lost, "records are lost after a repair"
     assert set(traced) <= steps, f"steps {sorted(set(traced) - steps)} are whole and were not brought back"
     assert repair(open_store(place), dry_run=True).nothing, "a repaired place wants another repair"
@@ -212,11 +212,11 @@ def _damage_once(original: _Original, place: Path, draw: random.Random, tally: T
 def _contents(steps: int) -> list[str]:
     """What rank 0 of 1 holds before every step."""
     state = begin(0, 1)
-    found = [content(state)]
+    contents = [content(state)]
     for step in range(steps):
         train(state, step)
-        found.append(content(state))
-    return found
+        contents.append(content(state))
+    return contents
 
 
 def kills(count: int, seed: int, folder: Path) -> Tally:
@@ -245,8 +245,8 @@ def kills(count: int, seed: int, folder: Path) -> Tally:
         tally.trials += 1
         lives += 1
         try:
-            found = _check_killed(place, contents, draw)
-            tally.counts["with a checkpoint" if found else "before the first checkpoint"] += 1
+            has_checkpoint = _check_killed(place, contents, draw)
+            tally.counts["with a checkpoint" if has_checkpoint else "before the first checkpoint"] += 1
             if ended or lives == 12:
                 answer = main(str(place), 0, 1, uuid.uuid4().hex, STEPS)
                 assert answer["content"] == expected, "the run ended with other bits"
@@ -272,19 +272,19 @@ def _life(start: Callable[..., Any], place: Path) -> float:
 def _check_killed(place: Path, contents: list[str], draw: random.Random) -> bool:
     """Look at what a kill left; whether there is a checkpoint."""
     looking = ps.Checkpoints(place, read_only=True)
-    found = looking.latest()
-    if found is not None:
+    checkpoint = looking.latest()
+    if checkpoint is not None:
         state = begin(0, 1)
-        looking.load(found, state)
-        assert content(state) == contents[found.step], f"step {found.step} was loaded wrong"
+        looking.load(checkpoint, state)
+        assert content(state) == contents[checkpoint.step], f"step {checkpoint.step} was loaded wrong"
     newest = looking.log.read().newest_good()
-    assert (None if newest is None else newest.step) == (None if found is None else found.step), (
+    assert (None if newest is None else newest.step) == (None if checkpoint is None else checkpoint.step), (
         "a committed checkpoint does not load"
     )
     dry_run = draw.random() < 0.8
     if looking.log.read().length == 0:
         return False
     done = repair(open_store(place), dry_run=dry_run, patience_s=0)
-    assert not done.rebuilt, f"a kill lost records {[each.number for each in done.rebuilt]}"
+    assert not done.rebuilt, f"a kill lost records {[record.number for record in done.rebuilt]}"
     assert not done.appended, "a kill lost the log"
-    return found is not None
+    return checkpoint is not None

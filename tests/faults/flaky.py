@@ -30,8 +30,8 @@ def proxy(target: str, fails: Callable[[int], bool]) -> Iterator[str]:
             server = http.client.HTTPConnection(address, timeout=30)
             try:
                 server.request(self.command, self.path, body, dict(self.headers))
-                found = server.getresponse()
-                self._send(found.status, dict(found.getheaders()), found.read())
+                response = server.getresponse()
+                self._send(response.status, dict(response.getheaders()), response.read())
             finally:
                 server.close()
 

@@ -65,13 +65,13 @@ def start(
 
 def ends(processes: list[subprocess.Popen[str]], timeout_s: float = 60) -> list[dict[str, Any]]:
     """How each process ended: what it printed, or its exit status."""
-    found = []
+    outcomes = []
     for process in processes:
         out, err = process.communicate(timeout=timeout_s)
-        found.append(
+        outcomes.append(
             json.loads(out) if out.strip() else {"status": process.returncode, "stderr": err[-2000:]}
         )
-    return found
+    return outcomes
 
 
 def stop(processes: list[subprocess.Popen[str]]) -> None:

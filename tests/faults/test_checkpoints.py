@@ -34,8 +34,8 @@ MOMENTS = (
 
 def is_equal(place: Path | str, ranks: int = 1) -> None:
     """A further incarnation goes on and ends where an uninterrupted run does."""
-    found = ends(start(place, ranks))
-    assert [each.get("content") for each in found] == uninterrupted(ranks), found
+    outcomes = ends(start(place, ranks))
+    assert [outcome.get("content") for outcome in outcomes] == uninterrupted(ranks), outcomes
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -89,22 +89,24 @@ def damage_missing(path: Path) -> None:
 
 def damage_stale(path: Path) -> None:
     """The file of another step in its place."""
-    other = next(each for each in path.parents[1].rglob("*.safetensors") if each.parent != path.parent)
+    other = next(
+        candidate for candidate in path.parents[1].rglob("*.safetensors") if candidate.parent != path.parent
+    )
     path.write_bytes(other.read_bytes())
 
 
 @pytest.mark.parametrize("damage", [damage_flip, damage_torn, damage_cut, damage_missing, damage_stale])
 def test_damage_that_one_rank_finds_moves_all_to_the_newest_good_one(tmp_path: Path, damage: object) -> None:
-    assert all("content" in each for each in ends(start(tmp_path, 2, steps=6)))
+    assert all("content" in outcome for outcome in ends(start(tmp_path, 2, steps=6)))
     looking = ps.Checkpoints(tmp_path, read_only=True)
     # Only rank 1 reads the second file.
     names = [f.name for f in looking.at(6).manifest.files if "/6-0/1-" in f.name]
     assert callable(damage)
     damage(tmp_path / names[0])
-    found = ends(start(tmp_path, 2))
-    assert [each["from"] for each in found] == [4, 4]
-    assert [each["content"] for each in found] == uninterrupted(2)
-    assert [each.step for each in looking.list() if each.damage] in ([6], [])
+    outcomes = ends(start(tmp_path, 2))
+    assert [outcome["from"] for outcome in outcomes] == [4, 4]
+    assert [outcome["content"] for outcome in outcomes] == uninterrupted(2)
+    assert [checkpoint.step for checkpoint in looking.list() if checkpoint.damage] in ([6], [])
 
 
 def test_two_incarnations_at_once_and_the_older_one_stops(tmp_path: Path) -> None:
@@ -115,15 +117,15 @@ def test_two_incarnations_at_once_and_the_older_one_stops(tmp_path: Path) -> Non
     successor = ends(start(tmp_path))
     assert successor[0] == {"from": 2, "content": uninterrupted(1)[0]}
     assert ends(zombie)[0]["error"] == "Fenced"
-    incarnations = [each.incarnation for each in ps.Checkpoints(tmp_path, read_only=True).list()]
+    incarnations = [checkpoint.incarnation for checkpoint in ps.Checkpoints(tmp_path, read_only=True).list()]
     assert incarnations == sorted(incarnations)
     assert incarnations[-1] == 1
 
 
 def test_a_slow_disk_holds_saves_up_and_loses_none(tmp_path: Path) -> None:
-    (found,) = ends(start(tmp_path, points={0: "store.write=hold:0.2"}))
-    assert found == {"from": 0, "content": uninterrupted(1)[0]}
-    assert [each.step for each in ps.Checkpoints(tmp_path, read_only=True).list()] == [4, 6, 8]
+    (outcome,) = ends(start(tmp_path, points={0: "store.write=hold:0.2"}))
+    assert outcome == {"from": 0, "content": uninterrupted(1)[0]}
+    assert [checkpoint.step for checkpoint in ps.Checkpoints(tmp_path, read_only=True).list()] == [4, 6, 8]
 
 
 def test_a_full_disk_is_said_and_what_was_saved_stays(tmp_path: Path) -> None:
@@ -146,17 +148,17 @@ def test_a_full_disk_is_said_and_what_was_saved_stays(tmp_path: Path) -> None:
         timeout=60,
     )
     assert "No space left on device" in done.stdout, (done.stdout, done.stderr)
-    found = ps.Checkpoints(kept, read_only=True).latest()
-    assert found is not None
-    assert found.step == 4
+    checkpoint = ps.Checkpoints(kept, read_only=True).latest()
+    assert checkpoint is not None
+    assert checkpoint.step == 4
     is_equal(kept)
 
 
 def test_an_object_store_that_fails_now_and_then_is_asked_again(s3_bucket: str) -> None:
     place = f"{s3_bucket}/{uuid.uuid4().hex}"
     with proxy(os.environ["AWS_ENDPOINT_URL"], lambda count: count % 5 == 0) as endpoint:
-        found = ends(start(place, 2, environment={"AWS_ENDPOINT_URL": endpoint}))
-    assert [each.get("content") for each in found] == uninterrupted(2), found
+        outcomes = ends(start(place, 2, environment={"AWS_ENDPOINT_URL": endpoint}))
+    assert [outcome.get("content") for outcome in outcomes] == uninterrupted(2), outcomes
     latest = ps.Checkpoints(place, read_only=True).latest()
     assert latest is not None
     assert latest.step == STEPS

@@ -47,8 +47,8 @@ def main(place: str, rank: int, ranks: int, token: str, steps: int) -> dict[str,
     state = begin(rank, ranks)
     options: dict[str, Any] = {"token": token, "rank": rank, "ranks": ranks, "deadline_s": 20.0}
     with ps.Checkpoints(place, keep=ps.Keep(last=3), **options) as ck:
-        found = ck.resume(state)
-        first = 0 if found is None else found.step
+        checkpoint = ck.resume(state)
+        first = 0 if checkpoint is None else checkpoint.step
         for step in range(first, steps):
             train(state, step)
             if (step + 1) % EVERY == 0:

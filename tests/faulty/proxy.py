@@ -84,9 +84,9 @@ class Proxy:
         self._listener.close()
         with self._lock:
             sockets = list(self._open)
-        for each in sockets:
+        for connection in sockets:
             with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(PATIENCE_S)
 
@@ -157,10 +157,10 @@ class Proxy:
             # Either side may leave at any time; what the client sees is the point of this program.
             pass
         finally:
-            for each in (client, server):
-                if each is not None:
-                    self._open.discard(each)
-                    each.close()
+            for connection in (client, server):
+                if connection is not None:
+                    self._open.discard(connection)
+                    connection.close()
 
     def _exchange(self, client: socket.socket, server: socket.socket, head: Head) -> bytes:
         method, target = head.first[0].decode(), head.first[1].decode()

@@ -50,10 +50,10 @@ def test_a_flipped_bit_is_one_of_the_object_wherever_the_answer_begins(server: s
         proxy.add(Flip(at=1_000, bit=3), times=2)
         assert fetch(f"{proxy.url}/a.bin", (0, 1_000)) == CONTENT[:1_000]
         for part in ((990, 1_010), (1_000, 2_000_000)):
-            found = fetch(f"{proxy.url}/a.bin", part)
-            wrong = [at for at, byte in enumerate(found) if byte != CONTENT[part[0] + at]]
+            answer = fetch(f"{proxy.url}/a.bin", part)
+            wrong = [at for at, byte in enumerate(answer) if byte != CONTENT[part[0] + at]]
             assert wrong == [1_000 - part[0]]
-            assert found[wrong[0]] == CONTENT[1_000] ^ 8
+            assert answer[wrong[0]] == CONTENT[1_000] ^ 8
         assert fetch(f"{proxy.url}/a.bin", (990, 1_010)) == CONTENT[990:1_010]
 
 

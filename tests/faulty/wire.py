@@ -24,8 +24,8 @@ class Head:
 
     def field(self, name: bytes) -> bytes | None:
         """The value of a field."""
-        found = re.search(rb"\r\n" + name + rb":[ \t]*([^\r\n]*)", self.raw, re.IGNORECASE)
-        return found[1].strip() if found else None
+        match = re.search(rb"\r\n" + name + rb":[ \t]*([^\r\n]*)", self.raw, re.IGNORECASE)
+        return match[1].strip() if match else None
 
     @property
     def length(self) -> int | None:
@@ -40,9 +40,9 @@ class Head:
 
     def range(self) -> tuple[int, int] | None:
         """What of the object is asked for."""
-        if (found := _RANGE.match(self.field(b"range") or b"")) is None:
+        if (match := _RANGE.match(self.field(b"range") or b"")) is None:
             return None
-        return int(found[1]), int(found[2]) + 1 if found[2] else 1 << 62
+        return int(match[1]), int(match[2]) + 1 if match[2] else 1 << 62
 
 
 def read_head(source: socket.socket, early: bytes = b"") -> Head | None:

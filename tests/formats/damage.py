@@ -102,12 +102,12 @@ def assert_flips_are_found(
         with flipped(path, place):
             (damage,) = registry.resolve(version.address).verify().damages
             assert (damage.file, damage.offset) == (str(path), block), f"flipped byte {place}"
-            found = _read_all(registry.resolve(version.address))
-            if isinstance(found, CorruptShard):
-                assert (found.shard, found.offset) == (str(path), block), f"flipped byte {place}"
+            outcome = _read_all(registry.resolve(version.address))
+            if isinstance(outcome, CorruptShard):
+                assert (outcome.shard, outcome.offset) == (str(path), block), f"flipped byte {place}"
                 raised += 1
             else:
-                assert same(found, expected), f"flipped byte {place} was read"
+                assert same(outcome, expected), f"flipped byte {place} was read"
     assert bool(raised) is read
     assert registry.resolve(version.address).verify().ok
 
@@ -141,6 +141,6 @@ def copy_path(registry: Registry, version: Version) -> Path:
     """The derived copy of a version with one shard."""
     (shard,) = version.manifest.shards
     assert shard.derived, "it was expected to need a copy"
-    found = registry.store.local_path(f"derived/{shard.derived.removeprefix('b3:')}")
-    assert found is not None
-    return found
+    path = registry.store.local_path(f"derived/{shard.derived.removeprefix('b3:')}")
+    assert path is not None
+    return path

@@ -50,7 +50,7 @@ def samples() -> list[dict[str, Any]]:
         "uint64",
         "float64",
     ]
-    made = []
+    rows = []
     for at in range(SAMPLES):
         scalars = {
             name: np.frombuffer(random.bytes(8), name)[0]
@@ -58,7 +58,7 @@ def samples() -> list[dict[str, Any]]:
             if name == encoding and name.startswith(("uint", "int")) and name != "int"
         }
         floats = {name: np.dtype(name).type(random.normal()) for name in ("float16", "float32", "float64")}
-        made.append(
+        rows.append(
             {
                 "bytes": random.bytes(at % 50),
                 "text": "Wörter 言葉 " * (at % 60),
@@ -74,7 +74,7 @@ def samples() -> list[dict[str, Any]]:
                 **floats,
             }
         )
-    return made
+    return rows
 
 
 def images() -> list[dict[str, Any]]:
@@ -84,8 +84,13 @@ def images() -> list[dict[str, Any]]:
     random = np.random.default_rng(4)
     pictures = [Image.fromarray(random.integers(0, 255, (5 + at, 4, 3), np.uint8)) for at in range(4)]
     return [
-        {"png": each, "pil": each, "pngs": pictures[: at + 1], "jpegs": [b"\xff\xd8" + bytes([at])] * at}
-        for at, each in enumerate(pictures, start=1)
+        {
+            "png": picture,
+            "pil": picture,
+            "pngs": pictures[: at + 1],
+            "jpegs": [b"\xff\xd8" + bytes([at])] * at,
+        }
+        for at, picture in enumerate(pictures, start=1)
     ]
 
 

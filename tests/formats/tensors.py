@@ -25,7 +25,7 @@ RECORDS = 500
 def rows() -> list[dict[str, Any]]:
     """Features as they must come back: numbers as arrays, byte strings alone unless there are several."""
     random = np.random.default_rng(5)
-    made: list[dict[str, Any]] = []
+    expected: list[dict[str, Any]] = []
     for at in range(RECORDS):
         row = {
             "empty": np.array([], dtype=np.float32),
@@ -36,8 +36,8 @@ def rows() -> list[dict[str, Any]]:
         }
         if at % 3 == 0:
             row["rare"] = np.arange(3)
-        made.append(dict(sorted(row.items())))
-    return made
+        expected.append(dict(sorted(row.items())))
+    return expected
 
 
 def blobs() -> list[dict[str, Any]]:
@@ -67,11 +67,11 @@ def features(record: bytes) -> dict[str, Any]:
     """An Example as TensorFlow parses it: the kind and the values of each feature."""
     import tensorflow as tf
 
-    found = {}
+    parsed = {}
     for name, feature in tf.train.Example.FromString(record).features.feature.items():
         kind = feature.WhichOneof("kind")
-        found[name] = (kind, list(getattr(feature, kind).value) if kind else [])
-    return found
+        parsed[name] = (kind, list(getattr(feature, kind).value) if kind else [])
+    return parsed
 
 
 def main(folder: Path) -> None:
@@ -96,8 +96,12 @@ def main(folder: Path) -> None:
         ("blobs.tfrecord", ""),
     ):
         write(name, data if name.startswith("blobs") else examples, packing)
-        found = [bytes(record.numpy()) for record in tf.data.TFRecordDataset(str(folder / name), packing)]
-        parsed = [{"data": each} if name.startswith("blobs") else features(each) for each in found]
+        read_records = [
+            bytes(record.numpy()) for record in tf.data.TFRecordDataset(str(folder / name), packing)
+        ]
+        parsed = [
+            {"data": packed} if name.startswith("blobs") else features(packed) for packed in read_records
+        ]
         leave(folder / name, parsed)
     write("blobs.tfrecord.gz", data, "GZIP")
     write("examples.tfrecord.zlib", examples, "ZLIB")

@@ -57,10 +57,10 @@ def test_npy_of_every_dtype_comes_back_exactly(
     np.save(tmp_path / "a.npy", data)
     version = registry.register("a", tmp_path / "a.npy")
     assert version.manifest.format == "npy"
-    for at, found in enumerate(version):
-        assert found["array"].dtype == data.dtype
-        assert found["array"].shape == shape[1:]
-        assert found["array"].tobytes() == data[at, ...].tobytes()
+    for at, row in enumerate(version):
+        assert row["array"].dtype == data.dtype
+        assert row["array"].shape == shape[1:]
+        assert row["array"].tobytes() == data[at, ...].tobytes()
 
 
 def test_a_structured_dtype_comes_back_with_its_names(tmp_path: Path, registry: Registry) -> None:
@@ -273,9 +273,9 @@ def test_a_hundred_million_rows_need_no_table(tmp_path: Path, registry: Registry
 @settings(max_examples=50)
 def test_runs_cover_every_row_once_and_stay_short(wanted: list[int], width: int) -> None:
     ordered = np.sort(np.asarray(wanted))
-    found = list(runs(ordered, width))
-    assert [at for start, end in found for at in range(start, end)] == list(range(len(wanted)))
-    for start, end in found:
+    spans = list(runs(ordered, width))
+    assert [at for start, end in spans for at in range(start, end)] == list(range(len(wanted)))
+    for start, end in spans:
         assert ordered[start] == ordered[end - 1] or (ordered[end - 1] - ordered[start]) * width <= 8 << 20
 
 

@@ -225,8 +225,8 @@ def test_a_union_that_pyarrow_cannot_measure_is_refused(registry: Registry, tmp_
 @pytest.mark.parametrize("stream", [True, False])
 def test_dictionaries_of_lists_are_looked_up(registry: Registry, tmp_path: Path, stream: bool) -> None:
     values = pa.array([[1, 2], None, [], [3]], pa.list_(pa.int16()))
-    found = pa.DictionaryArray.from_arrays(pa.array([3, 0, None, 1, 2, 0], pa.int8()), values)
-    write(tmp_path / "some.arrow", pa.table({"some": found}), stream=stream)
+    column = pa.DictionaryArray.from_arrays(pa.array([3, 0, None, 1, 2, 0], pa.int8()), values)
+    write(tmp_path / "some.arrow", pa.table({"some": column}), stream=stream)
 
     version = registry.register("some", tmp_path / "some.arrow")
 

@@ -28,7 +28,7 @@ def odd_columns() -> dict[str, pa.Array]:
     }
     words = pa.array(["x", "y"])
     lists = pa.array([[1], [2, 3]])
-    found = {
+    columns = {
         **plain,
         **more_arrow(),
         "second": pa.array([1, None], pa.timestamp("s")),
@@ -59,9 +59,9 @@ def odd_columns() -> dict[str, pa.Array]:
     # Every one of them inside a struct, beside another field.
     inside = {
         f"in_{name}": pa.StructArray.from_arrays([values, words], ["odd", "word"])
-        for name, values in found.items()
+        for name, values in columns.items()
     }
-    return found | inside
+    return columns | inside
 
 
 def written(table: pa.Table, form: str) -> bytes | None:

@@ -222,8 +222,8 @@ def test_any_table_that_python_writes_is_read_back(
         writer.writerows([("x", "y"), *table])
     version = Registry(folder / "registry").register("a", folder / "a.csv", format="csv")
     kinds = {field.name: field.kind for field in version.schema}
-    found = [tuple(str(row[name] if row[name] is not None else "") for name in ("x", "y")) for row in version]
-    assert found == [
+    cells = [tuple(str(row[name] if row[name] is not None else "") for name in ("x", "y")) for row in version]
+    assert cells == [
         tuple(
             str(int(cell)) if kinds[name] == "int" and cell else cell
             for name, cell in zip(("x", "y"), row, strict=True)

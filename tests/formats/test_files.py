@@ -196,8 +196,8 @@ def test_hugging_face_joins_the_same_attributes(tmp_path: Path, registry: Regist
     theirs = datasets.load_dataset(
         "imagefolder", data_dir=str(top), split="train", cache_dir=str(tmp_path / "cache")
     ).cast_column("image", datasets.Image(decode=False))
-    found = {Path(row["image"]["path"]).relative_to(top).as_posix(): row["n"] for row in theirs}
-    assert found == {row["path"]: row["n"] for row in version}
+    numbers = {Path(row["image"]["path"]).relative_to(top).as_posix(): row["n"] for row in theirs}
+    assert numbers == {row["path"]: row["n"] for row in version}
 
 
 @pytest.mark.parametrize(
@@ -294,8 +294,10 @@ def test_files_in_an_object_store_are_read_and_checked(registry: Registry) -> No
         store.delete(f"{number}.png")
         if data is not None:
             store.put_if_absent(f"{number}.png", data)
-    found = [(damage.file, damage.offset) for damage in version.verify().damages]
-    assert found == [(f"memory://test-files/pictures/{number}.png", offset) for number, _, offset in changes]
+    damages = [(damage.file, damage.offset) for damage in version.verify().damages]
+    assert damages == [
+        (f"memory://test-files/pictures/{number}.png", offset) for number, _, offset in changes
+    ]
     fresh = registry.resolve("pictures")
     for number, _, offset in changes:
         with pytest.raises(CorruptShard) as caught:

@@ -99,8 +99,8 @@ def test_the_feed_reads_them(tmp_path: Path, registry: Registry) -> None:
     source = ps.Source("a@1", epochs=1)
     recipe = ps.Recipe(sources=[source], stages=[ps.Pack(64)], batch=4, seed=1, exhaustion="pad")
     with ps.open(recipe, registry=registry) as feed:
-        found = np.concatenate([batch["tokens"][batch["segments"] > 0].ravel() for batch in feed])
-    assert sorted(found.tolist()) == sorted(tokens.tolist())
+        delivered = np.concatenate([batch["tokens"][batch["segments"] > 0].ravel() for batch in feed])
+    assert sorted(delivered.tolist()) == sorted(tokens.tolist())
 
 
 def test_a_type_that_does_not_fit_is_refused(tmp_path: Path, registry: Registry) -> None:

@@ -40,7 +40,7 @@ def shard(folder: Path, *, suffix: str = "mds") -> Path:
 def test_every_encoding_comes_back_exactly(mosaic: Path, registry: Registry) -> None:
     version = registry.register("a", mosaic / "plain")
     assert version.manifest.format == "mds"
-    assert [each.name for each in version.manifest.shards] == ["shard.00000.mds"]
+    assert [entry.name for entry in version.manifest.shards] == ["shard.00000.mds"]
     assert_rows(version, rows())
     assert {field.name: field.kind for field in version.schema}["any"] == "array"
 
@@ -70,20 +70,20 @@ def test_a_plain_shard_is_preferred_to_its_compressed_twin(
     shutil.copytree(mosaic / "plain", folder)
     shutil.copy(shard(mosaic / "zstd", suffix="mds.zstd"), folder)
     version = registry.register("a", folder)
-    assert [each.name for each in version.manifest.shards] == ["shard.00000.mds"]
+    assert [entry.name for entry in version.manifest.shards] == ["shard.00000.mds"]
 
 
 def test_images_stay_encoded(mosaic: Path, registry: Registry) -> None:
     from PIL import Image
 
-    for found, expected in zip(registry.register("a", mosaic / "images"), images(), strict=True):
+    for row, expected in zip(registry.register("a", mosaic / "images"), images(), strict=True):
         picture = np.asarray(expected["png"])
-        assert np.array_equal(np.asarray(Image.open(io.BytesIO(found["png"]))), picture)
-        assert found["pil"].endswith(picture.tobytes())
-        assert [np.asarray(Image.open(io.BytesIO(each))).tobytes() for each in found["pngs"]] == [
-            np.asarray(each).tobytes() for each in expected["pngs"]
+        assert np.array_equal(np.asarray(Image.open(io.BytesIO(row["png"]))), picture)
+        assert row["pil"].endswith(picture.tobytes())
+        assert [np.asarray(Image.open(io.BytesIO(data))).tobytes() for data in row["pngs"]] == [
+            np.asarray(image).tobytes() for image in expected["pngs"]
         ]
-        assert found["jpegs"] == expected["jpegs"]
+        assert row["jpegs"] == expected["jpegs"]
 
 
 def test_pickles_are_refused(mosaic: Path, registry: Registry) -> None:

@@ -138,10 +138,10 @@ def test_bad_samples_among_good_and_large_ones_are_listed_by_their_place(tmp_pat
     data = shard({"x": "json"}, kinds * count)
     path = tmp_path / "a.mds"
     path.write_bytes(data)
-    found = Mds().scan(as_raw(path), Policy(skip_bad=2 * count, row_bytes_max=1000), tmp_path, silent)
-    assert found.rows == 2 * count
-    assert [bad.line for bad in found.skipped] == [n for n in range(1, 4 * count + 1) if n % 4 in (1, 2)]
-    assert all(data.startswith(kinds[1], bad.offset) for bad in found.skipped[1::2])
+    result = Mds().scan(as_raw(path), Policy(skip_bad=2 * count, row_bytes_max=1000), tmp_path, silent)
+    assert result.rows == 2 * count
+    assert [bad.line for bad in result.skipped] == [n for n in range(1, 4 * count + 1) if n % 4 in (1, 2)]
+    assert all(data.startswith(kinds[1], bad.offset) for bad in result.skipped[1::2])
     with pytest.raises(BadRow, match="longer than") as caught:
         Mds().scan(as_raw(path), Policy(row_bytes_max=1000), tmp_path, silent)
     assert caught.value.line == 1

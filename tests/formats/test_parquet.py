@@ -49,9 +49,9 @@ def table() -> pa.Table:
 
 
 def rows() -> list[dict[str, Any]]:
-    found = table().drop(["tick"]).to_pylist()
+    records = table().drop(["tick"]).to_pylist()
     names = table().column_names
-    return [{name: (row | {"tick": row["id"] * 1_000_003})[name] for name in names} for row in found]
+    return [{name: (row | {"tick": row["id"] * 1_000_003})[name] for name in names} for row in records]
 
 
 def test_every_kind_of_value_comes_back_exactly(tmp_path: Path, registry: Registry) -> None:
@@ -157,8 +157,8 @@ def test_many_threads_take_the_same_rows(tmp_path: Path, registry: Registry) -> 
     expected = rows()
     wanted = [[(start * 7 + step * 131) % ROWS for step in range(60)] for start in range(16)]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(version.take, wanted))
-    assert found == [[expected[row] for row in each] for each in wanted]
+        taken = list(pool.map(version.take, wanted))
+    assert taken == [[expected[row] for row in numbers] for numbers in wanted]
 
 
 def whole(tmp_path: Path) -> bytes:
@@ -302,4 +302,4 @@ def test_a_time_that_python_cannot_hold_is_a_bad_row(
 def test_the_first_and_the_last_moment_are_times(tmp_path: Path, registry: Registry) -> None:
     ends = [datetime.datetime.min, datetime.datetime.max, None]
     pq.write_table(pa.table({"t": pa.array(ends, pa.timestamp("us"))}), tmp_path / "a.parquet")
-    assert_rows(registry.register("a", tmp_path / "a.parquet"), [{"t": each} for each in ends])
+    assert_rows(registry.register("a", tmp_path / "a.parquet"), [{"t": moment} for moment in ends])

@@ -260,6 +260,6 @@ def test_a_transcript_has_the_values_of_the_text_however_it_comes(
     text = ("[" + ", ".join(texts) + " ]" if in_array else "\n ".join(texts)).encode()
     pieces = iter([text[at : at + cut] for at in range(0, len(text), cut)])
     form = Form(layout="array" if in_array else "values")
-    found = b"".join(transcribe(form, pieces, "a.json", 1 << 20))
-    assert same([json.loads(line) for line in found.splitlines() if line.strip()], rows)
-    assert len(found) <= len(text) + 1
+    transcript = b"".join(transcribe(form, pieces, "a.json", 1 << 20))
+    assert same([json.loads(line) for line in transcript.splitlines() if line.strip()], rows)
+    assert len(transcript) <= len(text) + 1

@@ -26,17 +26,17 @@ def taken(batches: Loader, count: int) -> list[Batch]:
 
 def described(batches: Loader, count: int) -> dict[str, Any]:
     """The lane, what was read, and where its rows lie: device, first row, rows."""
-    found = taken(batches, count)
+    delivered = taken(batches, count)
     return {
         "lane": [batches.lane.number, batches.lane.of],
-        "digests": [batch.digest for batch in found],
-        "shapes": [list(batch["tokens"].shape) for batch in found],
+        "digests": [batch.digest for batch in delivered],
+        "shapes": [list(batch["tokens"].shape) for batch in delivered],
         "pieces": [
             [
                 [piece.index[0].start or 0, np.asarray(piece.data).tolist()]
                 for piece in batch["tokens"].addressable_shards
             ]
-            for batch in found
+            for batch in delivered
         ],
     }
 

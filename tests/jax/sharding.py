@@ -75,12 +75,12 @@ def grid(rows: int, columns: int, turned: bool = False) -> Mesh:
 
 def resumed(checkpoints: ps.Checkpoints, mesh: Mesh) -> int:
     into = state(made(mesh, 0.0))
-    found = checkpoints.resume(into=into)
-    assert found is not None
+    checkpoint = checkpoints.resume(into=into)
+    assert checkpoint is not None
     check(into.tree, mesh)
     # The new arrays are as good as any: a compiled function takes them, and gives their memory away.
     step = jax.jit(lambda tree: tree["params"]["w"] * 2, donate_argnums=0)
-    saved = checkpoints.save(found.step + 1, state(into.tree))
+    saved = checkpoints.save(checkpoint.step + 1, state(into.tree))
     step({"params": into.tree["params"]})
     return int(saved.wait().step)
 

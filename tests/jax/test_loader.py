@@ -61,9 +61,12 @@ def test_loaders_of_both_frameworks_share_what_one_of_them_makes(stream: Stream)
             seen["ours"] += [batch.digest for batch in itertools.islice(ours, count)]
             seen["theirs"] += [batch.digest for batch in itertools.islice(theirs, count)]
         assert seen == {"ours": expected, "theirs": expected}
-        told = [each.statistics().sharing for each in (ours, theirs)]
-        assert sorted(each.standing for each in told if each is not None) == ["follower", "reader"]
-        assert max(each.members for each in told if each is not None) == 2
+        sharings = [feed.statistics().sharing for feed in (ours, theirs)]
+        assert sorted(sharing.standing for sharing in sharings if sharing is not None) == [
+            "follower",
+            "reader",
+        ]
+        assert max(sharing.members for sharing in sharings if sharing is not None) == 2
         ours.load_state_dict(theirs.state_dict(after=4))
         assert [batch.digest for batch in itertools.islice(ours, 3)] == expected[5:8]
         again = ours.statistics().sharing
@@ -97,9 +100,9 @@ def test_a_batch_is_a_tree_like_a_dict(stream: Stream) -> None:
 
 def test_a_finite_stream_has_a_length(stream: Stream) -> None:
     with loader(stream.finite(), registry=stream.registry, fields={"tokens": "uint16"}) as batches:
-        found = list(batches)
-        assert len(batches) == len(found)
-        assert found[0]["tokens"].dtype == "uint16"
+        delivered = list(batches)
+        assert len(batches) == len(delivered)
+        assert delivered[0]["tokens"].dtype == "uint16"
 
 
 def test_a_feed_can_be_taken_over(stream: Stream) -> None:
@@ -138,8 +141,8 @@ def test_what_makes_no_sense_is_refused(stream: Stream) -> None:
 def test_a_lane_follows_from_what_every_process_holds(
     held: list[set[int]], lanes: list[tuple[int, int]]
 ) -> None:
-    found = [lane_among(dict(enumerate(held)), process) for process in range(len(held))]
-    assert found == [Lane(number, of=of) for number, of in lanes]
+    computed = [lane_among(dict(enumerate(held)), process) for process in range(len(held))]
+    assert computed == [Lane(number, of=of) for number, of in lanes]
 
 
 @pytest.mark.parametrize("held", [[{0, 2}, {1, 3}], [{0}, {1, 2}], [{0, 1}, {1, 2}]])

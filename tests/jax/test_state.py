@@ -70,13 +70,13 @@ def test_any_mesh_loads_what_any_other_saved(tmp_path: Path, root: Path) -> None
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     finish(*(start(root, 2, "pair", str(tmp_path), str(number), address) for number in range(2)))
-    found = ps.Checkpoints(tmp_path / "checkpoints", read_only=True).list()
-    assert [each.step for each in found] == list(range(6))
-    tensors = found[0].manifest.tensors
+    checkpoints = ps.Checkpoints(tmp_path / "checkpoints", read_only=True).list()
+    assert [checkpoint.step for checkpoint in checkpoints] == list(range(6))
+    tensors = checkpoints[0].manifest.tensors
     assert {"params/w", "opt/0/mu/b", "opt/0/count", "key/key"} <= tensors.keys()
     assert len(tensors["params/w"].pieces) == 8
     assert tensors["params/b"].dtype == "BF16"
-    assert found[0].manifest.values["key/impl"] == "threefry2x32"
+    assert checkpoints[0].manifest.values["key/impl"] == "threefry2x32"
 
 
 def test_containers_and_descriptions_come_back_as_arrays(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_containers_and_descriptions_come_back_as_arrays(tmp_path: Path) -> None
     described = {**tree, "layer": Layer(jax.ShapeDtypeStruct((2, 3), jnp.float32), None)}
     described["numpy"] = np.zeros(3, np.int64)
     with ps.Checkpoints(tmp_path) as checkpoints:
-        found = checkpoints.save(1, state(tree)).wait()
+        checkpoint = checkpoints.save(1, state(tree)).wait()
         into = state(described)
-        checkpoints.load(found, into=into)
+        checkpoints.load(checkpoint, into=into)
         with pytest.raises(errors.TreeInvalid, match="only described"):
             checkpoints.save(2, state(described))
     assert isinstance(into.tree["layer"], Layer)
@@ -106,12 +106,12 @@ def test_containers_and_descriptions_come_back_as_arrays(tmp_path: Path) -> None
 def test_dicts_of_arrays_of_both_frameworks_are_trees(tmp_path: Path) -> None:
     """Goal: one checkpoint for both. Method: save arrays of JAX, load them into tensors of PyTorch, and the other way round."""
     with ps.Checkpoints(tmp_path) as checkpoints:
-        found = checkpoints.save(1, {"a": jnp.arange(5, dtype=jnp.bfloat16), "n": jnp.asarray(3)}).wait()
+        checkpoint = checkpoints.save(1, {"a": jnp.arange(5, dtype=jnp.bfloat16), "n": jnp.asarray(3)}).wait()
         tensors = {"a": torch.zeros(5, dtype=torch.bfloat16), "n": torch.zeros((), dtype=torch.int32)}
-        checkpoints.load(found, into=tensors)
+        checkpoints.load(checkpoint, into=tensors)
         assert tensors["a"].tolist() == [0, 1, 2, 3, 4]
-        found = checkpoints.save(2, tensors).wait()
-        arrays = checkpoints.load(found, into={"a": jnp.ones(5, jnp.bfloat16), "n": jnp.asarray(0)})
+        checkpoint = checkpoints.save(2, tensors).wait()
+        arrays = checkpoints.load(checkpoint, into={"a": jnp.ones(5, jnp.bfloat16), "n": jnp.asarray(0)})
     assert arrays["a"].tolist() == [0, 1, 2, 3, 4]
     assert int(arrays["n"]) == 3
 

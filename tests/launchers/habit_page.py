@@ -25,8 +25,8 @@ def render(outcomes: Outcomes) -> str:
     )
 
 
-def _difference(found: dict[Launcher, str], why: str) -> str:
-    return "none" if len(set(found.values())) == 1 else why or "**unexplained**"
+def _difference(by_launcher: dict[Launcher, str], why: str) -> str:
+    return "none" if len(set(by_launcher.values())) == 1 else why or "**unexplained**"
 
 
 def read(page: str) -> Outcomes:

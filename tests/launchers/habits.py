@@ -40,14 +40,14 @@ class Started:
     def wait_marks(self, word: str, ranks: int = 2) -> list[int]:
         """The processes of all ranks, once each has come so far."""
         until = time.monotonic() + PATIENCE_S
-        while len(found := sorted(self.marks.glob(f"*.{word}"))) < ranks:
+        while len(paths := sorted(self.marks.glob(f"*.{word}"))) < ranks:
             assert time.monotonic() < until, (
                 f"no {word}: {sorted(path.name for path in self.marks.iterdir())}"
             )
             assert self.process.poll() is None or len(list(self.marks.glob(f"*.{word}"))) >= ranks, word
             Clock().pause(LOOK_S)
         Clock().pause(LOOK_S)
-        return [int(path.read_text()) for path in found]
+        return [int(path.read_text()) for path in paths]
 
     def signal_group(self, number: int) -> None:
         """As a terminal does: to the launcher and whoever is in its group."""
@@ -141,24 +141,24 @@ def outcome(habit: Habit, launcher: Launcher, folder: Path) -> str:
     survivors = _survivors(marks)
     for pid in survivors:
         os.kill(pid, signal.SIGKILL)
-    found = {path.name: path.read_text() for path in marks.iterdir()}
-    return habit.tell(Ended(process.returncode, found, out, err, len(survivors)))
+    texts = {path.name: path.read_text() for path in marks.iterdir()}
+    return habit.tell(Ended(process.returncode, texts, out, err, len(survivors)))
 
 
 def _survivors(marks: Path) -> list[int]:
     """Processes that carry the marks a second after the launcher is gone."""
     mark, until = b"MARKS=" + os.fsencode(marks), time.monotonic() + 1.0
     while True:
-        found = []
+        pids = []
         for entry in Path("/proc").iterdir():
             try:
                 is_ours = entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
             if is_ours:
-                found.append(int(entry.name))
-        if not found or time.monotonic() > until:
-            return found
+                pids.append(int(entry.name))
+        if not pids or time.monotonic() > until:
+            return pids
         Clock().pause(LOOK_S)
 
 
@@ -200,12 +200,10 @@ def _blamed(ended: Ended) -> str:
 
 def _texts(word: str) -> Callable[[Ended], str]:
     def tell(ended: Ended) -> str:
-        found = {name[0]: text for name, text in ended.marks.items() if name.endswith(f".{word}")}
-        texts = [f"rank {rank}: {found[rank]}" for rank in sorted(found)]
-        alike = len(set(found.values())) == 1 and len(found) == 2
-        return (
-            f"{'both ranks: ' + next(iter(found.values())) if alike else '; '.join(texts)}; {ended.ending()}"
-        )
+        by_rank = {name[0]: text for name, text in ended.marks.items() if name.endswith(f".{word}")}
+        texts = [f"rank {rank}: {by_rank[rank]}" for rank in sorted(by_rank)]
+        alike = len(set(by_rank.values())) == 1 and len(by_rank) == 2
+        return f"{'both ranks: ' + next(iter(by_rank.values())) if alike else '; '.join(texts)}; {ended.ending()}"
 
     return tell
 

@@ -118,9 +118,9 @@ def _twice(commands: Callable[[Cell], list[list[str]]]) -> Callable[[Cell], None
     """A launcher whose commands are given twice; those of one start run beside each other."""
 
     def start(cell: Cell) -> None:
-        given = commands(cell)
+        words = commands(cell)
         for _ in range(2):
-            _start(given, cell)
+            _start(words, cell)
 
     return start
 
@@ -132,12 +132,12 @@ def _start(commands: list[list[str]], cell: Cell) -> None:
             for command in commands
         ]
         try:
-            for each in running:
-                each.wait(_START_S)
+            for process in running:
+                process.wait(_START_S)
         finally:
-            for each in running:
-                each.kill()
-                each.wait()
+            for process in running:
+                process.kill()
+                process.wait()
 
 
 def _static(cell: Cell) -> list[list[str]]:

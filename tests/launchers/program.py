@@ -32,8 +32,8 @@ class Program:
 
     def __init__(self, out: Path, stream: Path, how: str) -> None:
         self.out, self.stream = out, stream
-        found = next((names for names in _RANKS if names[0] in os.environ), None)
-        self.rank, self.ranks = (0, 1) if found is None else (int(os.environ[name]) for name in found)
+        variables = next((names for names in _RANKS if names[0] in os.environ), None)
+        self.rank, self.ranks = (0, 1) if variables is None else (int(os.environ[name]) for name in variables)
         said = out / "said"
         said.mkdir(parents=True, exist_ok=True)
         self.start = len(list(said.glob(f"*-{self.rank}.json")))
@@ -98,9 +98,9 @@ class Program:
         checkpoints = ps.Checkpoints(
             self.out / name, rank=ranks.get("rank"), ranks=ranks.get("ranks"), deadline_s=DEADLINE_S
         )
-        found = checkpoints.resume(tree)
+        checkpoint = checkpoints.resume(tree)
         count = 0.0
-        first = 0 if found is None else found.step
+        first = 0 if checkpoint is None else checkpoint.step
         for done in range(first + 1, self.last + 1):
             count = step()
             if done % SAVE_EVERY == 0 or (done == self.last and not self.crashes):

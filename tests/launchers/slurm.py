@@ -48,7 +48,7 @@ _JOB_S = 120.0
 def is_usable() -> bool:
     """Whether Slurm is installed, and we may start its daemons without a key for each machine, which takes root."""
     programs = ("slurmctld", "slurmd", "srun", "sbatch")
-    return os.geteuid() == 0 and all(shutil.which(each, path=_PATH) for each in programs)
+    return os.geteuid() == 0 and all(shutil.which(program, path=_PATH) for program in programs)
 
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"

@@ -25,5 +25,5 @@ def test_a_sample_under_penstock_ends_as_the_page_says(habit: Habit, tmp_path: P
 
 def test_one_under_torchrun_ends_as_the_page_says(tmp_path: Path) -> None:
     """One is enough to know that the other column is about the torchrun that is installed."""
-    (habit,) = (each for each in HABITS if "nohup" in each.name)
+    (habit,) = (candidate for candidate in HABITS if "nohup" in candidate.name)
     assert outcome(habit, "torchrun", tmp_path) == read(PAGE.read_text())[habit.name]["torchrun"]

@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 @pytest.mark.parametrize(
-    ("launcher", "how", "loops"), SAMPLE, ids=lambda each: re.sub(r"\W+", "-", str(each))
+    ("launcher", "how", "loops"), SAMPLE, ids=lambda value: re.sub(r"\W+", "-", str(value))
 )
 def test_a_second_start_goes_on_from_the_newest_commit(
     launcher: str, how: How, loops: tuple[str, ...], tmp_path: Path, request: pytest.FixtureRequest
@@ -49,8 +49,8 @@ def test_a_second_start_goes_on_from_the_newest_commit(
         need("mpirun", remedy=_REMEDY)
     variables = request.getfixturevalue("cluster") if launcher in OF_SLURM else None
     stream = request.getfixturevalue("stream").folder if "run" in loops else tmp_path
-    found = outcomes(Cell(launcher, how, tmp_path / "out", stream, loops, variables))
-    assert all(each.good for each in found), found
+    results = outcomes(Cell(launcher, how, tmp_path / "out", stream, loops, variables))
+    assert all(result.good for result in results), results
 
 
 def test_the_sample_is_of_the_matrix() -> None:

@@ -53,16 +53,16 @@ class Reading:
     def rest(self, batches: int, *, told_late: str = "") -> list[str]:
         """Digests of so many batches, none of which may fail; but for steps that were being read ahead while something failed, which may
         still tell of it."""
-        found: list[dict[str, Any]] = []
+        answers: list[dict[str, Any]] = []
         late = 0
-        while len(found) < batches:
+        while len(answers) < batches:
             one = self.batch()
             if told_late and one.get("error") == told_late and late < _AHEAD_MAX:
                 late += 1
             else:
-                found.append(one)
-        assert all("digest" in each for each in found), found
-        return [each["digest"] for each in found]
+                answers.append(one)
+        assert all("digest" in answer for answer in answers), answers
+        return [answer["digest"] for answer in answers]
 
     def end(self) -> dict[str, Any]:
         """What was counted; the process ends."""

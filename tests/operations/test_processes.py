@@ -137,8 +137,8 @@ def _reaped(child: int) -> int:
     """How a child ended, within a limit."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
             return status
         os.sched_yield()
     os.kill(child, signal.SIGKILL)

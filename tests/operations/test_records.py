@@ -94,15 +94,15 @@ def test_a_store_that_fails_for_a_while_costs_an_error_and_nothing_else(
     variables = {**LIMITS, "AWS_ENDPOINT_URL": proxy.url, "PENSTOCK_CACHE": str(tmp_path / "cache")}
     rule = proxy.add(Status(503), method="GET", path=f"1.{form}")
     with reading(registry.url, str(tmp_path / "far.toml"), *words, variables=variables) as reader:
-        found = []
+        digests = []
         while "error" not in (answer := reader.batch()):
-            found.append(answer["digest"])
-            assert len(found) < STEPS
+            digests.append(answer["digest"])
+            assert len(digests) < STEPS
         assert answer["error"] == "StoreThrottled"
         assert "error" in reader.batch()
         assert rule.happened
         proxy.heal()
         # Another fault, which the store itself rides out.
         proxy.add(Reset(100), times=1, method="GET", path=f"1.{form}")
-        assert found + reader.rest(STEPS - len(found)) == expected
+        assert digests + reader.rest(STEPS - len(digests)) == expected
         reader.end()

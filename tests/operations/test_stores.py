@@ -43,13 +43,13 @@ def test_a_store_that_never_answers_ends_in_a_timeout_and_its_stall_is_told(far:
     rule = far.proxy.add(Stall(None), method="GET", path="tokens-1")
     with far.reading(PENSTOCK_STALL_S="0.5") as reader:
         before = []
-        while "error" not in (found := reader.batch()):
-            before.append(found["digest"])
+        while "error" not in (answer := reader.batch()):
+            before.append(answer["digest"])
             assert len(before) < STEPS
-        assert found["error"] == "StoreTimedOut"
-        assert "tokens-1.npy" in found["url"]
-        assert found["tries"] > 1
-        assert rule.happened >= found["tries"]
+        assert answer["error"] == "StoreTimedOut"
+        assert "tokens-1.npy" in answer["url"]
+        assert answer["tries"] > 1
+        assert rule.happened >= answer["tries"]
         # The store is well again; so is the feed, where it was.
         far.proxy.heal()
         assert before + reader.rest(STEPS - len(before)) == far.digests
@@ -69,9 +69,9 @@ def test_a_storm_is_ridden_out(far: Far) -> None:
 def test_a_storm_without_end_is_an_error_that_says_so(far: Far) -> None:
     storm = far.proxy.add(Status(503), method="GET", path="tokens-")
     with far.reading() as reader:
-        found = reader.batch()
-        assert found["error"] == "StoreThrottled"
-        assert found["tries"] == 4
+        answer = reader.batch()
+        assert answer["error"] == "StoreThrottled"
+        assert answer["tries"] == 4
         # Four tries of each part under way, not a multiplication of them.
         assert storm.happened <= 4 * 16
         # The feed stands where it stood, so nothing is left out once the store is well.
@@ -106,13 +106,15 @@ def test_a_flipped_bit_is_never_delivered_and_fetched_again(far: Far) -> None:
 def test_bytes_that_stay_wrong_are_an_error_with_their_place(far: Far) -> None:
     rule = far.proxy.add(Flip(1_500_000), path="tokens-0")
     with far.reading() as reader:
-        found = [reader.batch() for _ in range(STEPS)]
-        bad = [each for each in found if "error" in each]
-        assert {each["error"] for each in bad} == {"CorruptShard"}
-        assert {(each["shard"].endswith("tokens-0.npy"), each["offset"]) for each in bad} == {
+        answers = [reader.batch() for _ in range(STEPS)]
+        bad = [answer for answer in answers if "error" in answer]
+        assert {answer["error"] for answer in bad} == {"CorruptShard"}
+        assert {(answer["shard"].endswith("tokens-0.npy"), answer["offset"]) for answer in bad} == {
             (True, 1_500_000 // 65536 * 65536)
         }
-        assert all(far.digests[each["step"]] == each["digest"] for each in found if "digest" in each)
+        assert all(
+            far.digests[answer["step"]] == answer["digest"] for answer in answers if "digest" in answer
+        )
         # What is wrong was not kept: once the store is well, all is.
         far.proxy.heal()
     assert rule.happened >= 3
@@ -129,11 +131,13 @@ def test_an_object_that_changes_is_an_error_and_never_mixed(far: Far) -> None:
             data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
             store.delete(name)
             assert store.put_if_absent(name, bytes(data))
-        found = [reader.batch() for _ in range(STEPS)]
-        bad = [each for each in found if "error" in each]
+        answers = [reader.batch() for _ in range(STEPS)]
+        bad = [answer for answer in answers if "error" in answer]
         assert bad
-        assert {each["error"] for each in bad} <= {"ObjectChanged", "CorruptShard"}
-        assert all(far.digests[each["step"]] == each["digest"] for each in found if "digest" in each)
+        assert {answer["error"] for answer in bad} <= {"ObjectChanged", "CorruptShard"}
+        assert all(
+            far.digests[answer["step"]] == answer["digest"] for answer in answers if "digest" in answer
+        )
 
 
 @row("object changed under us")
@@ -160,9 +164,9 @@ def test_an_object_that_is_gone_is_named_and_the_cache_goes_on(far: Far) -> None
     with far.reading() as reader:
         assert reader.rest(STEPS) == far.digests
     with far.reading(PENSTOCK_CACHE="off") as alone:
-        found = alone.batch()
-        assert found["error"] == "ObjectMissing"
-        assert "tokens-" in found["message"]
+        answer = alone.batch()
+        assert answer["error"] == "ObjectMissing"
+        assert "tokens-" in answer["message"]
 
 
 @row("credentials expired")
@@ -191,9 +195,9 @@ def test_new_credentials_are_found_where_the_old_ones_were(far: Far) -> None:
 def test_credentials_that_stay_refused_are_an_error(far: Far) -> None:
     refused = far.proxy.add(Status(403, text="<Error><Code>ExpiredToken</Code></Error>"), path="tokens-")
     with far.reading() as reader:
-        found = reader.batch()
-        assert found["error"] == "StoreDenied"
-        assert "tokens-" in found["url"]
+        answer = reader.batch()
+        assert answer["error"] == "StoreDenied"
+        assert "tokens-" in answer["url"]
     assert refused.happened >= 1
 
 

@@ -80,13 +80,13 @@ def _rows(arrays: dict[str, Any]) -> Rows:
 def _example(row: dict[str, Any]) -> dict[str, Any]:
     """Features as values: numbers as an array, byte strings alone unless a record has several."""
     dtypes = {"int64_list": np.int64, "float_list": np.float32}
-    found = {}
+    features = {}
     for name, (kind, values) in row.items():
         if kind == "bytes_list":
-            found[name] = values if name == "words" else values[0]
+            features[name] = values if name == "words" else values[0]
         else:
-            found[name] = np.array(values, dtypes[kind])
-    return found
+            features[name] = np.array(values, dtypes[kind])
+    return features
 
 
 def _flat(write: Callable[[Path], Any]) -> Callable[[Path], Path]:

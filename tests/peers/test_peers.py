@@ -31,13 +31,13 @@ def test_rows_are_those_of_the_peer(tmp_path: Path, case: Case) -> None:
     theirs = case.read(path)
     version = Registry(tmp_path / "registry").register("a", path, policy=case.policy)
     assert version.manifest.format == case.format
-    found = list(version)
+    rows = list(version)
     if case.differs:
-        assert not same(found, theirs), "nothing differs: the table may say so"
+        assert not same(rows, theirs), "nothing differs: the table may say so"
     expected = [case.ours(row) for row in theirs]
     if case.format == "text":
         expected = [row for row in expected if row["text"]]
-    assert same(found, expected)
+    assert same(rows, expected)
 
 
 def test_the_table_says_what_is_tested(root: Path) -> None:

@@ -113,8 +113,8 @@ class Tally:
 
 def starts(pid: int) -> int:
     """When a process that lives started; 0 for one that does not."""
-    found = process(pid)
-    return found.start_ticks if found is not None and found.is_alive else 0
+    candidate = process(pid)
+    return candidate.start_ticks if candidate is not None and candidate.is_alive else 0
 
 
 class Target:
@@ -171,28 +171,28 @@ class Target:
             life = state.incarnation if state is not None else 0
             if life in self.lives and not self.is_renewed:
                 self.lives[life] = {
-                    pid: each for pid, each in self.lives[life].items() if starts(pid) == each[1]
+                    pid: member for pid, member in self.lives[life].items() if starts(pid) == member[1]
                 }
                 return life
-            found = self._members(life)
+            members = self._members(life)
             if (
                 life not in self.lives
-                and len(found) == RANKS * FAMILY_SIZE
+                and len(members) == RANKS * FAMILY_SIZE
                 and state is not None
                 and starts(state.coordinator)
             ):
-                self.lives[life], self.is_renewed = found, False
+                self.lives[life], self.is_renewed = members, False
                 return life
             Clock().pause(0.005)
         raise TimeoutError(f"no whole life: {self.job.state()}")
 
     def _members(self, life: int) -> dict[int, tuple[int, int, str]]:
-        found = {}
+        members = {}
         for path in self.marks.glob(f"{life}-*.*"):
             pid, kind = path.suffix[1:], path.read_text().strip()
             if kind and (begun := starts(int(pid))):
-                found[int(pid)] = (int(path.name.split("-")[1].split(".")[0]), begun, kind)
-        return found
+                members[int(pid)] = (int(path.name.split("-")[1].split(".")[0]), begun, kind)
+        return members
 
     def sweep(self) -> None:
         """The next command, of the same user."""

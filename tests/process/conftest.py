@@ -20,8 +20,8 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         return started[-1]
 
     yield begin
-    for each in started:
-        jobs.end(each)
+    for running in started:
+        jobs.end(running)
 
 
 @pytest.fixture
@@ -34,5 +34,5 @@ def run_roles(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         return started[-1]
 
     yield begin
-    for each in started:
-        jobs.end(each)
+    for running in started:
+        jobs.end(running)

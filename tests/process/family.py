@@ -23,8 +23,8 @@ def bear(*, deaf: bool = False, session: bool = False, twice: bool = False) -> N
     if os.fork():
         return
     if deaf:
-        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(each, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
     if session:
         os.setsid()
     if twice and os.fork():

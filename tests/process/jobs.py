@@ -126,14 +126,14 @@ def start_roles(home: Path, *roles: Role) -> Running:
 def marked(job: Job) -> list[int]:
     """Processes that carry the job's directory in their environment: whatever they did, they came from its workers."""
     mark = b"PENSTOCK_JOB_DIRECTORY=" + os.fsencode(job.directory)
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
+                pids.append(int(entry.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 def penstock(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":

@@ -37,6 +37,6 @@ def ordinary_job(launch: Callable[[Path], Launch], *files: Path) -> Iterator[Run
             stderr=subprocess.PIPE,
             **owner,  # type: ignore[call-overload]
         )
-        found = Running(home, launcher, marks)
-        yield found
-        end(found)
+        running = Running(home, launcher, marks)
+        yield running
+        end(running)

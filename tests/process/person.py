@@ -26,9 +26,9 @@ class Paper:
         """Letters, line feeds, carriage returns, and moves of the cursor."""
         at = 0
         while at < len(text):
-            if found := _SEQUENCE.match(text, at):
-                self._obey(found[2], int(found[1].split(";")[0] or 1) if found[1] else 1)
-                at = found.end()
+            if match := _SEQUENCE.match(text, at):
+                self._obey(match[2], int(match[1].split(";")[0] or 1) if match[1] else 1)
+                at = match.end()
                 continue
             self._letter(text[at])
             at += 1

@@ -103,16 +103,16 @@ def machine(folder: Path, *, user: int | None = None, **variables: str) -> Itera
         return started[-1]
 
     yield begin
-    for each in started:
-        end(each)
+    for running in started:
+        end(running)
 
 
 def saw(running: Running, worker: str = "rank-0", life: int = 0) -> dict[str, Any]:
     """What a rank wrote down, once it has."""
     path = running.marks / f"{worker}.{life}.seen"
     wait_until(path.exists, f"{worker} has written what it sees: {running.job.state()}")
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
 
 
 def leased_by(pid: int) -> set[str]:
@@ -130,8 +130,8 @@ def everybody(running: Running) -> list[int]:
     """All living processes of a job but its launcher, as seen from here: they carry its directory for marks."""
     mark = b"MARKS=" + os.fsencode(running.marks)
     launcher = running.launcher.pid if running.launcher is not None else 0
-    found = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    return [pid for pid in found if pid != launcher and is_alive(pid) and mark in _environment(pid)]
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [pid for pid in pids if pid != launcher and is_alive(pid) and mark in _environment(pid)]
 
 
 def _environment(pid: int) -> list[bytes]:

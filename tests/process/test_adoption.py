@@ -61,8 +61,8 @@ def test_strays_are_swept_after_keeper_and_agent_were_killed_at_once(run: Run) -
 
 @pytest.fixture
 def ordinary() -> Iterator[Running]:
-    with ordinary_job(lambda _: Launch(command=["bash", "-c", STRAYS], ranks=2, cgroup=False)) as found:
-        yield found
+    with ordinary_job(lambda _: Launch(command=["bash", "-c", STRAYS], ranks=2, cgroup=False)) as running:
+        yield running
 
 
 def test_an_ordinary_user_sweeps_strays_and_names_who_cannot_be_ended(ordinary: Running) -> None:
@@ -91,16 +91,18 @@ def test_an_ordinary_user_sweeps_strays_and_names_who_cannot_be_ended(ordinary: 
     )
 
     assert not any(map(is_alive, pids))
-    told = json.loads(done.stdout)
+    answer = json.loads(done.stdout)
     if raised is not None:
-        assert [(each["pid"], each["why"]) for each in told["left"]] == [(raised.pid, "belongs to user 0")]
+        assert [(process["pid"], process["why"]) for process in answer["left"]] == [
+            (raised.pid, "belongs to user 0")
+        ]
         assert done.returncode == 1
         assert is_alive(raised.pid)
         assert sweep(ordinary.job.directory).left == []
         raised.wait(PATIENCE_S)
         raised.stdout.close()  # type: ignore[union-attr]
     else:
-        assert told["left"] == []
+        assert answer["left"] == []
 
 
 WAITER = """

@@ -40,8 +40,8 @@ while True:
 
 
 def incident(running: Running, number: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((running.job.directory / f"incidents/{number}.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((running.job.directory / f"incidents/{number}.json").read_text())
+    return document
 
 
 def finished(running: Running, patience_s: float = PATIENCE_S) -> tuple[int, str]:

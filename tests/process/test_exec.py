@@ -23,15 +23,15 @@ WORKER = "mkdir -p $MARKS/place-$RANK; cd $MARKS/place-$RANK; touch $MARKS/$$.pi
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     home = tmp_path_factory.mktemp("exec")
-    found = jobs.start(
+    started = jobs.start(
         home, "--detach", "--ranks", "3", "--", "bash", "-c", WORKER, environment={"FLAVOUR": "mint"}
     )
-    found.pids(3)
-    for _, worker in found.state().workers:
+    started.pids(3)
+    for _, worker in started.state().workers:
         os.sched_setaffinity(worker["pid"], {min(os.sched_getaffinity(0))})
-    yield found
-    penstock(home, "stop", found.job.id, "--force")
-    jobs.end(found)
+    yield started
+    penstock(home, "stop", started.job.id, "--force")
+    jobs.end(started)
 
 
 def test_a_command_sees_what_the_rank_sees(running: Running) -> None:
@@ -74,8 +74,10 @@ def test_several_ranks_are_prefixed_and_the_first_bad_code_counts(running: Runni
     assert sorted(done.stdout.splitlines()) == [f"[rank-{rank}] rank {rank}" for rank in range(3)]
     assert sorted(done.stderr.splitlines()) == [f"[rank-{rank}] end" for rank in range(3)]
     assert done.returncode == 2
-    told = penstock(running.home, "exec", running.job.id, "--rank", "1", "--json", "--", "bash", "-c", script)
-    assert json.loads(told.stdout) == {"worker": "rank-1", "code": 2, "stdout": "rank 1\n", "stderr": "end"}
+    answer = penstock(
+        running.home, "exec", running.job.id, "--rank", "1", "--json", "--", "bash", "-c", script
+    )
+    assert json.loads(answer.stdout) == {"worker": "rank-1", "code": 2, "stdout": "rank 1\n", "stderr": "end"}
 
 
 def test_python_expressions_and_statements(running: Running) -> None:
@@ -131,18 +133,18 @@ def test_a_forked_rank_has_its_own_environment_and_not_its_zygotes(tmp_path: Pat
     (tmp_path / "wait.py").write_text(
         "import os, time; open(os.environ['MARKS'] + f'/{os.getpid()}.pid', 'w'); time.sleep(1000)"
     )
-    found = jobs.start(
+    started = jobs.start(
         tmp_path, "--detach", "--ranks", "2", "--zygote", "always", "--", str(tmp_path / "wait.py")
     )
     try:
-        found.pids(2)
-        assert {worker["how"] for _, worker in found.state().workers} == {"zygote"}
+        started.pids(2)
+        assert {worker["how"] for _, worker in started.state().workers} == {"zygote"}
         text = "[os.environ[name] for name in ('RANK', 'WORLD_SIZE', 'PENSTOCK_WORKER')]"
-        done = penstock(tmp_path, "exec", found.job.id, "--rank", "1", "--python", text)
+        done = penstock(tmp_path, "exec", started.job.id, "--rank", "1", "--python", text)
         assert done.stdout == "['1', '2', 'rank-1']\n"
     finally:
-        penstock(tmp_path, "stop", found.job.id, "--force")
-        jobs.end(found)
+        penstock(tmp_path, "stop", started.job.id, "--force")
+        jobs.end(started)
 
 
 def test_a_process_in_namespaces_of_its_own_is_met_there(running: Running) -> None:
@@ -181,23 +183,23 @@ def test_a_process_in_namespaces_of_its_own_is_met_there(running: Running) -> No
 
 
 def test_beside_a_rank_of_an_isolated_job(tmp_path: Path) -> None:
-    found = jobs.start(
+    started = jobs.start(
         tmp_path, "--isolate", "--detach", "--", "bash", "-c", "touch $MARKS/begun; sleep 1000 & wait"
     )
     try:
-        wait_until((found.marks / "begun").exists, "the rank has begun")
+        wait_until((started.marks / "begun").exists, "the rank has begun")
         done = penstock(
             tmp_path,
             "exec",
-            found.job.id,
+            started.job.id,
             "--",
             "bash",
             "-c",
             "echo $RANK $(readlink /proc/self/ns/pid); exit 4",
         )
-        (_, worker) = found.state().workers[0]
+        (_, worker) = started.state().workers[0]
         assert done.stdout.split() == ["0", os.readlink(f"/proc/{worker['pid']}/ns/pid")]
         assert done.returncode == 4
     finally:
-        penstock(tmp_path, "stop", found.job.id, "--force")
-        jobs.end(found)
+        penstock(tmp_path, "stop", started.job.id, "--force")
+        jobs.end(started)

@@ -68,13 +68,13 @@ def around(tmp_path: Path) -> Surroundings:
 def test_commands_of_python_are_taken_apart(
     around: Surroundings, words: list[str], argv: list[str], flags: list[str], torch: bool
 ) -> None:
-    found = warmth([sys.executable, *words], around)
-    assert found.zygote is not None, found.why
-    assert (found.zygote["argv"], found.zygote["flags"]) == (argv, flags)
-    assert found.zygote["interpreter"] == sys.executable
-    assert found.zygote["module"] is ("-m" in words[:1])
-    assert found.zygote["preload"] == (list(TORCH) if torch else [])
-    assert ("torch._dynamo" in found.why) is torch
+    choice = warmth([sys.executable, *words], around)
+    assert choice.zygote is not None, choice.why
+    assert (choice.zygote["argv"], choice.zygote["flags"]) == (argv, flags)
+    assert choice.zygote["interpreter"] == sys.executable
+    assert choice.zygote["module"] is ("-m" in words[:1])
+    assert choice.zygote["preload"] == (list(TORCH) if torch else [])
+    assert ("torch._dynamo" in choice.why) is torch
 
 
 def test_a_script_names_its_interpreter_in_its_first_line(around: Surroundings) -> None:
@@ -153,6 +153,6 @@ def test_what_has_to_see_a_process_from_its_start_is_not_kept_from_it(around: Su
 def test_programs_that_use_us_have_us_imported_beforehand(
     around: Surroundings, script: str, names: list[str]
 ) -> None:
-    found = warmth([sys.executable, script], around)
-    assert found.zygote is not None
-    assert found.zygote["preload"] == names
+    choice = warmth([sys.executable, script], around)
+    assert choice.zygote is not None
+    assert choice.zygote["preload"] == names

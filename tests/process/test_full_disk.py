@@ -53,17 +53,17 @@ def check(running: Running, err: bytes) -> None:
     place = lost = 0
     worker = Worker("rank", 0)
     gaps = []
-    for each in Reader(running.job, [worker], ("stdout",)).pieces(whole_lines=False):
-        assert each.offset == place
-        if isinstance(each, Gap):
+    for piece in Reader(running.job, [worker], ("stdout",)).pieces(whole_lines=False):
+        assert piece.offset == place
+        if isinstance(piece, Gap):
             gaps.append(
-                {"log": "rank-0.stdout", "offset": place, "bytes": each.byte_count, "why": "full disk"}
+                {"log": "rank-0.stdout", "offset": place, "bytes": piece.byte_count, "why": "full disk"}
             )
-            lost += each.byte_count
-            place += each.byte_count
+            lost += piece.byte_count
+            place += piece.byte_count
         else:
-            assert each.content == text[place : place + len(each.content)]
-            place += len(each.content)
+            assert piece.content == text[place : place + len(piece.content)]
+            place += len(piece.content)
     assert place == len(text), "the end is there: writing went on"
     state = running.state()
     assert (state.phase, state.log_lost_bytes) == ("succeeded", lost)

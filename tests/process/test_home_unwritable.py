@@ -58,15 +58,17 @@ def check_all(home: Path, commands: Sequence[list[str]]) -> dict[str, tuple[int,
         timeout=10 * PATIENCE_S,
         check=True,
     )
-    found = {" ".join(words): (code, said) for words, code, said in map(json.loads, done.stdout.splitlines())}
-    assert len(found) == len(commands), done.stderr
-    for words, (code, said) in found.items():
+    answers = {
+        " ".join(words): (code, said) for words, code, said in map(json.loads, done.stdout.splitlines())
+    }
+    assert len(answers) == len(commands), done.stderr
+    for words, (code, said) in answers.items():
         about = (words, home, said)
         assert "Traceback" not in said, about
         assert "panicked" not in said, about
         assert code in (0, 1, 2), about
         assert code == 0 or said.startswith("error: "), about
-    return found
+    return answers
 
 
 @pytest.fixture
@@ -92,9 +94,9 @@ def test_a_home_that_cannot_be_used(tmp_path: Path) -> None:
     """Goal: sentences. Method: homes that are a file, below a file, and in /proc where nobody may write."""
     (tmp_path / "file").write_text("")
     for home in (tmp_path / "file", tmp_path / "file/below", Path("/proc/nowhere")):
-        found = check_all(home, COMMANDS)
+        answers = check_all(home, COMMANDS)
         for words in ("run -- true", "run --detach -- true"):
-            code, said = found[words]
+            code, said = answers[words]
             assert (code, "PENSTOCK_HOME" in said) == (1, True), said
 
 
@@ -113,8 +115,8 @@ def test_a_disk_without_space_at_the_start(disk: Callable[[str], Path]) -> None:
         filler.write_bytes(b"")
         about = os.statvfs(place)
         filler.write_bytes(b"x" * max(0, about.f_bavail * about.f_frsize - left))
-        found = check_all(place / "home", [["run", "--", "true"], ["jobs"], ["ps"], ["jobs", "--prune"]])
-    assert found["run -- true"] == (0, "")
+        answers = check_all(place / "home", [["run", "--", "true"], ["jobs"], ["ps"], ["jobs", "--prune"]])
+    assert answers["run -- true"] == (0, "")
 
 
 def test_a_reader_that_leaves_and_outputs_that_are_closed(run: Run) -> None:

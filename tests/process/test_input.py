@@ -25,8 +25,8 @@ def person(tmp_path: Path) -> Iterator[Callable[..., Person]]:
         return people[-1]
 
     yield sit
-    for each in people:
-        each.close()
+    for visitor in people:
+        visitor.close()
 
 
 def test_a_pipe_and_a_file_reach_the_rank_that_was_asked_for(run: Run, tmp_path: Path) -> None:
@@ -39,9 +39,9 @@ def test_a_pipe_and_a_file_reach_the_rank_that_was_asked_for(run: Run, tmp_path:
 
     (tmp_path / "lines").write_text("four five\n")
     with (tmp_path / "lines").open() as lines:
-        given = run("--stdin", "0", "--", "python3", "-S", "-c", READER, stdin=lines)
-    assert given.launcher is not None
-    assert given.launcher.communicate(timeout=PATIENCE_S)[0] == b"[0] 0 read ['four', 'five']\n"
+        reading = run("--stdin", "0", "--", "python3", "-S", "-c", READER, stdin=lines)
+    assert reading.launcher is not None
+    assert reading.launcher.communicate(timeout=PATIENCE_S)[0] == b"[0] 0 read ['four', 'five']\n"
 
 
 def test_the_next_life_reads_on_where_the_last_one_stopped(run: Run) -> None:

@@ -57,8 +57,8 @@ def test_keeper_and_agent_killed_in_the_same_instant_leave_nothing(begin: Begin)
     """Goal: P2 without a gap. Method: both are stopped first, so neither can act; nobody sweeps."""
     other = begin(role(*FAMILY), isolate=True)
     running = begin(role(*FAMILY), isolate=True)
-    for each in (other, running):
-        wait_until(lambda each=each: len(everybody(each)) == FAMILY_SIZE, f"a family: {everybody(each)}")
+    for started in (other, running):
+        wait_until(lambda job=started: len(everybody(job)) == FAMILY_SIZE, f"a family: {everybody(started)}")
     state = running.state()
     others = everybody(other)
 
@@ -102,10 +102,10 @@ def test_files_and_processes_keep_their_owner(begin: Begin) -> None:
     assert running.launcher is not None
     out, words = running.launcher.communicate(timeout=PATIENCE_S)
     lines = [line.split()[-1] for line in out.decode().splitlines()]
-    made = (running.marks / "made").stat()
+    status = (running.marks / "made").stat()
 
     assert running.launcher.returncode == 0, words
-    assert lines[:2] == [str(made.st_uid), str(made.st_gid)]
+    assert lines[:2] == [str(status.st_uid), str(status.st_gid)]
     assert int(lines[2]) < 100, "a small number: the namespace is new"
 
 

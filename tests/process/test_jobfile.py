@@ -180,5 +180,5 @@ def test_times(text: str, seconds: float | None) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples/jobs").glob("*.toml")), ids=lambda path: path.name)
 def test_examples_are_whole(path: Path) -> None:
-    found: Any = load(path, [], environment={}, options={})
-    assert found.roles
+    spec: Any = load(path, [], environment={}, options={})
+    assert spec.roles

@@ -49,9 +49,9 @@ HABITS = {
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Zygote]:
-    with zygote("numpy", "torch", "torch._dynamo", environment=BEGIN) as found:
-        assert "ready" in found.hear()
-        yield found
+    with zygote("numpy", "torch", "torch._dynamo", environment=BEGIN) as warmed:
+        assert "ready" in warmed.hear()
+        yield warmed
 
 
 @pytest.fixture

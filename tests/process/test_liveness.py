@@ -42,8 +42,10 @@ def script(folder: Path, text: str) -> str:
 
 def incident(running: Running, number: int = 0) -> dict[str, Any]:
     """What was written about a failure."""
-    found: dict[str, Any] = json.loads((running.job.directory / "incidents" / f"{number}.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads(
+        (running.job.directory / "incidents" / f"{number}.json").read_text()
+    )
+    return document
 
 
 @pytest.mark.parametrize("how", sorted(HANGS))
@@ -128,7 +130,7 @@ def test_who_does_not_heed_notices_gets_sigterm_at_once(run: Run, tmp_path: Path
     wait_until(lambda: len(_known(running)) == 1, "the rank pulses")
     assert penstock(running.home, "stop", running.job.id).returncode == 0
     exits = [worker["exit"] for _, worker in running.state().workers]
-    assert [found["signal"] for found in exits] == [signal.SIGTERM]
+    assert [ending["signal"] for ending in exits] == [signal.SIGTERM]
 
 
 def test_steps_of_a_new_life_are_its_own(run: Run, tmp_path: Path) -> None:

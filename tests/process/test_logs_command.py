@@ -95,9 +95,9 @@ def test_roles_ranks_and_forms(tmp_path: Path) -> None:
     assert logs("--role", "trainer", "--grep", "of 1", "--tail", "2") == steps[4:6]
     assert logs("--rank", "2", "--role", "trainer", "--prefix", "--tail", "1") == steps[8:]
     assert logs("--tail", "0") == []
-    found = [json.loads(line) for line in logs("--json", "--grep", "2 of 1|score")]
-    assert all(0 <= time.time() - line.pop("at") < 600 for line in found)
-    assert sorted(found, key=lambda line: line["rank"]) == [
+    records = [json.loads(line) for line in logs("--json", "--grep", "2 of 1|score")]
+    assert all(0 <= time.time() - line.pop("at") < 600 for line in records)
+    assert sorted(records, key=lambda line: line["rank"]) == [
         {"role": "eval", "rank": 0, "stream": "stderr", "offset": 0, "text": "score 7"},
         {"role": "trainer", "rank": 1, "stream": "stdout", "offset": 12, "text": "step 2 of 1"},
     ]
@@ -164,7 +164,7 @@ def test_a_record_covers_what_was_written_soon_after_it(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs/rank-0.stdout").write_bytes(b"x" * 90)
     records = [(10_000, 0, 0, 0), (10_500, 30, 5, 0), (60_000, 80, 6, 1)]
-    (tmp_path / "logs/rank-0.times").write_bytes(b"".join(struct.pack("<4Q", *each) for each in records))
+    (tmp_path / "logs/rank-0.times").write_bytes(b"".join(struct.pack("<4Q", *record) for record in records))
     worker = Worker("rank", 0)
 
     def place(at_s: float) -> int:

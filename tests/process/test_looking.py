@@ -34,17 +34,17 @@ def test_ps_is_a_tree_from_the_job_to_the_last_descendant(run: Run) -> None:
     pids = running.pids(2)
     wait_until(lambda: len(rows(running, "ps")) == 4, "both ranks have a child")
 
-    found = rows(running, "ps", "tree", "--all")
+    table = rows(running, "ps", "tree", "--all")
 
-    workers = [row for row in found if row["role"] == "rank" and row["depth"] == 0]
+    workers = [row for row in table if row["role"] == "rank" and row["depth"] == 0]
     assert sorted(row["pid"] for row in workers) == sorted(pids)  # type: ignore[type-var]
     assert {(row["incarnation"], row["how"], row["worker"]) for row in workers} == {
         (0, "exec", "rank-0"),
         (0, "exec", "rank-1"),
     }
-    below = [row for row in found if row["depth"] == 1 and row["role"] == "rank"]
+    below = [row for row in table if row["depth"] == 1 and row["role"] == "rank"]
     assert {row["parent"] for row in below} == set(pids)
-    assert {"keeper", "agent", "coordinator"} <= {row["worker"] for row in found if row["role"] is None}
+    assert {"keeper", "agent", "coordinator"} <= {row["worker"] for row in table if row["role"] is None}
     text = penstock(running.home, "ps").stdout
     assert [line.split()[0] for line in text.splitlines()[2:]] == [
         running.job.id,
@@ -54,7 +54,7 @@ def test_ps_is_a_tree_from_the_job_to_the_last_descendant(run: Run) -> None:
         "rank-1",
         "└",
     ]
-    assert SECRET not in text + json.dumps(found) + penstock(running.home, "jobs", "--json").stdout
+    assert SECRET not in text + json.dumps(table) + penstock(running.home, "jobs", "--json").stdout
     penstock(running.home, "stop", "tree")
     over = rows(running, "ps", "tree")
     assert {(row["state"], row["worker"]) for row in over} == {("over", "rank-0"), ("over", "rank-1")}
@@ -113,9 +113,9 @@ def test_a_state_of_another_time_does_not_hide_other_jobs(run: Run) -> None:
     (old / "job.json").write_text('{"id": "old-0000", "command": ["x"], "ranks": 2}')
     (old / "state.json").write_text("{}")
     assert {row["job"]: row["phase"] for row in rows(running, "jobs")}["old-0000"] == "unreadable"
-    told = penstock(running.home, "ps", "old")
-    assert told.returncode == 1
-    assert "cannot be read" in told.stderr
+    done = penstock(running.home, "ps", "old")
+    assert done.returncode == 1
+    assert "cannot be read" in done.stderr
 
 
 def test_events_tell_the_story_of_a_job_and_incident_its_failures(run: Run) -> None:
@@ -212,7 +212,7 @@ def test_who_descends_from_whom_is_read_from_the_system() -> None:
     assert me.parent == os.getppid()
     assert me.is_alive
     assert process(os.getpid(), me.start_ticks - 1) is None
-    assert me.pid in {each.pid for _, each in descendants(children_of(everyone()), me.parent)}
+    assert me.pid in {descendant.pid for _, descendant in descendants(children_of(everyone()), me.parent)}
     assert me.environment()["PATH"]
 
 
@@ -262,9 +262,9 @@ def test_ps_shows_the_command_of_a_forked_rank_and_nothing_else(run: Run, tmp_pa
     )
     running = run("--detach", "--ranks", "2", "--zygote", "always", "--", str(script), "", "two words")
     running.pids(2)
-    found = rows(running, "ps")
-    assert {row["how"] for row in found} == {"zygote"}
-    assert {row["command"] for row in found} == {f"{sys.executable} {script} '' 'two words'"}
+    table = rows(running, "ps")
+    assert {row["how"] for row in table} == {"zygote"}
+    assert {row["command"] for row in table} == {f"{sys.executable} {script} '' 'two words'"}
     text = penstock(running.home, "ps").stdout
     assert len(text) < 2000
     assert "''" in text
@@ -359,6 +359,6 @@ def test_a_dry_run_refuses_what_a_start_would(tmp_path: Path) -> None:
     refused = penstock(tmp_path, "run", "--dry-run", "--cpus", "5000", "--", "true")
     assert refused.returncode == 2
     assert "5000 CPUs are wanted, and this machine has" in refused.stderr
-    told = penstock(tmp_path, "run", "--dry-run", "--cpus", "1", "--zygote", "never", "--", "bash", "-c", ":")
-    assert told.returncode == 0, told.stderr
-    assert told.stdout.count("executed") == 1
+    done = penstock(tmp_path, "run", "--dry-run", "--cpus", "1", "--zygote", "never", "--", "bash", "-c", ":")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("executed") == 1

@@ -34,8 +34,8 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
 def incident(running: Running) -> dict[str, Any]:
     """The first incident of a job."""
-    found: dict[str, Any] = json.loads((running.job.directory / running.state().incidents[0]).read_text())
-    return found
+    document: dict[str, Any] = json.loads((running.job.directory / running.state().incidents[0]).read_text())
+    return document
 
 
 @pytest.mark.parametrize("how", ["exec", "zygote"])
@@ -50,9 +50,9 @@ def test_a_rank_beyond_its_limit_is_out_of_memory_and_charged_to_memory(begin: B
     failure = state.gangs[0].failures[0]
     assert failure["cause"] == "memory"
     assert failure["what"] == "rank 0 was killed by SIGKILL (the kernel was out of memory)"
-    found = incident(running)
-    assert found["cause"] == "memory"
-    assert any("Killed process" in line for line in found["kernel"]), found["kernel"]
+    report = incident(running)
+    assert report["cause"] == "memory"
+    assert any("Killed process" in line for line in report["kernel"]), report["kernel"]
 
     # What the group counted in an earlier life says nothing about a later one.
     os.kill(state.workers[0][1]["pid"], signal.SIGKILL)

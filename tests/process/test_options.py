@@ -17,8 +17,8 @@ HERE = str(Path(__file__))
 
 
 def role(*words: str, **environment: str) -> Role:
-    (found,) = job_of_command(read(words, environment)).roles
-    return found
+    (result,) = job_of_command(read(words, environment)).roles
+    return result
 
 
 def test_every_option_of_torchrun_is_known() -> None:
@@ -82,7 +82,7 @@ def test_the_variables_of_torchrun_count(
 
 
 def test_a_command_line_says_what_the_gang_is() -> None:
-    found = role(
+    described = role(
         *(
             "--ranks",
             "4",
@@ -111,10 +111,18 @@ def test_a_command_line_says_what_the_gang_is() -> None:
             "-x",
         ),
     )
-    assert (found.name, found.ranks, list(found.command)) == ("worker", 4, ["true", "-x"])
-    assert found.policy.budget == Budget(crash=3, memory=0, hang=9, preemption=1000)
-    assert (found.policy.restart, found.policy.stop_grace_s, found.policy.hang) == ("one", 60, None)
-    assert (found.slots.gpus, found.slots.memory_bytes, found.environment) == (1, 2 << 30, {"MODE": "fast"})
+    assert (described.name, described.ranks, list(described.command)) == ("worker", 4, ["true", "-x"])
+    assert described.policy.budget == Budget(crash=3, memory=0, hang=9, preemption=1000)
+    assert (described.policy.restart, described.policy.stop_grace_s, described.policy.hang) == (
+        "one",
+        60,
+        None,
+    )
+    assert (described.slots.gpus, described.slots.memory_bytes, described.environment) == (
+        1,
+        2 << 30,
+        {"MODE": "fast"},
+    )
 
 
 def test_where_ranks_meet_and_how_the_job_is_called() -> None:

@@ -20,8 +20,8 @@ def running() -> Iterator[Running]:
     family = Path(__file__).with_name("family.sh")
     with ordinary_job(
         lambda home: Launch(command=["bash", str(home / family.name)], ranks=RANKS), family
-    ) as found:
-        yield found
+    ) as started:
+        yield started
 
 
 @pytest.mark.parametrize("victim", ["launcher", "keeper", "agent", "rank"])

@@ -41,14 +41,14 @@ def rows(running: Running) -> list[dict[str, Any]]:
 
 def pid_of(running: Running, rank: int) -> int:
     """The process of a rank that makes steps."""
-    found: list[int] = []
+    pids: list[int] = []
 
     def look() -> bool:
-        found[:] = [worker["pid"] for _, worker in running.state().workers if worker["rank"] == rank]
-        return bool(found)
+        pids[:] = [worker["pid"] for _, worker in running.state().workers if worker["rank"] == rank]
+        return bool(pids)
 
     wait_until(look, "the rank runs")
-    return found[0]
+    return pids[0]
 
 
 def start_default(home: Path, program: Path, *, ranks: int, restarts: int) -> Running:
@@ -88,8 +88,8 @@ def run_default(tmp_path: Path) -> "Any":
         return started[-1]
 
     yield begin
-    for each in started:
-        end(each)
+    for running in started:
+        end(running)
 
 
 def test_a_reader_that_pauses_is_no_hang_and_top_says_who_is_held(run: Run, tmp_path: Path) -> None:

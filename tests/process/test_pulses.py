@@ -125,11 +125,11 @@ def test_a_notice_is_seen_at_the_next_pulse_and_a_newer_one_replaces_it(tmp_path
     assert mine is not None
     assert mine.notice_seen == 1
     tell(tmp_path, 1, kind=1, number=2, in_s=60, reason="é" * 40)
-    told = worker(
+    answer = worker(
         tmp_path,
         "told = notice()\nprint(told.kind, told.number, 50 < told.remaining_s <= 60 < told.save_by - told.leave_by, told.reason)",
     )
-    assert told.split() == ["stop", "2", "True", "é" * 40]
+    assert answer.split() == ["stop", "2", "True", "é" * 40]
 
 
 def test_a_notice_that_is_half_written_is_not_seen_yet(tmp_path: Path) -> None:

@@ -54,10 +54,10 @@ def test_nothing_that_people_read_holds_a_secret_and_restarts_are_exact(run: Run
     assert {"job.json", "state.json", "journal.jsonl", "incidents/0.json"} <= set(files)
     assert "private.json" not in files, "it is gone with the job"
     commands = [["jobs", "--json"], ["ps", "--json"], ["incident", "--json"], ["incident"], ["events"]]
-    told = {
+    answers = {
         " ".join(words): penstock(running.home, *_about(words, running.job.id)).stdout for words in commands
     }
-    for place, text in {**files, **told, "terminal": err.decode().partition("refused")[0]}.items():
+    for place, text in {**files, **answers, "terminal": err.decode().partition("refused")[0]}.items():
         for secret in (KEY, PASSWORD, INHERITED):
             assert secret not in text, place
 

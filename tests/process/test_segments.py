@@ -116,18 +116,18 @@ def test_a_reader_gives_every_byte_that_is_there_once_and_names_what_is_not(
                 kept.append((begin, end))
         worker = Worker("rank", 0)
         reader = Reader(job, [worker], ("stdout",), places={(worker, "stdout"): start})
-        found = [*reader.pieces(), *reader.pieces(whole_lines=False)]
+        pieces = [*reader.pieces(), *reader.pieces(whole_lines=False)]
         place = start
-        for each in found:
-            assert each.offset == place
-            if isinstance(each, Gap):
-                place += each.byte_count
-                assert not any(begin <= each.offset < end for begin, end in kept)
+        for piece in pieces:
+            assert piece.offset == place
+            if isinstance(piece, Gap):
+                place += piece.byte_count
+                assert not any(begin <= piece.offset < end for begin, end in kept)
             else:
-                assert each.content == content[place : place + len(each.content)]
-                place += len(each.content)
+                assert piece.content == content[place : place + len(piece.content)]
+                place += len(piece.content)
         assert place == max(start, kept[-1][1] if kept else 0)
-        assert [each for each in reader.pieces(whole_lines=False) if isinstance(each, Piece)] == []
+        assert [part for part in reader.pieces(whole_lines=False) if isinstance(part, Piece)] == []
 
 
 @given(lines=st.lists(st.text("ab", max_size=9), max_size=30), count=st.integers(1, 12), ended=st.booleans())

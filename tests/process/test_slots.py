@@ -30,8 +30,8 @@ def leases(tmp_path: Path) -> dict[str, list[dict[str, object]]]:
     """What `penstock slots` would show."""
     environment = {**os.environ, "PENSTOCK_SLOTS": str(tmp_path / "slots"), "PENSTOCK_GPUS": "2"}
     done = subprocess.run([agent_path(), "slots"], env=environment, capture_output=True, check=True)
-    found: dict[str, list[dict[str, object]]] = json.loads(done.stdout)
-    return found
+    document: dict[str, list[dict[str, object]]] = json.loads(done.stdout)
+    return document
 
 
 def kill_rank(running: Running) -> None:
@@ -97,22 +97,22 @@ def test_jobs_beside_each_other_share_no_gpu_core_or_port(begin: Begin, tmp_path
     running = [begin(role(**python(LOOK, how=how), slots=need), name=name) for name in ("one", "two")][
         : 2 if cores > 1 else 1
     ]
-    seen = [saw(each) for each in running]
+    seen = [saw(job) for job in running]
 
     for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "PENSTOCK_PORTS", "MASTER_PORT"):
-        values = [value for each in seen for value in each[name].split(",")]
+        values = [value for view in seen for value in view[name].split(",")]
         assert len(values) == len(set(values)), name
-    ports = [port for each in seen for port in [*each["PENSTOCK_PORTS"].split(","), each["MASTER_PORT"]]]
+    ports = [port for view in seen for port in [*view["PENSTOCK_PORTS"].split(","), view["MASTER_PORT"]]]
     assert len(ports) == len(set(ports)) == 3 * len(seen)
-    processors = [cpu for each in seen for cpu in each["cpus"]]
+    processors = [cpu for view in seen for cpu in view["cpus"]]
     assert len(processors) == len(set(processors)) == need["cpus"] * len(seen)
-    assert {each["OMP_NUM_THREADS"] for each in seen} == {str(need["cpus"])}
+    assert {view["OMP_NUM_THREADS"] for view in seen} == {str(need["cpus"])}
     held = {
         (lease["job"], lease["rank"], lease["pid"])
         for lease in leases(tmp_path)["leases"]
         if lease["slot"] == 0
     }
-    assert held == {(each.job.id, 0, view["pid"]) for each, view in zip(running, seen, strict=True)}
+    assert held == {(job.job.id, 0, view["pid"]) for job, view in zip(running, seen, strict=True)}
 
 
 @pytest.mark.parametrize("how", ["exec", "zygote"])
@@ -122,9 +122,9 @@ def test_a_rank_holds_its_own_leases_and_no_others(begin: Begin, tmp_path: Path,
     pids = [saw(running, f"rank-{rank}")["pid"] for rank in (0, 1)]
     state = running.state()
     assert {worker["how"] for _, worker in state.workers} == {how}
-    found = leases(tmp_path)["leases"]
-    meeting = {lease["name"] for lease in found if lease["slot"] is None}
-    slots = {lease["pid"]: lease["name"] for lease in found if lease["slot"] is not None}
+    entries = leases(tmp_path)["leases"]
+    meeting = {lease["name"] for lease in entries if lease["slot"] is None}
+    slots = {lease["pid"]: lease["name"] for lease in entries if lease["slot"] is not None}
 
     assert len(meeting) == 1
     for pid in pids:

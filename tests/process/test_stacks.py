@@ -81,7 +81,7 @@ class Processes:
         self.started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline()
-        describe(self.job.directory, [each.pid for each in self.started])
+        describe(self.job.directory, [worker.pid for worker in self.started])
         return process
 
     def end(self) -> None:
@@ -109,9 +109,9 @@ def test_equal_stacks_are_one_group_and_the_odd_one_comes_first(gang: Processes)
         gang.start(sys.executable, "-c", GANG, str(rank))
     collected = collect(gang.job)
     assert [group.names for group in collected.groups] == ["rank 3", "rank 0-2"]
-    found = main_functions(collected)
-    assert found["rank 3"] == ["read_data", "train", "<module>"]
-    assert found["rank 0-2"][-3:] == ["wait_for_peers", "train", "<module>"]
+    functions = main_functions(collected)
+    assert functions["rank 3"] == ["read_data", "train", "<module>"]
+    assert functions["rank 0-2"][-3:] == ["wait_for_peers", "train", "<module>"]
     text = shown(collected)
     assert "rank 3  (1 of 4): sleeps" in text
     assert "read_data (<string>:8)" in text

@@ -33,9 +33,9 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Zygote]:
     """A zygote without preloads, shared: what one rank does is nothing to the next."""
-    with zygote() as found:
-        assert "ready" in found.hear()
-        yield found
+    with zygote() as warmed:
+        assert "ready" in warmed.hear()
+        yield warmed
 
 
 def plainly(program: Program, flags: list[str]) -> Ended:
@@ -103,8 +103,12 @@ def test_options_of_the_interpreter_are_the_zygotes(folder: Path, flags: list[st
     assert _without(forked, "orig_argv") == _without(expected, "orig_argv")
 
 
-def _without(found: Ended, name: str) -> tuple[int, dict[str, object], str]:
-    return found.code, {key: value for key, value in json.loads(found.out).items() if key != name}, found.err
+def _without(outcome: Ended, name: str) -> tuple[int, dict[str, object], str]:
+    return (
+        outcome.code,
+        {key: value for key, value in json.loads(outcome.out).items() if key != name},
+        outcome.err,
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,8 +177,8 @@ def test_ranks_are_processes_of_their_own(warm: Zygote, tmp_path: Path) -> None:
     environment: dict[str, str | None] = {"COLOUR": "red", "GONE": None, "PENSTOCK_WORKER": "trainer-7"}
     with zygote(environment={"GONE": "here", "PENSTOCK_WORKER": "." * 40}) as own:
         assert "ready" in own.hear()
-        found = own.run(Program(["program.py", "a b"], tmp_path, environment=environment), ranks=2)
-    facts = [json.loads(one.out) for one in found]
+        outcomes = own.run(Program(["program.py", "a b"], tmp_path, environment=environment), ranks=2)
+    facts = [json.loads(one.out) for one in outcomes]
     for rank, fact in enumerate(facts):
         assert fact["session"] == fact["pid"]
         assert (fact["parent"], fact["files"]) == (os.getpid(), [0, 1, 2])
@@ -221,8 +225,8 @@ def test_ranks_outlive_their_zygote(tmp_path: Path) -> None:
         own.process.wait()
         os.write(gate, b"...")
         os.close(gate)
-        found = [ended(tmp_path, rank, pid) for rank, pid in enumerate(answer["born"])]
-    assert found == [Ended(0, f"{rank}\n", "") for rank in range(3)]
+        outcomes = [ended(tmp_path, rank, pid) for rank, pid in enumerate(answer["born"])]
+    assert outcomes == [Ended(0, f"{rank}\n", "") for rank in range(3)]
 
 
 def test_a_zygote_leaves_with_whoever_talks_to_it() -> None:
@@ -298,8 +302,8 @@ def test_a_file_that_would_be_imported_instead_of_a_preloaded_module_is_respecte
     (tmp_path / "colorsys").mkdir()
     with zygote("colorsys") as own:
         assert "ready" in own.hear()
-        (found,) = own.run(Program(["program.py"], tmp_path))
-        assert found == plainly(Program(["program.py"], tmp_path), [])
+        (outcome,) = own.run(Program(["program.py"], tmp_path))
+        assert outcome == plainly(Program(["program.py"], tmp_path), [])
         (tmp_path / "colorsys.py").write_text("")
         answer, gate = own.bear(Program(["program.py"], tmp_path))
         os.close(gate)

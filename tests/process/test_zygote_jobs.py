@@ -183,16 +183,16 @@ def test_a_job_can_be_stopped_while_its_zygote_gets_warm(run: Run, tmp_path: Pat
 def test_the_words_about_a_failure_are_those_of_python(run: Run, tmp_path: Path) -> None:
     """Goal: exit code, traceback and signal of a forked rank reach the person unchanged."""
     (tmp_path / "fails.py").write_text("def deep():\n    raise KeyError('weight')\ndeep()\n")
-    found = []
+    outcomes = []
     for mode in ("always", "never"):
         running = run("--zygote", mode, "--", str(tmp_path / "fails.py"))
         assert running.launcher is not None
         running.launcher.communicate(timeout=PATIENCE_S)
         assert hows(running.state()) == {"zygote" if mode == "always" else "exec"}
         log = (running.job.directory / "logs/rank-0.stderr").read_text()
-        found.append((running.launcher.returncode, log, running.state().reason))
-    assert found[0] == found[1]
-    assert found[0][1].endswith("KeyError: 'weight'\n")
+        outcomes.append((running.launcher.returncode, log, running.state().reason))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][1].endswith("KeyError: 'weight'\n")
 
 
 def test_a_zygote_that_nobody_will_need_again_is_not_kept(run: Run) -> None:

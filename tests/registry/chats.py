@@ -145,16 +145,16 @@ def slow_loss(tokenizer: Any, ids: list[int], pieces: Pieces) -> list[int]:
     text = "".join(piece for piece, _ in pieces)
     trained = [flag for piece, flag in pieces for _ in piece.encode()]
     plain = {character: byte for byte, character in _byte_characters().items()}
-    found, at = [], 0
+    mask, at = [], 0
     for number in ids:
         token = tokenizer.id_to_token(number)
-        size = len(token.encode()) if token in SPECIAL else len([plain[each] for each in token])
+        size = len(token.encode()) if token in SPECIAL else len([plain[character] for character in token])
         # A character that is cut counts as a whole, in every token that has some of it.
         start, stop = _whole_characters(text.encode(), at, at + size)
-        found.append(int(any(trained[start:stop])))
+        mask.append(int(any(trained[start:stop])))
         at += size
     assert at == len(trained)
-    return found
+    return mask
 
 
 def _whole_characters(data: bytes, start: int, stop: int) -> tuple[int, int]:

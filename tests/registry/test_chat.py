@@ -71,14 +71,16 @@ def test_tokens_and_loss_are_what_a_slow_way_says(tokenizer: Path, name: str, ro
     """Method: the text piece by piece in plain Python, and token by token which bytes each stands for."""
     from tokenizers import Tokenizer
 
-    template, told = TEMPLATES[name]
+    template, pieces_of = TEMPLATES[name]
     plain = Tokenizer.from_file(str(tokenizer))
     measure = ChatTokens(tokenizer, telling(template, train_on=roles))
     turns = conversations(60)
-    lengths, payloads = measure.compute([measure.read({"messages": messages(each)}) for each in turns])
-    assert len({len(each) for each in turns}) > 3
-    for each, length, tokens, loss in zip(turns, lengths, payloads["tokens"], payloads["loss"], strict=True):
-        pieces = told(each, set(roles))
+    lengths, payloads = measure.compute([measure.read({"messages": messages(talk)}) for talk in turns])
+    assert len({len(talk) for talk in turns}) > 3
+    for conversation, length, tokens, loss in zip(
+        turns, lengths, payloads["tokens"], payloads["loss"], strict=True
+    ):
+        pieces = pieces_of(conversation, set(roles))
         ids = plain.encode("".join(piece for piece, _ in pieces), add_special_tokens=False).ids
         assert tokens.tolist() == ids
         assert loss.tolist() == slow_loss(plain, ids, pieces)
@@ -92,19 +94,19 @@ def test_both_payloads_are_versions_with_the_rows_of_the_conversations(
     local: Registry, tokenizer: Path, tmp_path: Path
 ) -> None:
     turns = conversations(1200, seed=1)
-    rows = [messages(each) for each in turns]
+    rows = [messages(talk) for talk in turns]
     path = tmp_path / "chats.jsonl"
-    path.write_text("".join(json.dumps({"messages": each}) + "\n" for each in rows))
+    path.write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in rows))
     version = local.register("chats", path)
     measure = ChatTokens(tokenizer, telling(CHATML))
 
     column = local.measure("chats", measure)
 
-    _, expected = measure.compute([measure.read({"messages": each}) for each in rows])
+    _, expected = measure.compute([measure.read({"messages": talk}) for talk in rows])
     tokens, loss = local.payload(version, column), local.payload(version, column, "loss")
     assert [np.asarray(row["tokens"]).tolist() for row in tokens] == [e.tolist() for e in expected["tokens"]]
     assert [np.asarray(row["loss"]).tolist() for row in loss] == [e.tolist() for e in expected["loss"]]
-    assert local.values(column).tolist() == [len(each) for each in expected["tokens"]]
+    assert local.values(column).tolist() == [len(ids) for ids in expected["tokens"]]
     assert local.measure("chats", pickle.loads(pickle.dumps(measure))) == column
 
 
@@ -144,16 +146,16 @@ def test_rows_that_are_no_conversations_are_said(tokenizer: Path, what: str) -> 
 
 
 def test_such_rows_may_be_borne(local: Registry, tokenizer: Path, tmp_path: Path) -> None:
-    rows = [messages(each) for each in conversations(10)]
+    rows = [messages(talk) for talk in conversations(10)]
     rows[4] = messages([("system", "x")])
     path = tmp_path / "chats.jsonl"
-    path.write_text("".join(json.dumps({"messages": each}) + "\n" for each in rows))
+    path.write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in rows))
     version = local.register("chats", path)
     measure = ChatTokens(tokenizer, telling(GEMMA))
     with pytest.raises(errors.SampleUndecodable, match=r"row 4 .*System role not supported"):
         local.measure("chats", measure)
     column = measure_version(local, version, measure, limits=Limits(undecodable_max=1))
-    assert [each.row for each in column.undecodable] == [4]
+    assert [entry.row for entry in column.undecodable] == [4]
     assert [row for row, length in enumerate(local.values(column)) if not length] == [4]
     assert len(local.payload(version, column, "loss")[4]["loss"]) == 0
 
@@ -162,9 +164,9 @@ def test_a_template_may_change_earlier_turns_and_ask_for_the_whole_conversation(
     """Goal: turns are found in one rendering. Method: templates that no prefix of a conversation could be rendered with."""
     renderer = Renderer(Template(FORGETFUL, {}))
     turn = messages([("user", "hi"), ("assistant", "<think>so</think>hello")])
-    told = renderer.conversation([*turn, *turn], None, ["assistant"])
+    conversation = renderer.conversation([*turn, *turn], None, ["assistant"])
     head = "<|im_start|>assistant\n"
-    assert trained_of(told) == [f"{head}hello<|im_end|>", f"{head}<think>so</think>hello<|im_end|>"]
+    assert trained_of(conversation) == [f"{head}hello<|im_end|>", f"{head}<think>so</think>hello<|im_end|>"]
     whole = "{% if messages[-1].role != 'user' %}{{ raise_exception('ask') }}{% endif %}" + CHATML
     turns = messages([("user", "hi"), ("assistant", "hello"), ("user", "bye")])
     assert trained_of(Renderer(Template(whole, {})).conversation(turns, None, ["assistant"])) == [
@@ -172,9 +174,9 @@ def test_a_template_may_change_earlier_turns_and_ask_for_the_whole_conversation(
     ]
 
 
-def trained_of(told: Conversation) -> list[str]:
+def trained_of(conversation: Conversation) -> list[str]:
     """What counts in the loss, as text."""
-    return [told.text[start:stop] for start, stop in told.trained]
+    return [conversation.text[start:stop] for start, stop in conversation.trained]
 
 
 LOOPS = {
@@ -197,8 +199,8 @@ LOOPS = {
 @pytest.mark.parametrize("how", LOOPS)
 def test_turns_are_found_however_a_template_goes_over_messages(how: str) -> None:
     turns = messages([("user", "one"), ("assistant", " two "), ("user", "?"), ("assistant", "4")])
-    told = Renderer(Template(LOOPS[how], {})).conversation(turns, None, ["assistant"])
-    assert trained_of(told) == ["[assistant: two ]", "[assistant:4]"]
+    conversation = Renderer(Template(LOOPS[how], {})).conversation(turns, None, ["assistant"])
+    assert trained_of(conversation) == ["[assistant: two ]", "[assistant:4]"]
 
 
 PROMPTS = {
@@ -219,8 +221,8 @@ PROMPTS = {
 @pytest.mark.parametrize("how", PROMPTS)
 def test_headers_are_not_trained_on_wherever_a_template_prompts(how: str) -> None:
     turns = messages([("user", "one"), ("assistant", "two"), ("user", "three"), ("assistant", "four")])
-    told = Renderer(Template(PROMPTS[how], {})).conversation(turns, [{"type": "x"}], ["assistant"])
-    assert trained_of(told) == ["two</>", "four</>"]
+    conversation = Renderer(Template(PROMPTS[how], {})).conversation(turns, [{"type": "x"}], ["assistant"])
+    assert trained_of(conversation) == ["two</>", "four</>"]
 
 
 def test_what_closes_a_conversation_is_trained_on_and_what_stands_before_the_next_prompt_is_not() -> None:
@@ -269,8 +271,8 @@ def test_contents_that_a_template_leaves_out_are_said() -> None:
 def test_long_conversations_take_no_longer_per_turn() -> None:
     """Goal: no work that grows with the square of turns. Method: far more turns than could be rendered one by one."""
     turns = messages([("user", "question"), ("assistant", "answer")] * 5000)
-    told = Renderer(Template(CHATML, {})).conversation(turns, None, ["assistant"])
-    assert trained_of(told) == ["answer<|im_end|>\n"] * 5000
+    conversation = Renderer(Template(CHATML, {})).conversation(turns, None, ["assistant"])
+    assert trained_of(conversation) == ["answer<|im_end|>\n"] * 5000
 
 
 def test_marks_inside_macros_and_loops_are_where_the_text_is() -> None:
@@ -278,15 +280,15 @@ def test_marks_inside_macros_and_loops_are_where_the_text_is() -> None:
         "{% macro say(m) %}[{% generation %}{{ m.content }}{% endgeneration %}]{% endmacro %}"
         "{% for m in messages %}{% if m.role == 'assistant' %}{{ say(m) }}{% else %}{{ m.content }}{% endif %}{% endfor %}"
     )
-    told = Renderer(Template(template, {})).conversation(
+    conversation = Renderer(Template(template, {})).conversation(
         messages(
             [("user", "ab"), ("assistant", "cde"), ("user", "\0f"), ("assistant", "g"), ("assistant", "")]
         ),
         None,
         [],
     )
-    assert told.text == "ab[cde]\0f[g][]"
-    assert [told.text[start:stop] for start, stop in told.trained] == ["cde", "g"]
+    assert conversation.text == "ab[cde]\0f[g][]"
+    assert [conversation.text[start:stop] for start, stop in conversation.trained] == ["cde", "g"]
     nested = "{% generation %}a{% generation %}b{% endgeneration %}c{% endgeneration %}d"
     assert Renderer(Template(nested, {})).conversation(messages([("user", "")]), None, []).trained == (
         (0, 3),
@@ -358,5 +360,5 @@ def test_everything_that_changes_tokens_or_loss_is_part_of_the_identity(
         ChatTokens(tokenizer, Telling(template=Template(CHATML, {}), date="2024-07-26")).identity(),
         ChatTokens(tokenizer, Telling(template=Template(CHATML, {}), variables={"x": 1})).identity(),
     ]
-    assert len({json.dumps(each) for each in identities}) == len(identities)
-    assert all("jinja2 3" in each["library"] for each in identities)
+    assert len({json.dumps(identity) for identity in identities}) == len(identities)
+    assert all("jinja2 3" in identity["library"] for identity in identities)

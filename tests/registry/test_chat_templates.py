@@ -80,7 +80,7 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
         user("e five"),
         said("f six"),
     ],
-    "four turns": [each for n in range(4) for each in (user(f"question {n}"), said(f"answer {n}"))],
+    "four turns": [message for n in range(4) for message in (user(f"question {n}"), said(f"answer {n}"))],
     "a question at the end": [user("What is two?"), said("It is two."), user("And three?")],
     "system": [{"role": "system", "content": "Be kind."}, user("What is two?"), said("It is two.")],
     "reasoning": [
@@ -148,11 +148,11 @@ def renderer_of(template: str) -> Renderer:
 def formed(messages: list[dict[str, Any]], form: str) -> list[dict[str, Any]]:
     """Contents as text, as parts, or arguments of calls as text: what templates want differs."""
     if form == "parts":
-        return [each | {"content": [{"type": "text", "text": each["content"]}]} for each in messages]
+        return [message | {"content": [{"type": "text", "text": message["content"]}]} for message in messages]
     if form == "text arguments":
         function = CALL["function"] | {"arguments": '{"a": 1}'}  # type: ignore[operator]
         calls = {"tool_calls": [CALL | {"function": function}]}
-        return [each | (calls if "tool_calls" in each else {}) for each in messages]
+        return [message | (calls if "tool_calls" in message else {}) for message in messages]
     return messages
 
 
@@ -179,7 +179,7 @@ def rendered(
 def trained_by_scan(text: str, template: str) -> list[tuple[int, int]]:
     """Turns of the model, from their headers to their ends, found in the text alone."""
     _, header, ends = next(family for family in FAMILIES if family[0] in template)
-    found = []
+    spans = []
     at = text.find(header)
     while at >= 0:
         start = at + len(header)
@@ -195,9 +195,9 @@ def trained_by_scan(text: str, template: str) -> list[tuple[int, int]]:
             # A turn of several messages: the model writes the headers of all but the first.
             stop = min(place + len(end) for end in ends if (place := text.find(end, stop)) >= 0)
         # Some templates end a conversation with a token of their own.
-        found.append((start, len(text) if text[stop:] == WORDS["eos_token"] else stop))
-        at = text.find(header, found[-1][1])
-    return found
+        spans.append((start, len(text) if text[stop:] == WORDS["eos_token"] else stop))
+        at = text.find(header, spans[-1][1])
+    return spans
 
 
 def words_of(text: str, spans: list[tuple[int, int]]) -> str:
@@ -224,7 +224,7 @@ def test_templates_of_transformers_are_told_too(name: str, template: str) -> Non
 
 def check_template(template: str, *, oracle: Callable[[str, str], list[tuple[int, int]] | None]) -> None:
     renderer = renderer_of(template)
-    told = 0
+    count = 0
     for name, conversation in CONVERSATIONS.items():
         tools = TOOLS if name.startswith("tools") else None
         for form in ("text", "parts", "text arguments"):
@@ -232,7 +232,7 @@ def check_template(template: str, *, oracle: Callable[[str, str], list[tuple[int
             expected = rendered(template, messages, tools)
             refusal = ""
             try:
-                found = renderer.conversation(messages, tools, ["assistant"])
+                actual = renderer.conversation(messages, tools, ["assistant"])
             except NothingToMeasure as reason:
                 refusal = str(reason)
             # Nothing but the template itself may refuse, and where it leaves out all that is said.
@@ -241,16 +241,16 @@ def check_template(template: str, *, oracle: Callable[[str, str], list[tuple[int
                 continue
             text, spans = expected
             if "strftime_now" not in template:
-                assert found.text == text
-            scanned = not (tools and any(each in template for each in GOES_ON))
-            wanted = spans if renderer.marks else oracle(found.text, template) if scanned else None
-            shown = words_of(found.text, list(found.trained))
+                assert actual.text == text
+            scanned = not (tools and any(word in template for word in GOES_ON))
+            wanted = spans if renderer.marks else oracle(actual.text, template) if scanned else None
+            shown = words_of(actual.text, list(actual.trained))
             if wanted is not None:
-                assert shown == words_of(found.text, wanted), (name, form)
-            check_words(name, conversation, found.text, list(found.trained))
-            told += 1
+                assert shown == words_of(actual.text, wanted), (name, form)
+            check_words(name, conversation, actual.text, list(actual.trained))
+            count += 1
             break
-    assert told >= 5, "the template can tell hardly any conversation"
+    assert count >= 5, "the template can tell hardly any conversation"
 
 
 def check_words(
@@ -272,14 +272,16 @@ def test_training_variants_agree_with_what_is_found_without_their_marks(path: Pa
     plain = path.with_name(f"{path.stem.removesuffix('_training')}.jinja")
     if not plain.is_file():
         pytest.skip("there is only the training variant")
-    here, there = (renderer_of(each.read_text()) for each in (plain, path))
+    here, there = (renderer_of(variant.read_text()) for variant in (plain, path))
     equal = 0
     for name, conversation in CONVERSATIONS.items():
         tools = TOOLS if name.startswith("tools") else None
         for form in ("text", "parts", "text arguments"):
             messages = formed(conversation, form)
             try:
-                mine, theirs = (each.conversation(messages, tools, ["assistant"]) for each in (here, there))
+                mine, theirs = (
+                    renderer.conversation(messages, tools, ["assistant"]) for renderer in (here, there)
+                )
             except NothingToMeasure:
                 continue
             if mine.text != theirs.text:
@@ -324,7 +326,7 @@ def test_tokens_and_mask_are_those_of_apply_chat_template(fast: Any, tmp_path: P
             return_dict=True,
             return_assistant_tokens_mask=marks,
         )
-        _, found = measure.compute([measure.read({"messages": json.dumps(conversation), "tools": tools})])
-        assert found["tokens"][0].tolist() == theirs["input_ids"], name
+        _, payloads = measure.compute([measure.read({"messages": json.dumps(conversation), "tools": tools})])
+        assert payloads["tokens"][0].tolist() == theirs["input_ids"], name
         if marks:
-            assert found["loss"][0].tolist() == theirs["assistant_masks"], name
+            assert payloads["loss"][0].tolist() == theirs["assistant_masks"], name

@@ -22,13 +22,13 @@ def test_exported_rows_are_equal(local: Registry, write_rows: WriteRows, tmp_pat
     write_rows("b.jsonl", 1500, 1100, score=0.25, tags=[], more={"k": 2})
     version = local.register("web", tmp_path / "raw")
 
-    made = export_version(local, version, target, tmp_path / "out", rows_per_shard=1000)
+    exported = export_version(local, version, target, tmp_path / "out", rows_per_shard=1000)
 
-    assert len(made.manifest.shards) == 3
-    assert made.take(range(made.rows)) == version.take(range(version.rows))
-    assert made.about.derived_from == (version.digest,)
-    assert local.lineage(made.address).parents[0].address == "web@1"
-    assert made.verify().ok
+    assert len(exported.manifest.shards) == 3
+    assert exported.take(range(exported.rows)) == version.take(range(version.rows))
+    assert exported.about.derived_from == (version.digest,)
+    assert local.lineage(exported.address).parents[0].address == "web@1"
+    assert exported.verify().ok
 
 
 #: Opens what an index lists, with the peer's own readers, as its dataset does.
@@ -62,10 +62,10 @@ def test_webdataset_keeps_rows_below_keys(local: Registry, write_rows: WriteRows
     import webdataset
 
     version = local.register("web", write_rows("a.jsonl", 0, 50))
-    made = local.export("web", "webdataset", tmp_path / "out", name="tarred")
-    assert made.address == "tarred@1"
-    assert [row["json"] for row in made] == list(version)
-    assert [row["__key__"] for row in made][:2] == ["000000000000", "000000000001"]
+    exported = local.export("web", "webdataset", tmp_path / "out", name="tarred")
+    assert exported.address == "tarred@1"
+    assert [row["json"] for row in exported] == list(version)
+    assert [row["__key__"] for row in exported][:2] == ["000000000000", "000000000001"]
     archive = next((tmp_path / "out").iterdir())
     theirs = list(webdataset.WebDataset(str(archive), shardshuffle=False).decode())
     assert [sample["json"] for sample in theirs] == list(version)
@@ -77,12 +77,12 @@ def test_tokens_become_megatron_files_and_come_back(
     local.register("web", write_rows("a.jsonl", 0, 200))
     local.measure("web", TokenLength(write_tokenizer(tmp_path / "tokenizer.json")))
     (tokens,) = [name for name in local.datasets() if "tokens" in name]
-    made = local.export(tokens, "bin-idx", tmp_path / "out", name="megatron")
-    for ours, theirs in zip(local.resolve(tokens), made, strict=True):
+    exported = local.export(tokens, "bin-idx", tmp_path / "out", name="megatron")
+    for ours, theirs in zip(local.resolve(tokens), exported, strict=True):
         np.testing.assert_array_equal(ours["tokens"], theirs["tokens"])
-    assert made[0]["tokens"].dtype == np.uint16
+    assert exported[0]["tokens"].dtype == np.uint16
     back = local.export("megatron", "mds", tmp_path / "mds")
-    np.testing.assert_array_equal(back[7]["tokens"], made[7]["tokens"])
+    np.testing.assert_array_equal(back[7]["tokens"], exported[7]["tokens"])
 
 
 def test_bytes_travel_through_formats_that_hold_them(local: Registry, tmp_path: Path) -> None:
@@ -129,6 +129,6 @@ def test_fields_are_left_out_of_an_export_only_by_name(tmp_path: Path) -> None:
     with pytest.raises(errors.UsageError, match="unknown fields: tokns"):
         registry.export("some@1", "bin-idx", tmp_path / "wrong", fields=["tokns"])
 
-    made = registry.export("some@1", "bin-idx", tmp_path / "chosen", fields=["tokens"])
+    exported = registry.export("some@1", "bin-idx", tmp_path / "chosen", fields=["tokens"])
 
-    assert [row["tokens"].tolist() for row in made] == [[5, 6], [7]]
+    assert [row["tokens"].tolist() for row in exported] == [[5, 6], [7]]

@@ -99,14 +99,14 @@ def test_every_kind_comes_back_or_is_refused_by_row_and_field(
     """Goal: no value is changed. Method: every value alone, so that one that has no place does not hide another."""
     empty: list[Any] = [None] if null else []
     for value in [*VALUES[kind], *ODD.get(kind, [])]:
-        rows = [{"f": each, "n": number} for number, each in enumerate([*empty, value, *empty])]
-        found = written(local, target, kind, rows)
-        if isinstance(found, errors.ExportRefused):
-            assert found.field == "f"
-            assert found.row in range(100, 100 + len(rows))
+        rows = [{"f": cell, "n": number} for number, cell in enumerate([*empty, value, *empty])]
+        outcome = written(local, target, kind, rows)
+        if isinstance(outcome, errors.ExportRefused):
+            assert outcome.field == "f"
+            assert outcome.row in range(100, 100 + len(rows))
             assert not holds(target, value, null=null), (target, value)
             continue
-        back = [unwrapped(row) for row in found] if target == "webdataset" else found
+        back = [unwrapped(row) for row in outcome] if target == "webdataset" else outcome
         got = [plain(row["f"]) for row in back]
         lists = target in ("jsonl.zst", "parquet") or kind in ("list", "object")
         expected = [listed(row["f"]) if lists else row["f"] for row in rows]
@@ -157,8 +157,8 @@ def test_tokens_go_through_every_form(local: Registry, tmp_path: Path, target: s
     rows = [{"tokens": [1, 2, 3]}, {"tokens": []}, {"tokens": [65_535]}]
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, rows)))
     local.register("a", tmp_path / "a.jsonl")
-    made = local.export("a", target, tmp_path / "out")
-    back = [row["json"] if target == "webdataset" else row for row in made]
+    exported = local.export("a", target, tmp_path / "out")
+    back = [row["json"] if target == "webdataset" else row for row in exported]
     assert [{"tokens": listed(row["tokens"])} for row in back] == rows
     (tmp_path / "b.jsonl").write_bytes(b'{"tokens": [1]}\n{"tokens": null}\n')
     local.register("b", tmp_path / "b.jsonl")
@@ -166,8 +166,8 @@ def test_tokens_go_through_every_form(local: Registry, tmp_path: Path, target: s
         with pytest.raises(errors.ExportRefused, match=r"row 1 has null instead of .* in field 'tokens'"):
             local.export("b", target, tmp_path / "out-b")
     else:
-        made = local.export("b", target, tmp_path / "out-b")
-        back = [row["json"] if target == "webdataset" else row for row in made]
+        exported = local.export("b", target, tmp_path / "out-b")
+        back = [row["json"] if target == "webdataset" else row for row in exported]
         assert back == [{"tokens": [1]}, {"tokens": None}]
 
 
@@ -197,8 +197,8 @@ def test_documents_of_several_sequences_stay_documents(local: Registry, tmp_path
     from tests.formats.test_megatron import write
 
     version = local.register("a", write(tmp_path / "a.bin", per_document=3, multimodal=True))
-    made = local.export("a", "bin-idx", tmp_path / "out")
-    assert same(list(made), list(version))
+    exported = local.export("a", "bin-idx", tmp_path / "out")
+    assert same(list(exported), list(version))
     with pytest.raises(errors.ExportRefused) as caught:
         export_version(local, version, "bin-idx", tmp_path / "cut", name="cut", rows_per_shard=4)
     assert caught.value.field == "document"
@@ -214,8 +214,8 @@ def test_rows_of_archives_that_lost_members_keep_the_others(local: Registry, tmp
     writer.add(rows, 0)
     for staged, final in writer.finish():
         staged.rename(final)
-    found = list(local.register("a", tmp_path / "a.tar"))
-    assert found == [rows[0], {name: value for name, value in rows[1].items() if value is not None}]
+    read_rows = list(local.register("a", tmp_path / "a.tar"))
+    assert read_rows == [rows[0], {name: value for name, value in rows[1].items() if value is not None}]
 
 
 @pytest.mark.parametrize(

@@ -58,13 +58,13 @@ def test_a_ray_cluster_gives_the_same_bytes(write_rows: WriteRows, tmp_path: Pat
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
 
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["nodes"] == 2
-    assert found["digest"] == version.digest
-    assert found["column"] == column.key
-    assert found["parts"] == [part.values for part in column.parts]
-    assert found["tokens"] == column.payload_version
-    assert found["told"] == 6
-    assert found["refused"] == [2, True]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["nodes"] == 2
+    assert answer["digest"] == version.digest
+    assert answer["column"] == column.key
+    assert answer["parts"] == [part.values for part in column.parts]
+    assert answer["tokens"] == column.payload_version
+    assert answer["told"] == 6
+    assert answer["refused"] == [2, True]
     objects = {path.name: path.read_bytes() for path in (tmp_path / "here/objects").iterdir()}
     assert {path.name: path.read_bytes() for path in (tmp_path / "there/objects").iterdir()} == objects

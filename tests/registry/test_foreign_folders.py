@@ -169,16 +169,18 @@ def test_splits_on_a_card_count_whatever_files_are_called(local: Registry, tmp_p
     ],
 )
 def test_cards_mean_what_yaml_means(configs: dict[str, dict[str, Any]]) -> None:
-    found = file_patterns(card(**configs))
+    patterns = file_patterns(card(**configs))
     expected = []
     for name, config in configs.items():
-        given = config.get("data_files", "**")
-        for entry in given if isinstance(given, list) else [given]:
+        data_files = config.get("data_files", "**")
+        for entry in data_files if isinstance(data_files, list) else [data_files]:
             split, paths = (entry["split"], entry["path"]) if isinstance(entry, dict) else ("", entry)
             for path in paths if isinstance(paths, list) else [paths]:
                 below = f"{config['data_dir']}/{path}" if "data_dir" in config else path
                 expected.append((name, split, below))
-    assert sorted((each.config, each.split, each.pattern) for each in found) == sorted(expected)
+    assert sorted((pattern.config, pattern.split, pattern.pattern) for pattern in patterns) == sorted(
+        expected
+    )
 
 
 def test_what_is_no_card_says_nothing() -> None:

@@ -98,12 +98,12 @@ def test_a_store_is_matched_as_a_directory_is(names: list[str], pattern: str) ->
             if os.path.isfile(path)
         }
         try:
-            found = {
+            matched = {
                 candidate.url.removeprefix(f"{root}/") for candidate in find([f"{root}/{pattern}"]).files
             }
         except errors.NothingToRegister:
-            found = set()
-        assert found == expected
+            matched = set()
+        assert matched == expected
 
 
 def write_rows(path: Path, identity: int) -> None:
@@ -134,7 +134,7 @@ def test_folders_that_match_are_said_to_be_left_out(tmp_path: Path) -> None:
     for pattern, left_out in {"*": {"en": "a folder: a pattern takes files"}, "**": {}, "**/*": {}}.items():
         account = registry.register("web", tmp_path / "raw" / pattern).account
         assert account is not None
-        assert {each.name: each.reason for each in account.left_out} == left_out
+        assert {omission.name: omission.reason for omission in account.left_out} == left_out
 
 
 def test_a_folder_that_exists_wins_over_the_pattern(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_keys_that_no_request_can_name_are_left_out_and_said(s3_bucket: str, tmp
     version = registry.register("web", f"{s3_bucket}/{top}/data")
     assert [shard.name for shard in version.manifest.shards] == ["a.jsonl", "c & d/e.jsonl"]
     assert version.account is not None
-    assert [(each.name, each.reason) for each in version.account.left_out] == [
+    assert [(omission.name, omission.reason) for omission in version.account.left_out] == [
         ("../g.jsonl", "its key has the part '..', which no request can name"),
         ("./f.jsonl", "its key has the part '.', which no request can name"),
         ("/b.jsonl", "its key has an empty part ('//'), which no request can name"),

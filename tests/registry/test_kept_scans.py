@@ -37,11 +37,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def fresh(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, list[int]]]:
     """Digest and rows of every folder, each in a registry that has seen nothing else."""
-    found = {}
+    versions = {}
     for folder in _FOLDERS:
         version = Registry(tmp_path_factory.mktemp("fresh")).register("x", tree / folder)
-        found[folder] = (version.digest, rows_of(version))
-    return found
+        versions[folder] = (version.digest, rows_of(version))
+    return versions
 
 
 def test_the_order_in_which_folders_are_registered_changes_nothing(

@@ -41,8 +41,8 @@ class Digits:
     def compute(self, samples: list[str]) -> Computed:
         self.threads.add(threading.current_thread().name)
         digits = [[int(digit) for digit in sample] for sample in samples]
-        odd = [[digit % 2 for digit in each] for each in digits]
-        return [len(each) for each in digits], {"digits": digits, "odd": odd}
+        odd = [[digit % 2 for digit in row] for row in digits]
+        return [len(row) for row in digits], {"digits": digits, "odd": odd}
 
     def payload_bytes(self, version: Version) -> int:
         return version.rows * 10
@@ -63,9 +63,9 @@ def test_each_payload_is_a_version_of_its_own(
 
     digits, odd = registry.payload(version, column), registry.payload(version, column, "odd")
     expected = [[int(digit) for digit in str(row)] for row in range(1700)]
-    assert registry.values(column).tolist() == [len(each) for each in expected]
+    assert registry.values(column).tolist() == [len(row) for row in expected]
     assert lists(digits, "digits") == expected
-    assert lists(odd, "odd") == [[digit % 2 for digit in each] for each in expected]
+    assert lists(odd, "odd") == [[digit % 2 for digit in row] for row in expected]
     assert (digits.rows, odd.rows) == (version.rows, version.rows)
     assert digits.about.derived_from == odd.about.derived_from == (version.digest,)
     assert digits.digest == registry.payload(version, column, "digits").digest
@@ -93,14 +93,14 @@ def test_pieces_are_columns_of_their_own(registry: Registry, write_rows: WriteRo
     whole = measure_version(registry, version, Digits())
     pieces = [(8, 12), (98, 130)]
 
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     column = measure_version(
-        registry, version, Digits(), pieces=pieces, watch=lambda done, total: told.append((done, total))
+        registry, version, Digits(), pieces=pieces, watch=lambda done, total: progress.append((done, total))
     )
 
     rows = [*range(8, 12), *range(98, 130)]
     assert column.key != whole.key
-    assert told[-1] == (36, 36)
+    assert progress[-1] == (36, 36)
     assert [part.rows for part in column.parts] == [4, 32]
     assert registry.values(column).tolist() == [len(str(row)) for row in rows]
     digits = registry.payload(version, column)
@@ -134,11 +134,11 @@ def test_one_shard_is_computed_by_several_threads_in_order(
 ) -> None:
     version = local.register("web", write_rows("a.jsonl", 0, rows))
     measure = Digits()
-    told: list[int] = []
-    column = measure_version(local, version, measure, watch=lambda done, total: told.append(done))
+    progress: list[int] = []
+    column = measure_version(local, version, measure, watch=lambda done, total: progress.append(done))
     assert local.values(column).tolist() == [len(str(row)) for row in range(rows)]
-    assert told == sorted(told)
-    assert (len(told), told[-1]) == (5, rows)
+    assert progress == sorted(progress)
+    assert (len(progress), progress[-1]) == (5, rows)
     assert all(name.startswith("penstock-portion") for name in measure.threads)
 
 
@@ -181,7 +181,7 @@ def test_rows_that_nothing_can_be_made_of_are_empty_and_listed(local: Registry, 
 
     column = measure_version(local, version, Digits(), limits=Limits(undecodable_max=4))
 
-    assert [(each.row, each.reason) for each in column.undecodable] == [
+    assert [(entry.row, entry.reason) for entry in column.undecodable] == [
         (row, f"'x{row}' has no digits") for row in sorted(bad)
     ]
     values = local.values(column)
@@ -221,12 +221,12 @@ def test_a_row_that_its_format_cannot_decode_is_one_of_them(local: Registry, tmp
         def take(self, rows: Any) -> list[Row]:
             if any(row in (7, 2000) for row in rows):
                 raise ValueError("not a picture")
-            found: list[Row] = super().take(rows)
-            return found
+            taken: list[Row] = super().take(rows)
+            return taken
 
     picky = Picky(record=version.record, manifest=version.manifest, registry=local.store, roots=version.roots)
     column = measure_version(local, picky, Digits(), limits=Limits(undecodable_max=9))
-    assert [each.row for each in column.undecodable] == [7, 2000]
+    assert [entry.row for entry in column.undecodable] == [7, 2000]
     assert "ValueError: not a picture" in column.undecodable[0].reason
     assert local.values(column)[[6, 7, 8, 2000]].tolist() == [1, 0, 1, 0]
 

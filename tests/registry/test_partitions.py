@@ -123,9 +123,9 @@ def test_a_difference_sees_folders_that_changed(local: Registry, tmp_path: Path)
     write(tmp_path / "b/x/lang=en/a.jsonl", id=1)
     write(tmp_path / "b/x/lang=fr/a.jsonl", id=2)
     local.register("web", tmp_path / "b")
-    found = local.diff("web@1", "web@2")
-    assert not found.equal
-    assert (found.rows_added, found.rows_removed) == (1, 1)
+    difference = local.diff("web@1", "web@2")
+    assert not difference.equal
+    assert (difference.rows_added, difference.rows_removed) == (1, 1)
 
 
 def test_csv_and_text_have_partitions_too(local: Registry, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def slow_tokens(ranks: dict[bytes, int], pattern: str, text: str) -> list[int]:
     """Byte pairs are merged one at a time, lowest rank first, inside each piece that the pattern finds."""
     import regex
 
-    found = []
+    tokens = []
     for piece in regex.findall(pattern, text):
         parts = [bytes([byte]) for byte in piece.encode()]
         while True:
@@ -43,8 +43,8 @@ def slow_tokens(ranks: dict[bytes, int], pattern: str, text: str) -> list[int]:
                 break
             _, at = min(pairs)
             parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        found += [ranks[part] for part in parts]
-    return found
+        tokens += [ranks[part] for part in parts]
+    return tokens
 
 
 TEXTS = ["the cat and the dog's 12345", "", "THE the\n\n  and  ", "naïve äöü 😀", "<|end|>the", "日本語 and"]
@@ -109,7 +109,7 @@ def test_everything_that_changes_tokens_is_part_of_the_identity(tmp_path: Path) 
         RankTokens(path, pattern="gpt2", field="body"),
         RankTokens(path, pattern="gpt2", specials=SpecialUse(in_text="token")),
     ]
-    identities = [json.dumps(each.identity()) for each in changed]
+    identities = [json.dumps(measure.identity()) for measure in changed]
     assert len({json.dumps(plain), *identities}) == 6
     assert "tiktoken 0" in plain["library"]
 
@@ -118,10 +118,10 @@ def test_patterns_are_those_of_the_library() -> None:
     """Method: the source text of the library's definitions, which cannot be called without downloading ranks."""
     import tiktoken_ext.openai_public as published
 
-    found = re.findall(r'r"""(.*?)""",', inspect.getsource(published))
+    patterns = re.findall(r'r"""(.*?)""",', inspect.getsource(published))
     assert PATTERNS["gpt2"] == published.r50k_pat_str
-    assert PATTERNS["cl100k"] == found[0]
-    assert PATTERNS["o200k"] == "|".join(found[1:8])
+    assert PATTERNS["cl100k"] == patterns[0]
+    assert PATTERNS["o200k"] == "|".join(patterns[1:8])
 
 
 BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {

@@ -147,16 +147,16 @@ def test_a_difference_counts_fields_shards_and_rows(
     shutil.move(write_rows("come.jsonl", 300, 7, lang="en"), tmp_path / "next")
     local.register("web", tmp_path / "next")
 
-    found = local.diff("web@1", "web@2")
+    difference = local.diff("web@1", "web@2")
 
-    assert found.fields_added == ["lang"]
-    assert found.shards_added == ["come.jsonl"]
-    assert found.shards_removed == ["gone.jsonl"]
-    assert found.shards_changed == ["changed.jsonl"]
-    assert found.shards_equal == 1
+    assert difference.fields_added == ["lang"]
+    assert difference.shards_added == ["come.jsonl"]
+    assert difference.shards_removed == ["gone.jsonl"]
+    assert difference.shards_changed == ["changed.jsonl"]
+    assert difference.shards_equal == 1
     # Row 3 and row 9 of the changed shard differ in place; one row was appended to it, seven came, five went.
-    assert (found.rows_changed, found.rows_added, found.rows_removed) == (2, 8, 5)
-    assert not found.equal
+    assert (difference.rows_changed, difference.rows_added, difference.rows_removed) == (2, 8, 5)
+    assert not difference.equal
     assert local.diff("web@1", "web@1").equal
     assert local.diff("web@1", "web@2", rows=False).rows_added is None
 

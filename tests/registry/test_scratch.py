@@ -24,18 +24,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def tree(folder: Path) -> dict[str, tuple[int, int]]:
     """Every file below a folder, with size and time of change."""
-    found = (path for path in folder.rglob("*") if path.is_file())
+    files = (path for path in folder.rglob("*") if path.is_file())
     return {
-        path.relative_to(folder).as_posix(): (path.stat().st_size, path.stat().st_ctime_ns) for path in found
+        path.relative_to(folder).as_posix(): (path.stat().st_size, path.stat().st_ctime_ns) for path in files
     }
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Corpus:
     """A registry with raw text and nothing derived."""
-    made = Corpus(tmp_path / "corpus")
-    made.add("web", some_documents(120, longest=30, seed=1), shards=3)
-    return made
+    corpus = Corpus(tmp_path / "corpus")
+    corpus.add("web", some_documents(120, longest=30, seed=1), shards=3)
+    return corpus
 
 
 def recipe_of(corpus: Corpus, **more: object) -> ps.Recipe:
@@ -72,30 +72,32 @@ def test_a_recipe_opens_over_a_place_that_is_only_read(own: Corpus, tmp_path: Pa
     """Goal: plans, columns, eras and tokens are kept in the scratch and found there again; the place is not touched."""
     place, scratch = own.folder / "registry", tmp_path / "scratch"
     before = tree(place)
-    made = digests(own, Registry(place, scratch=scratch), measure=measure)
+    expected = digests(own, Registry(place, scratch=scratch), measure=measure)
     kept = tree(scratch)
     assert tree(place) == before
     assert {name.partition("/")[0] for name in kept} >= {"columns", "objects", "derived", "plans", "datasets"}
     assert ("eras" in {name.partition("/")[0] for name in kept}) == (measure == "eras")
-    assert digests(own, Registry(place, scratch=scratch), measure=measure) == made
+    assert digests(own, Registry(place, scratch=scratch), measure=measure) == expected
     assert (tree(scratch), tree(place)) == (kept, before), "the second opening made nothing"
     batch = ps.batch_at(recipe_of(own, measure=measure), step=3, registry=Registry(place, scratch=scratch))
-    assert str(batch.digest) == made[3]
-    assert digests(own, Registry(place), measure=measure) == made, "and the writable registry gives the same"
+    assert str(batch.digest) == expected[3]
+    assert digests(own, Registry(place), measure=measure) == expected, (
+        "and the writable registry gives the same"
+    )
 
 
 def test_what_the_place_has_is_not_made_again(own: Corpus, tmp_path: Path) -> None:
     """Goal: a shared registry's own columns and plans are used. Method: open there first, then with a scratch."""
     place, scratch = own.folder / "registry", tmp_path / "scratch"
-    made = digests(own, Registry(place))
-    assert digests(own, Registry(place, scratch=scratch)) == made
+    expected = digests(own, Registry(place))
+    assert digests(own, Registry(place, scratch=scratch)) == expected
     assert tree(scratch) == {}
 
 
 def test_numbers_are_the_places_and_derived_versions_are_found_by_digest(own: Corpus, tmp_path: Path) -> None:
     """Goal: equal numbers of one name never mix. Method: tokens of web@1 in the scratch, of web@2 in the place, both number 1."""
     place, scratch = own.folder / "registry", tmp_path / "scratch"
-    made = digests(own, Registry(place, scratch=scratch))
+    expected = digests(own, Registry(place, scratch=scratch))
     eras = digests(own, Registry(place, scratch=scratch), measure="eras")
     raw = own.folder / "other.jsonl"
     shutil.copy(next(own.folder.glob("web/*.jsonl")), raw)
@@ -107,7 +109,7 @@ def test_numbers_are_the_places_and_derived_versions_are_found_by_digest(own: Co
         tokens = feed.plan.prepared[0].tokens
     assert (second.number, tokens.number) == (2, 1)
     layered = Registry(place, scratch=scratch)
-    assert digests(own, layered) == made
+    assert digests(own, layered) == expected
     assert digests(own, layered, measure="eras") == eras
     with ps.open(other, registry=layered) as feed:
         assert [str(batch.digest) for batch in feed] == theirs
@@ -155,7 +157,7 @@ def test_a_copy_that_the_place_lost_is_made_in_the_scratch(own: Corpus, tmp_path
     packed.write_bytes(gzip.compress(b'{"text": "1"}\n{"text": "2"}\n'))
     place = own.folder / "registry"
     version = Registry(place).register("packed", [packed])
-    names = [each.name for each in Registry(place).derived()]
+    names = [copy.name for copy in Registry(place).derived()]
     assert Registry(place).prune(names) > 0
     before = tree(place)
     layered = Registry(place, scratch=tmp_path / "scratch")
@@ -182,11 +184,11 @@ def test_keys_that_may_only_read_get_a_scratch_at_home(
     assert Registry(place).register("web", files).rows == 120
     proxy.add(Status(403), method="PUT")
     proxy.add(Status(403), method="POST")
-    made = digests(own, Registry(place))
+    expected = digests(own, Registry(place))
     (scratch,) = (tmp_path / "home" / "scratch").iterdir()
     kept = tree(scratch)
     proxy.forget()
-    assert digests(own, Registry(place)) == made
+    assert digests(own, Registry(place)) == expected
     assert (tree(scratch), proxy.requests(method="PUT")) == (kept, [])
     with pytest.raises(RegistryReadOnly, match="cannot register in s3://") as refused:
         Registry(place).register("more", files)

@@ -17,7 +17,7 @@ from tests.registry.folders import write_rows
 
 def left_out(version: Version) -> dict[str, str]:
     assert version.account is not None
-    return {each.name: each.reason for each in version.account.left_out}
+    return {omission.name: omission.reason for omission in version.account.left_out}
 
 
 def shards(version: Version) -> list[str]:

@@ -77,8 +77,8 @@ TEMPLATES = {
 def test_answers_count_without_headers_and_with_their_ends(name: str) -> None:
     """Goal: no header in the loss, and ends learned. Method: see the module."""
     template, expected = TEMPLATES[name]
-    found = Renderer(Template(template, WORDS)).conversation(CONVERSATION, None, ["assistant"])
-    assert [found.text[start:stop] for start, stop in found.trained] == expected
+    conversation = Renderer(Template(template, WORDS)).conversation(CONVERSATION, None, ["assistant"])
+    assert [conversation.text[start:stop] for start, stop in conversation.trained] == expected
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -89,7 +89,9 @@ def test_columns_made_with_other_turns_are_not_taken_for_these(name: str) -> Non
     before = []
     for answer in (1, 3):
         asked = renderer.render(CONVERSATION[:answer], add_generation_prompt=True)
-        told = renderer.render(CONVERSATION[: answer + 1])
-        before.append((len(asked), len(told)) if text.startswith(told) and told.startswith(asked) else None)
+        rendered = renderer.render(CONVERSATION[: answer + 1])
+        before.append(
+            (len(asked), len(rendered)) if text.startswith(rendered) and rendered.startswith(asked) else None
+        )
     now = renderer.conversation(CONVERSATION, None, ["assistant"]).trained
     assert renderer.changed_since_prefixes(["assistant"]) or list(now) == before

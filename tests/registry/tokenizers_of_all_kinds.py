@@ -28,8 +28,8 @@ def _byte_level(path: Path, *, normalizer: Any = None, pattern: str = "", **mode
     tokenizer.train_from_iterator(
         TEXTS * 5, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
     )
-    tokenizer.add_special_tokens([AddedToken(each, special=True) for each in SPECIAL])
-    tokenizer.add_tokens([AddedToken(each, normalized=False) for each in PLAIN_ADDED])
+    tokenizer.add_special_tokens([AddedToken(word, special=True) for word in SPECIAL])
+    tokenizer.add_tokens([AddedToken(word, normalized=False) for word in PLAIN_ADDED])
     tokenizer.save(str(path))
 
 
@@ -68,10 +68,10 @@ def _sentence_pieces(path: Path, *, normalizer: bool) -> None:
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     tokenizer.add_special_tokens(
-        [AddedToken(each, special=True, normalized=False) for each in ("<unk>", "<s>", "</s>")]
+        [AddedToken(word, special=True, normalized=False) for word in ("<unk>", "<s>", "</s>")]
     )
-    tokenizer.add_special_tokens([AddedToken(each, special=True) for each in SPECIAL])
-    tokenizer.add_tokens([AddedToken(each, normalized=False) for each in PLAIN_ADDED])
+    tokenizer.add_special_tokens([AddedToken(word, special=True) for word in SPECIAL])
+    tokenizer.add_tokens([AddedToken(word, normalized=False) for word in PLAIN_ADDED])
     tokenizer.save(str(path))
 
 
@@ -95,9 +95,9 @@ def t5(path: Path) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     tokenizer.decoder = decoders.Metaspace()
     tokenizer.add_special_tokens(
-        [AddedToken(each, special=True) for each in ("<pad>", "</s>", "<unk>", *SPECIAL)]
+        [AddedToken(word, special=True) for word in ("<pad>", "</s>", "<unk>", *SPECIAL)]
     )
-    tokenizer.add_tokens([AddedToken(each, normalized=False) for each in PLAIN_ADDED])
+    tokenizer.add_tokens([AddedToken(word, normalized=False) for word in PLAIN_ADDED])
     tokenizer.save(str(path))
 
 
@@ -111,10 +111,10 @@ def bert(path: Path) -> None:
     tokenizer.decoder = decoders.WordPiece()
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *SPECIAL]
     trainer = trainers.WordPieceTrainer(
-        vocab_size=300, special_tokens=[AddedToken(each, special=True) for each in words], show_progress=False
+        vocab_size=300, special_tokens=[AddedToken(word, special=True) for word in words], show_progress=False
     )
     tokenizer.train_from_iterator(TEXTS * 5, trainer)
-    tokenizer.add_tokens([AddedToken(each, normalized=False) for each in PLAIN_ADDED])
+    tokenizer.add_tokens([AddedToken(word, normalized=False) for word in PLAIN_ADDED])
     tokenizer.save(str(path))
 
 

@@ -16,8 +16,8 @@ def first_difference(one: Path, other: Path) -> str:
     left, right = records.read(one), records.read(other)
     if list(left) != list(right):
         return f"steps {list(left)} and {list(right)}"
-    for step, each in left.items():
-        if reason := _differs(each, right[step]):
+    for step, whole in left.items():
+        if reason := _differs(whole, right[step]):
             return f"step {step}: {reason}"
     return ""
 

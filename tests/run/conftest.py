@@ -25,5 +25,5 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         return started[-1]
 
     yield begin
-    for each in started:
-        jobs.end(each)
+    for running in started:
+        jobs.end(running)

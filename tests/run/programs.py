@@ -145,7 +145,7 @@ def life(
     for child in children:
         if child != ended:
             os.kill(child, signal.SIGKILL)
-    return [os.waitstatus_to_exitcode(status), *statuses([each for each in children if each != ended])]
+    return [os.waitstatus_to_exitcode(status), *statuses([pid for pid in children if pid != ended])]
 
 
 def resumes(stream: Stream, out: Path, kind: str, ranks: int, places: str) -> None:
@@ -202,18 +202,18 @@ def lanes(stream: Stream, out: Path) -> None:
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
         unknown = init_device_mesh("cpu", (2, 2), mesh_dim_names=("outer", "inner"))
         model = nn.Linear(4, 4)
-        found = {"group": penstock.torch.state(model).lane_of()}
-        for name, each in (("mesh", mesh), ("unknown", unknown)):
-            spread = distribute_tensor(torch.ones(4, 4), each, [Replicate(), Shard(0)])
+        seen = {"group": penstock.torch.state(model).lane_of()}
+        for name, candidate in (("mesh", mesh), ("unknown", unknown)):
+            spread = distribute_tensor(torch.ones(4, 4), candidate, [Replicate(), Shard(0)])
             model.weight = nn.Parameter(spread)
             try:
-                found[name] = penstock.torch.state(model).lane_of()
+                seen[name] = penstock.torch.state(model).lane_of()
             except ps.errors.UsageError as problem:
-                found[name] = str(problem)
-        found["given"] = penstock.torch.state(model, lane=ps.Lane(1, of=3)).lane_of()
+                seen[name] = str(problem)
+        seen["given"] = penstock.torch.state(model, lane=ps.Lane(1, of=3)).lane_of()
         shared = penstock.torch.state(model).share(f"of {distributed.get_rank()}".encode()).decode()
         rows = penstock.torch.state(model).agree([distributed.get_rank(), math.nan, 1e300])
-        document = {**{name: str(lane) for name, lane in found.items()}, "shared": shared, "rows": repr(rows)}
+        document = {**{name: str(lane) for name, lane in seen.items()}, "shared": shared, "rows": repr(rows)}
         (out / f"{distributed.get_rank()}.json").write_text(json.dumps(document))
 
     assert life(look, 4, 0, out / "lanes") == [0] * 4

@@ -53,7 +53,7 @@ def make(stream: Stream, out: Path) -> Run:
 
 def kill(run: Run, kills: str, life: int, step: int) -> None:
     """An accident of this life; never the second time."""
-    plan = [tuple(map(int, each.split(":"))) for each in kills.split(",") if each]
+    plan = [tuple(map(int, part.split(":"))) for part in kills.split(",") if part]
     if life < len(plan) and plan[life] == (run.rank, step) and not run.is_repeating:
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 def main(kind: str, stream: str, out: str, kills: str) -> None:
     life, rank = int(os.environ.get("PENSTOCK_INCARNATION", "0")), os.environ["RANK"]
-    plan = [each.split(":") for each in kills.split(",") if each]
+    plan = [part.split(":") for part in kills.split(",") if part]
     from penstock.events import points
 
     if life < len(plan) and plan[life][0] == rank:

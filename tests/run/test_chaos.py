@@ -75,11 +75,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A place with little room, where the system lets us make one; else a folder."""
     place = tmp_path / "disk"
     place.mkdir()
-    made = subprocess.run(
+    mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(place)], capture_output=True, check=False
     )
     yield place
-    if made.returncode == 0:
+    if mounted.returncode == 0:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
@@ -140,10 +140,10 @@ def test_a_run_survives_everything_and_is_the_same(stream: Stream, tmp_path: Pat
 def check_account(directory: Path, wall_s: float) -> None:
     """Every second of every rank is in one account; no life loses more than its saves under way, two at most, and what came after them."""
     for rank in range(RANKS):
-        found = account(directory, rank)
-        assert sum(found.seconds.values()) == pytest.approx(found.wall_s, abs=1e-3)
-        assert found.wall_s <= wall_s + SLACK_S
-        assert all(life.seconds[name] >= -SLACK_S for life in found.lives for name in life.seconds)
-        assert found.kept == STEPS
-        assert max(life.lost for life in found.lives) <= 3 * SAVE_EVERY
-        assert found.lost > 0
+        run_account = account(directory, rank)
+        assert sum(run_account.seconds.values()) == pytest.approx(run_account.wall_s, abs=1e-3)
+        assert run_account.wall_s <= wall_s + SLACK_S
+        assert all(life.seconds[name] >= -SLACK_S for life in run_account.lives for name in life.seconds)
+        assert run_account.kept == STEPS
+        assert max(life.lost for life in run_account.lives) <= 3 * SAVE_EVERY
+        assert run_account.lost > 0

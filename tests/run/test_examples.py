@@ -34,9 +34,9 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the examples work; the corpus is made once."""
-    made = tmp_path_factory.mktemp("examples")
-    run(made, [sys.executable, str(EXAMPLES / "corpus.py")])
-    return made
+    place = tmp_path_factory.mktemp("examples")
+    run(place, [sys.executable, str(EXAMPLES / "corpus.py")])
+    return place
 
 
 def environment_of(folder: Path) -> dict[str, str]:
@@ -62,7 +62,7 @@ def test_the_example_runs(folder: Path, name: str) -> None:
     assert run(folder, [*COMMANDS[name], str(EXAMPLES / f"{name}.py")])
     if name == "train_gpt":
         steps = records.read(folder / "runs/gpt")
-        assert [len(each.ranks) for each in steps.values()] == [4] * 30
+        assert [len(record.ranks) for record in steps.values()] == [4] * 30
 
 
 def test_every_example_is_short_and_tried() -> None:
@@ -97,16 +97,16 @@ def test_the_moved_script_that_was_killed_is_bit_equal_and_keeps_its_best(
     assert undisturbed.wait(280) == 0
 
     whole = folder / "runs/nanogpt"
-    found = {place: records.read(place) for place in (whole, moved)}
-    assert list(found[whole]) == list(found[moved]) == list(range(20))
-    assert {each.incarnation for each in found[moved].values()} == {0, 1}
+    by_place = {place: records.read(place) for place in (whole, moved)}
+    assert list(by_place[whole]) == list(by_place[moved]) == list(range(20))
+    assert {record.incarnation for record in by_place[moved].values()} == {0, 1}
     bits = [
         [
-            (each.batch, rank.loss_bits, rank.parameters)
-            for each in steps.values()
-            for rank in each.ranks.values()
+            (record.batch, rank.loss_bits, rank.parameters)
+            for record in steps.values()
+            for rank in record.ranks.values()
         ]
-        for steps in found.values()
+        for steps in by_place.values()
     ]
     assert bits[0] == bits[1]
     evaluated = [evaluations(place) for place in (whole, moved)]
@@ -115,13 +115,15 @@ def test_the_moved_script_that_was_killed_is_bit_equal_and_keeps_its_best(
     best = min(evaluated[0], key=evaluated[0].__getitem__)
     for place in (whole, moved):
         kept = ps.Checkpoints(place / "checkpoints").list()
-        assert [each.step for each in kept] == sorted({best, 20})
-        assert [each.metrics["val_loss"] for each in kept] == [evaluated[0][each.step] for each in kept]
+        assert [checkpoint.step for checkpoint in kept] == sorted({best, 20})
+        assert [checkpoint.metrics["val_loss"] for checkpoint in kept] == [
+            evaluated[0][checkpoint.step] for checkpoint in kept
+        ]
 
 
 def evaluations(place: Path) -> dict[int, float]:
     """Values by the number of steps that the model had then."""
-    return {each.step + 1: each.values["val_loss"] or 0.0 for each in metrics.read(place)}
+    return {entry.step + 1: entry.values["val_loss"] or 0.0 for entry in metrics.read(place)}
 
 
 def test_the_guide_shows_the_difference_between_the_script_and_the_moved_one() -> None:

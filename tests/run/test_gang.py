@@ -47,20 +47,20 @@ def test_another_number_of_ranks_goes_on_with_the_same_batches(stream: Stream, t
     program("elastic", stream, tmp_path)
 
     four, changed = (records.read(tmp_path / name) for name in ("four", "changed"))
-    assert [each.batch for each in changed.values()] == [each.batch for each in four.values()]
-    assert [len(each.ranks) for each in changed.values()] == [4] * 8 + [2] * 6
+    assert [record.batch for record in changed.values()] == [record.batch for record in four.values()]
+    assert [len(record.ranks) for record in changed.values()] == [4] * 8 + [2] * 6
     assert first_difference(tmp_path / "changed", tmp_path / "killed") == ""
-    (told,) = (e for e in journal.read(tmp_path / "changed") if e.kind == "topology")
-    assert told.facts == {"before": [4, 4], "now": [2, 2]}
+    (entry,) = (e for e in journal.read(tmp_path / "changed") if e.kind == "topology")
+    assert entry.facts == {"before": [4, 4], "now": [2, 2]}
 
 
 def test_lanes_follow_from_the_mesh_and_ranks_hear_each_other(stream: Stream, tmp_path: Path) -> None:
     program("lanes", stream, tmp_path)
 
     seen = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(4)]
-    assert [each["group"] for each in seen] == ["0/4", "1/4", "2/4", "3/4"]
-    assert [each["mesh"] for each in seen] == ["0/2", "0/2", "1/2", "1/2"]
-    assert all("none of which is known to spread rows" in each["unknown"] for each in seen)
-    assert {each["given"] for each in seen} == {"1/3"}
-    assert {each["shared"] for each in seen} == {"of 0"}
-    assert {each["rows"] for each in seen} == {repr([[float(rank), math.nan, 1e300] for rank in range(4)])}
+    assert [view["group"] for view in seen] == ["0/4", "1/4", "2/4", "3/4"]
+    assert [view["mesh"] for view in seen] == ["0/2", "0/2", "1/2", "1/2"]
+    assert all("none of which is known to spread rows" in view["unknown"] for view in seen)
+    assert {view["given"] for view in seen} == {"1/3"}
+    assert {view["shared"] for view in seen} == {"of 0"}
+    assert {view["rows"] for view in seen} == {repr([[float(rank), math.nan, 1e300] for rank in range(4)])}

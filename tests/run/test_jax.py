@@ -18,8 +18,8 @@ def advance(
     tree: dict[str, jax.Array], tokens: jax.Array, key: jax.Array
 ) -> tuple[dict[str, jax.Array], jax.Array]:
     def loss_of(words: jax.Array) -> jax.Array:
-        found = words[tokens[:, :-1]] * jax.random.bernoulli(key, 0.9, (8,))
-        chances = jax.nn.log_softmax(found @ words.T)
+        vectors = words[tokens[:, :-1]] * jax.random.bernoulli(key, 0.9, (8,))
+        chances = jax.nn.log_softmax(vectors @ words.T)
         return -jnp.take_along_axis(chances, tokens[:, 1:, None], axis=-1).mean()
 
     loss, gradient = jax.value_and_grad(loss_of)(tree["words"])

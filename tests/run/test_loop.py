@@ -23,8 +23,8 @@ STEPS = 16
 
 
 def policy(**more: object) -> Policy:
-    given = {"keep": ps.Keep(every=1), **more}
-    return Policy(save_every=4, stop_at=STEPS, digest_every=1, **given)  # type: ignore[arg-type]
+    options = {"keep": ps.Keep(every=1), **more}
+    return Policy(save_every=4, stop_at=STEPS, digest_every=1, **options)  # type: ignore[arg-type]
 
 
 def verdicts(directory: Path) -> list[tuple[int | None, str]]:
@@ -38,9 +38,9 @@ def test_a_run_reads_as_a_story(stream: Stream, tmp_path: Path) -> None:
 
     assert executed == list(range(STEPS))
     assert state["taken"] == STEPS
-    found = kinds(tmp_path)
-    assert found[:2] == ["start", "restore"]
-    assert found[-1] == "end"
+    sequence = kinds(tmp_path)
+    assert sequence[:2] == ["start", "restore"]
+    assert sequence[-1] == "end"
     assert [e.step for e in journal.read(tmp_path) if e.kind == "commit"] == [0, 4, 8, 12, 16]
     assert [e.step for e in journal.read(tmp_path) if e.kind == "weights"] == [4]
     facts = journal.read(tmp_path)[0].facts
@@ -125,7 +125,11 @@ def test_a_rollback_holds_after_a_kill_between_decision_and_checkpoint(
     ps.SkipJournal(tmp_path / "b/skips.jsonl").append("known before", steps=[(6, 10)])
     known, _ = train(make(stream, tmp_path / "b", spike))
     assert np.array_equal(state["weights"], known["weights"])
-    behind = [each.step for each in ps.Checkpoints(tmp_path / "a/checkpoints").list() if each.damage]
+    behind = [
+        checkpoint.step
+        for checkpoint in ps.Checkpoints(tmp_path / "a/checkpoints").list()
+        if checkpoint.damage
+    ]
     assert behind == [8]
 
 
@@ -147,7 +151,9 @@ def test_a_new_run_keeps_the_last_few_and_an_old_one_everything(
     one that was begun by a release that kept everything."""
 
     def steps(directory: Path) -> list[int]:
-        return [each.step for each in ps.Checkpoints(directory / "checkpoints", read_only=True).list()]
+        return [
+            checkpoint.step for checkpoint in ps.Checkpoints(directory / "checkpoints", read_only=True).list()
+        ]
 
     short = Policy(save_every=2, stop_at=STEPS)
     train(make(stream, tmp_path / "new", short))
@@ -164,7 +170,9 @@ def test_a_new_run_keeps_the_last_few_and_an_old_one_everything(
         train(make(stream, tmp_path / "old", Policy(save_every=2, stop_at=stop)))
     assert steps(tmp_path / "old") == list(range(0, STEPS + 1, 2))
     assert kinds(tmp_path / "old").count("retention") == 1
-    assert [each.message for each in caplog.records if "all checkpoints were kept" in each.message] != []
+    assert [
+        record.message for record in caplog.records if "all checkpoints were kept" in record.message
+    ] != []
     train(make(stream, tmp_path / "old", Policy(save_every=2, stop_at=18, keep=ps.Keep(last=1))))
     assert steps(tmp_path / "old") == [18]
 
@@ -247,7 +255,7 @@ def test_a_notice_saves_and_maybe_leaves(stream: Stream, tmp_path: Path, number:
         assert ends == [{"how": "left", "committed": True}]
     else:
         train(run, at=send)
-    assert 6 in [each.step for each in ps.Checkpoints(tmp_path / "checkpoints").list()]
+    assert 6 in [checkpoint.step for checkpoint in ps.Checkpoints(tmp_path / "checkpoints").list()]
     assert [e.facts["reason"] for e in journal.read(tmp_path) if e.kind == "notice"] == [number.name]
     assert signal.getsignal(number) == before
 
@@ -258,8 +266,8 @@ def test_two_loops_over_checkpoints_that_stay_open(stream: Stream, tmp_path: Pat
         for stop in (5, 9):
             stopping = Policy(save_every=4, stop_at=stop)
             train(make(stream, tmp_path / "run", stopping, checkpoints=checkpoints))
-        assert [each.step for each in checkpoints.list()] == [0, 4, 5, 8, 9]
-    assert {each.incarnation for each in records.read(tmp_path / "run").values()} == {0}
+        assert [checkpoint.step for checkpoint in checkpoints.list()] == [0, 4, 5, 8, 9]
+    assert {step.incarnation for step in records.read(tmp_path / "run").values()} == {0}
     assert list(records.read(tmp_path / "run")) == list(range(9))
 
 
@@ -280,9 +288,9 @@ def test_an_error_of_the_program_is_told_by_a_context(stream: Stream, tmp_path: 
 
     with pytest.raises(Fault):
         program()
-    found = journal.read(tmp_path)
-    assert [e.facts for e in found if e.kind == "note"] == [{"text": "half-way", "place": 0}]
-    assert found[-1].facts == {"how": "failed", "error": "Fault", "reason": "mine"}
+    entries = journal.read(tmp_path)
+    assert [e.facts for e in entries if e.kind == "note"] == [{"text": "half-way", "place": 0}]
+    assert entries[-1].facts == {"how": "failed", "error": "Fault", "reason": "mine"}
     with pytest.raises(errors.UsageError, match="no step is under way"):
         run.report(loss=1.0)
 
@@ -303,21 +311,21 @@ def test_generators_of_a_step_are_the_same_in_every_life(stream: Stream, tmp_pat
 
     def drawn(directory: Path, extra: int) -> list[tuple[float, ...]]:
         run = make(stream, directory, Policy(stop_at=6))
-        found = []
+        draws = []
         for _ in run.steps(start()):
             private = [
                 run.generator(domain).random() for domain in ("init", "data", "dropout", "user", "own")
             ]
             other = run.generator("user", kind="python").random()
-            found.append((random.random(), float(np.random.random()), other, *private))
+            draws.append((random.random(), float(np.random.random()), other, *private))
             for _ in range(extra):
                 random.random(), np.random.random()
-        return found
+        return draws
 
     one, other = drawn(tmp_path / "a", 0), drawn(tmp_path / "b", 5)
     assert one == other
-    assert len({each[0] for each in one}) == 6
-    assert len({each[3] for each in one}) == 1
+    assert len({draw[0] for draw in one}) == 6
+    assert len({draw[3] for draw in one}) == 1
 
 
 def test_misuse_is_told(stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,6 +355,6 @@ def test_misuse_is_told(stream: Stream, tmp_path: Path, monkeypatch: pytest.Monk
 def test_records_say_what_was_trained_on(stream: Stream, tmp_path: Path) -> None:
     train(make(stream, tmp_path, policy()))
     batches = stream.batches(STEPS)
-    found = records.read(tmp_path)
-    assert [found[step].batch for step in range(STEPS)] == [batch.digest for batch in batches]
-    assert all(each.ranks[0].parameters for each in found.values())
+    steps = records.read(tmp_path)
+    assert [steps[step].batch for step in range(STEPS)] == [batch.digest for batch in batches]
+    assert all(whole.ranks[0].parameters for whole in steps.values())

@@ -46,7 +46,7 @@ def test_numbers_of_all_kinds_are_logged(stream: Stream, tmp_path: Path) -> None
             run.log(value=value)
             run.report(loss=value)
     logged = metrics.read(tmp_path)
-    assert [each.values for each in logged] == [{"value": 1.0}] * 9
+    assert [entry.values for entry in logged] == [{"value": 1.0}] * 9
 
 
 def test_a_best_checkpoint_that_nothing_was_logged_for_is_told(
@@ -54,7 +54,7 @@ def test_a_best_checkpoint_that_nothing_was_logged_for_is_told(
 ) -> None:
     best = policy(keep=ps.Keep(last=2, best=ps.Best("val_loss")))
     train(make(stream, tmp_path / "never", best))
-    assert [each for each in caplog.messages if "run.log(val_loss=…)" in each]
+    assert [message for message in caplog.messages if "run.log(val_loss=…)" in message]
     caplog.clear()
     run = make(stream, tmp_path / "once", best)
     train(run, at=lambda step: run.log(val_loss=step) if step == 4 else None)

@@ -115,7 +115,7 @@ def test_the_tensor_and_its_place_are_named(killed: Path, planted: Callable[[str
     proof = prove(killed, steps=(6, 10))
 
     assert proof.differences[0].more == {"at the checkpoint of step 8": "weights"}
-    tensor = next(each for each in proof.differences if each.kind == "tensor")
+    tensor = next(difference for difference in proof.differences if difference.kind == "tensor")
     assert (tensor.step, tensor.name) == (8, "weights")
     assert tensor.repeated == "1 of 64 elements differ"
 
@@ -126,10 +126,10 @@ def test_another_recipe_is_named_down_to_the_row(
     """Goal: which row. Method: other weights from step 4 on; the first row with other tokens is the one that is named."""
     planted("weights")
 
-    found = prove(killed, steps=(0, 8)).differences
+    diffs = prove(killed, steps=(0, 8)).differences
 
-    assert (found[0].kind, found[0].name) == ("setting", "recipe")
-    batch = next(each for each in found if each.kind == "batch")
+    assert (diffs[0].kind, diffs[0].name) == ("setting", "recipe")
+    batch = next(difference for difference in diffs if difference.kind == "batch")
     assert batch.step is not None
     assert batch.step >= 4
     one, other = (
@@ -138,7 +138,7 @@ def test_another_recipe_is_named_down_to_the_row(
     )
     rows = (one["tokens"] != other["tokens"]).any(axis=1)
     assert batch.more["row"] == rows.argmax()
-    assert batch.more["recorded from"] == [each.to_json() for each in one.origin(batch.more["row"])][:3]
+    assert batch.more["recorded from"] == [origin.to_json() for origin in one.origin(batch.more["row"])][:3]
     assert batch.more["now from"] != batch.more["recorded from"]
 
 
@@ -147,11 +147,11 @@ def test_a_record_of_another_batch_is_told(killed: Path, tmp_path: Path) -> None
     copy = tmp_path / "run"
     shutil.copytree(killed, copy)
     shutil.rmtree(copy / "records")
-    made = Records(copy, 2, (0, 1), (0, 1))
-    made.mark(0)
+    writer = Records(copy, 2, (0, 1), (0, 1))
+    writer.mark(0)
     for step, record in records.read_rank(killed, 0).items():
-        made.write(record if step != 2 else replace(record, batch="f" * 32))
-    made.close()
+        writer.write(record if step != 2 else replace(record, batch="f" * 32))
+    writer.close()
 
     (difference,) = prove(copy, steps=(0, 4)).differences
 
@@ -265,7 +265,7 @@ def test_the_first_difference_is_the_earliest_and_the_cause_comes_first(
             values["parameters"] = "f" * 32
         other[step] = whole(step, StepRecord(step, **values))
 
-    found = differing.steps(good, other)
+    diffs = differing.steps(good, other)
 
     assert differing.steps(good, good) == []
     expected = [
@@ -274,11 +274,11 @@ def test_the_first_difference_is_the_earliest_and_the_cause_comes_first(
         for kind in kinds
         if kind in changed[step] and not (kind == "grad_norm" and "loss" in changed[step])
     ]
-    assert [(each.step, each.kind) for each in found] == expected
+    assert [(difference.step, difference.kind) for difference in diffs] == expected
 
 
 def test_two_runs_are_compared(killed: Path, stream: Stream, tmp_path: Path) -> None:
     lives("numpy", stream, tmp_path / "whole")
     assert differences(killed, tmp_path / "whole") == []
     shutil.rmtree(tmp_path / "whole/records")
-    assert {each.kind for each in differences(killed, tmp_path / "whole")} == {"step"}
+    assert {difference.kind for difference in differences(killed, tmp_path / "whole")} == {"step"}

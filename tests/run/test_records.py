@@ -30,12 +30,12 @@ def record(step: int, life: int, rank: int = 0) -> StepRecord:
 def written(directory: Path, life: int, marks: list[tuple[int, int]], ranks: int = 1) -> None:
     """A life that went on from the first of each pair of steps up to the second."""
     for rank in range(ranks):
-        made = Records(directory, life, (rank, ranks), (rank, ranks))
+        writer = Records(directory, life, (rank, ranks), (rank, ranks))
         for first, stop in marks:
-            made.mark(first)
+            writer.mark(first)
             for step in range(first, stop):
-                made.write(record(step, life, rank))
-        made.close()
+                writer.write(record(step, life, rank))
+        writer.close()
 
 
 def test_a_later_life_replaces_what_it_executes_again(tmp_path: Path) -> None:
@@ -44,9 +44,9 @@ def test_a_later_life_replaces_what_it_executes_again(tmp_path: Path) -> None:
     written(tmp_path, 1, [(5, 8)])
     written(tmp_path, 2, [(6, 9), (4, 7)])
 
-    found = records.read_rank(tmp_path, 0)
+    steps = records.read_rank(tmp_path, 0)
 
-    assert list(found.values()) == [record(step, 0) for step in range(4)] + [
+    assert list(steps.values()) == [record(step, 0) for step in range(4)] + [
         record(step, 2) for step in (4, 5, 6)
     ]
     assert {step: whole.incarnation for step, whole in records.read(tmp_path).items()} == {
@@ -81,9 +81,9 @@ def test_a_torn_end_is_left_out(tmp_path_factory: pytest.TempPathFactory, cut: i
     (path,) = (directory / records.FOLDER).iterdir()
     path.write_bytes(path.read_bytes()[:cut])
 
-    found = records.read_rank(directory, 0)
+    steps = records.read_rank(directory, 0)
 
-    assert found == {step: record(step, 0) for step in range(max(0, min(4, (cut // 80 - 3) // 2)))}
+    assert steps == {step: record(step, 0) for step in range(max(0, min(4, (cut // 80 - 3) // 2)))}
 
 
 def test_damage_in_the_middle_is_an_error(tmp_path: Path) -> None:
@@ -114,11 +114,11 @@ def test_any_number_of_generators_comes_back(
     tmp_path_factory: pytest.TempPathFactory, stands: dict[str, int]
 ) -> None:
     directory = tmp_path_factory.mktemp("stands")
-    made = Records(directory, 0, (0, 1), (0, 1))
-    made.mark(0)
-    made.write(StepRecord(0, "", stands=stands, ended=12.5))
-    made.end(1)
-    made.close()
+    writer = Records(directory, 0, (0, 1), (0, 1))
+    writer.mark(0)
+    writer.write(StepRecord(0, "", stands=stands, ended=12.5))
+    writer.end(1)
+    writer.close()
 
     (life,) = records.lives(directory)
 

@@ -53,7 +53,7 @@ def test_steps_are_executed_again_beside_the_run(
     assert content(tmp_path / "run") == before
     original, again = records.read(tmp_path / "run"), records.read(tmp_path / "again")
     assert list(again) == executed
-    assert {step: repr(each.ranks) for step, each in again.items()} == {
+    assert {step: repr(whole.ranks) for step, whole in again.items()} == {
         step: repr(original[step].ranks) for step in executed
     }
 

@@ -27,20 +27,20 @@ def run(stream: Stream, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_step_is_executed_again(run: Path) -> None:
-    found = replay(run, 9)
+    result = replay(run, 9)
 
-    assert found.equal
-    assert found.loaded == 8
-    assert found.recorded.ranks[0].loss_bits == found.repeated.ranks[0].loss_bits
-    assert found.recorded.batch == found.repeated.batch
+    assert result.equal
+    assert result.loaded == 8
+    assert result.recorded.ranks[0].loss_bits == result.repeated.ranks[0].loss_bits
+    assert result.recorded.batch == result.repeated.batch
     shown = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", *found.peek[1:], "--json"],
+        [sys.executable, "-m", "penstock.cli.main", *result.peek[1:], "--json"],
         env={**os.environ, **PINNED},
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert json.loads(shown.stdout)["digest"] == found.recorded.batch, shlex.join(found.peek) + shown.stderr
+    assert json.loads(shown.stdout)["digest"] == result.recorded.batch, shlex.join(result.peek) + shown.stderr
     with pytest.raises(RepetitionImpossible, match="step 99 was not recorded, only 0 to 15"):
         replay(run, 99)
 
@@ -49,30 +49,30 @@ def test_commands_tell_and_their_exit_code_says_whether_it_is_equal(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["runs", "replay", str(run), "--step", "5"]) == 0
-    told = capsys.readouterr()
-    assert "equal, bit for bit" in told.out
-    assert "penstock data peek" in told.err
+    captured = capsys.readouterr()
+    assert "equal, bit for bit" in captured.out
+    assert "penstock data peek" in captured.err
     monkeypatch.setenv("PLANT", "outside@5")
     assert main(["runs", "replay", str(run), "--step", "5", "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["differences"][0]["kind"] == "loss"
+    document = json.loads(capsys.readouterr().out)
+    assert document["differences"][0]["kind"] == "loss"
     assert main(["runs", "prove", str(run), "--steps", "4:7"]) == 1
     assert "first: step 5, rank 0, the bits of the loss: recorded" in capsys.readouterr().out
     monkeypatch.delenv("PLANT")
     assert main(["runs", "prove", str(run), "--steps", "4:7", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["equal"]
-    assert found["ratio"] > 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["equal"]
+    assert document["ratio"] > 0
     assert main(["runs", "prove", str(run), "--steps", "4-7"]) == 2
     assert "two numbers" in capsys.readouterr().err
 
 
 def test_the_account_is_shown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "show", str(run), "--account", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert sum(found["seconds"].values()) == pytest.approx(found["wall_s"], abs=1e-3)
-    assert found["kept"] == 16
-    assert found["lost"] == account(run).lives[0].lost > 0
+    document = json.loads(capsys.readouterr().out)
+    assert sum(document["seconds"].values()) == pytest.approx(document["wall_s"], abs=1e-3)
+    assert document["kept"] == 16
+    assert document["lost"] == account(run).lives[0].lost > 0
     assert main(["runs", "show", str(run), "--account"]) == 0
     assert "lost steps" in capsys.readouterr().out
 
@@ -85,7 +85,7 @@ def test_every_second_is_in_one_account() -> None:
         later = [replace(moment, at=moment.at + 1000) for moment in moments]
         return LifeRecord(number, 0, 1, 0, 1, born + 1000, born + 1001, moments[0].step, {}, later)
 
-    found = account_of(
+    result = account_of(
         [
             life(
                 0, 0, Moment("mark", 0, 3), Moment("step", 0, 7), Moment("step", 1, 15), Moment("mark", 1, 31)
@@ -94,7 +94,7 @@ def test_every_second_is_in_one_account() -> None:
         ]
     )
 
-    assert found.seconds == {
+    assert result.seconds == {
         "start": 2,
         "restore": 2 + 16 + 128,
         "train": 4 + 256,
@@ -103,6 +103,6 @@ def test_every_second_is_in_one_account() -> None:
         "finish": 512,
         "down": 64,
     }
-    assert list(found.seconds) == list(ACCOUNTS)
-    assert sum(found.seconds.values()) == found.wall_s == 992
-    assert (found.kept, found.lost) == (2, 1)
+    assert list(result.seconds) == list(ACCOUNTS)
+    assert sum(result.seconds.values()) == result.wall_s == 992
+    assert (result.kept, result.lost) == (2, 1)

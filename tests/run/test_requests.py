@@ -38,7 +38,7 @@ def policy(**more: Any) -> Policy:
 
 
 def saved(directory: Path) -> list[int]:
-    return [each.step for each in ps.Checkpoints(directory / "checkpoints").list()]
+    return [checkpoint.step for checkpoint in ps.Checkpoints(directory / "checkpoints").list()]
 
 
 def stepping(run: Run, leave: Any = None) -> torch.nn.Module:
@@ -70,10 +70,10 @@ def test_a_loop_that_trains_the_batch_before_is_told(
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
         held: Any = None
         for step, batch in run.steps(penstock.torch.state(model, optimizer)):
-            given, held = (held, batch) if late else (batch, None)
-            if given is None:
+            current, held = (held, batch) if late else (batch, None)
+            if current is None:
                 continue
-            model(given["tokens"][:, :8].float() / 1000).square().mean().backward()
+            model(current["tokens"][:, :8].float() / 1000).square().mean().backward()
             if late or step % 3 == 2:
                 optimizer.step()
                 optimizer.zero_grad()
@@ -81,8 +81,8 @@ def test_a_loop_that_trains_the_batch_before_is_told(
     for name, late, stop_at in (("late", True, 3), ("late", True, 6), ("accumulating", False, 6)):
         caplog.clear()
         ahead(make(stream, tmp_path / name, policy(stop_at=stop_at)), late)
-        told = [each for each in caplog.messages if "loses a batch at every resume" in each]
-        assert len(told) == late, name
+        warnings = [message for message in caplog.messages if "loses a batch at every resume" in message]
+        assert len(warnings) == late, name
     caplog.clear()
     stepping(make(stream, tmp_path / "ordinary", policy(stop_at=4)))
     assert not caplog.messages
@@ -99,8 +99,10 @@ def test_a_stop_ends_the_loop_saved_and_the_next_start_goes_on(stream: Stream, t
     _, executed = train(run, at=lambda step: run.stop("enough for today") if step == 5 else None)
     assert executed == list(range(6))
     assert saved(tmp_path / "a") == [0, 6]
-    told = {each.kind: each.facts for each in journal.read(tmp_path / "a") if each.kind in ("stop", "end")}
-    assert told == {"stop": {"reason": "enough for today"}, "end": {"how": "done"}}
+    facts = {
+        entry.kind: entry.facts for entry in journal.read(tmp_path / "a") if entry.kind in ("stop", "end")
+    }
+    assert facts == {"stop": {"reason": "enough for today"}, "end": {"how": "done"}}
 
     state, executed = train(make(stream, tmp_path / "a", policy()))
     assert executed == list(range(6, STEPS))
@@ -123,8 +125,8 @@ def test_the_best_checkpoint_by_a_logged_metric_is_kept(stream: Stream, tmp_path
     assert saved(tmp_path) == [6, STEPS]
     best = ps.Checkpoints(tmp_path / "checkpoints").at(6)
     assert best.metrics["val_loss"] == 1.0
-    found = metrics.read(tmp_path)
-    assert [(each.step, each.values["val_loss"]) for each in found] == list(values.items())
+    entries = metrics.read(tmp_path)
+    assert [(entry.step, entry.values["val_loss"]) for entry in entries] == list(values.items())
 
 
 def test_metrics_of_an_undone_past_are_gone(stream: Stream, tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_metrics_of_an_undone_past_are_gone(stream: Stream, tmp_path: Path) -> N
 
     train(run, bad={9: 1e6}, at=log)
     assert seen == [*range(10), *range(8, 8), *range(10, STEPS)]
-    assert [each.step for each in metrics.read(tmp_path)] == [*range(8), 10, 11]
+    assert [entry.step for entry in metrics.read(tmp_path)] == [*range(8), 10, 11]
 
 
 @pytest.mark.parametrize("value", ["much", [1, 2], None, torch.ones(2), 10**400])
@@ -163,12 +165,12 @@ def test_a_phase_changes_no_bit_and_is_counted_apart(stream: Stream, tmp_path: P
     train(with_phase, at=lambda step: evaluate(with_phase, step) if step % 4 == 0 else None)
     train(make(stream, tmp_path / "b", policy()))
     assert first_difference(tmp_path / "a", tmp_path / "b") == ""
-    assert len({str(each) for each in drawn}) == 3
-    told = [each.facts["name"] for each in journal.read(tmp_path / "a") if each.kind == "phase"]
-    assert told == ["inner", "eval"] * 3
-    found = account(tmp_path / "a")
-    assert 0.06 <= found.seconds["phase"] < found.wall_s
-    assert sum(found.seconds.values()) == pytest.approx(found.wall_s)
+    assert len({str(draw) for draw in drawn}) == 3
+    names = [entry.facts["name"] for entry in journal.read(tmp_path / "a") if entry.kind == "phase"]
+    assert names == ["inner", "eval"] * 3
+    run_account = account(tmp_path / "a")
+    assert 0.06 <= run_account.seconds["phase"] < run_account.wall_s
+    assert sum(run_account.seconds.values()) == pytest.approx(run_account.wall_s)
 
 
 def test_a_phase_that_is_left_open_is_refused(stream: Stream, tmp_path: Path) -> None:
@@ -187,7 +189,7 @@ def test_a_phase_that_is_left_open_is_refused(stream: Stream, tmp_path: Path) ->
 def test_a_reason_may_be_anything_that_has_words(stream: Stream, tmp_path: Path) -> None:
     run = make(stream, tmp_path, policy())
     train(run, at=lambda step: run.stop(ValueError("no more")) if step == 3 else None)  # type: ignore[arg-type]
-    assert [each.facts["reason"] for each in journal.read(tmp_path) if each.kind == "stop"] == ["no more"]
+    assert [entry.facts["reason"] for entry in journal.read(tmp_path) if entry.kind == "stop"] == ["no more"]
 
 
 FORKING = """
@@ -213,7 +215,7 @@ def test_children_of_a_fork_end_nothing_of_the_run(stream: Stream, tmp_path: Pat
     command = [sys.executable, "-c", FORKING, str(stream.folder), str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert [each.facts["how"] for each in journal.read(tmp_path) if each.kind == "end"] == ["done"]
+    assert [entry.facts["how"] for entry in journal.read(tmp_path) if entry.kind == "end"] == ["done"]
 
 
 @pytest.mark.parametrize(("where", "kept"), [("begin", 7), ("end", 8), ("middle", 0)])
@@ -245,8 +247,8 @@ def test_a_verdict_that_cannot_be_executed_is_a_stop(stream: Stream, tmp_path: P
     run = make(stream, tmp_path, policy(save_every=4, keep=ps.Keep(last=2), spike=spike))
     with pytest.raises(errors.RunStopped, match="no checkpoint from before step 6 is left"):
         train(run, bad={9: 1e6}, at=lambda step: run.save() if step in (7, 8) else None)
-    told = [each.facts["action"] for each in journal.read(tmp_path) if each.kind == "verdict"]
-    assert told == ["stop"]
+    actions = [entry.facts["action"] for entry in journal.read(tmp_path) if entry.kind == "verdict"]
+    assert actions == ["stop"]
     assert not ps.SkipJournal(tmp_path / "skips.jsonl").read().steps
     _, executed = train(make(stream, tmp_path, policy(save_every=4)))
     assert executed == [9, 10, 11]
@@ -346,8 +348,8 @@ def test_a_notice_before_the_first_step_is_heeded_after_it(
             os.kill(process.pid, signal.SIGTERM)
             _, said = process.communicate(timeout=60)
         assert process.returncode == EXIT_LEFT, said
-    ends = [each for each in journal.read(tmp_path) if each.kind == "end"]
-    assert [each.facts["how"] for each in ends] == ["left", "left"]
+    ends = [entry for entry in journal.read(tmp_path) if entry.kind == "end"]
+    assert [entry.facts["how"] for entry in ends] == ["left", "left"]
     assert 0 < ends[0].step < ends[1].step == max(saved(tmp_path))
 
 
@@ -385,7 +387,7 @@ def test_a_failed_save_ends_the_run_after_the_step(stream: Stream, tmp_path: Pat
     def at(step: int) -> None:
         nonlocal last
         last = step
-        if place.is_dir() and any(each.kind == "commit" for each in journal.read(tmp_path)):
+        if place.is_dir() and any(entry.kind == "commit" for entry in journal.read(tmp_path)):
             place.rename(tmp_path / "moved")
             place.write_text("")
             run.save()
@@ -394,7 +396,7 @@ def test_a_failed_save_ends_the_run_after_the_step(stream: Stream, tmp_path: Pat
     with pytest.raises(errors.PenstockError):
         train(run, at=at)
     assert last < 4_000
-    (failed,) = (each.step for each in journal.read(tmp_path) if each.kind == "save_failed")
+    (failed,) = (entry.step for entry in journal.read(tmp_path) if entry.kind == "save_failed")
     assert 0 < failed <= last
 
 
@@ -406,7 +408,7 @@ def test_who_cannot_save_in_time_leaves_in_time_and_says_so(stream: Stream, tmp_
         _, said = process.communicate(timeout=60)
     assert process.returncode == EXIT_UNSAVED, said
     assert saved(tmp_path) == [0]
-    assert [each.facts["committed"] for each in journal.read(tmp_path) if each.kind == "end"] == [False]
+    assert [entry.facts["committed"] for entry in journal.read(tmp_path) if entry.kind == "end"] == [False]
 
 
 FULL = """

@@ -37,13 +37,13 @@ def test_a_supervised_gang_is_bit_equal_after_kills(
         assert job.launcher.returncode == 0, output + trouble
 
     assert first_difference(tmp_path / "whole", tmp_path / "killed") == ""
-    told = journal.read(tmp_path / "killed")
-    incidents = [entry.facts for entry in told if entry.kind == "incident"]
+    entries = journal.read(tmp_path / "killed")
+    incidents = [entry.facts for entry in entries if entry.kind == "incident"]
     assert [(facts["life"], "killed by SIGKILL" in facts["cause"]) for facts in incidents] == [
         (0, True),
         (1, True),
     ]
-    starts = [entry.facts for entry in told if entry.kind == "start"]
+    starts = [entry.facts for entry in entries if entry.kind == "start"]
     assert [(facts["launcher"], facts["life"]) for facts in starts] == [
         ("penstock", life) for life in range(3)
     ]

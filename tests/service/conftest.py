@@ -31,11 +31,11 @@ policy = "fit"
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Two sources, and ``recipe.toml`` over both with schedules of everything."""
-    made = Corpus(tmp_path_factory.mktemp("service"))
-    made.add("web", some_documents(300, longest=60, seed=1), shards=3)
-    made.add("code", some_documents(80, longest=200, seed=2))
-    (made.folder / "recipe.toml").write_text(RECIPE)
-    return made
+    new_corpus = Corpus(tmp_path_factory.mktemp("service"))
+    new_corpus.add("web", some_documents(300, longest=60, seed=1), shards=3)
+    new_corpus.add("code", some_documents(80, longest=200, seed=2))
+    (new_corpus.folder / "recipe.toml").write_text(RECIPE)
+    return new_corpus
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -100,10 +100,10 @@ def said_to(server: tuple[str, int], request: bytes) -> bytes:
     """What a server answers to bytes, whatever they are, until it closes."""
     with socket.create_connection(server, timeout=20) as line:
         line.sendall(request)
-        found = bytearray()
+        received = bytearray()
         try:
             while got := line.recv(1 << 16):
-                found += got
+                received += got
         except ConnectionResetError:
             pass
-        return bytes(found)
+        return bytes(received)

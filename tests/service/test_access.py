@@ -175,9 +175,9 @@ def test_other_protocols_are_refused_in_words(corpus: Corpus) -> None:
     recipe = corpus.recipe("web@1", batch=6)
     with serving(corpus.registry, recipe, open=True) as server:
         status, _, body = get(server.address, "/v1/plan", penstock_protocol="99")
-        told = json.loads(get(server.address, "/v1/plan")[2])
+        plan = json.loads(get(server.address, "/v1/plan")[2])
     assert (status, json.loads(body)["class"]) == (426, "ServiceIncompatible")
-    later = json.dumps(told | {"protocol": 99, "penstock": "9.0.0"}).encode()
+    later = json.dumps(plan | {"protocol": 99, "penstock": "9.0.0"}).encode()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:

@@ -102,12 +102,12 @@ def test_more_requests_than_the_limit_are_told_to_come_again(corpus: Corpus) -> 
     """Goal: back-pressure. Method: a server for one request at a time, with clients that ask at once; all get their batches."""
     recipe = corpus.recipe("web@1", batch=64, length=512)
     expected = [batch.digest for batch in corpus.read(recipe, 60)]
-    found: dict[int, list[str]] = {}
+    digests: dict[int, list[str]] = {}
     with serving(corpus.registry, recipe, requests_max=1, open=True) as server:
 
         def read(number: int) -> None:
             with ps.open(address_of(server), threads=4) as remote:
-                found[number] = [next(remote).digest for _ in range(60)]
+                digests[number] = [next(remote).digest for _ in range(60)]
 
         threads = [threading.Thread(target=read, args=(number,)) for number in range(3)]
         for thread in threads:
@@ -115,7 +115,7 @@ def test_more_requests_than_the_limit_are_told_to_come_again(corpus: Corpus) -> 
         for thread in threads:
             thread.join()
         assert server.statistics()["busy"] > 0
-    assert list(found.values()) == [expected] * 3
+    assert list(digests.values()) == [expected] * 3
 
 
 def test_a_full_queue_answers_503_with_a_time(corpus: Corpus) -> None:
@@ -144,9 +144,9 @@ def test_clients_of_one_lane_share_what_was_made(corpus: Corpus) -> None:
         with ps.open(address_of(server)) as one, ps.open(address_of(server)) as two:
             for _ in range(100):
                 assert next(one).digest == next(two).digest
-            sent, made = (server.statistics()[name] for name in ("batches_sent", "batches_made"))
+            sent, produced = (server.statistics()[name] for name in ("batches_sent", "batches_made"))
         assert sent >= 200
-        assert made < sent
+        assert produced < sent
 
 
 def test_memory_of_a_client_that_was_killed_is_freed(corpus: Corpus) -> None:
@@ -219,11 +219,11 @@ def test_metrics_and_statistics_say_the_same(corpus: Corpus) -> None:
     with serving(corpus.registry, recipe, open=True) as server:
         for step in range(5):
             get(server.address, f"/v1/batch?lane=0&of=1&step={step}")
-        told = json.loads(get(server.address, "/v1/statistics")[2])
+        statistics = json.loads(get(server.address, "/v1/statistics")[2])
         status, headers, text = get(server.address, "/metrics")
     lines = dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if not line.startswith("#"))
     assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4")
-    assert float(lines["penstock_service_batches_sent_total"]) == told["batches_sent"] == 5
+    assert float(lines["penstock_service_batches_sent_total"]) == statistics["batches_sent"] == 5
     assert all(name.startswith("penstock_service_") for name in lines)
 
 

@@ -32,7 +32,7 @@ def test_killing_servers_in_turn_loses_and_repeats_nothing(
     compare the digests of all steps with a local feed's."""
     recipe = ps.Recipe.load(corpus.folder / "recipe.toml")
     expected = [(batch.step, batch.digest) for batch in corpus.read(recipe, 400, lane=ps.Lane(1, of=3))]
-    found = []
+    steps = []
     service = ps.Service(address=address(servers), silence_max_s=2.0)
     with ps.open(service, lane=ps.Lane(1, of=3)) as remote:
         for step in range(400):
@@ -42,9 +42,9 @@ def test_killing_servers_in_turn_loses_and_repeats_nothing(
                 if step < 300:
                     victim.restart()
             batch = next(remote)
-            found.append((batch.step, batch.digest))
+            steps.append((batch.step, batch.digest))
         assert remote.line["moved"] >= 1
-    assert found == expected
+    assert steps == expected
     for server in servers:
         if server.process.poll() is not None:
             server.restart()
@@ -56,12 +56,12 @@ def test_a_server_that_hangs_is_left_within_the_limit(corpus: Corpus, servers: l
     expected = [batch.digest for batch in corpus.read(recipe, 300)]
     service = ps.Service(address=address(servers), silence_max_s=0.5, limit_s=20)
     with ps.open(service) as remote:
-        found = [next(remote).digest]
+        digests = [next(remote).digest]
         servers[0].send(signal.SIGSTOP)
-        found += [next(remote).digest for _ in range(299)]
+        digests += [next(remote).digest for _ in range(299)]
         servers[0].send(signal.SIGCONT)
         line = remote.line
-    assert found == expected
+    assert digests == expected
     assert line["moved"] >= 1
     assert line["failures"] >= 1
 
@@ -79,7 +79,7 @@ def test_when_nobody_answers_the_error_names_servers_and_their_last_words(corpus
                     pass
             with pytest.raises(ServiceUnavailable):
                 next(remote)
-        assert set(raised.value.servers) == {f"127.0.0.1:{each.address[1]}" for each in (one, two)}
+        assert set(raised.value.servers) == {f"127.0.0.1:{server.address[1]}" for server in (one, two)}
         assert "nobody listens there" in str(raised.value)
         assert raised.value.tries >= 2
 

@@ -51,12 +51,12 @@ def test_a_server_that_starts_again_lets_its_clients_in_again(corpus: Corpus) ->
     expected = [batch.digest for batch in corpus.read(recipe, 200)]
     with ServerProcess(corpus.folder) as server, ps.open(f"penstock://{server.host}", threads=1) as remote:
         first = kept_path(server.port).read_text()
-        found = [next(remote).digest for _ in range(20)]
+        digests = [next(remote).digest for _ in range(20)]
         server.kill()
         server.restart()
-        found += [next(remote).digest for _ in range(180)]
+        digests += [next(remote).digest for _ in range(180)]
         assert kept_path(server.port).read_text() != first
-    assert found == expected
+    assert digests == expected
 
 
 @pytest.mark.parametrize("damage", ["readable", "link", "empty", "line break"])

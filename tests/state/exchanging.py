@@ -64,26 +64,28 @@ def main(folder: Path, bytes_: int) -> None:
         forget()
 
     forget()
-    found = import_state(open_source(folder / "w.safetensors"), open_store(folder / "a"), Name(1)).checkpoint
+    checkpoint = import_state(
+        open_source(folder / "w.safetensors"), open_store(folder / "a"), Name(1)
+    ).checkpoint
     note("import safetensors")
-    export_safetensors(found, folder / "hf", Choice(), shard_bytes_max=bytes_ // 3)
+    export_safetensors(checkpoint, folder / "hf", Choice(), shard_bytes_max=bytes_ // 3)
     note("export safetensors")
-    export_torch(found, folder / "x.pt", Choice())
+    export_torch(checkpoint, folder / "x.pt", Choice())
     note("export torch")
-    export_dcp(found, folder / "dcp", Choice())
+    export_dcp(checkpoint, folder / "dcp", Choice())
     note("export dcp")
-    copies = [copy_checkpoint(found, open_store(folder / "copy")).checkpoint]
+    copies = [copy_checkpoint(checkpoint, open_store(folder / "copy")).checkpoint]
     note("copy")
     for name in ("x.pt", "dcp"):
         copies.append(
             import_state(open_source(folder / name), open_store(folder / f"of-{name}"), Name(1)).checkpoint
         )
         note(f"import {name}")
-    assert all(Verifier().verify(each).ok for each in copies)
+    assert all(Verifier().verify(copy).ok for copy in copies)
     note("verify")
-    figures_of(Reader(found.manifest, found.store), ["t0"])
+    figures_of(Reader(checkpoint.manifest, checkpoint.store), ["t0"])
     note("figures")
-    print(json.dumps({"bytes": found.bytes, "grown": grown}))
+    print(json.dumps({"bytes": checkpoint.bytes, "grown": grown}))
 
 
 if __name__ == "__main__":

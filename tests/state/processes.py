@@ -37,9 +37,9 @@ def said(process: Process) -> dict[str, Any]:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, f"the process ended with {process.wait(60)} and said nothing"
-    found = json.loads(line)
-    assert isinstance(found, dict)
-    return found
+    answer = json.loads(line)
+    assert isinstance(answer, dict)
+    return answer
 
 
 def end(*processes: Process) -> list[dict[str, Any]]:

@@ -67,8 +67,8 @@ def save(
     )
     data = manifest.encode()
     log.store.put_if_absent(manifest_name(digest(data)), data)
-    made = Commit(member.incarnation, step, attempt, digest(data), len(data), 0.0, metrics or {})
-    return commit(log, made, borrowed=borrowed, references=References(log.store), seen=seen)
+    new_commit = Commit(member.incarnation, step, attempt, digest(data), len(data), 0.0, metrics or {})
+    return commit(log, new_commit, borrowed=borrowed, references=References(log.store), seen=seen)
 
 
 def save_for_sure(log: Log, member: Member, step: int, borrowed: Collection[str]) -> Committed:
@@ -118,7 +118,7 @@ def _resume(place: str, rank: str, ranks: str, token: str, deadline_s: str, tell
     log = Log(open_store(place))
     member = fence(log, Member(int(rank), int(ranks), token))
     agreed = agree(
-        log, member, lambda found: load(log.store, found, member.rank), deadline_s=float(deadline_s)
+        log, member, lambda committed: load(log.store, committed, member.rank), deadline_s=float(deadline_s)
     )
     step = None if agreed.checkpoint is None else agreed.checkpoint.step
     _say(incarnation=member.incarnation, step=step, choice=agreed.choice)

@@ -92,7 +92,7 @@ def test_incarnations_are_counted_and_recognised(store: Store) -> None:
     assert fence(Log(store), Member(0, 3, "b", incarnation=5)).incarnation == 5
     assert fence(Log(store), Member(2, 3, "", incarnation=5)) == Member(2, 3, "b", 5)
     assert begin(log).incarnation == 6
-    assert [each.ranks for _, each in log.read().fences()] == [2, 3, 1]
+    assert [entry.ranks for _, entry in log.read().fences()] == [2, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_replaced_incarnation_commits_nothing(store: Store) -> None:
     with pytest.raises(Fenced, match="incarnation 0 was replaced by 1"):
         save(log, old, 9)
     must_save(Log(store), new, 2)
-    assert [each.step for each in Log(store).read().checkpoints()] == [1, 2]
+    assert [committed.step for committed in Log(store).read().checkpoints()] == [1, 2]
 
 
 def test_a_state_loaded_before_others_committed_is_not_saved_over_them(store: Store) -> None:
@@ -185,12 +185,12 @@ def test_all_ranks_resume_from_the_newest_one(store: Store) -> None:
 
     def work(rank: int) -> Agreed:
         own = Member(rank, 3, new.token, new.incarnation)
-        return agree(Log(store), own, lambda found: loaded.append((rank, found.step)), deadline_s=30)
+        return agree(Log(store), own, lambda committed: loaded.append((rank, committed.step)), deadline_s=30)
 
     answers = in_threads(3, work)
-    assert [each.checkpoint.step for each in answers if isinstance(each, Agreed) and each.checkpoint] == [
-        20
-    ] * 3
+    assert [
+        answer.checkpoint.step for answer in answers if isinstance(answer, Agreed) and answer.checkpoint
+    ] == [20] * 3
     assert sorted(loaded) == [(0, 20), (1, 20), (2, 20)]
 
 
@@ -216,15 +216,15 @@ def test_damage_that_one_rank_sees_moves_all_ranks(store: Store, where: int) -> 
 
     def work(rank: int) -> Agreed:
         own = Member(rank, 3, new.token, new.incarnation)
-        return agree(Log(store), own, lambda found: load(store, found, rank), deadline_s=30)
+        return agree(Log(store), own, lambda committed: load(store, committed, rank), deadline_s=30)
 
     for answer in in_threads(3, work):
         assert isinstance(answer, Agreed)
         assert answer.checkpoint is not None
         assert (answer.checkpoint.step, answer.choice) == (10, 2)
     bad = log.read().quarantined()
-    assert [each.step for each in bad] == [20, 30]
-    assert all("not the bytes that were saved" in each.damage for each in bad)
+    assert [committed.step for committed in bad] == [20, 30]
+    assert all("not the bytes that were saved" in committed.damage for committed in bad)
 
 
 def test_an_incarnation_can_agree_again(memory: Store) -> None:
@@ -233,9 +233,13 @@ def test_an_incarnation_can_agree_again(memory: Store) -> None:
     member = begin(log)
     for step in (10, 20, 30):
         must_save(log, member, step)
-    first = agree(log, member, lambda found: None)
+    first = agree(log, member, lambda committed: None)
     second = agree(
-        log, member, lambda found: None, first=first.choice + 1, choose=lambda history: history.at_step(10)
+        log,
+        member,
+        lambda committed: None,
+        first=first.choice + 1,
+        choose=lambda history: history.at_step(10),
     )
     assert first.checkpoint is not None
     assert second.checkpoint is not None
@@ -253,7 +257,7 @@ def test_trouble_of_the_store_is_no_damage(memory: Store) -> None:
 
     with pytest.raises(StoreFailed):
         agree(log, member, fail)
-    assert [each.step for each in log.read().good()] == [10]
+    assert [committed.step for committed in log.read().good()] == [10]
 
 
 def test_trouble_of_one_rank_ends_the_others_at_once(memory: Store) -> None:
@@ -266,7 +270,7 @@ def test_trouble_of_one_rank_ends_the_others_at_once(memory: Store) -> None:
     with pytest.raises(StoreFailed):
         agree(Log(memory), Member(1, 2, new.token, 0), fail)
     with pytest.raises(ResumeFailed, match=r"rank 1 could not load: .* timed out"):
-        agree(Log(memory), new, lambda found: None, deadline_s=30, clock=Time().clock)
+        agree(Log(memory), new, lambda committed: None, deadline_s=30, clock=Time().clock)
 
 
 @pytest.mark.parametrize("rank", [0, 1, 3])
@@ -315,9 +319,9 @@ def test_ranks_agree_even_if_somebody_quarantines_meanwhile(memory: Store) -> No
     number = must_save(log, old, 20).number
     new = begin(log, ranks=2)
     memory.put_if_absent(f"resume/{new.incarnation}/0/1.json", b'{"rank": 1, "good": true}')
-    assert agree(log, new, lambda found: None).checkpoint is not None
+    assert agree(log, new, lambda committed: None).checkpoint is not None
     quarantine(log, number, "found by somebody else", rank=-1, at=0.0)
-    answer = agree(Log(memory), Member(1, 2, new.token, new.incarnation), lambda found: None)
+    answer = agree(Log(memory), Member(1, 2, new.token, new.incarnation), lambda committed: None)
     assert answer.checkpoint is not None
     assert answer.checkpoint.step == 20
 
@@ -339,7 +343,10 @@ def test_four_processes_of_which_one_sees_damage_resume_together(store: Store) -
     ranks = [start("resume", store, rank, 4, "second", 60) for rank in range(4)]
     ready(*ranks)
     assert end(*ranks) == [{"incarnation": 1, "step": 10, "choice": 1}] * 4
-    assert [(each.step, each.good) for each in log.read().checkpoints()] == [(10, True), (20, False)]
+    assert [(committed.step, committed.good) for committed in log.read().checkpoints()] == [
+        (10, True),
+        (20, False),
+    ]
 
 
 def test_processes_name_a_rank_that_never_comes(local: Store) -> None:
@@ -368,11 +375,11 @@ def test_of_two_incarnations_at_once_one_commits(store: Store) -> None:
     for process, answer in zip(both, resumed, strict=True):
         outcomes.append(answer if "error" in answer else said(process))
         process.communicate(timeout=60)
-    refused = [each for each in outcomes if each.get("error") == "Fenced"]
+    refused = [outcome for outcome in outcomes if outcome.get("error") == "Fenced"]
     assert len(refused) == 1
     history = Log(store).read()
     assert history.incarnation == 1
-    assert [each.commit.incarnation for each in history.checkpoints()] == [1]
+    assert [committed.commit.incarnation for committed in history.checkpoints()] == [1]
 
 
 def test_a_zombie_that_commits_a_later_step_after_its_successor_resumed_is_refused(local: Store) -> None:
@@ -392,7 +399,9 @@ def test_a_zombie_that_commits_a_later_step_after_its_successor_resumed_is_refus
     go(successor)
     end(successor)
     history = log.read()
-    assert [each.step for each in history.checkpoints()] == [10, 20]
+    assert [committed.step for committed in history.checkpoints()] == [10, 20]
     assert all(
-        name.startswith(("data/0/", "data/2/")) for each in history.good() for name in files_of(local, each)
+        name.startswith(("data/0/", "data/2/"))
+        for committed in history.good()
+        for name in files_of(local, committed)
     )

@@ -58,12 +58,12 @@ def test_a_tree_comes_back_from_every_kind_of_place(store: Store) -> None:
         saved = ck.save(5, tree, entries={"cursor": {"step": 5}, "raw": b"\0\1"}).wait()
     other = empty_like(tree)
     again = ps.Checkpoints(store.url)
-    found = again.latest()
-    assert found is not None
-    assert (found.step, found.digest, found.bytes) == (5, saved.digest, saved.bytes)
-    assert again.load(found, into=other) is other
+    checkpoint = again.latest()
+    assert checkpoint is not None
+    assert (checkpoint.step, checkpoint.digest, checkpoint.bytes) == (5, saved.digest, saved.bytes)
+    assert again.load(checkpoint, into=other) is other
     np.testing.assert_equal(other, tree)
-    assert again.entries(found) == {"cursor": {"step": 5}, "raw": b"\0\1"}
+    assert again.entries(checkpoint) == {"cursor": {"step": 5}, "raw": b"\0\1"}
 
 
 def test_a_checkpoint_is_loaded_by_its_step(tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def test_what_is_saved_is_what_was_there_at_the_call(tmp_path: Path) -> None:
     with ps.Checkpoints(tmp_path) as ck:
         pending = ck.save(1, tree, entries={"list": [1]})
         tree["w"][:] = 2
-        found = pending.wait()
-        ck.load(found, into=tree)
+        checkpoint = pending.wait()
+        ck.load(checkpoint, into=tree)
     assert (tree["w"] == 1).all()
 
 
@@ -157,18 +157,18 @@ def test_any_layout_loads_into_any_layout(case: Any) -> None:
     def load(rank: int) -> Divided:
         target = Divided({k: np.zeros_like(v) for k, v in whole.items()}, after, rank, other_ranks)
         with ps.Checkpoints(place, token="b", rank=rank, ranks=other_ranks) as ck:
-            found = ck.resume(target)
-            assert found is not None
-            assert found.step == 3
+            checkpoint = ck.resume(target)
+            assert checkpoint is not None
+            assert checkpoint.step == 3
         return target
 
     loaded = gang(other_ranks, load)
     expected = [Divided(whole, after, rank, other_ranks) for rank in range(other_ranks)]
-    assert equal([each.arrays() for each in loaded], [each.arrays() for each in expected])
+    assert equal([divided.arrays() for divided in loaded], [divided.arrays() for divided in expected])
     # A rank finds its own entry, if the saved state had such a rank.
     own = {rank: {"rng": f"of rank {rank}"} if rank < ranks else {} for rank in range(other_ranks)}
     if ranks > 1:
-        assert [each.came for each in loaded] == [own[rank] for rank in range(other_ranks)]
+        assert [divided.came for divided in loaded] == [own[rank] for rank in range(other_ranks)]
 
 
 def test_replicas_are_written_once(tmp_path: Path) -> None:
@@ -195,11 +195,11 @@ def test_what_did_not_change_is_not_written_again_and_still_loads_after_pruning(
             pending.wait()
             assert pending.bytes_written == tree["lora"].nbytes
     ck = ps.Checkpoints(tmp_path)
-    assert [each.step for each in ck.list()] == [3]
+    assert [checkpoint.step for checkpoint in ck.list()] == [3]
     other = {"base": np.zeros(1 << 20), "lora": np.zeros(1000)}
-    found = ck.latest()
-    assert found is not None
-    ck.load(found, into=other)
+    newest = ck.latest()
+    assert newest is not None
+    ck.load(newest, into=other)
     np.testing.assert_equal(other, tree)
 
 
@@ -237,24 +237,24 @@ def test_saving_the_same_state_twice_is_an_alarm(tmp_path: Path, caplog: pytest.
 
 def test_partial_loads_and_other_names(tmp_path: Path) -> None:
     with ps.Checkpoints(tmp_path) as ck:
-        found = ck.save(
+        checkpoint = ck.save(
             1, {"model": {"w": np.arange(6.0), "b": np.ones(2)}, "optimizer": {"m": np.ones(6)}}
         ).wait()
     ck = ps.Checkpoints(tmp_path)
     backbone = {"backbone": {"w": np.zeros(6), "b": np.zeros(2)}, "head": np.full(3, 7.0)}
-    ck.load(found, into=backbone, only="backbone", rename={"backbone": "model"})
+    ck.load(checkpoint, into=backbone, only="backbone", rename={"backbone": "model"})
     np.testing.assert_equal(
         backbone, {"backbone": {"w": np.arange(6.0), "b": np.ones(2)}, "head": np.full(3, 7.0)}
     )
     with pytest.raises(TreeMismatch) as problem:
-        ck.load(found, into={"model": {"w": np.zeros(6)}, "new": np.zeros(1)})
+        ck.load(checkpoint, into={"model": {"w": np.zeros(6)}, "new": np.zeros(1)})
     assert (problem.value.missing, problem.value.unexpected) == (["new"], ["model/b", "optimizer/m"])
     loose = {"model": {"w": np.zeros(6)}, "new": np.full(1, 5.0)}
-    ck.load(found, into=loose, strict=False)
+    ck.load(checkpoint, into=loose, strict=False)
     np.testing.assert_equal(loose, {"model": {"w": np.arange(6.0)}, "new": np.full(1, 5.0)})
     for wrong in (np.zeros(5), np.zeros(6, np.float32)):
         with pytest.raises(TreeMismatch, match="different: model/w"):
-            ck.load(found, into={"model": {"w": wrong}}, strict=False)
+            ck.load(checkpoint, into={"model": {"w": wrong}}, strict=False)
 
 
 def test_bad_input_is_refused(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_only_the_newest_incarnation_commits(tmp_path: Path) -> None:
     with pytest.raises(Fenced):
         pending.wait()
     new.save(2, tree).wait()
-    assert [(each.step, each.incarnation) for each in new.list()] == [(1, 0), (2, 1)]
+    assert [(checkpoint.step, checkpoint.incarnation) for checkpoint in new.list()] == [(1, 0), (2, 1)]
     old.close()
     new.close()
 
@@ -316,8 +316,8 @@ def test_failures_are_a_policy(tmp_path: Path) -> None:
         ck.save(1, tree).wait()
     spill = tmp_path / "spill"
     with ps.Checkpoints(place, failure=ps.Failure(retries=0, spill=str(spill))) as ck:
-        found = ck.save(2, tree).wait()
-    assert found.manifest.files[0].name.startswith("file://")
+        checkpoint = ck.save(2, tree).wait()
+    assert checkpoint.manifest.files[0].name.startswith("file://")
     other = {"a": np.zeros(1000, np.int64)}
     ck = ps.Checkpoints(place)
     ck.load(ck.at(2), into=other)
@@ -336,20 +336,20 @@ def test_a_damaged_checkpoint_is_left_for_an_older_one(tmp_path: Path) -> None:
         ck.save(1, tree).wait()
         kept = tree["a"].copy()
         tree["a"] += 1
-        found = ck.save(2, tree).wait()
-    path = tmp_path / found.manifest.files[0].name
+        newest = ck.save(2, tree).wait()
+    path = tmp_path / newest.manifest.files[0].name
     data = bytearray(path.read_bytes())
     data[-100_000] ^= 4
     path.write_bytes(data)
     with pytest.raises(CheckpointDamaged) as problem:
-        ps.Checkpoints(tmp_path).load(found, into=tree)
+        ps.Checkpoints(tmp_path).load(newest, into=tree)
     assert problem.value.tensor == "a"
     with ps.Checkpoints(tmp_path) as ck:
         resumed = ck.resume(tree)
         assert resumed is not None
         assert resumed.step == 1
     np.testing.assert_equal(tree["a"], kept)
-    assert [(each.step, bool(each.damage)) for each in ck.list()] == [(1, False), (2, True)]
+    assert [(checkpoint.step, bool(checkpoint.damage)) for checkpoint in ck.list()] == [(1, False), (2, True)]
 
 
 def test_a_missing_manifest_file_or_size_is_noticed_without_loading(tmp_path: Path) -> None:
@@ -358,18 +358,18 @@ def test_a_missing_manifest_file_or_size_is_noticed_without_loading(tmp_path: Pa
         for step in range(4):
             tree["a"] += 1
             ck.save(step, tree).wait()
-        found = [ck.at(step) for step in range(4)]
-    (tmp_path / found[3].manifest.files[0].name).unlink()
+        checkpoints = [ck.at(step) for step in range(4)]
+    (tmp_path / checkpoints[3].manifest.files[0].name).unlink()
     for folder in ("manifests", "copies/manifests"):
-        (tmp_path / folder / f"{found[2].digest[3:]}.json").unlink()
-    with (tmp_path / found[1].manifest.files[0].name).open("ab") as file:
+        (tmp_path / folder / f"{checkpoints[2].digest[3:]}.json").unlink()
+    with (tmp_path / checkpoints[1].manifest.files[0].name).open("ab") as file:
         file.write(b"x")
     looking = ps.Checkpoints(tmp_path, read_only=True).latest()
     assert looking is not None
     assert looking.step == 0
-    assert not any(each.damage for each in ck.list())
+    assert not any(checkpoint.damage for checkpoint in ck.list())
     ps.Checkpoints(tmp_path).latest()
-    assert [bool(each.damage) for each in ck.list()] == [False, True, True, True]
+    assert [bool(checkpoint.damage) for checkpoint in ck.list()] == [False, True, True, True]
 
 
 def test_a_file_of_another_step_says_which(tmp_path: Path) -> None:
@@ -403,9 +403,9 @@ def test_a_rank_that_fails_does_not_leave_the_others_waiting(tmp_path: Path) -> 
 def test_a_run_that_builds_on_another_one_shares_its_files_and_keeps_them(tmp_path: Path) -> None:
     base = {"model": np.random.default_rng(1).random(1 << 18)}
     with ps.Checkpoints(tmp_path / "base") as first:
-        found = first.save(100, base).wait()
+        checkpoint = first.save(100, base).wait()
         tuned = {"model": base["model"].copy(), "lora": np.zeros(10)}
-        with ps.Checkpoints(tmp_path / "tuned", base=found, keep=ps.Keep(last=1)) as second:
+        with ps.Checkpoints(tmp_path / "tuned", base=checkpoint, keep=ps.Keep(last=1)) as second:
             for step in (1, 2):
                 tuned["lora"] += 1
                 pending = second.save(step, tuned)
@@ -428,11 +428,11 @@ def test_a_state_that_is_larger_than_its_memory_is_saved_in_waves(tmp_path: Path
     tree = {"a": np.random.default_rng(1).random((300, 700)), "b": np.arange(1000), "c": np.zeros((0, 3))}
     with ps.Checkpoints(tmp_path, memory_bytes=100_000) as ck:
         pending = ck.save(1, tree)
-        found = pending.wait()
+        checkpoint = pending.wait()
         assert pending.bytes_written == tree["b"].nbytes or pending.bytes_written <= 100_000
-    assert len(found.manifest.files) == 18
+    assert len(checkpoint.manifest.files) == 18
     other = {name: np.zeros_like(array) for name, array in tree.items()}
-    ps.Checkpoints(tmp_path).load(found, into=other)
+    ps.Checkpoints(tmp_path).load(checkpoint, into=other)
     np.testing.assert_equal(other, tree)
 
 
@@ -461,7 +461,7 @@ def test_arrays_that_do_not_lie_in_one_piece_come_back(
     whole = np.random.default_rng(1).random((64, 300))
     tree = {"columns": whole[:, ::3], "turned": whole.T, "backwards": whole[::-1], "number": np.array(3.5)}
     with ps.Checkpoints(tmp_path) as ck:
-        found = ck.save(1, tree).wait()
+        checkpoint = ck.save(1, tree).wait()
     space = np.zeros((64, 900))
     other = {
         "columns": space[:, :300:3],
@@ -469,7 +469,7 @@ def test_arrays_that_do_not_lie_in_one_piece_come_back(
         "backwards": np.zeros((64, 300))[::-1],
         "number": np.array(0.0),
     }
-    ps.Checkpoints(tmp_path).load(found, into=other)
+    ps.Checkpoints(tmp_path).load(checkpoint, into=other)
     np.testing.assert_equal(other, tree)
     assert not space[:, 1::3].any()
 

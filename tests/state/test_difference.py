@@ -23,10 +23,10 @@ def normal(shape: tuple[int, ...], seed: int) -> Any:
 
 def test_equal_checkpoints_are_equal_without_reading(tmp_path: Path) -> None:
     tree = every_type()
-    found = differ(saved(tmp_path / "a", tree), saved(tmp_path / "b", tree, step=9))
-    assert found.nothing
-    assert found.bytes_read == 0
-    assert found.equal_by_hash == found.equal == len(tree["model"]) + 1
+    result = differ(saved(tmp_path / "a", tree), saved(tmp_path / "b", tree, step=9))
+    assert result.nothing
+    assert result.bytes_read == 0
+    assert result.equal_by_hash == result.equal == len(tree["model"]) + 1
 
 
 def test_changes_have_the_figures_of_their_elements(tmp_path: Path) -> None:
@@ -35,16 +35,16 @@ def test_changes_have_the_figures_of_their_elements(tmp_path: Path) -> None:
     b = a.copy()
     b[100:110, 3] += np.float32(0.5)
     b[0, 0] = 40
-    found = differ(saved(tmp_path / "a", {"w": a, "v": a}), saved(tmp_path / "b", {"w": b, "v": a}))
-    (change,) = found.changes
+    result = differ(saved(tmp_path / "a", {"w": a, "v": a}), saved(tmp_path / "b", {"w": b, "v": a}))
+    (change,) = result.changes
     wide = b.astype(np.float64) - a.astype(np.float64)
     assert change.name == "w"
     assert change.share == 11 / a.size
     assert change.relative == pytest.approx(np.linalg.norm(wide) / np.linalg.norm(a.astype(np.float64)))
     assert change.greatest == pytest.approx(np.abs(wide).max())
-    assert (found.equal, found.equal_by_hash) == (1, 1)
+    assert (result.equal, result.equal_by_hash) == (1, 1)
     # Chunks whose hashes agree are read from one side alone.
-    assert a.nbytes < found.bytes_read < 2 * a.nbytes
+    assert a.nbytes < result.bytes_read < 2 * a.nbytes
 
 
 def test_layouts_do_not_matter() -> None:
@@ -71,9 +71,9 @@ def test_types_and_shapes_that_differ_are_said(tmp_path: Path) -> None:
         "z": np.ones(3, np.float32),
         "new": normal((2,), 1),
     }
-    found = differ(saved(tmp_path / "a", a), saved(tmp_path / "b", b))
-    assert found.added == ["new"]
-    by_name = {change.name: change.to_json() for change in found.changes}
+    result = differ(saved(tmp_path / "a", a), saved(tmp_path / "b", b))
+    assert result.added == ["new"]
+    by_name = {change.name: change.to_json() for change in result.changes}
     assert by_name["s"]["shapes"] == [[4], [5]]
     assert by_name["s"]["max_abs"] is None
     assert by_name["w"]["dtypes"] == ["F32", "F64"]
@@ -95,20 +95,20 @@ def test_every_type_is_compared(tmp_path: Path) -> None:
         "w": {dtype: any_bits(dtype, (64,), 1) for dtype in ("C64", "BOOL", "F8_E4M3", "BF16", "U64", "F16")}
     }
     after = {"w": {dtype: any_bits(dtype, (64,), 2) for dtype in before["w"]}}
-    found = differ(saved(tmp_path / "a", before), saved(tmp_path / "b", after))
-    assert {change.name for change in found.changes} == {f"w/{dtype}" for dtype in before["w"]}
-    assert all(0 < change.share <= 1 for change in found.changes)
+    result = differ(saved(tmp_path / "a", before), saved(tmp_path / "b", after))
+    assert {change.name for change in result.changes} == {f"w/{dtype}" for dtype in before["w"]}
+    assert all(0 < change.share <= 1 for change in result.changes)
 
 
 def test_values_and_entries_are_taken_apart(tmp_path: Path) -> None:
     a, b = ({"w": np.ones(2), "schedule": {"lr": lr, "kind": "cosine"}} for lr in (0.1, 0.2))
     one = saved(tmp_path / "a", a, entries={"cursor": {"position": 1}, "rng": list(range(700))})
     two = saved(tmp_path / "b", b, entries={"cursor": {"position": 2}, "rng": list(range(700))})
-    found = differ(one, two)
-    assert found.values == {"schedule/lr": (0.1, 0.2)}
-    assert found.entries == {"cursor/position": (1, 2)}
-    assert not found.changes
-    assert not found.nothing
+    result = differ(one, two)
+    assert result.values == {"schedule/lr": (0.1, 0.2)}
+    assert result.entries == {"cursor/position": (1, 2)}
+    assert not result.changes
+    assert not result.nothing
 
 
 def test_moments_and_parameters_of_which_one_stood_still_are_named(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_moments_and_parameters_of_which_one_stood_still_are_named(tmp_path: Pat
             "both": {"exp_avg": normal((4,), 6), "step": np.float32(2)},
         },
     }
-    found = differ(saved(tmp_path / "a", a), saved(tmp_path / "b", b)).to_json()
-    assert found["stale_moments"] == [{"parameter": "model/moves", "moment": "optimizer/moves/exp_avg"}]
-    assert found["unmoved_parameters"] == [
+    document = differ(saved(tmp_path / "a", a), saved(tmp_path / "b", b)).to_json()
+    assert document["stale_moments"] == [{"parameter": "model/moves", "moment": "optimizer/moves/exp_avg"}]
+    assert document["unmoved_parameters"] == [
         {"parameter": "model/stands", "moment": "optimizer/stands/exp_avg"}
     ]
 

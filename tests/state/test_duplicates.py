@@ -34,23 +34,23 @@ def save(place: Path, steps: range, **keep: Any) -> None:
 
 def shared_file(place: Path) -> tuple[Path, list[Path]]:
     """The file that the newest checkpoint refers to, and its second copies."""
-    found = ps.Checkpoints(place, read_only=True).latest()
-    assert found is not None
-    piece = found.manifest.tensors["frozen/a"].pieces[0]
-    file = found.manifest.files[piece.file]
+    checkpoint = ps.Checkpoints(place, read_only=True).latest()
+    assert checkpoint is not None
+    piece = checkpoint.manifest.tensors["frozen/a"].pieces[0]
+    file = checkpoint.manifest.files[piece.file]
     return place / file.name, sorted({place / duplicate.name for duplicate in file.duplicates})
 
 
 def resumed(place: Path) -> int:
     into = tree(0)
     with ps.Checkpoints(place) as ck:
-        found = ck.resume(into)
-        assert found is not None
-    expected = tree(found.step)
+        checkpoint = ck.resume(into)
+        assert checkpoint is not None
+    expected = tree(checkpoint.step)
     for name in FROZEN:
         assert np.array_equal(into["frozen"][name], expected["frozen"][name])
     assert np.array_equal(into["w"], expected["w"])
-    return found.step
+    return checkpoint.step
 
 
 @pytest.mark.parametrize("damage", ["flip a", "flip both", "cut", "lose"])
@@ -86,23 +86,23 @@ def test_a_second_copy_that_is_gone_or_damaged_costs_nothing(tmp_path: Path) -> 
         assert resumed(place) == 4
         with ps.Checkpoints(place) as ck:
             ck.prune(ps.Keep(last=1))
-            assert [(each.step, each.damage) for each in ck.list()] == [(4, "")]
+            assert [(checkpoint.step, checkpoint.damage) for checkpoint in ck.list()] == [(4, "")]
 
 
 def test_verify_reads_both_copies_and_says_whether_it_loads(tmp_path: Path) -> None:
     save(tmp_path, range(1, 5), copies=2)
     first, (second,) = shared_file(tmp_path)
-    found = ps.Checkpoints(tmp_path, read_only=True).latest()
-    assert found is not None
-    whole = Verifier().verify(found)
+    checkpoint = ps.Checkpoints(tmp_path, read_only=True).latest()
+    assert checkpoint is not None
+    whole = Verifier().verify(checkpoint)
     assert (whole.ok, whole.loads) == (True, True)
     assert whole.bytes_read > whole.bytes
     flip(second, -1)
-    damaged = Verifier().verify(found)
+    damaged = Verifier().verify(checkpoint)
     assert (damaged.ok, damaged.loads) == (False, True)
     assert second.name in damaged.reason
-    flip(first, found.manifest.tensors["frozen/b"].pieces[0].start)
-    assert not Verifier().verify(found).loads
+    flip(first, checkpoint.manifest.tensors["frozen/b"].pieces[0].start)
+    assert not Verifier().verify(checkpoint).loads
 
 
 def test_one_copy_is_the_default_and_manifests_stay_as_they_were(tmp_path: Path) -> None:
@@ -139,11 +139,11 @@ def test_damage_in_a_shared_piece_is_found_while_the_run_goes_on_and_written_aga
         ck._saver.submit(lambda: None).result()
         assert ck._patrol is not None
         ck._patrol.wait()
-        assert [each.step for each in ck.list() if each.damage] == [1, 2, 3]
+        assert [checkpoint.step for checkpoint in ck.list() if checkpoint.damage] == [1, 2, 3]
         ck.save(4, tree(4)).wait()
         ck._saver.submit(lambda: None).result()
         ck._patrol.wait()
-        assert [each.step for each in ck.list() if not each.damage] == [4]
+        assert [checkpoint.step for checkpoint in ck.list() if not checkpoint.damage] == [4]
     assert resumed(tmp_path) == 4
 
 

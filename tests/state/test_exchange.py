@@ -30,17 +30,17 @@ def imported(origin: Path, place: Path | Store, *, prefix: str = "", step: int =
 
 
 def test_safetensors_shards_come_back_with_the_same_bits(tmp_path: Path) -> None:
-    found = saved(tmp_path / "place", every_type())
-    written = export_safetensors(found, tmp_path / "hf", Choice(), shard_bytes_max=500)
+    checkpoint = saved(tmp_path / "place", every_type())
+    written = export_safetensors(checkpoint, tmp_path / "hf", Choice(), shard_bytes_max=500)
     names = [path.name for path in written]
     assert len(names) > 3
     assert names[0] == f"model-00001-of-{len(names) - 1:05d}.safetensors"
     assert names[-1] == "model.safetensors.index.json"
     index = json.loads(written[-1].read_text())
-    assert index["metadata"]["total_size"] == found.bytes
-    assert set(index["weight_map"]) == set(found.manifest.tensors)
+    assert index["metadata"]["total_size"] == checkpoint.bytes
+    assert set(index["weight_map"]) == set(checkpoint.manifest.tensors)
     back = imported(tmp_path / "hf", tmp_path / "back")
-    assert contents(back) == contents(found)
+    assert contents(back) == contents(checkpoint)
     assert Verifier().verify(back).ok
 
 
@@ -52,8 +52,8 @@ def test_the_library_reads_what_is_exported_and_we_read_what_it_writes(tmp_path:
             "flag": any_bits("BOOL", (3,)),
         }
     }
-    found = saved(tmp_path / "place", tree)
-    (path,) = export_safetensors(found, tmp_path / "hf", Choice(prefix="model/"))
+    checkpoint = saved(tmp_path / "place", tree)
+    (path,) = export_safetensors(checkpoint, tmp_path / "hf", Choice(prefix="model/"))
     assert path.name == "model.safetensors"
     read = load_file(path)
     assert {name: array.tobytes() for name, array in read.items()} == {
@@ -62,7 +62,7 @@ def test_the_library_reads_what_is_exported_and_we_read_what_it_writes(tmp_path:
     save_file(read, tmp_path / "theirs.safetensors", {"format": "pt"})
     assert contents(
         imported(tmp_path / "theirs.safetensors", tmp_path / "back", prefix="model/")
-    ) == contents(found)
+    ) == contents(checkpoint)
 
 
 def test_an_imported_checkpoint_loads_into_a_tree_and_goes_on(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ def test_an_imported_checkpoint_loads_into_a_tree_and_goes_on(tmp_path: Path) ->
             name: array.tobytes() for name, array in weights.items()
         }
         checkpoints.save(1, tree).wait()
-        assert [Verifier().verify(each).ok for each in checkpoints.list()] == [True, True]
+        assert [Verifier().verify(checkpoint).ok for checkpoint in checkpoints.list()] == [True, True]
 
 
 def test_resharded_tensors_go_out_whole(store: Store, tmp_path: Path) -> None:
     array = any_bits("I16", (30, 40))
-    found = laid(store, [("w", array, box) for box in columns(array, [1, 17])])
-    (path,) = export_safetensors(found, tmp_path / "one.safetensors", Choice())
+    checkpoint = laid(store, [("w", array, box) for box in columns(array, [1, 17])])
+    (path,) = export_safetensors(checkpoint, tmp_path / "one.safetensors", Choice())
     assert path == tmp_path / "one.safetensors"
     assert load_file(path)["w"].tobytes() == array.tobytes()
 
@@ -96,15 +96,15 @@ def test_only_what_is_chosen_goes_out_in_the_type_that_is_asked_for(tmp_path: Pa
         "model": {"w": array, "norm.w": array[0], "ids": np.arange(4)},
         "optimizer": {"w": {"exp_avg": array}},
     }
-    found = saved(tmp_path / "place", tree)
+    checkpoint = saved(tmp_path / "place", tree)
     choice = Choice(prefix="model/", only=("*w", "*ids"), dtype="BF16")
-    (path,) = export_safetensors(found, tmp_path / "hf", choice)
+    (path,) = export_safetensors(checkpoint, tmp_path / "hf", choice)
     read = load_file(path)
     assert sorted(read) == ["ids", "norm.w", "w"]
     assert read["w"].tobytes() == array.astype(ml_dtypes.bfloat16).tobytes()
     assert read["ids"].dtype == np.int64
     with pytest.raises(UsageError, match="no tensor is chosen"):
-        export_safetensors(found, tmp_path / "none", Choice(prefix="nothing/"))
+        export_safetensors(checkpoint, tmp_path / "none", Choice(prefix="nothing/"))
     with pytest.raises(UsageError, match="dtype F8 is not known"):
         Choice(dtype="F8")
 
@@ -127,13 +127,13 @@ def test_nothing_is_overwritten_unless_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_damage_stops_an_export_and_leaves_nothing(tmp_path: Path) -> None:
-    found = saved(tmp_path / "place", {"a": any_bits("F32", (9,))})
+    checkpoint = saved(tmp_path / "place", {"a": any_bits("F32", (9,))})
     (file,) = (tmp_path / "place/data").rglob("*.safetensors")
     raw = bytearray(file.read_bytes())
     raw[-3] ^= 1
     file.write_bytes(raw)
     with pytest.raises(CheckpointDamaged, match="tensor a"):
-        export_safetensors(found, tmp_path / "hf", Choice())
+        export_safetensors(checkpoint, tmp_path / "hf", Choice())
     assert digest_of(tmp_path / "hf") == {}
 
 
@@ -144,16 +144,16 @@ def test_a_copy_stands_on_its_own(store: Store, tmp_path: Path) -> None:
     with Checkpoints(place, run="the run") as checkpoints:
         checkpoints.save(1, tree).wait()
         tree["w"] = any_bits("F32", (3,), 8)
-        found = checkpoints.save(2, tree, {"cursor": {"at": 7}}, metrics={"loss": 1.5}).wait()
-    assert len(found.manifest.files) == 2
-    expected = contents(found)
-    copied = copy_checkpoint(found, store).checkpoint
+        checkpoint = checkpoints.save(2, tree, {"cursor": {"at": 7}}, metrics={"loss": 1.5}).wait()
+    assert len(checkpoint.manifest.files) == 2
+    expected = contents(checkpoint)
+    copied = copy_checkpoint(checkpoint, store).checkpoint
     for file in place.rglob("*.safetensors"):
         file.unlink()
     assert contents(copied) == expected
     assert (copied.step, copied.metrics, copied.manifest.run) == (2, {"loss": 1.5}, "the run")
-    assert copied.manifest.values == found.manifest.values
-    assert copied.manifest.entries == found.manifest.entries
+    assert copied.manifest.values == checkpoint.manifest.values
+    assert copied.manifest.entries == checkpoint.manifest.entries
     assert Verifier().verify(copied).ok
     with pytest.raises(UsageError, match="belongs to a run already"):
         copy_checkpoint(copied, store)

@@ -17,6 +17,6 @@ def test_no_way_in_or_out_holds_the_state(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.state.exchanging", str(tmp_path), str(STATE_BYTES)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["bytes"] >= 0.9 * STATE_BYTES
-    assert {what: grown for what, grown in found["grown"].items() if grown > LIMIT_BYTES} == {}
+    report = json.loads(done.stdout)
+    assert report["bytes"] >= 0.9 * STATE_BYTES
+    assert {what: grown for what, grown in report["grown"].items() if grown > LIMIT_BYTES} == {}

@@ -46,18 +46,18 @@ def bits(tensor: torch.Tensor) -> bytes:
 
 
 def test_files_of_torch_come_back_with_the_same_bits(tmp_path: Path) -> None:
-    found = saved(tmp_path / "place", every_type())
-    (path,) = export_torch(found, tmp_path / "out/state.pt", Choice())
+    checkpoint = saved(tmp_path / "place", every_type())
+    (path,) = export_torch(checkpoint, tmp_path / "out/state.pt", Choice())
     back = imported(path, tmp_path / "back")
-    assert contents(back) == contents(found)
-    assert back.manifest.values == found.manifest.values
+    assert contents(back) == contents(checkpoint)
+    assert back.manifest.values == checkpoint.manifest.values
     assert Verifier().verify(back).ok
 
 
 def test_torch_loads_what_is_exported_and_every_zip_reader_agrees(tmp_path: Path) -> None:
     tree = every_type()
-    found = saved(tmp_path / "place", tree)
-    (path,) = export_torch(found, tmp_path / "state.pt", Choice())
+    checkpoint = saved(tmp_path / "place", tree)
+    (path,) = export_torch(checkpoint, tmp_path / "state.pt", Choice())
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
     for mmap in (False, True):
@@ -78,15 +78,15 @@ def test_a_model_loads_the_state_dict_that_is_exported(tmp_path: Path) -> None:
     optimizer.step()
     scheduler.step()
     with Checkpoints(tmp_path / "place") as checkpoints:
-        found = checkpoints.save(1, penstock.torch.state(model, optimizer, scheduler=scheduler)).wait()
-    (path,) = export_torch(found, tmp_path / "model.pt", Choice(prefix="model/"))
+        checkpoint = checkpoints.save(1, penstock.torch.state(model, optimizer, scheduler=scheduler)).wait()
+    (path,) = export_torch(checkpoint, tmp_path / "model.pt", Choice(prefix="model/"))
     fresh = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4))
     fresh.load_state_dict(torch.load(path, weights_only=True))
     assert all(
         bits(a) == bits(b)
         for a, b in zip(model.state_dict().values(), fresh.state_dict().values(), strict=True)
     )
-    (path,) = export_torch(found, tmp_path / "all.pt", Choice())
+    (path,) = export_torch(checkpoint, tmp_path / "all.pt", Choice())
     everything = torch.load(path, weights_only=True)
     assert bits(everything["optimizer"]["0.weight"]["exp_avg"]) == bits(
         optimizer.state[model[0].weight]["exp_avg"]
@@ -98,21 +98,21 @@ def test_tensors_inside_of_documents_stay_inside(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
     extra = {"history": {"losses": [torch.arange(3.0), torch.ones(2)]}}
     with Checkpoints(tmp_path / "place") as checkpoints:
-        found = checkpoints.save(1, penstock.torch.state(model, extra=extra)).wait()
-    (path,) = export_torch(found, tmp_path / "all.pt", Choice())
+        checkpoint = checkpoints.save(1, penstock.torch.state(model, extra=extra)).wait()
+    (path,) = export_torch(checkpoint, tmp_path / "all.pt", Choice())
     losses = torch.load(path, weights_only=True)["extra"]["history"]["losses"]
-    assert [each.tolist() for each in losses] == [[0, 1, 2], [1, 1]]
+    assert [tensor.tolist() for tensor in losses] == [[0, 1, 2], [1, 1]]
 
 
 def test_casting_on_the_way_out(tmp_path: Path) -> None:
     wide = torch.linspace(-2, 2, 50, dtype=torch.float64)
-    found = saved(tmp_path / "place", {"w": wide, "n": torch.arange(3)})
+    checkpoint = saved(tmp_path / "place", {"w": wide, "n": torch.arange(3)})
     choice = Choice(dtype="BF16")
-    (path,) = export_torch(found, tmp_path / "x.pt", choice)
+    (path,) = export_torch(checkpoint, tmp_path / "x.pt", choice)
     read = torch.load(path, weights_only=True)
     assert bits(read["w"]) == bits(wide.bfloat16())
     assert read["n"].dtype == torch.int64
-    export_dcp(found, tmp_path / "dcp", choice)
+    export_dcp(checkpoint, tmp_path / "dcp", choice)
     into = {"w": torch.zeros(50, dtype=torch.bfloat16), "n": torch.zeros(3, dtype=torch.int64)}
     dcp_load(into, tmp_path / "dcp")
     assert bits(into["w"]) == bits(wide.bfloat16())
@@ -129,13 +129,13 @@ def test_strides_and_shared_memory_are_understood(tmp_path: Path) -> None:
         "deep": [{"x": base.t()[1:3]}],
     }
     torch.save(state, tmp_path / "a.pt")
-    found = contents(imported(tmp_path / "a.pt", tmp_path / "a"))
+    tensors = contents(imported(tmp_path / "a.pt", tmp_path / "a"))
     expected = {**state, "deep/0/x": base.t()[1:3]}
     del expected["deep"]
-    assert found == {n: ("F32", tuple(t.shape), bits(t)) for n, t in expected.items()}
+    assert tensors == {n: ("F32", tuple(t.shape), bits(t)) for n, t in expected.items()}
     dcp_save({"t": base.t(), "part": base[3:7, 2:9]}, tmp_path / "dcp")
-    found = contents(imported(tmp_path / "dcp", tmp_path / "b"))
-    assert found == {n: ("F32", tuple(state[n].shape), bits(state[n])) for n in ("t", "part")}
+    tensors = contents(imported(tmp_path / "dcp", tmp_path / "b"))
+    assert tensors == {n: ("F32", tuple(state[n].shape), bits(state[n])) for n in ("t", "part")}
 
 
 def test_several_files_with_an_index_are_one_state(tmp_path: Path) -> None:
@@ -151,12 +151,12 @@ def test_several_files_with_an_index_are_one_state(tmp_path: Path) -> None:
 
 
 def test_dcp_directories_come_back_with_the_same_bits(tmp_path: Path) -> None:
-    found = saved(tmp_path / "place", every_type())
-    written = export_dcp(found, tmp_path / "dcp", Choice())
+    checkpoint = saved(tmp_path / "place", every_type())
+    written = export_dcp(checkpoint, tmp_path / "dcp", Choice())
     assert [path.name for path in written] == [".metadata", "__0_0.distcp"]
     back = imported(tmp_path / "dcp", tmp_path / "back")
-    assert contents(back) == contents(found)
-    assert back.manifest.values == found.manifest.values
+    assert contents(back) == contents(checkpoint)
+    assert back.manifest.values == checkpoint.manifest.values
 
 
 def test_dcp_loads_what_is_exported_from_any_layout_in_chunks(
@@ -165,14 +165,14 @@ def test_dcp_loads_what_is_exported_from_any_layout_in_chunks(
     """Goal: bounded chunks make whole tensors for DCP. Method: chunks of a few rows of a tensor saved in columns."""
     monkeypatch.setattr(exchange_dcp, "CHUNK_BYTES", 1000)
     array = any_bits("I32", (64, 40))
-    found = laid(in_memory(), [("model/w", array, box) for box in columns(array, [7])])
-    export_dcp(found, tmp_path / "dcp", Choice())
+    checkpoint = laid(in_memory(), [("model/w", array, box) for box in columns(array, [7])])
+    export_dcp(checkpoint, tmp_path / "dcp", Choice())
     into = {"model": {"w": torch.zeros(64, 40, dtype=torch.int32)}}
     dcp_load(into, tmp_path / "dcp")
     assert bits(into["model"]["w"]) == array.tobytes()
     back = imported(tmp_path / "dcp", tmp_path / "back")
     assert len(back.manifest.tensors["model/w"].pieces) == 11
-    assert contents(back) == contents(found)
+    assert contents(back) == contents(checkpoint)
 
 
 def test_what_dcp_wrote_is_imported_by_the_paths_of_its_tree(tmp_path: Path) -> None:

@@ -86,14 +86,14 @@ class Spectator:
 def assert_no_garbage(store: Store, log: Log) -> None:
     """After a prune, data files are those that checkpoints name, and those of the newest incarnation without a commit."""
     history = prune_and_read(log)
-    named = {name for each in history.checkpoints() for name in files_of(store, each)}
-    committed = {(each.incarnation, each.step, each.attempt) for _, each in history.commits()}
+    named = {name for checkpoint in history.checkpoints() for name in files_of(store, checkpoint)}
+    committed = {(commit.incarnation, commit.step, commit.attempt) for _, commit in history.commits()}
     for entry in store.entries("data"):
         incarnation, _, save = entry.name.split("/")[1], 0, entry.name.split("/")[2]
         step, attempt = save.split("-")
         under_way = (int(incarnation), int(step), int(attempt)) not in committed
         assert entry.name in named or (under_way and int(incarnation) == history.incarnation)
-    manifests = {manifest_name(each.commit.manifest) for each in history.checkpoints()}
+    manifests = {manifest_name(checkpoint.commit.manifest) for checkpoint in history.checkpoints()}
     for entry in store.entries("parts"):
         assert int(entry.name.split("/")[1]) == history.incarnation
     assert manifests <= {entry.name for entry in store.entries("manifests")}
@@ -142,7 +142,7 @@ def test_pruners_take_nothing_from_savers_whatever_the_order(turns: list[Turn]) 
     assert fenced == set(problems), problems
     assert fenced <= {"saver", "overlapping saver"}
     history = prune_and_read(log)
-    assert {each.number for each in saved} <= {number for number, _ in history.commits()}
+    assert {committed.number for committed in saved} <= {number for number, _ in history.commits()}
     assert set(pinned) <= set(history.living)
     for checkpoint in history.checkpoints():
         for name in files_of(store, checkpoint):

@@ -58,11 +58,11 @@ class Watched:
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         self.asked["put"] += 1
-        made = self.store.put_if_absent(name, data)
+        is_new = self.store.put_if_absent(name, data)
         if self.lose_answers:
             self.lose_answers -= 1
             return self.store.put_if_absent(name, data)
-        return made
+        return is_new
 
     def delete(self, name: str) -> None:
         self.asked["delete"] += 1
@@ -110,9 +110,11 @@ def test_a_reader_sees_what_others_appended_since(store: Store) -> None:
 def test_a_history_means_what_its_records_say(memory: Store) -> None:
     history = fill(memory, EVERY_KIND).read()
     assert (history.incarnation, history.next_incarnation()) == (3, 4)
-    assert [each.step for each in history.checkpoints()] == [200, 300]
-    assert [each.step for each in history.good()] == [200]
-    assert [(each.step, each.damage) for each in history.quarantined()] == [(300, "a bit flipped")]
+    assert [committed.step for committed in history.checkpoints()] == [200, 300]
+    assert [committed.step for committed in history.good()] == [200]
+    assert [(committed.step, committed.damage) for committed in history.quarantined()] == [
+        (300, "a bit flipped")
+    ]
     assert {number: commit.step for number, commit in history.retired().items()} == {1: 100}
     newest = history.newest_good()
     assert newest is not None

@@ -30,7 +30,7 @@ def save_three(place: Path) -> list[str]:
     with ps.Checkpoints(place) as ck:
         for step in (1, 2, 3):
             ck.save(step, tree(step)).wait()
-        files = [{file.name for file in each.manifest.files} for each in ck.list()]
+        files = [{file.name for file in checkpoint.manifest.files} for checkpoint in ck.list()]
     return sorted(files[0] & files[1] & files[2])
 
 
@@ -61,9 +61,9 @@ def test_when_every_checkpoint_is_damaged_resume_says_so_and_the_tree_is_not_sav
         assert ck.resume(fresh, allow_empty=True) is None
         ck.save(1, tree(1)).wait()
     with ps.Checkpoints(tmp_path) as ck:
-        found = ck.resume(into)
-        assert found is not None
-        assert found.step == 1
+        checkpoint = ck.resume(into)
+        assert checkpoint is not None
+        assert checkpoint.step == 1
         # Loaded as a whole, so it is a state again.
         ck.save(2, into).wait()
 
@@ -76,9 +76,9 @@ def test_a_tree_that_fell_back_is_whole(tmp_path: Path) -> None:
     flip(tmp_path / own[0], -1)
     into = tree(0)
     with ps.Checkpoints(tmp_path) as ck:
-        found = ck.resume(into)
-        assert found is not None
-        assert found.step == 2
+        checkpoint = ck.resume(into)
+        assert checkpoint is not None
+        assert checkpoint.step == 2
         assert np.array_equal(into["w"], tree(2)["w"])
         ck.save(4, into).wait()
 
@@ -166,10 +166,10 @@ def test_a_reader_beside_a_pruner_looks_again(tmp_path: Path) -> None:
         def look(store: Store) -> None:
             reader = ps.Checkpoints(tmp_path, read_only=True)
             reader.store, reader.log = store, Log(store)
-            found.append(reader.latest())
+            answers.append(reader.latest())
 
         for operations in range(1, 14):
-            found: list[Any] = []
+            answers: list[Any] = []
             reader = Actor("reader", open_store(tmp_path), look)
             for _ in range(operations):
                 if not reader.done:
@@ -180,14 +180,14 @@ def test_a_reader_beside_a_pruner_looks_again(tmp_path: Path) -> None:
                     break
                 reader.step()
             assert reader.problem is None, reader.problem
-            assert found[0] is not None
+            assert answers[0] is not None
         old = ps.Checkpoints(tmp_path, read_only=True)
         seen = old.latest()
         assert seen is not None
         save()
         with pytest.raises(CheckpointRetired, match="was retired meanwhile"):
             old.load(seen, {"w": np.zeros(10), "frozen": np.zeros(5)})
-        assert [each.damage for each in old.list()] == [""]
+        assert [checkpoint.damage for checkpoint in old.list()] == [""]
 
 
 def test_resuming_beside_a_pruner_moves_on_without_quarantine(tmp_path: Path) -> None:
@@ -198,15 +198,15 @@ def test_resuming_beside_a_pruner_moves_on_without_quarantine(tmp_path: Path) ->
         with ps.Checkpoints(tmp_path, token="reader") as late:
             gone = threading.Event()
 
-            def fits(found: ps.Checkpoint) -> bool:
-                if not gone.is_set() and found.step == 1:
+            def fits(candidate: ps.Checkpoint) -> bool:
+                if not gone.is_set() and candidate.step == 1:
                     gone.set()
                     # After the choice was made, and before it is loaded.
                     Log(open_store(tmp_path)).append(lambda known: Retire((1,), 0.0))
                     return True
-                return found.step == 1 or gone.is_set()
+                return candidate.step == 1 or gone.is_set()
 
-            found = late.resume(tree(0), fits=fits)
-            assert found is not None
-            assert found.step == 2
-            assert all(not each.damage for each in late.list())
+            checkpoint = late.resume(tree(0), fits=fits)
+            assert checkpoint is not None
+            assert checkpoint.step == 2
+            assert all(not other.damage for other in late.list())

@@ -62,17 +62,17 @@ def plant(tree: dict[str, Any], kind: str, name: str, seed: int) -> None:
 
 def emptied(tree: dict[str, Any]) -> dict[str, Any]:
     """The same tree with other contents."""
-    arrays = {name: np.zeros_like(each) for name, each in tree.items() if isinstance(each, np.ndarray)}
+    arrays = {name: np.zeros_like(leaf) for name, leaf in tree.items() if isinstance(leaf, np.ndarray)}
     return {**tree, **arrays, **({"value": None} if "value" in tree else {}), "text": {"inside": ""}}
 
 
 def same(left: dict[str, Any], right: dict[str, Any]) -> bool:
     """Whether every leaf has the same type and bits."""
     return left.keys() == right.keys() and all(
-        (each.dtype, each.tobytes()) == (right[name].dtype, right[name].tobytes())
-        if isinstance(each, np.ndarray)
-        else repr(each) == repr(right[name])
-        for name, each in left.items()
+        (leaf.dtype, leaf.tobytes()) == (right[name].dtype, right[name].tobytes())
+        if isinstance(leaf, np.ndarray)
+        else repr(leaf) == repr(right[name])
+        for name, leaf in left.items()
     )
 
 
@@ -111,8 +111,10 @@ def test_a_planted_difference_is_an_error_on_every_rank_or_comes_back_exactly(
 
     ended = set(gang(ranks, save))
     if ended != {"saved 2"}:
-        assert all(each.startswith("refused") for each in ended), ended
-        assert [each.step for each in ps.Checkpoints(place, read_only=True).list()] == [1] * (not first)
+        assert all(ending.startswith("refused") for ending in ended), ended
+        assert [checkpoint.step for checkpoint in ps.Checkpoints(place, read_only=True).list()] == [1] * (
+            not first
+        )
         return
     assert kind not in ("shape", "dtype")
     assert kind not in ("contents", "element") or name != "large"
@@ -127,11 +129,11 @@ def test_a_planted_difference_is_an_error_on_every_rank_or_comes_back_exactly(
         return tree
 
     assert all(
-        same(found or {}, trees[rank])
-        for rank, found in enumerate(gang(ranks, lambda r: load(r, ranks, "b")))
+        same(result or {}, trees[rank])
+        for rank, result in enumerate(gang(ranks, lambda r: load(r, ranks, "b")))
     )
-    for rank, found in enumerate(gang(ranks - 1, lambda r: load(r, ranks - 1, "c"))):
-        assert found is None or same(found, trees[rank])
+    for rank, loaded in enumerate(gang(ranks - 1, lambda r: load(r, ranks - 1, "c"))):
+        assert loaded is None or same(loaded, trees[rank])
 
 
 def test_small_tensors_and_values_that_differ_are_kept_per_rank(
@@ -154,15 +156,15 @@ def test_small_tensors_and_values_that_differ_are_kept_per_rank(
 
     written = gang(2, save)
     # The second save finds everything as it was, on both ranks; the third writes each rank's counter alone.
-    assert [each[1:] for each in written] == [[0, 16], [0, 16]]
+    assert [sizes[1:] for sizes in written] == [[0, 16], [0, 16]]
     assert [record.message for record in caplog.records if "each keeps its own" in record.message] == [
         "ranks hold different contents, so each keeps its own, and only as many ranks can resume from it: count, loss"
     ]
-    found = ps.Checkpoints(tmp_path).latest()
-    assert found is not None
-    assert found.manifest.kept_apart == ["count", "loss"]
-    assert found.manifest.form == 2
-    assert Verifier().verify(found).damages == []
+    checkpoint = ps.Checkpoints(tmp_path).latest()
+    assert checkpoint is not None
+    assert checkpoint.manifest.kept_apart == ["count", "loss"]
+    assert checkpoint.manifest.form == 2
+    assert Verifier().verify(checkpoint).damages == []
 
     def load(rank: int) -> dict[str, Any]:
         tree = {**emptied(tree_of()), "count": np.zeros(2, np.int64), "loss": None}
@@ -173,12 +175,12 @@ def test_small_tensors_and_values_that_differ_are_kept_per_rank(
     assert all(same(tree, trees[rank]) for rank, tree in enumerate(gang(2, load)))
     alone = {**emptied(tree_of()), "count": np.zeros(2, np.int64), "loss": None}
     with pytest.raises(LayoutChanged, match="count, loss") as caught:
-        ps.Checkpoints(tmp_path).load(found, alone)
+        ps.Checkpoints(tmp_path).load(checkpoint, alone)
     assert caught.value.names == ["count", "loss"]
     assert "replicas='first'" in str(caught.value.hint)
-    assert same(ps.Checkpoints(tmp_path, replicas="first").load(found, alone), trees[0])
+    assert same(ps.Checkpoints(tmp_path, replicas="first").load(checkpoint, alone), trees[0])
     # What ranks have in common is nobody's own.
-    ps.Checkpoints(tmp_path).load(found, {"small": np.zeros(10, np.float32)}, only="small")
+    ps.Checkpoints(tmp_path).load(checkpoint, {"small": np.zeros(10, np.float32)}, only="small")
 
 
 def test_damage_to_what_a_rank_kept_is_found(tmp_path: Path) -> None:
@@ -187,13 +189,13 @@ def test_damage_to_what_a_rank_kept_is_found(tmp_path: Path) -> None:
             ck.save(1, {"count": np.full(100, rank)}).wait()
 
     gang(2, save)
-    found = ps.Checkpoints(tmp_path).at(1)
-    (piece,) = found.manifest.own[1].tensors["count"].pieces
-    file = tmp_path / found.manifest.files[piece.file].name
+    checkpoint = ps.Checkpoints(tmp_path).at(1)
+    (piece,) = checkpoint.manifest.own[1].tensors["count"].pieces
+    file = tmp_path / checkpoint.manifest.files[piece.file].name
     with file.open("r+b") as opened:
         opened.seek(piece.start + 3)
         opened.write(b"\xff")
-    (damage,) = Verifier().verify(found).damages
+    (damage,) = Verifier().verify(checkpoint).damages
     assert (damage.tensor, damage.offset) == ("count (rank 1)", piece.start)
 
 
@@ -212,8 +214,8 @@ def test_stages_that_only_some_ranks_have_are_saved_and_each_rank_loads_its_own(
             ck.save(1, of(having[rank])).wait()
 
     gang(3, save)
-    found = ps.Checkpoints(tmp_path).at(1)
-    assert {name: found.manifest.tensors[f"model/{name}"].bytes for name in layers} == {
+    checkpoint = ps.Checkpoints(tmp_path).at(1)
+    assert {name: checkpoint.manifest.tensors[f"model/{name}"].bytes for name in layers} == {
         name: array.nbytes for name, array in layers.items()
     }
 
@@ -228,7 +230,7 @@ def test_stages_that_only_some_ranks_have_are_saved_and_each_rank_loads_its_own(
     halves = {0: ["layer0", "layer1", "shared"], 1: ["layer2"]}
     assert gang(2, lambda rank: load(rank, 2, halves[rank])) == [True] * 2
     with pytest.raises(TreeMismatch, match="unexpected in the checkpoint: model/layer2"):
-        ps.Checkpoints(tmp_path).load(found, of(["layer0", "layer1", "shared"]))
+        ps.Checkpoints(tmp_path).load(checkpoint, of(["layer0", "layer1", "shared"]))
 
 
 def test_a_large_tensor_that_differs_is_refused_with_its_name_and_ranks(tmp_path: Path) -> None:
@@ -289,9 +291,9 @@ def test_parts_of_different_divisions_are_never_committed_together(tmp_path: Pat
     for first, second, third in gang(2, save):
         assert (first, third) == ("1", "3")
         assert "rank 1 holds other tensors than at the last save" in second
-    found = ps.Checkpoints(tmp_path).at(3)
-    assert sorted(found.manifest.tensors) == names
-    assert [(each.ranks, each.names) for each in found.manifest.partial] == [((0,), names[1:])]
+    checkpoint = ps.Checkpoints(tmp_path).at(3)
+    assert sorted(checkpoint.manifest.tensors) == names
+    assert [(entry.ranks, entry.names) for entry in checkpoint.manifest.partial] == [((0,), names[1:])]
 
 
 class Lone(PlainTree):
@@ -326,11 +328,11 @@ def test_tensors_that_are_declared_per_rank_are_never_compared_and_never_reshard
 
     gang(2, save)
     assert gang(2, load) == [True, True]
-    found = ps.Checkpoints(tmp_path).at(1)
-    assert found.manifest.tensors == {}
+    checkpoint = ps.Checkpoints(tmp_path).at(1)
+    assert checkpoint.manifest.tensors == {}
     with pytest.raises(LayoutChanged, match="grad"):
-        ps.Checkpoints(tmp_path).load(found, {})
-    ps.Checkpoints(tmp_path, replicas="first").load(found, {})
+        ps.Checkpoints(tmp_path).load(checkpoint, {})
+    ps.Checkpoints(tmp_path, replicas="first").load(checkpoint, {})
 
 
 def test_contents_of_one_layout_are_refused_by_another_of_as_many_ranks(tmp_path: Path) -> None:
@@ -348,11 +350,11 @@ def test_contents_of_one_layout_are_refused_by_another_of_as_many_ranks(tmp_path
 
     def load(rank: int, along: int) -> float:
         mine = tree(rank, along)
-        ps.Checkpoints(tmp_path, rank=rank, ranks=2).load(found, mine)
+        ps.Checkpoints(tmp_path, rank=rank, ranks=2).load(checkpoint, mine)
         return float(mine.arrays()["count"][0])
 
     gang(2, save)
-    found = ps.Checkpoints(tmp_path).at(1)
+    checkpoint = ps.Checkpoints(tmp_path).at(1)
     assert [load(rank, 0) for rank in range(2)] == [0.0, 1.0]
     with pytest.raises(LayoutChanged, match="the layout is another one now: count"):
         load(1, 1)
@@ -371,7 +373,9 @@ def test_the_limits_of_what_is_captured_by_all_hold(monkeypatch: pytest.MonkeyPa
                 return str(problem)
 
     assert gang(2, lambda rank: save(rank, "b")) == ["b", "b"]
-    assert all("'c' is not the same on all ranks" in each for each in gang(2, lambda rank: save(rank, "c")))
+    assert all(
+        "'c' is not the same on all ranks" in message for message in gang(2, lambda rank: save(rank, "c"))
+    )
 
 
 def test_ranks_agree_on_how_replicas_are_treated(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ def test_the_parts_of_a_box_are_the_box_in_order(shape: tuple[int, ...], item: i
     for part, start in cut(Box((0,) * len(shape), shape), item, most):
         assert start == expected * item
         where = tuple(slice(a, a + n) for a, n in zip(part.offset, part.shape, strict=True))
-        found = numbers[where].reshape(-1).tolist()
-        assert found == list(range(expected, expected + len(found)))
+        elements = numbers[where].reshape(-1).tolist()
+        assert elements == list(range(expected, expected + len(elements)))
         assert part.elements * item <= max(most, item)
         expected += part.elements
     assert expected == numbers.size
@@ -44,9 +44,9 @@ def test_any_layout_is_read_in_the_order_of_elements(data: st.DataObject) -> Non
     dtype = data.draw(st.sampled_from(sorted(TYPES)))
     array = any_bits(dtype, (rows, cols))
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, cols - 1)), max_size=3)) if cols > 1 else [])
-    found = laid(in_memory(), [("w", array, box) for box in columns(array, cuts)])
-    reader = Reader(found.manifest, found.store)
-    assert b"".join(each.memory.tobytes() for each in reader.read(reader.ordered("w"))) == array.tobytes()
+    checkpoint = laid(in_memory(), [("w", array, box) for box in columns(array, cuts)])
+    reader = Reader(checkpoint.manifest, checkpoint.store)
+    assert b"".join(chunk.memory.tobytes() for chunk in reader.read(reader.ordered("w"))) == array.tobytes()
     first = data.draw(st.integers(0, rows - 1))
     assert reader.rows("w", first, rows).tobytes() == array[first:].tobytes()
 
@@ -54,26 +54,26 @@ def test_any_layout_is_read_in_the_order_of_elements(data: st.DataObject) -> Non
 def test_memory_is_bounded_and_parts_follow_one_another(store: Store) -> None:
     """Goal: a tensor many times the memory is read, on every kind of store. Method: memory of one chunk."""
     array = any_bits("F32", (3000, 301))
-    found = laid(
+    checkpoint = laid(
         store, [("w", array, box) for box in columns(array, [100])] + [("b", array[:2], whole(array[:2]))]
     )
-    reader = Reader(found.manifest, found.store, memory_bytes=1)
-    assert reader.part_bytes == found.manifest.chunk_bytes
+    reader = Reader(checkpoint.manifest, checkpoint.store, memory_bytes=1)
+    assert reader.part_bytes == checkpoint.manifest.chunk_bytes
     seen = bytearray()
-    for each in reader.read(reader.ordered("w")):
-        assert each.part.bytes <= reader.part_bytes
-        assert each.part.start == len(seen)
-        seen += each.memory
+    for chunk in reader.read(reader.ordered("w")):
+        assert chunk.part.bytes <= reader.part_bytes
+        assert chunk.part.start == len(seen)
+        seen += chunk.memory
     assert bytes(seen) == array.tobytes()
     stored = list(reader.stored())
-    assert sum(part.bytes for part in stored) == found.bytes
+    assert sum(part.bytes for part in stored) == checkpoint.bytes
     assert len(stored) > 10
 
 
 def test_every_type_comes_back_with_its_bits(tmp_path: Path) -> None:
     tree = every_type()
-    found = saved(tmp_path / "place", tree)
-    reader = Reader(found.manifest, found.store)
+    checkpoint = saved(tmp_path / "place", tree)
+    reader = Reader(checkpoint.manifest, checkpoint.store)
     for name, array in tree["model"].items():
         read = reader.whole(f"model/{name}")
         assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
@@ -110,8 +110,8 @@ def test_figures_are_those_of_the_finite_elements(tmp_path: Path) -> None:
     array[0, :3] = np.nan, np.inf, -np.inf
     array[1, :9] = 0
     counts = np.arange(-5, 6, dtype=np.int64)
-    found = saved(tmp_path / "place", {"w": array, "n": counts, "none": np.zeros((0,), np.float32)})
-    figures = figures_of(Reader(found.manifest, found.store), found.manifest.tensors)
+    checkpoint = saved(tmp_path / "place", {"w": array, "n": counts, "none": np.zeros((0,), np.float32)})
+    figures = figures_of(Reader(checkpoint.manifest, checkpoint.store), checkpoint.manifest.tensors)
     finite = array[np.isfinite(array)].astype(np.float64)
     assert figures["w"].l2 == pytest.approx(np.sqrt(np.square(finite).sum()))
     assert (figures["w"].least, figures["w"].greatest) == (finite.min(), finite.max())
@@ -121,12 +121,12 @@ def test_figures_are_those_of_the_finite_elements(tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_is_never_read(tmp_path: Path) -> None:
-    found = saved(tmp_path / "place", {"w": any_bits("F32", (100, 100))})
+    checkpoint = saved(tmp_path / "place", {"w": any_bits("F32", (100, 100))})
     (file,) = (tmp_path / "place/data").rglob("*.safetensors")
     raw = bytearray(file.read_bytes())
     raw[-1] ^= 1
     file.write_bytes(raw)
-    reader = Reader(found.manifest, found.store)
+    reader = Reader(checkpoint.manifest, checkpoint.store)
     with pytest.raises(CheckpointDamaged, match=r"tensor w\)") as problem:
         reader.whole("w")
     assert problem.value.tensor == "w"

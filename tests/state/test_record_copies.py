@@ -75,8 +75,8 @@ def test_a_file_of_the_log_that_is_lost_or_flipped_costs_nothing(memory: Store, 
     assert {name.split("/")[0] for name in whole} == {"log", "copies", "pages"}
     for name, damage in itertools.product(whole, DAMAGES):
         copied = open_store(f"memory://{uuid.uuid4().hex}/checkpoints")
-        for each, data in whole.items():
-            copied.put_if_absent(each, data)
+        for file, data in whole.items():
+            copied.put_if_absent(file, data)
         damage(copied, name)
         assert records(copied) == expected, (name, damage)
         log = fill(copied, [Fence(27, 1, "next", 27.0)])
@@ -90,12 +90,14 @@ def test_a_record_bad_in_both_copies_costs_itself_alone(memory: Store, number: i
     fill(memory, EVERY_KIND)
     for name in (record_name(number), copy_name(number)):
         damage(memory, name)
-    found = records(memory)
-    assert isinstance(found[number], Lost)
-    assert found[:number] + found[number + 1 :] == EVERY_KIND[:number] + EVERY_KIND[number + 1 :]
+    read_records = records(memory)
+    assert isinstance(read_records[number], Lost)
+    assert (
+        read_records[:number] + read_records[number + 1 :] == EVERY_KIND[:number] + EVERY_KIND[number + 1 :]
+    )
     history = Log(memory).read()
     assert history.lost == (number,)
-    steps = {each.step for each in history.checkpoints()}
+    steps = {committed.step for committed in history.checkpoints()}
     assert steps == {1: {200, 300}, 2: {300}, 3: {200}, 7: {100, 200, 300}}.get(number, {200, 300})
     # What a later fence of the log says is certain again; after the last one it is not.
     assert bool(history.lost_since_fence) == (number == 8)
@@ -130,13 +132,13 @@ def test_only_an_incarnation_that_begins_after_a_lost_record_commits(store: Stor
         with pytest.raises(Fenced):
             must_save(Log(store), member, 3)
     if where == "fence":
-        assert [each.step for each in Log(store).read().checkpoints()] == [1, 2]
+        assert [committed.step for committed in Log(store).read().checkpoints()] == [1, 2]
     successor = begin(Log(store))
     assert successor.incarnation is not None
     assert successor.incarnation > 1
-    made = must_save(Log(store), successor, 3)
+    saved = must_save(Log(store), successor, 3)
     history = Log(store).read()
-    assert history.newest_good() == made
+    assert history.newest_good() == saved
     assert history.lost == (number,)
     if where != "last":
         assert kept.number in history.living
@@ -195,7 +197,7 @@ def test_pruners_keep_what_a_lost_record_may_have_named(memory: Store) -> None:
         must_save(log, member, step)
     prune(log, Keep(last=1))
     history = log.read()
-    assert [each.step for each in history.checkpoints()] == [1, 5]
+    assert [committed.step for committed in history.checkpoints()] == [1, 5]
     names = {entry.name for entry in memory.entries("data")}
     assert "data/0/2-0/0.safetensors" in names
     assert "data/1/3-0/0.safetensors" not in names
@@ -313,15 +315,15 @@ def test_any_two_files_of_the_log_may_go_and_readers_lose_one_record_at_most(
     draw = random.Random(7)
     for _ in range(150):
         copied = open_store(f"memory://{uuid.uuid4().hex}/checkpoints")
-        for each, data in whole.items():
-            copied.put_if_absent(each, data)
+        for file, data in whole.items():
+            copied.put_if_absent(file, data)
         for name in draw.sample(sorted(whole), 2):
             draw.choice(DAMAGES)(copied, name)
-        found = records(copied)
-        differing = [a for a, b in zip(found, expected, strict=False) if a != b]
-        assert all(isinstance(each, Lost) for each in differing)
+        read_records = records(copied)
+        differing = [a for a, b in zip(read_records, expected, strict=False) if a != b]
+        assert all(isinstance(record, Lost) for record in differing)
         # The last record can be missing in both copies, and then nothing shows that it was there.
-        assert len(differing) + len(expected) - len(found) <= 1
+        assert len(differing) + len(expected) - len(read_records) <= 1
 
 
 def test_rules_that_a_lost_record_explains_are_no_damage(memory: Store) -> None:
@@ -346,7 +348,7 @@ def test_rules_that_a_lost_record_explains_are_no_damage(memory: Store) -> None:
             replace_object(memory, name, b"{}")
     history = Log(memory).read()
     assert history.lost == (2, 4, 7)
-    assert [each.step for each in history.checkpoints()] == [3]
+    assert [committed.step for committed in history.checkpoints()] == [3]
     assert history.incarnation == 1
 
 

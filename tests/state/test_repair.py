@@ -63,11 +63,11 @@ def newest(place: Path) -> int:
     """The step that a new incarnation resumes from, with the right contents."""
     into = tree(0)
     with ps.Checkpoints(place) as ck:
-        found = ck.resume(into)
-        assert found is not None
-        assert np.array_equal(into["w"], tree(found.step)["w"])
+        checkpoint = ck.resume(into)
+        assert checkpoint is not None
+        assert np.array_equal(into["w"], tree(checkpoint.step)["w"])
         assert np.array_equal(into["frozen"], tree(0)["frozen"])
-        return found.step
+        return checkpoint.step
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,9 @@ def test_every_single_loss_and_flip_of_a_file_is_repaired(
 ) -> None:
     """Goal: no single file of the log or of the manifests matters. Method: each file that is not data, lost and flipped; the place reads the
     same before a repair, and has all its copies after it."""
-    expected = [(each.step, each.damage) for each in ps.Checkpoints(original, read_only=True).list()]
+    expected = [
+        (checkpoint.step, checkpoint.damage) for checkpoint in ps.Checkpoints(original, read_only=True).list()
+    ]
     names = [path.relative_to(original) for path in sorted(original.rglob("*")) if path.is_file()]
     names = [name for name in names if name.parts[0] in ("log", "copies", "pages", "manifests")]
     assert len(names) > 20
@@ -110,13 +112,13 @@ def test_every_single_loss_and_flip_of_a_file_is_repaired(
         assert not shown.nothing or name.parts[0] == "pages", (name, damage)
         assert not shown.rebuilt
         done = repair(store, patience_s=0)
-        assert [each.name for each in done.mends] == [each.name for each in shown.mends]
+        assert [mend.name for mend in done.mends] == [mend.name for mend in shown.mends]
         assert done.incarnation is None
         assert (place / name).read_bytes() == (original / name).read_bytes(), (name, damage)
         assert repair(store, dry_run=True).nothing
         looked = ps.Checkpoints(place, read_only=True)
-        assert [(each.step, each.damage) for each in looked.list()] == expected
-        assert all(Verifier().verify(each).ok for each in looked.list())
+        assert [(checkpoint.step, checkpoint.damage) for checkpoint in looked.list()] == expected
+        assert all(Verifier().verify(checkpoint).ok for checkpoint in looked.list())
         shutil.rmtree(place)
 
 
@@ -128,7 +130,7 @@ def test_every_record_lost_in_both_copies_is_rebuilt_as_well_as_can_be(
     original = quick_path / "original"
     make(original)
     records = list(Log(open_store(original)).read().records())
-    expected = [each.step for each in ps.Checkpoints(original, read_only=True).list()]
+    expected = [checkpoint.step for checkpoint in ps.Checkpoints(original, read_only=True).list()]
     kinds = set()
     for number, record in records:
         if damage is lose and number == len(records) - 1:
@@ -144,13 +146,13 @@ def test_every_record_lost_in_both_copies_is_rebuilt_as_well_as_can_be(
         assert Log(store).read().lost == (number,)
         done = repair(store, patience_s=0)
         kinds.add(type(record).__name__)
-        assert [each.number for each in done.rebuilt] == [number]
+        assert [entry.number for entry in done.rebuilt] == [number]
         assert done.incarnation is not None
         assert done.incarnation > 1
         history = Log(store).read()
         assert history.lost == ()
-        assert not any(isinstance(each, Lost) for _, each in history.records())
-        assert [each.step for each in history.checkpoints()] == expected, (number, record)
+        assert not any(isinstance(entry, Lost) for _, entry in history.records())
+        assert [committed.step for committed in history.checkpoints()] == expected, (number, record)
         assert repair(store, dry_run=True).nothing
         assert newest(place) == 5
     assert kinds >= {"Fence", "Commit", "Retire", "Quarantine"}
@@ -163,7 +165,7 @@ def test_a_log_that_is_gone_altogether_is_rebuilt_from_manifests(tmp_path: Path)
     store = open_store(tmp_path)
     done = repair(store, patience_s=0)
     assert len(done.appended) == 6
-    assert [each.step for each in Log(store).read().checkpoints()] == [2, 3, 4, 5]
+    assert [committed.step for committed in Log(store).read().checkpoints()] == [2, 3, 4, 5]
     assert newest(tmp_path) == 5
 
 
@@ -198,9 +200,9 @@ def test_object_stores_are_repaired_too(s3_bucket: str, tmp_path: Path) -> None:
         store.replace(name, b"{}")
     store.delete(record_name(5))
     done = repair(store, patience_s=0)
-    assert [each.number for each in done.rebuilt] == [3]
-    assert {each.name for each in done.mends} >= {copy_name(7)}
-    assert [each.step for each in Log(store).read().checkpoints()] == [2, 3, 4, 5]
+    assert [entry.number for entry in done.rebuilt] == [3]
+    assert {mend.name for mend in done.mends} >= {copy_name(7)}
+    assert [committed.step for committed in Log(store).read().checkpoints()] == [2, 3, 4, 5]
     assert repair(store, dry_run=True).nothing
 
 
@@ -257,7 +259,7 @@ def test_a_place_that_may_only_be_read_is_said_and_left_as_it_is(tmp_path: Path)
     finally:
         for folder in folders:
             folder.chmod(0o755)
-    assert [each.returncode for each in ran] == [1, 2], ran
+    assert [process.returncode for process in ran] == [1, 2], ran
     assert "the checkpoint of step 3" in ran[0].stdout
     assert "not allowed to write" in ran[1].stderr
-    assert [each.number for each in repair(open_store(place), patience_s=0).rebuilt] == [3]
+    assert [entry.number for entry in repair(open_store(place), patience_s=0).rebuilt] == [3]

@@ -35,7 +35,7 @@ def history_of(steps: list[int], *more: Record, metrics: dict[int, float] | None
 def kept(history: History, keep: Keep) -> list[int]:
     """Steps that stay."""
     gone = to_retire(history, keep)
-    return [each.step for each in history.checkpoints() if each.number not in gone]
+    return [committed.step for committed in history.checkpoints() if committed.number not in gone]
 
 
 TENS = list(range(0, 100, 10))
@@ -64,7 +64,11 @@ def test_a_checkpoint_stays_if_any_wish_names_it(keep: Keep, steps: list[int]) -
 def test_of_two_saves_of_a_step_the_later_one_counts() -> None:
     history = history_of([100, 200, 300, 200, 250])
     gone = to_retire(history, Keep(last=1, every=200, at=(200,)))
-    assert [each.number for each in history.checkpoints() if each.number not in gone] == [1, 4, 5]
+    assert [committed.number for committed in history.checkpoints() if committed.number not in gone] == [
+        1,
+        4,
+        5,
+    ]
 
 
 def test_damaged_ones_count_for_nothing_and_stay_a_while() -> None:
@@ -108,7 +112,7 @@ def test_no_wish_ever_retires_the_newest_good_one(
     newest = history.newest_good()
     assert newest is None or newest.number not in gone
     assert not any(history.living[number].pins for number in gone)
-    left = [each for each in history.good() if each.number not in gone]
+    left = [committed for committed in history.good() if committed.number not in gone]
     assert len(left) >= min(keep.last, len(history.good()))
     if gone:
         assert to_retire(history.supposing(Retire(gone, 0.0)), keep) == ()
@@ -211,7 +215,7 @@ def test_prune_looks_before_it_retires(store: Store, damage: str) -> None:
 
     assert done.retired == (1,)
     assert done.damaged.keys() == {3}
-    assert [each.step for each in log.read().good()] == [2]
+    assert [committed.step for committed in log.read().good()] == [2]
     # What is left of the damaged one stays for looking at.
     assert ("data/0/3-0/0.safetensors" in names(store, "data")) == (damage != "file missing")
     check(store, "data/0/2-0/0.safetensors")
@@ -250,7 +254,7 @@ def test_a_commit_that_is_asked_for_again_is_the_same(store: Store) -> None:
     must_save(log, member, 2)
     prune(log, Keep(last=1))
     assert must_save(Log(store), member, 1) == first
-    assert [each.step for each in log.read().checkpoints()] == [2]
+    assert [committed.step for committed in log.read().checkpoints()] == [2]
 
 
 def test_metrics_that_are_no_numbers_are_left_out(memory: Store) -> None:
@@ -304,8 +308,8 @@ def test_processes_that_save_and_prune_at_once_lose_nothing(local: Store) -> Non
     assert [commit.step for _, commit in log.read().commits()] == list(range(24))
     prune(log, Keep(last=2))
     history = log.read()
-    assert [each.step for each in history.checkpoints()] == [22, 23]
-    needed = {name for each in history.checkpoints() for name in files_of(local, each)}
+    assert [committed.step for committed in history.checkpoints()] == [22, 23]
+    needed = {name for committed in history.checkpoints() for name in files_of(local, committed)}
     for name in needed:
         check(local, name)
     assert set(names(local, "data")) == needed

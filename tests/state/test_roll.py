@@ -44,9 +44,9 @@ def start(
             Log(store), member, f"{start_}-{rank}", deadline_s=50, clock=Clock(pause=pause)
         ).incarnation
 
-    found = in_threads(ranks, work)
-    assert all(isinstance(each, int) for each in found), found
-    return found
+    numbers = in_threads(ranks, work)
+    assert all(isinstance(number, int) for number in numbers), numbers
+    return numbers
 
 
 @pytest.mark.parametrize("late", [None, 0, 1])
@@ -55,7 +55,7 @@ def test_a_second_start_of_the_same_name_is_another_incarnation(store: Store, la
     assert start(store, "first") == [0] * 3
     assert start(store, "second", late=late) == [1] * 3
     assert start(store, "third", ranks=2, late=late) == [2] * 2
-    assert [each.ranks for _, each in Log(store).read().fences()] == [3, 3, 2]
+    assert [entry.ranks for _, entry in Log(store).read().fences()] == [3, 3, 2]
 
 
 def test_a_rank_that_signed_with_the_dead_moves_to_its_own_start(memory: Store) -> None:
@@ -101,7 +101,7 @@ def test_a_number_that_was_used_is_refused_on_all_ranks(memory: Store) -> None:
 
     assert in_threads(2, lambda rank: work(rank, "first")) == [4, 4]
     refused = in_threads(2, lambda rank: work(rank, "second"))
-    assert [type(each) for each in refused] == [Fenced, IncarnationTaken]
+    assert [type(problem) for problem in refused] == [Fenced, IncarnationTaken]
     begin(Log(memory))
     with pytest.raises(Fenced):
         work(1, "third")
@@ -130,20 +130,20 @@ def test_checkpoints_opened_again_under_one_name_resume_the_newest(
     """Goal: a hand-written loop never begins from nothing over what it saved. Method: two starts with the same name of the launcher, the
     same token, and the same number, which is the one that has to be refused."""
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "seven")
-    given: dict[str, Any] = {"launcher": {}, "token": {"token": "mine"}, "number": {"incarnation": 3}}[by]
+    options: dict[str, Any] = {"launcher": {}, "token": {"token": "mine"}, "number": {"incarnation": 3}}[by]
 
     def work(rank: int) -> int | None:
-        with ps.Checkpoints(tmp_path, rank=rank, ranks=2, deadline_s=50, **given) as ck:
+        with ps.Checkpoints(tmp_path, rank=rank, ranks=2, deadline_s=50, **options) as ck:
             tree = {"w": np.zeros(8)}
-            found = ck.resume(tree)
+            checkpoint = ck.resume(tree)
             tree["w"] += 1
-            ck.save(0 if found is None else found.step + 10, tree).wait()
-            return None if found is None else found.step + int(tree["w"][0])
+            ck.save(0 if checkpoint is None else checkpoint.step + 10, tree).wait()
+            return None if checkpoint is None else checkpoint.step + int(tree["w"][0])
 
     assert in_threads(2, work) == [None, None]
     if by == "number":
-        assert [type(each) for each in in_threads(2, work)] == [Fenced, IncarnationTaken]
-        assert [each.step for each in ps.Checkpoints(tmp_path, read_only=True).list()] == [0]
+        assert [type(problem) for problem in in_threads(2, work)] == [Fenced, IncarnationTaken]
+        assert [checkpoint.step for checkpoint in ps.Checkpoints(tmp_path, read_only=True).list()] == [0]
         return
     assert in_threads(2, work) == [2, 2]
     assert in_threads(2, work) == [13, 13]
@@ -164,7 +164,11 @@ def test_copies_behind_a_second_start_of_the_same_name_are_its_own(tmp_path: Pat
 
     for step in (1, 2, 3):
         assert in_threads(2, lambda rank, step=step: work(rank, step)) == [None, None]
-    assert [each.step for each in ps.Checkpoints(tmp_path / "far", read_only=True).list()] == [1, 2, 3]
+    assert [checkpoint.step for checkpoint in ps.Checkpoints(tmp_path / "far", read_only=True).list()] == [
+        1,
+        2,
+        3,
+    ]
 
 
 _TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_PORT": "29500"}
@@ -212,7 +216,7 @@ def test_names_of_steps_and_restarts_differ() -> None:
         {"TORCHELASTIC_RUN_ID": "17", "TORCHELASTIC_RESTART_COUNT": "0"},
         {"TORCHELASTIC_RUN_ID": "17", "TORCHELASTIC_RESTART_COUNT": "1"},
     ]
-    names = [launch.name for each in starts if (launch := launch_of(each)) is not None]
+    names = [launch.name for environment in starts if (launch := launch_of(environment)) is not None]
     assert len(set(names)) == len(starts)
 
 

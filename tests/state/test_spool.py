@@ -44,8 +44,10 @@ def test_every_block_is_fetched_by_one_of_many(
         with Spool("a", tmp_path) as shared:
             return shared.fetch(store, DataFile("data/f", len(data)), "data/f", wanted).read_bytes()  # type: ignore[arg-type]
 
-    for found in gang(4, read):
-        assert all(found[first : first + length] == data[first : first + length] for first, length in wanted)
+    for content in gang(4, read):
+        assert all(
+            content[first : first + length] == data[first : first + length] for first, length in wanted
+        )
     assert len(store.fetched) >= 11
     assert not list(tmp_path.iterdir())
 
@@ -85,13 +87,13 @@ def test_replicas_load_from_a_far_store_and_leave_nothing(s3_bucket: str) -> Non
     def load(rank: int) -> Divided:
         state = Divided({k: np.zeros_like(v) for k, v in whole.items()}, {"a": None, "b": 0}, rank, 3)
         ck = ps.Checkpoints(place, rank=rank, ranks=3, read_only=True)
-        found = ck.latest()
-        assert found is not None
-        ck.load(found, into=state)
+        checkpoint = ck.latest()
+        assert checkpoint is not None
+        ck.load(checkpoint, into=state)
         return state
 
     loaded = gang(3, load)
     expected = [Divided(whole, {"a": None, "b": 0}, rank, 3).arrays() for rank in range(3)]
-    assert equal([each.arrays() for each in loaded], expected)
+    assert equal([state.arrays() for state in loaded], expected)
     left = set(os.listdir(tempfile.gettempdir())) - before
     assert not [name for name in left if name.startswith("penstock-spool")]

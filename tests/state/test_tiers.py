@@ -29,16 +29,16 @@ def test_the_second_place_gives_back_what_the_first_lost(tmp_path: Path, far: st
             ck.save(step, tree).wait()
             ck.wait()
     there = ps.Checkpoints(far, read_only=True)
-    assert [each.step for each in there.list()] == [3, 4]
+    assert [checkpoint.step for checkpoint in there.list()] == [3, 4]
     shutil.rmtree(near)
     other = {"base": np.zeros(1 << 17), "lora": np.zeros(100)}
     with ps.Checkpoints(near, behind=far) as ck:
-        found = ck.resume(other)
-        assert found is not None
-        assert found.step == 4
+        resumed = ck.resume(other)
+        assert resumed is not None
+        assert resumed.step == 4
         np.testing.assert_equal(other, tree)
         ck.save(5, tree).wait()
-    assert [each.step for each in there.list()] == [3, 4, 5]
+    assert [checkpoint.step for checkpoint in there.list()] == [3, 4, 5]
 
 
 def test_all_ranks_wait_for_what_is_brought_back(tmp_path: Path) -> None:
@@ -49,25 +49,25 @@ def test_all_ranks_wait_for_what_is_brought_back(tmp_path: Path) -> None:
         def run(rank: int, place: Path = place, token: str = token) -> Divided:
             state = Divided(whole if token == "one" else {"a": np.zeros(24)}, {"a": 0}, rank, 3)
             with ps.Checkpoints(place, behind=str(far), token=token, rank=rank, ranks=3) as ck:
-                found = ck.resume(state)
-                assert (found is None) == (token == "one")
-                if found is None:
+                checkpoint = ck.resume(state)
+                assert (checkpoint is None) == (token == "one")
+                if checkpoint is None:
                     ck.save(1, state).wait()
             return state
 
         states = gang(3, run)
     assert equal(
-        [each.arrays() for each in states], [Divided(whole, {"a": 0}, r, 3).arrays() for r in range(3)]
+        [state.arrays() for state in states], [Divided(whole, {"a": 0}, r, 3).arrays() for r in range(3)]
     )
 
 
 def test_a_second_place_that_is_down_is_said_and_does_not_hold_up_the_first(tmp_path: Path) -> None:
     (tmp_path / "far").write_text("in the way")
     with ps.Checkpoints(tmp_path / "near", behind=str(tmp_path / "far")) as ck:
-        found = ck.save(1, {"a": np.zeros(3)}).wait()
+        checkpoint = ck.save(1, {"a": np.zeros(3)}).wait()
         ck.wait()
-        assert found.step == 1
-        assert [type(each).__name__ for each in ck.behind_failures] == ["StoreFailed"]
-    pinned = [each.pins for each in ck.log.read().checkpoints()]
+        assert checkpoint.step == 1
+        assert [type(failure).__name__ for failure in ck.behind_failures] == ["StoreFailed"]
+    pinned = [committed.pins for committed in ck.log.read().checkpoints()]
     assert pinned == [frozenset()]
     assert list(open_store(tmp_path / "near").entries("data"))

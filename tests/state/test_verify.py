@@ -29,36 +29,36 @@ def place(tmp_path: Path) -> Path:
 
 def test_what_was_saved_is_as_it_was_saved(store: Store) -> None:
     arrays = {"a": any_bits("F32", (500, 700)), "b": any_bits("BF16", (3,)), "none": any_bits("F64", (0, 2))}
-    found = laid(store, [(name, array, whole(array)) for name, array in arrays.items()])
-    report = Verifier().verify(found)
+    checkpoint = laid(store, [(name, array, whole(array)) for name, array in arrays.items()])
+    report = Verifier().verify(checkpoint)
     assert report.ok
-    assert (report.tensors, report.bytes, report.bytes_read) == (3, found.bytes, found.bytes)
+    assert (report.tensors, report.bytes, report.bytes_read) == (3, checkpoint.bytes, checkpoint.bytes)
 
 
 def test_every_damaged_chunk_is_reported_with_file_byte_and_tensor(place: Path) -> None:
     """Goal: all damage, not the first. Method: flip bits in three chunks of two tensors."""
-    found = saved(place, {"a": any_bits("F32", (700, 700)), "b": any_bits("F32", (64,))})
+    checkpoint = saved(place, {"a": any_bits("F32", (700, 700)), "b": any_bits("F32", (64,))})
     (file,) = data_files(place)
-    starts = {name: tensor.pieces[0].start for name, tensor in found.manifest.tensors.items()}
-    chunk = found.manifest.chunk_bytes
+    starts = {name: tensor.pieces[0].start for name, tensor in checkpoint.manifest.tensors.items()}
+    chunk = checkpoint.manifest.chunk_bytes
     for byte in (starts["a"] + 5, starts["a"] + 6 * chunk + 1, starts["b"] + 255):
         flip(file, byte)
-    report = Verifier().verify(found)
+    report = Verifier().verify(checkpoint)
     assert [(damage.tensor, damage.offset) for damage in report.damages] == [
         ("a", starts["a"]),
         ("a", starts["a"] + 6 * chunk),
         ("b", starts["b"]),
     ]
-    assert all(damage.file == found.manifest.files[0].name for damage in report.damages)
+    assert all(damage.file == checkpoint.manifest.files[0].name for damage in report.damages)
     assert "and 2 places more" in report.reason
     assert report.to_json()["ok"] is False
 
 
 def test_one_damaged_tensor_among_many_small_ones_is_the_only_one_reported(place: Path) -> None:
-    found = saved(place, {f"t{n}": any_bits("F32", (16,), n) for n in range(500)})
+    checkpoint = saved(place, {f"t{n}": any_bits("F32", (16,), n) for n in range(500)})
     (file,) = data_files(place)
-    flip(file, found.manifest.tensors["t250"].pieces[0].start)
-    assert [damage.tensor for damage in Verifier().verify(found).damages] == ["t250"]
+    flip(file, checkpoint.manifest.tensors["t250"].pieces[0].start)
+    assert [damage.tensor for damage in Verifier().verify(checkpoint).damages] == ["t250"]
 
 
 def cut_short(file: Path) -> None:
@@ -108,11 +108,11 @@ def no_stamp(file: Path) -> None:
 def test_files_that_are_not_what_the_manifest_says_are_reported(
     place: Path, harm: Callable[[Path], object], reason: str
 ) -> None:
-    found = saved(place, {"w": any_bits("F32", (8, 8))})
+    checkpoint = saved(place, {"w": any_bits("F32", (8, 8))})
     harm(data_files(place)[0])
-    report = Verifier().verify(found)
+    report = Verifier().verify(checkpoint)
     assert reason in report.reason
-    assert report.damages[0].file == found.manifest.files[0].name
+    assert report.damages[0].file == checkpoint.manifest.files[0].name
 
 
 def test_a_stale_file_under_the_right_name_is_recognised(place: Path) -> None:

@@ -97,12 +97,13 @@ class Laid:
         ]
 
     def fill(self, wanted: Any) -> None:
-        each: Wanted
-        for each in wanted:
+        request: Wanted
+        for request in wanted:
             where = tuple(
-                slice(first, first + n) for first, n in zip(each.box.offset, each.box.shape, strict=True)
+                slice(first, first + n)
+                for first, n in zip(request.box.offset, request.box.shape, strict=True)
             )
-            each.memory[:] = np.ascontiguousarray(each.incoming.where[where]).tobytes()
+            request.memory[:] = np.ascontiguousarray(request.incoming.where[where]).tobytes()
 
 
 def laid(store: Store, pieces: Iterable[tuple[str, Any, Box]], *, step: int = 3) -> Checkpoint:

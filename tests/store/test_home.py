@@ -52,8 +52,8 @@ def test_a_user_without_a_home_needs_only_the_variable() -> None:
     # Folders of tests are closed to other users.
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
-        found = _run({**environment, "PENSTOCK_HOME": folder})
-    assert found == [f"{folder}/taps file://{folder}/registry", "[]", "True"]
+        lines = _run({**environment, "PENSTOCK_HOME": folder})
+    assert lines == [f"{folder}/taps file://{folder}/registry", "[]", "True"]
     environment.pop("PENSTOCK_HOME", None)
     without = _run(environment)
     assert "set PENSTOCK_HOME" in without[0]
@@ -64,15 +64,15 @@ def test_a_user_without_a_home_needs_only_the_variable() -> None:
 def test_a_registry_in_a_folder_that_is_closed_says_so(tmp_path: Path) -> None:
     """Goal: what cannot be listed is not taken for empty. Method: a folder above that is closed, and one inside."""
     (tmp_path / "closed").mkdir(mode=0o700)
-    found = _run({**os.environ, "PENSTOCK_HOME": str(tmp_path / "closed")})
-    assert "not allowed to list" in found[1]
+    lines = _run({**os.environ, "PENSTOCK_HOME": str(tmp_path / "closed")})
+    assert "not allowed to list" in lines[1]
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         inside = Path(folder, "registry/datasets/web")
         inside.mkdir(parents=True)
         inside.chmod(0o700)
-        found = _run({**os.environ, "PENSTOCK_HOME": folder})
-    assert "not allowed to list" in found[1]
+        lines = _run({**os.environ, "PENSTOCK_HOME": folder})
+    assert "not allowed to list" in lines[1]
 
 
 def _run(environment: dict[str, str]) -> list[str]:

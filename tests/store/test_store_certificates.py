@@ -36,12 +36,12 @@ def begun(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.Ce
     )
 
 
-def write_pem(path: Path, made: x509.Certificate | ec.EllipticCurvePrivateKey) -> Path:
-    if isinstance(made, x509.Certificate):
-        data = made.public_bytes(serialization.Encoding.PEM)
+def write_pem(path: Path, item: x509.Certificate | ec.EllipticCurvePrivateKey) -> Path:
+    if isinstance(item, x509.Certificate):
+        data = item.public_bytes(serialization.Encoding.PEM)
     else:
         form, locked = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        data = made.private_bytes(serialization.Encoding.PEM, form, locked)
+        data = item.private_bytes(serialization.Encoding.PEM, form, locked)
     path.write_bytes(data)
     return path
 
@@ -80,8 +80,8 @@ def test_a_private_authority_is_trusted_when_it_is_named(
     assert web.startswith("https://")
     with pytest.raises(StoreFailed):
         RemoteStore(web, limits=QUICK).get("a.bin")
-    given = RemoteStore(web, options={"ca_bundle": str(authority[0])}, limits=QUICK)
-    assert given.get("a.bin") == b"private bytes"
+    trusting = RemoteStore(web, options={"ca_bundle": str(authority[0])}, limits=QUICK)
+    assert trusting.get("a.bin") == b"private bytes"
     monkeypatch.setenv("PENSTOCK_STORE_CA_BUNDLE", str(authority[0]))
     assert RemoteStore(web, limits=QUICK).get_range("a.bin", 8, 5) == b"bytes"
 

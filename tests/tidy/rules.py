@@ -45,18 +45,18 @@ def sources(tree: Path) -> Iterator[Path]:
 
 def complaints(tree: Path) -> list[str]:
     """Everything that breaks a rule, as ``file:line: what``."""
-    found = []
+    lines = []
     for path in sources(tree):
         text = path.read_text()
         name = path.relative_to(tree)
-        found += [f"{name}:{line}: {what}" for line, what in _of_file(path, text)]
+        lines += [f"{name}:{line}: {what}" for line, what in _of_file(path, text)]
         if path.suffix == ".py":
-            found += [f"{name}:{line}: {what}" for line, what in _of_python(path, ast.parse(text), text)]
+            lines += [f"{name}:{line}: {what}" for line, what in _of_python(path, ast.parse(text), text)]
         if path.suffix == ".rs":
-            found += [f"{name}:{line}: {what}" for line, what in _of_rust(text)]
+            lines += [f"{name}:{line}: {what}" for line, what in _of_rust(text)]
         if path.is_relative_to(tree / "web/src") and path.suffix in (".ts", ".tsx"):
-            found += [f"{name}:{line}: {what}" for line, what in _of_pages(text)]
-    return [*found, *_of_rooms(tree / "python/penstock", tree)]
+            lines += [f"{name}:{line}: {what}" for line, what in _of_pages(text)]
+    return [*lines, *_of_rooms(tree / "python/penstock", tree)]
 
 
 def _of_rooms(package: Path, tree: Path) -> Iterator[str]:

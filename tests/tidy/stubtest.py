@@ -17,10 +17,10 @@ from mypy.stubtest import main
 def place_modules(package: str) -> None:
     """A module for each stub below the package, with what the extension has of its names."""
     extension = importlib.import_module(package)
-    found = find_spec(package.rpartition(".")[0])
-    assert found is not None
-    assert found.origin is not None
-    for stub in (Path(found.origin).parent / package.rpartition(".")[2]).glob("*.pyi"):
+    spec = find_spec(package.rpartition(".")[0])
+    assert spec is not None
+    assert spec.origin is not None
+    for stub in (Path(spec.origin).parent / package.rpartition(".")[2]).glob("*.pyi"):
         if stub.stem == "__init__":
             continue
         module = types.ModuleType(f"{package}.{stub.stem}")

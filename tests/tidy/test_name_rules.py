@@ -29,9 +29,9 @@ def test_a_planted_violation_is_named(tmp_path: Path, files: dict[str, str], com
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    (told,) = name_rules.complaints(tmp_path)
+    (message,) = name_rules.complaints(tmp_path)
 
-    assert complaint in told
+    assert complaint in message
 
 
 def test_what_is_called_alike_on_other_floors_or_by_one_protocol_is_no_double(tmp_path: Path) -> None:

@@ -52,10 +52,10 @@ def test_a_planted_violation_is_named(tmp_path: Path, name: str, text: str, comp
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
-    (told,) = prose_rules.complaints(tmp_path)
+    (message,) = prose_rules.complaints(tmp_path)
 
-    assert told.startswith(f"{name}:")
-    assert complaint in told
+    assert message.startswith(f"{name}:")
+    assert complaint in message
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,11 @@ def test_a_planted_violation_is_named(tmp_path: Path, name: str, text: str, comp
     path.parent.mkdir(parents=True)
     path.write_text(text)
 
-    found = rules.complaints(tmp_path)
+    messages = rules.complaints(tmp_path)
 
-    assert len(found) == 1
-    assert found[0].startswith(name)
-    assert complaint in found[0]
+    assert len(messages) == 1
+    assert messages[0].startswith(name)
+    assert complaint in messages[0]
 
 
 def test_a_hall_is_named(tmp_path: Path) -> None:

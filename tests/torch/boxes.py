@@ -28,9 +28,9 @@ class Copies:
 
 def taken(held: Held) -> bytearray:
     """The bytes of a held box, taken out in stretches."""
-    found = bytearray(held.bytes)
-    held.mover.take(_copies(held, found)).wait()
-    return found
+    copied = bytearray(held.bytes)
+    held.mover.take(_copies(held, copied)).wait()
+    return copied
 
 
 def put(held: Held, data: bytes) -> None:
@@ -73,15 +73,15 @@ def load(tree: Any, folder: Path) -> None:
     values = ranks[0]["values"]
     kinds = {name: (dtype, whole.shape[:-1]) for name, (dtype, whole) in tensors.items()}
     held = tree.room_for(kinds, values)
-    assert {each.name for each in held} == set(tensors)
+    assert {tensor.name for tensor in held} == set(tensors)
     assert set(tree.values()) == set(values)
-    for each in held:
-        dtype, whole = tensors[each.name]
-        assert (each.dtype, each.shape) == (dtype, whole.shape[:-1]), each.name
+    for piece in held:
+        dtype, whole = tensors[piece.name]
+        assert (piece.dtype, piece.shape) == (dtype, whole.shape[:-1]), piece.name
         box = tuple(
-            slice(at, at + length) for at, length in zip(each.box.offset, each.box.shape, strict=True)
+            slice(at, at + length) for at, length in zip(piece.box.offset, piece.box.shape, strict=True)
         )
-        put(each, np.ascontiguousarray(whole[box]).tobytes())
+        put(piece, np.ascontiguousarray(whole[box]).tobytes())
     tree.load_values(values)
     tree.loaded()
     if tree.rank < len(ranks):

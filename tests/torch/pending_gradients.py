@@ -44,8 +44,8 @@ def rank_of_two(out: Path, rank: int, job: str) -> None:
             optimizer.zero_grad()
             with model.no_sync():
                 backward(model, rank)
-            found = checkpoints.save(1, tree).wait()
-            assert "gradient/weight" in found.manifest.own[rank].tensors
+            checkpoint = checkpoints.save(1, tree).wait()
+            assert "gradient/weight" in checkpoint.manifest.own[rank].tensors
             torch.save(model.module.weight.grad, out / f"gradient-{rank}.pt")
         else:
             checkpoints.resume(tree)
@@ -63,12 +63,12 @@ def alone(out: Path) -> None:
     model, _, tree = made(3)
     before = model.weight.clone()
     with ps.Checkpoints(out / "two", read_only=True) as checkpoints:
-        found = checkpoints.list()[-1]
+        checkpoint = checkpoints.list()[-1]
         with pytest.raises(errors.LayoutChanged, match="gradient/"):
-            checkpoints.load(found, tree)
+            checkpoints.load(checkpoint, tree)
         assert torch.equal(model.weight, before)
         assert model.weight.grad is None
-        checkpoints.load(found, tree, only=("model", "optimizer"))
+        checkpoints.load(checkpoint, tree, only=("model", "optimizer"))
         assert not torch.equal(model.weight, before)
     backward(model, 5)
     with ps.Checkpoints(out / "one") as checkpoints:

@@ -61,8 +61,8 @@ def rank(number: int, world: int, stream: Stream, out: Path) -> None:
         assert caught.value.hint == "its dimensions are dp, tp"
     seen = {}
     for name, lane in lanes.items():
-        given = None if name == "group" else lane
-        with loader(stream.recipe(), lane=given, registry=stream.registry, threads=1) as batches:
+        wanted = None if name == "group" else lane
+        with loader(stream.recipe(), lane=wanted, registry=stream.registry, threads=1) as batches:
             assert batches.lane == lane
             taken = list(itertools.islice(batches, 8))
         seen[name] = {

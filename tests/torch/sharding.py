@@ -76,15 +76,15 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> Non
 
 def whole(tree: Any) -> dict[str, torch.Tensor]:
     """Every tensor of the model and the optimizer as one rank would have it, gathered by PyTorch itself."""
-    found = {}
+    tensors = {}
     optimizer = tree.optimizers[0]
     model = getattr(tree.model, "module", tree.model)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if name != "passing":
-            found[f"model/{name}"] = _full(tensor)
+            tensors[f"model/{name}"] = _full(tensor)
         for key, value in optimizer.state.get(tensor, {}).items():
-            found[f"optimizer/{name}/{key}"] = _full(value)
-    return found
+            tensors[f"optimizer/{name}/{key}"] = _full(value)
+    return tensors
 
 
 def _full(tensor: torch.Tensor) -> torch.Tensor:
@@ -95,17 +95,17 @@ def move(out: Path, checkpoints: ps.Checkpoints, wrap: Wrap) -> None:
     """Load what was saved last, in whatever layout, compare, and save in this one."""
     model, optimizer = fresh(wrap, seed=5)
     tree = state(model, optimizer)
-    found = checkpoints.resume(into=tree)
-    assert found is not None
+    checkpoint = checkpoints.resume(into=tree)
+    assert checkpoint is not None
     expected = torch.load(out / "reference.pt")
     ours = whole(tree)
     assert ours.keys() == expected.keys(), ours.keys() ^ expected.keys()
     for name, tensor in expected.items():
-        assert torch.equal(ours[name], tensor), (found.step, name)
+        assert torch.equal(ours[name], tensor), (checkpoint.step, name)
     # Every layout cuts other pieces: what is written is not what was there.
     with torch.no_grad():
         tree.model.get_buffer("module.seen" if hasattr(model, "module") else "seen")[0] += 1
-    saved = checkpoints.save(found.step + 1, tree).wait()
+    saved = checkpoints.save(checkpoint.step + 1, tree).wait()
     if tree.rank == 0:
         expected["model/seen"][0] += 1
         torch.save(expected, out / "reference.pt")

@@ -41,13 +41,13 @@ class Program:
     def require_loaded(self) -> None:
         """Every bit is that of the golden checkpoint."""
         held = dict(self.model.named_parameters())
-        found = {f"model/{name}": each for name, each in held.items()}
-        for name, each in held.items():
-            moments = self.optimizer.state.get(each, {})
-            found |= {f"optimizer/{name}/{key}": value for key, value in moments.items()}
-        assert {name: each.detach().numpy().tobytes().hex() for name, each in found.items()} == EXPECTED[
-            "tensors"
-        ]
+        tensors = {f"model/{name}": tensor for name, tensor in held.items()}
+        for name, parameter in held.items():
+            moments = self.optimizer.state.get(parameter, {})
+            tensors |= {f"optimizer/{name}/{key}": value for key, value in moments.items()}
+        assert {
+            name: tensor.detach().numpy().tobytes().hex() for name, tensor in tensors.items()
+        } == EXPECTED["tensors"]
         assert self.optimizer.param_groups[0]["lr"] == EXPECTED["lr"]
         assert self.extra["epoch"] == EXPECTED["epoch"]
         assert self.extra["total"].tolist() == [1.0, 1.0]
@@ -61,14 +61,14 @@ def place(tmp_path: Path) -> Path:
 def test_an_earlier_place_loads_and_goes_on(place: Path) -> None:
     first, second = Program(), Program()
     with ps.Checkpoints(place) as checkpoints:
-        found = checkpoints.resume(first.tree)
-        assert found is not None
-        assert found.step == 3
+        resumed = checkpoints.resume(first.tree)
+        assert resumed is not None
+        assert resumed.step == 3
         first.require_loaded()
-        assert checkpoints.entries(found)["cursor"] == {"step": 3}
+        assert checkpoints.entries(resumed)["cursor"] == {"step": 3}
         checkpoints.save(4, first.tree).wait()
     with ps.Checkpoints(place) as checkpoints:
-        assert [each.step for each in checkpoints.list()] == [2, 3, 4]
+        assert [checkpoint.step for checkpoint in checkpoints.list()] == [2, 3, 4]
         checkpoints.load(checkpoints.at(3), second.tree)
         second.require_loaded()
         assert checkpoints.resume(second.tree) is not None
@@ -96,15 +96,15 @@ def test_an_earlier_place_is_repaired(place: Path, lost: int | None) -> None:
     assert all((place / copy_name(number)).exists() for number in range(4 if lost == 4 else 5))
     program = Program()
     with ps.Checkpoints(place) as checkpoints:
-        found = checkpoints.resume(program.tree)
-        assert found is not None
-        assert found.step == 3
+        resumed = checkpoints.resume(program.tree)
+        assert resumed is not None
+        assert resumed.step == 3
         program.require_loaded()
         checkpoints.save(4, program.tree).wait()
     # From here on one flipped file costs nothing.
     (place / record_name(3)).write_bytes(b"{}")
     again = Program()
     with ps.Checkpoints(place) as checkpoints:
-        assert [each.step for each in checkpoints.list()][-2:] == [3, 4]
+        assert [checkpoint.step for checkpoint in checkpoints.list()][-2:] == [3, 4]
         checkpoints.load(checkpoints.at(3), again.tree)
     again.require_loaded()

@@ -38,9 +38,9 @@ class Net(nn.Module):
     def get_extra_state(self) -> dict[str, Any]:
         return {"calls": self.calls, "scale": torch.full((2,), float(self.calls))}
 
-    def set_extra_state(self, given: dict[str, Any]) -> None:
-        self.calls = given["calls"]
-        assert given["scale"].tolist() == [float(self.calls)] * 2
+    def set_extra_state(self, extra: dict[str, Any]) -> None:
+        self.calls = extra["calls"]
+        assert extra["scale"].tolist() == [float(self.calls)] * 2
 
 
 class Run:
@@ -82,9 +82,9 @@ def test_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
         checkpoints.save(3, run.tree).wait()
         losses = run.train(4)
         other = Run(2)
-        found = checkpoints.latest()
-        assert found is not None
-        checkpoints.load(found, into=other.tree)
+        checkpoint = checkpoints.latest()
+        assert checkpoint is not None
+        checkpoints.load(checkpoint, into=other.tree)
 
         assert other.extra["epoch"] == 3
         assert other.train(4) == losses
@@ -114,9 +114,9 @@ def test_what_was_saved_is_the_step_and_not_what_came_after(tmp_path: Path) -> N
 def test_a_dict_of_tensors_is_a_tree_too(tmp_path: Path) -> None:
     saved = {"w": torch.arange(12.0).reshape(3, 4).t(), "n": [torch.tensor(3), 7, "text"]}
     with ps.Checkpoints(tmp_path / "ck") as checkpoints:
-        found = checkpoints.save(1, saved).wait()
+        checkpoint = checkpoints.save(1, saved).wait()
         empty = {"w": torch.zeros(4, 3), "n": [torch.tensor(0), 0, ""]}
-        checkpoints.load(found, into=empty)
+        checkpoints.load(checkpoint, into=empty)
     assert torch.equal(empty["w"], saved["w"])
     assert empty["n"] == [torch.tensor(3), 7, "text"]
 
@@ -207,8 +207,8 @@ def test_the_next_step_or_load_waits_for_copies_under_way() -> None:
     assert alone.guarded == 1
     # Nobody steps: the oldest are waited for, so that they do not pile up.
     many = [Copies() for _ in range(9)]
-    for each in many:
-        state(model, optimizer).on_save(each)
+    for batch in many:
+        state(model, optimizer).on_save(batch)
     assert many[0].guarded
     assert not many[-1].guarded
 
@@ -258,8 +258,8 @@ def test_expanded_buffers_are_filled_once(tmp_path: Path) -> None:
     uneven = nn.Module()
     uneven.register_buffer("wide", torch.arange(10.0).reshape(2, 5))
     with ps.Checkpoints(tmp_path) as checkpoints:
-        found = checkpoints.save(1, state(model)).wait()
-        checkpoints.load(found, state(other))
+        checkpoint = checkpoints.save(1, state(model)).wait()
+        checkpoints.load(checkpoint, state(other))
         assert torch.equal(other.wide.nan_to_num(7), model.wide.nan_to_num(7))
         differing = checkpoints.save(2, state(uneven)).wait()
         with pytest.raises(errors.TreeInvalid, match="expanded"):
@@ -272,12 +272,12 @@ def test_a_save_leaves_tensors_as_resizable_as_they_were(tmp_path: Path) -> None
     model.register_buffer("empty", torch.zeros(0))
     with ps.Checkpoints(tmp_path) as checkpoints:
         for length in (4, 8):
-            found = checkpoints.save(length, state(model)).wait()
+            checkpoint = checkpoints.save(length, state(model)).wait()
             model.history.resize_(length).fill_(length)
             model.empty.resize_(length).zero_()
         model.history.resize_(4)
         model.empty.resize_(4)
-        checkpoints.load(found, state(model))
+        checkpoints.load(checkpoint, state(model))
     assert model.history.tolist() == [4.0] * 4
 
 

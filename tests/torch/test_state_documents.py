@@ -55,21 +55,21 @@ def types(value: Any) -> Any:
 @given(VALUES)
 def test_values_come_back_through_json(value: Any) -> None:
     document = json.loads(json.dumps(encode("v", value, lambda *_: None), allow_nan=False))
-    found = decode(document, lambda name: pytest.fail(name))
-    assert found == value
-    assert types(found) == types(value)
+    decoded = decode(document, lambda name: pytest.fail(name))
+    assert decoded == value
+    assert types(decoded) == types(value)
 
 
 def test_tensors_inside_are_named_by_their_path() -> None:
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     document = encode(
-        "x", {"a": [torch.ones(1), {"b/c": torch.zeros(2)}], 3: torch.ones(3)}, found.__setitem__
+        "x", {"a": [torch.ones(1), {"b/c": torch.zeros(2)}], 3: torch.ones(3)}, tensors.__setitem__
     )
-    assert sorted(found) == ["x/3", "x/a/0", "x/a/1/b~1c"]
-    assert sorted(tensor_names(document)) == sorted(found)
-    again = decode(document, found.__getitem__)
-    assert again["a"][1]["b/c"] is found["x/a/1/b~1c"]
-    assert again[3] is found["x/3"]
+    assert sorted(tensors) == ["x/3", "x/a/0", "x/a/1/b~1c"]
+    assert sorted(tensor_names(document)) == sorted(tensors)
+    again = decode(document, tensors.__getitem__)
+    assert again["a"][1]["b/c"] is tensors["x/a/1/b~1c"]
+    assert again[3] is tensors["x/3"]
 
 
 def test_what_json_cannot_hold_is_named() -> None:
@@ -220,6 +220,6 @@ def test_windows_hold_a_stretch_of_elements_in_c_order(data: st.DataObject) -> N
     tensor = tensor[:: data.draw(st.integers(1, 2))]
     first = data.draw(st.integers(0, tensor.numel() - 1))
     count = data.draw(st.integers(1, tensor.numel() - first))
-    found = [window.reshape(-1) for window in windows(tensor, first, count)]
-    assert torch.cat(found).tolist() == tensor.reshape(-1)[first : first + count].tolist()
-    assert len(found) <= 2 * tensor.ndim + 1
+    parts = [window.reshape(-1) for window in windows(tensor, first, count)]
+    assert torch.cat(parts).tolist() == tensor.reshape(-1)[first : first + count].tolist()
+    assert len(parts) <= 2 * tensor.ndim + 1

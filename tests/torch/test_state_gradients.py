@@ -59,7 +59,7 @@ def after(model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None
 
 def bits(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[bytes]:
     moments = [optimizer.state.get(parameter, {}) for parameter in model.parameters()]
-    tensors = [*model.parameters(), *(each[key] for each in moments for key in sorted(each))]
+    tensors = [*model.parameters(), *(entry[key] for entry in moments for key in sorted(entry))]
     return [tensor.detach().numpy().tobytes() for tensor in tensors]
 
 
@@ -89,22 +89,22 @@ def test_spent_gradients_are_not_saved(tmp_path: Path, loop: Loop) -> None:
     with ps.Checkpoints(tmp_path) as checkpoints:
         for step in range(6):
             loop(model, optimizer, step)
-        found = checkpoints.save(1, tree).wait()
+        checkpoint = checkpoints.save(1, tree).wait()
         # A state that is made only now knows it too.
-        assert checkpoints.save(2, state(model, optimizer)).wait().bytes == found.bytes
-    tensors = [*model.parameters(), *(v for each in optimizer.state.values() for v in each.values())]
-    assert found.bytes == sum(tensor.nbytes for tensor in tensors)
-    assert not any(name.startswith("gradient/") for name in found.manifest.tensors)
+        assert checkpoints.save(2, state(model, optimizer)).wait().bytes == checkpoint.bytes
+    tensors = [*model.parameters(), *(v for kept in optimizer.state.values() for v in kept.values())]
+    assert checkpoint.bytes == sum(tensor.nbytes for tensor in tensors)
+    assert not any(name.startswith("gradient/") for name in checkpoint.manifest.tensors)
 
 
 def test_going_back_drops_what_was_accumulated_since(tmp_path: Path) -> None:
     model, optimizer, tree = made(1)
     with ps.Checkpoints(tmp_path) as checkpoints:
-        found = checkpoints.save(0, tree).wait()
+        checkpoint = checkpoints.save(0, tree).wait()
         backward(model, 0)
-        checkpoints.load(found, tree, only="model")
+        checkpoints.load(checkpoint, tree, only="model")
         assert all(is_pending(parameter.grad) for parameter in model.parameters())
-        checkpoints.load(found, tree)
+        checkpoints.load(checkpoint, tree)
     assert all(parameter.grad is None for parameter in model.parameters())
     # What a step has used stays where it is.
     before(model, optimizer, 1)
@@ -137,10 +137,10 @@ class Counting(nn.Module):
         self.width = 6
         self.register_buffer("scale", torch.ones(()), persistent=False)
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         self.calls += 1
         self.scale.add_(1)
-        return self.inner(given)
+        return self.inner(inputs)
 
 
 def test_what_the_state_does_not_hold_is_named_once(tmp_path: Path) -> None:
@@ -151,9 +151,9 @@ def test_what_the_state_does_not_hold_is_named_once(tmp_path: Path) -> None:
     with ps.Checkpoints(tmp_path) as checkpoints:
         checkpoints.save(0, tree).wait()
         before(model, optimizer, 0)
-        with pytest.warns(UserWarning, match="no state dict has it") as told:
+        with pytest.warns(UserWarning, match="no state dict has it") as warned:
             checkpoints.save(1, tree).wait()
-        assert sorted(str(each.message).split()[0] for each in told) == ["model/calls", "model/scale"]
+        assert sorted(str(warning.message).split()[0] for warning in warned) == ["model/calls", "model/scale"]
         before(model, optimizer, 1)
         # Said already: warnings are errors in this suite.
         checkpoints.save(2, tree).wait()
@@ -178,12 +178,12 @@ def test_gradients_that_are_zeroed_and_not_thrown_away_come_back_as_zeros(tmp_pa
         for step in range(6):
             leaves_out(whole, optimizer, step)
             if step == 3:
-                found = checkpoints.save(step, tree).wait()
-                assert not [name for name in found.manifest.tensors if name.startswith("gradient/")]
+                checkpoint = checkpoints.save(step, tree).wait()
+                assert not [name for name in checkpoint.manifest.tensors if name.startswith("gradient/")]
     again, resumed, tree = made(1)
     with ps.Checkpoints(tmp_path) as checkpoints:
         checkpoints.resume(tree)
-        assert not any(is_pending(each.grad) for each in again.parameters())
+        assert not any(is_pending(parameter.grad) for parameter in again.parameters())
         leaves_out(again, resumed, 4)
         checkpoints.save(4, tree).wait()
     third, resumed, tree = made(2)
@@ -222,5 +222,5 @@ def test_an_accumulation_that_accelerate_counts_is_named_while_it_is_half_done()
             accelerator.backward(model(torch.ones(1, 2)).sum())
             optimizer.step()
             optimizer.zero_grad()
-        seen.append([each for each in tree.unpinned() if "accelerator.step = step" in each])
-    assert [len(each) for each in seen] == [1, 0, 1, 0]
+        seen.append([reason for reason in tree.unpinned() if "accelerator.step = step" in reason])
+    assert [len(reasons) for reasons in seen] == [1, 0, 1, 0]

@@ -22,14 +22,14 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pieces(moved: Path, step: int) -> dict[str, Boxes]:
-    found: dict[str, Boxes] = json.loads((moved / f"pieces-{step}.json").read_text())
-    return found
+    boxes: dict[str, Boxes] = json.loads((moved / f"pieces-{step}.json").read_text())
+    return boxes
 
 
 def test_any_layout_loads_what_any_other_saved(moved: Path) -> None:
     """Goal: S4. Method: FSDP2 on four ranks, on two, one process, HSDP, tensor parallel, FSDP2 over tensor parallel (strided shards),
     tensor parallel inside of replicas, DDP; tensors equal after each, and FSDP2 on four goes on training as if nothing was."""
-    steps = [found.step for found in ps.Checkpoints(moved / "checkpoints", read_only=True).list()]
+    steps = [checkpoint.step for checkpoint in ps.Checkpoints(moved / "checkpoints", read_only=True).list()]
     assert steps == list(range(8))
 
 
@@ -57,8 +57,8 @@ def test_every_rank_writes_its_own_boxes_and_replicas_write_once(
 
 def test_plain_safetensors_opens_what_was_saved(moved: Path) -> None:
     """Goal: the format is nobody's secret. Method: read the data file of the one process with the library of others."""
-    found = ps.Checkpoints(moved / "checkpoints", read_only=True).at(2)
-    (own,) = [file.name for file in found.manifest.files if "/2-0/" in file.name]
+    checkpoint = ps.Checkpoints(moved / "checkpoints", read_only=True).at(2)
+    (own,) = [file.name for file in checkpoint.manifest.files if "/2-0/" in file.name]
     with safe_open(moved / "checkpoints" / own, framework="numpy") as opened:
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no dict
     assert tensors["model/odd.weight"].shape == (3, 6)

@@ -102,7 +102,7 @@ def test_state_follows_its_parameter_into_another_grouping(tmp_path: Path) -> No
     save(state(model, optimizer), tmp_path)
     other = net(2)
     regrouped = [[other[2].bias], [other[0].bias, other[0].weight], [other[2].weight]]
-    fresh = torch.optim.AdamW([{"params": each} for each in regrouped], lr=9.0)
+    fresh = torch.optim.AdamW([{"params": group} for group in regrouped], lr=9.0)
     load(state(other, fresh), tmp_path)
 
     assert [(group["lr"], group["weight_decay"]) for group in fresh.param_groups] == [
@@ -174,9 +174,9 @@ def test_moments_are_stored_in_another_type_and_come_back_in_their_own(tmp_path:
                 fresh = torch.optim.Adam(other.parameters())
                 train(other, fresh, steps)
                 load(state(other, fresh, optimizer_dtype=policy), tmp_path / name)
-                found = fresh.state[other[0].weight]["exp_avg"]
-                assert found.dtype == torch.float32
-                assert torch.equal(found, optimizer.state[model[0].weight]["exp_avg"].to(dtype).float())
+                moment = fresh.state[other[0].weight]["exp_avg"]
+                assert moment.dtype == torch.float32
+                assert torch.equal(moment, optimizer.state[model[0].weight]["exp_avg"].to(dtype).float())
 
 
 def test_several_optimizers_share_a_model(tmp_path: Path) -> None:
@@ -264,8 +264,8 @@ def test_everything_that_optimizers_know_comes_back(tmp_path: Path, make: Any) -
     for optimizer in ours:
         train(model, optimizer, 3)
     with ps.Checkpoints(tmp_path) as checkpoints:
-        found = checkpoints.save(1, state(model, ours)).wait()
-        checkpoints.load(found, state(other, theirs))
+        checkpoint = checkpoints.save(1, state(model, ours)).wait()
+        checkpoints.load(checkpoint, state(other, theirs))
     for old, new in zip(ours, theirs, strict=True):
         train(model, old, 2)
         train(other, new, 2)
@@ -276,12 +276,12 @@ def test_everything_that_optimizers_know_comes_back(tmp_path: Path, make: Any) -
                 assert repr(value) == repr(b[key]), (name, key)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
     if make is phases:
-        names = found.manifest.tensors
+        names = checkpoint.manifest.tensors
         assert {"optimizer.0/0.weight/exp_avg", "optimizer.1/0.weight/exp_avg"} <= names.keys()
         # What only one optimizer has keeps the name that it always had.
         assert "optimizer/2.bias/exp_avg" in names
         with pytest.raises(errors.TreeMismatch):
-            checkpoints.load(found, state(other, theirs[1]))
+            checkpoints.load(checkpoint, state(other, theirs[1]))
 
 
 def test_state_of_nobodys_parameter_is_refused() -> None:
@@ -308,12 +308,12 @@ def test_state_of_another_kind_of_optimizer_is_refused(saved: str, made: str, tm
     first.step()
     before = [group["lr"] for group in second.param_groups]
     with ps.Checkpoints(tmp_path) as checkpoints:
-        found = checkpoints.save(1, state(model, first)).wait()
+        checkpoint = checkpoints.save(1, state(model, first)).wait()
         with pytest.raises(errors.TreeInvalid, match="another kind of optimizer"):
             checkpoints.resume(state(model, second))
         assert not second.state
         assert [group["lr"] for group in second.param_groups] == before
-        checkpoints.load(found, state(model, second), only="model")
+        checkpoints.load(checkpoint, state(model, second), only="model")
 
 
 def test_a_setting_that_an_optimizer_has_learned_since_is_no_other_kind(tmp_path: Path) -> None:
@@ -379,15 +379,15 @@ def test_an_optimizer_that_trains_and_is_not_saved_is_named(tmp_path: Path) -> N
     train(model, new, 1)
     text = "AdamW trains 0.weight and 3 more and is not part of the state, which has {}: make the state"
     assert replaced.unpinned()[0].startswith(text.format("AdamW"))
-    assert any(each.startswith(text.format("no optimizer")) for each in forgotten.unpinned())
-    assert not any("is not part" in each for each in left_out.unpinned() + whole.unpinned())
+    assert any(reason.startswith(text.format("no optimizer")) for reason in forgotten.unpinned())
+    assert not any("is not part" in reason for reason in left_out.unpinned() + whole.unpinned())
     with ps.Checkpoints(tmp_path) as checkpoints, pytest.warns(UserWarning, match="not part of the state"):
         checkpoints.save(1, replaced).wait()
     # One that is made from now on knows nobody else, and training without moments loses none.
     assert state(model, new).unpinned() == ()
     plain = state(model)
     train(model, torch.optim.SGD(model.parameters(), lr=0.1), 1)
-    assert not any("is not part" in each for each in plain.unpinned())
+    assert not any("is not part" in reason for reason in plain.unpinned())
 
 
 def test_a_lazy_model_is_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def noted(trained: Path, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((trained / name / "noted.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((trained / name / "noted.json").read_text())
+    return document
 
 
 @pytest.mark.parametrize("name", ["broadcast", "own_buffers", "synchronised", "averaged", "wide", "staged"])

@@ -59,60 +59,62 @@ def saved(tmp_path: Path) -> tuple[Net, torch.optim.Optimizer, ps.Checkpoints, p
 def test_what_finds_nothing_is_refused_with_the_nearest_names(
     saved: Any, wish: dict[str, Any], near: str, strict: bool
 ) -> None:
-    checkpoints, found = saved[2:]
+    checkpoints, checkpoint = saved[2:]
     tree = made(2)[2]
     before = tree.digest()
     with pytest.raises(errors.SelectionEmpty) as refused:
-        checkpoints.load(found, tree, strict=strict, **wish)
+        checkpoints.load(checkpoint, tree, strict=strict, **wish)
     assert near in refused.value.nearest
     assert refused.value.hint is not None
     assert tree.digest() == before
 
 
 def test_a_rename_function_that_finds_nothing_is_refused(saved: Any) -> None:
-    checkpoints, found = saved[2:]
+    checkpoints, checkpoint = saved[2:]
     with pytest.raises(errors.TreeMismatch):
-        checkpoints.load(found, made(2)[2], strict=False, only="model", rename=lambda name: name + ".old")
+        checkpoints.load(
+            checkpoint, made(2)[2], strict=False, only="model", rename=lambda name: name + ".old"
+        )
 
 
 def test_dots_and_slashes_are_boundaries(saved: Any) -> None:
-    model, _, checkpoints, found = saved
+    model, _, checkpoints, checkpoint = saved
     fresh, _, tree = made(2)
     untouched = fresh.encoder[1].weight.clone(), fresh.embed.weight.clone()
-    checkpoints.load(found, tree, only="model/encoder.0")
+    checkpoints.load(checkpoint, tree, only="model/encoder.0")
     assert torch.equal(fresh.encoder[0].weight, model.encoder[0].weight)
     assert torch.equal(fresh.encoder[1].weight, untouched[0])
     assert torch.equal(fresh.embed.weight, untouched[1])
-    checkpoints.load(found, tree, only="model/encoder.1", rename={"model/encoder.1": "model/encoder.0"})
+    checkpoints.load(checkpoint, tree, only="model/encoder.1", rename={"model/encoder.1": "model/encoder.0"})
     assert torch.equal(fresh.encoder[1].weight, model.encoder[0].weight)
 
 
 def test_weights_only_leaves_the_generators_alone(saved: Any) -> None:
-    checkpoints, found = saved[2:]
+    checkpoints, checkpoint = saved[2:]
     for only, moved in (("model", False), (("model", "rng"), True), ((), True)):
         torch.manual_seed(77)
         np.random.seed(77)
         expected = torch.get_rng_state(), np.random.get_state()[1].copy()
         tree = made(2)[2]
         torch.set_rng_state(expected[0])
-        checkpoints.load(found, tree, only=only)
+        checkpoints.load(checkpoint, tree, only=only)
         same = torch.equal(torch.get_rng_state(), expected[0])
         assert same is not moved, only
         assert np.array_equal(np.random.get_state()[1], expected[1]) is not moved, only
 
 
 def test_other_floating_point_types_are_converted_when_asked_for(saved: Any) -> None:
-    model, _, checkpoints, found = saved
+    model, _, checkpoints, checkpoint = saved
     fresh, _, tree = made(2)
     fresh.to(torch.bfloat16)
     with pytest.raises(errors.TreeMismatch, match=r"cast=True"):
-        checkpoints.load(found, tree, only="model")
-    checkpoints.load(found, tree, only="model", cast=True)
+        checkpoints.load(checkpoint, tree, only="model")
+    checkpoints.load(checkpoint, tree, only="model", cast=True)
     assert len(checkpoints.report.cast) == 5
     for ours, theirs in zip(fresh.parameters(), model.parameters(), strict=True):
         assert torch.equal(ours, theirs.to(torch.bfloat16))
     # Moments keep their own type.
-    checkpoints.load(found, tree, cast=True)
+    checkpoints.load(checkpoint, tree, cast=True)
     moment = tree.optimizers[0].state[fresh.embed.weight]["exp_avg"]
     assert moment.dtype == torch.float32
     whole = {"count": torch.zeros(3, dtype=torch.int64)}
@@ -124,7 +126,7 @@ def test_other_floating_point_types_are_converted_when_asked_for(saved: Any) -> 
 @pytest.mark.parametrize(("words", "width", "how"), [(8, 4, "pad"), (8, 6, "pad"), (3, 4, "crop")])
 def test_another_vocabulary_fills_what_both_have(saved: Any, words: int, width: int, how: str) -> None:
     """Goal: rows that both have are the checkpoint's, in moments too; new rows keep what they were made with."""
-    model, optimizer, checkpoints, found = saved
+    model, optimizer, checkpoints, checkpoint = saved
     fresh, others, tree = made(2, words=words)
     if width != 4:
         fresh.embed = nn.Embedding(words, width)
@@ -132,8 +134,8 @@ def test_another_vocabulary_fills_what_both_have(saved: Any, words: int, width: 
         tree = state(fresh, others)
     before = fresh.embed.weight.detach().clone()
     with pytest.raises(errors.TreeMismatch, match=f"resize={{'model/embed.weight': '{how}'}}"):
-        checkpoints.load(found, tree)
-    checkpoints.load(found, tree, resize={"model/embed.weight": how})
+        checkpoints.load(checkpoint, tree)
+    checkpoints.load(checkpoint, tree, resize={"model/embed.weight": how})
     rows = min(words, 5)
     expected = before.clone()
     expected[:rows, :4] = model.embed.weight[:rows]
@@ -144,15 +146,15 @@ def test_another_vocabulary_fills_what_both_have(saved: Any, words: int, width: 
     assert any("[5, 4]" in line for line in checkpoints.report.resized)
     trained(fresh, others)
     with pytest.raises(errors.UsageError, match="stretch"):
-        checkpoints.load(found, tree, resize={"model/embed.weight": "stretch"})
+        checkpoints.load(checkpoint, tree, resize={"model/embed.weight": "stretch"})
 
 
 def test_what_was_and_was_not_loaded_is_listed(saved: Any) -> None:
-    checkpoints, found = saved[2:]
+    checkpoints, checkpoint = saved[2:]
     model = Net()
     model.head = nn.Linear(4, 2)
     del model.encoder[1]
-    checkpoints.load(found, state(model), strict=False)
+    checkpoints.load(checkpoint, state(model), strict=False)
     said = str(checkpoints.report)
     assert said.startswith("3 tensors loaded")
     assert "not in the checkpoint, left as it was: model/head.weight" in said
@@ -165,11 +167,11 @@ def test_what_was_and_was_not_loaded_is_listed(saved: Any) -> None:
 
 
 def test_a_submodule_loads_by_the_rename_that_the_error_proposes(saved: Any) -> None:
-    model, _, checkpoints, found = saved
+    model, _, checkpoints, checkpoint = saved
     part = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     with pytest.raises(errors.TreeMismatch, match=r"rename=\{'model/': 'model/encoder.'\}"):
-        checkpoints.load(found, state(part))
-    checkpoints.load(found, state(part), only="model", rename={"model": "model/encoder."})
+        checkpoints.load(checkpoint, state(part))
+    checkpoints.load(checkpoint, state(part), only="model", rename={"model": "model/encoder."})
     assert torch.equal(part[1].weight, model.encoder[1].weight)
     # And the other way round: a whole model from the checkpoint of a part.
     smaller = checkpoints.save(2, state(part)).wait()
@@ -180,8 +182,8 @@ def test_a_submodule_loads_by_the_rename_that_the_error_proposes(saved: Any) -> 
 
 def test_plain_trees_are_cast_and_resized_too(tmp_path: Path) -> None:
     checkpoints = ps.Checkpoints(tmp_path)
-    found = checkpoints.save(1, {"a": np.arange(6, dtype=np.float64).reshape(2, 3), "n": 1}).wait()
+    checkpoint = checkpoints.save(1, {"a": np.arange(6, dtype=np.float64).reshape(2, 3), "n": 1}).wait()
     tree = {"a": np.full((3, 3), 9, dtype=np.float16)[:, ::1], "n": 0}
-    checkpoints.load(found, tree, cast=True, resize={"a": "pad"})
+    checkpoints.load(checkpoint, tree, cast=True, resize={"a": "pad"})
     assert tree["a"].tolist() == [[0, 1, 2], [3, 4, 5], [9, 9, 9]]
     assert tree["n"] == 1

@@ -21,11 +21,11 @@ def test_a_sample_of_the_zoo_is_equal_or_refused_or_named() -> None:
         timeout=600,
         check=False,
     )
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(found) == SAMPLE, done.stderr
-    for each in found:
-        assert each["outcome"] in ("equal", "refused", "unpinned"), each
-        assert each["outcome"] == each["expected"], each
+    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(results) == SAMPLE, done.stderr
+    for result in results:
+        assert result["outcome"] in ("equal", "refused", "unpinned"), result
+        assert result["outcome"] == result["expected"], result
     assert done.returncode == 0
 
 

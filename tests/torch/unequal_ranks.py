@@ -79,7 +79,7 @@ class Program:
         self.extra: dict[str, Any] = {}
         self.average: AveragedModel | None = None
         self.model = getattr(self, f"_{name}")()
-        chosen = [each for each in self.model.parameters() if each.requires_grad]
+        chosen = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(chosen, lr=1e-2)
         self.state = state(self.model, self.optimizer, extra=self.extra)
         # From here on every rank draws numbers of its own.
@@ -104,7 +104,7 @@ class Program:
                 module.__class__ = Synchronised
         # DDP refuses the class on the CPU.
         for parameter in net.parameters():
-            parameter.register_post_accumulate_grad_hook(lambda each: distributed.all_reduce(each.grad))
+            parameter.register_post_accumulate_grad_hook(lambda tensor: distributed.all_reduce(tensor.grad))
         return net
 
     def _averaged(self) -> nn.Module:
@@ -144,13 +144,13 @@ class Program:
 
     def bits(self) -> dict[str, str]:
         """Everything that this rank has, its generators too."""
-        found = {f"model/{name}": each for name, each in self.model.state_dict().items()}
+        tensors = {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
         for at, kept in self.optimizer.state_dict()["state"].items():
-            found |= {f"optimizer/{at}/{key}": value for key, value in kept.items()}
+            tensors |= {f"optimizer/{at}/{key}": value for key, value in kept.items()}
         if self.average is not None:
-            found |= {f"average/{name}": each for name, each in self.average.state_dict().items()}
-        found["torch"] = torch.get_rng_state()
-        texts = {name: each.contiguous().numpy().tobytes().hex() for name, each in found.items()}
+            tensors |= {f"average/{name}": tensor for name, tensor in self.average.state_dict().items()}
+        tensors["torch"] = torch.get_rng_state()
+        texts = {name: tensor.contiguous().numpy().tobytes().hex() for name, tensor in tensors.items()}
         return {**texts, "python": str(random.getstate())}
 
 
@@ -163,8 +163,8 @@ def train(out: Path, rank: int, *, resumed: bool) -> None:
         program = Program(name, rank)
         place = out / name / "checkpoints"
         with ps.Checkpoints(place, **({"replicas": "check"} if name == "wide" else {})) as checkpoints:
-            found = checkpoints.resume(program.state)
-            assert (None if found is None else found.step) == (SAVED if resumed else None)
+            checkpoint = checkpoints.resume(program.state)
+            assert (None if checkpoint is None else checkpoint.step) == (SAVED if resumed else None)
             for step in range(SAVED if resumed else 0, STEPS):
                 if step == SAVED and not resumed:
                     saved = checkpoints.save(step, program.state).wait()
@@ -192,7 +192,7 @@ def train(out: Path, rank: int, *, resumed: bool) -> None:
 def _note(out: Path, saved: ps.Checkpoint, rank: int) -> None:
     if rank == 0:
         manifest = saved.manifest
-        partial_names = sorted(name for each in manifest.partial for name in each.names)
+        partial_names = sorted(name for entry in manifest.partial for name in entry.names)
         noted = {"apart": manifest.kept_apart, "partial": partial_names, "form": manifest.form}
         (out / "noted.json").write_text(json.dumps(noted))
 
@@ -234,9 +234,9 @@ def plain(out: Path, rank: int) -> None:
 
 def lonely(out: Path, rank: int) -> None:
     """A rank that saves alone is told after a while, and gets an error of ours when the group's patience is over."""
-    told: list[str] = []
+    messages: list[str] = []
     listener = logging.Handler()
-    listener.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    listener.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("penstock.torch").addHandler(listener)
     torch_gang.PATIENCE_S = 0.5
     checkpoints = ps.Checkpoints(out / "lonely")
@@ -247,7 +247,7 @@ def lonely(out: Path, rank: int) -> None:
         with pytest.raises(SaveFailed, match="other ranks did not say what they hold") as caught:
             checkpoints.save(1, tree)
         assert caught.value.hint.startswith("every rank calls save, in the same order")
-        assert told == [
+        assert messages == [
             "rank 0 has waited 0 s for the other ranks: all of them call resume, prepare and save, in the same order"
         ]
         (out / "over").touch()
@@ -275,11 +275,11 @@ def alone(out: Path) -> None:
     program = Program.__new__(Program)
     program.rank = 0
     net = Residual(masked=True)
-    found = ps.Checkpoints(out / "own_buffers/checkpoints").at(SAVED)
+    checkpoint = ps.Checkpoints(out / "own_buffers/checkpoints").at(SAVED)
     tree = state(net, torch.optim.AdamW(net.parameters(), lr=1e-2))
     with pytest.raises(LayoutChanged, match=r"model/mask, model/norm\.running_mean"):
-        ps.Checkpoints(out / "own_buffers/checkpoints").load(found, tree)
-    ps.Checkpoints(out / "own_buffers/checkpoints", replicas="first").load(found, tree)
+        ps.Checkpoints(out / "own_buffers/checkpoints").load(checkpoint, tree)
+    ps.Checkpoints(out / "own_buffers/checkpoints", replicas="first").load(checkpoint, tree)
     assert net.mask.tolist() == [1.0, 0.0] * 4
     wrapped = Residual()
     broadcast = ps.Checkpoints(out / "broadcast/checkpoints")
@@ -290,8 +290,8 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     for variable in ("RANK", "WORLD_SIZE", "PENSTOCK_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"):
         os.environ.pop(variable, None)
-    for each in PROGRAMS:
-        (folder / each).mkdir()
+    for program_name in PROGRAMS:
+        (folder / program_name).mkdir()
     assert DistributedDataParallel is not None
     gang(partial(train, resumed=False), folder, "whole")
     gang(partial(train, resumed=True), folder, "resumed")

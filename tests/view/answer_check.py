@@ -35,9 +35,9 @@ def check_body(route: str, body: Any) -> None:
 
 @cache
 def _validator(route: str) -> Draft7Validator:
-    found = schema()
-    part = found["definitions"]["Answers"]["properties"][route]
-    return Draft7Validator({**part, "definitions": found["definitions"]})
+    document = schema()
+    part = document["definitions"]["Answers"]["properties"][route]
+    return Draft7Validator({**part, "definitions": document["definitions"]})
 
 
 def _header(data: bytes) -> Any:

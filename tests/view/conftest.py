@@ -12,10 +12,10 @@ __all__ = ["browser", "exhibit", "exhibit_address", "folder", "shown"]
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     """``texts`` that are hard to show, and ``talks``: conversations."""
-    made = Library(tmp_path_factory.mktemp("library"))
-    made.add_texts("texts", HOSTILE * 8)
-    made.add("talks", CONVERSATIONS)
-    return made
+    new_library = Library(tmp_path_factory.mktemp("library"))
+    new_library.add_texts("texts", HOSTILE * 8)
+    new_library.add("talks", CONVERSATIONS)
+    return new_library
 
 
 @pytest.fixture(scope="session")

@@ -31,11 +31,11 @@ def client_of(site: Site, access: Access | None = None, *, broken: bool = False)
 
     Whatever it asks, the answer has to be what its route declares.
     """
-    given = access or access_for("127.0.0.1", 1)
-    app = create_app(site, given)
+    granted = access or access_for("127.0.0.1", 1)
+    app = create_app(site, granted)
     client = TestClient(app, base_url="http://localhost", raise_server_exceptions=not broken)
     client.event_hooks["response"].append(check_answer)
-    client.get(f"{given.prefix}/?token={given.token}")
+    client.get(f"{granted.prefix}/?token={granted.token}")
     return client
 
 

@@ -38,7 +38,7 @@ def test_however_a_text_is_cut_its_characters_come_back(text: str, cuts: list[in
 
     assert len(displays) == len(pieces)
     assert all(displays)
-    written = "".join(each.removeprefix(CONTINUED) for each in displays)
+    written = "".join(display.removeprefix(CONTINUED) for display in displays)
     # A mark that begins a token leans on a circle, wherever it is cut.
     assert written.replace("◌", "") == shown(data)[0].replace("◌", "")
 
@@ -64,9 +64,9 @@ def test_examples() -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    made = Library(tmp_path_factory.mktemp("world"))
-    made.add_texts("world", WORLD * 4)
-    return made
+    new_library = Library(tmp_path_factory.mktemp("world"))
+    new_library.add_texts("world", WORLD * 4)
+    return new_library
 
 
 @pytest.mark.parametrize("style", ["byte level", "metaspace", "ranks"])

@@ -108,9 +108,9 @@ def test_a_window_is_that_part_of_the_batch_and_says_what_is_left_out(library: L
     assert part.texts() == [row[8:20] for row in whole.texts()[1:3]]
     assert np.array_equal(whole.columns["tokens"], view.arrays["tokens"])
     # Documents of the window, each where the batch says that it stands.
-    for each in part.documents:
-        (origin,) = view.origin(each.row, each.at)
-        assert (origin.sample, origin.row_span) == (each.sample, (each.at, each.stop))
+    for document in part.documents:
+        (origin,) = view.origin(document.row, document.at)
+        assert (origin.sample, origin.row_span) == (document.sample, (document.at, document.stop))
     assert view.window((9, 12), (0, 5)).columns["tokens"].shape == (0, 5)
 
 
@@ -125,8 +125,8 @@ def test_a_token_has_its_exact_bytes_and_its_origin(library: Library) -> None:
         assert data in text
         if origin.token_span[0] == 0:
             assert text.startswith(data)
-    found = view.token(0, 3)
-    assert (found["row"], found["token"], found["id"]) == (0, 3, int(view.arrays["tokens"][0, 3]))
+    detail = view.token(0, 3)
+    assert (detail["row"], detail["token"], detail["id"]) == (0, 3, int(view.arrays["tokens"][0, 3]))
     with pytest.raises(RowOutOfRange):
         view.token(4, 0)
     with pytest.raises(TokenOutOfRange, match="no token 32"):
@@ -145,7 +145,7 @@ def test_packed_columns_are_the_window_again(library: Library) -> None:
     assert np.array_equal(columns["tokens"], window.columns["tokens"])
     assert columns["text"].tobytes() == window.text
     assert columns["text_ends"][-1] == len(window.text)
-    assert columns["document_sample"].tolist() == [each.sample for each in window.documents]
+    assert columns["document_sample"].tolist() == [document.sample for document in window.documents]
     for bad in (b"nope", data[:60], pack({}, {})[:9]):
         with pytest.raises(UsageError, match="packed columns"):
             unpack(bad)
@@ -225,9 +225,9 @@ def test_unigram_models_and_plain_words_are_read(tmp_path: Path) -> None:
     unigram = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
     unigram.pre_tokenizer = pre_tokenizers.Metaspace()
     unigram.save(str(tmp_path / "unigram.json"))
-    found = read_vocabulary(tmp_path / "unigram.json")
+    vocabulary = read_vocabulary(tmp_path / "unigram.json")
     numbers = unigram.encode("snow ☃").ids
-    assert b"".join(found.bytes_of(n) or b"" for n in numbers) == " snow ☃".encode()
+    assert b"".join(vocabulary.bytes_of(n) or b"" for n in numbers) == " snow ☃".encode()
     words = Tokenizer(models.WordLevel({"[UNK]": 0, "snow": 1}, unk_token="[UNK]"))
     words.save(str(tmp_path / "words.json"))
     plain = read_vocabulary(tmp_path / "words.json")
@@ -269,8 +269,8 @@ def test_rows_of_a_version_have_fields_by_kind(tmp_path: Path) -> None:
     opened = Opener(gallery.registry).open(parse("pictures@1/row/7"))
     assert isinstance(opened, OpenedVersion)
     assert opened.chosen_row == 7
-    fields = {each.name: each for each in opened.row(7).fields}
-    assert {name: each.kind for name, each in fields.items()} == {
+    fields = {field.name: field for field in opened.row(7).fields}
+    assert {name: field.kind for name, field in fields.items()} == {
         "__key__": "text",
         "png": "image",
         "json": "nested",

@@ -1,4 +1,4 @@
-"""Beyond one window: four stages of a sample, where the loss goes, lanes of a step, differences, histograms and filters."""
+"""Beyond one window: four stages of a sample, where the loss goes, lanes of a step, differences, and filters."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from penstock.data import join
 from penstock.errors import UsageError
 from penstock.view.address import parse
 from penstock.view.model import BatchView, unpack
-from penstock.view.model.columns import filter_rows, histograms
 from penstock.view.model.difference import compare_batches, compare_streams, compare_versions
 from penstock.view.model.fields import field_of, trajectory_of
+from penstock.view.model.filter import filter_rows
 from penstock.view.model.media import media_of
 from penstock.view.model.tokens.budget import budget, budget_by_role
 from penstock.view.model.tokens.lanes import rank_lens, unequal
@@ -44,24 +44,24 @@ def test_a_sample_of_a_conversation_in_four_stages(library: Library) -> None:
     stream = stream_of(library, library.chat("talks@1"))
     view = batch_of(stream)
     samples = Samples(stream.plan, stream.vocabularies)
-    found = samples.stages(view, 0, 0)
-    sample = found["origin"]["sample"]
-    assert found["raw"]["row"] == sample
-    text = "".join(piece["text"] for piece in found["templated"]["pieces"])
+    stages = samples.stages(view, 0, 0)
+    sample = stages["origin"]["sample"]
+    assert stages["raw"]["row"] == sample
+    text = "".join(piece["text"] for piece in stages["templated"]["pieces"])
     assert text.startswith("<|system|>be kind<|end|><|user|>question")
     said = {
         piece["role"]: piece["trained"]
-        for piece in found["templated"]["pieces"]
+        for piece in stages["templated"]["pieces"]
         if piece["role"] != "template"
     }
     assert said == {"system": False, "user": False, "assistant": True}
-    assert found["tokens"]["texts"][0] == "<|system|>"
-    for words, (start, stop) in zip(found["tokens"]["texts"], found["tokens"]["spans"], strict=True):
+    assert stages["tokens"]["texts"][0] == "<|system|>"
+    for words, (start, stop) in zip(stages["tokens"]["texts"], stages["tokens"]["spans"], strict=True):
         if words.isascii():
             assert text[start:stop] == words
-    (place,) = found["input"]
+    (place,) = stages["input"]
     first, stop = place["row_span"]
-    assert np.asarray(view.arrays["tokens"])[0, first:stop].tolist() == found["tokens"]["ids"]
+    assert np.asarray(view.arrays["tokens"])[0, first:stop].tolist() == stages["tokens"]["ids"]
     assert place["loss"] == int(np.asarray(view.arrays["loss_mask"])[0, first:stop].sum())
     assert str(CONVERSATIONS[sample]["messages"][2]["content"]) in text
 
@@ -70,11 +70,11 @@ def test_a_sample_of_plain_text_and_of_ranks_in_its_stages(library: Library) -> 
     for tokenizer in (library.tokenizer, ranks(library.folder / "own.tiktoken")):
         stream = stream_of(library, library.recipe("texts@1", tokenizer=tokenizer))
         view = batch_of(stream)
-        found = Samples(stream.plan, stream.vocabularies).stages(view, 0, 5)
-        sample = found["origin"]["sample"]
-        assert found["templated"]["characters"] == len(HOSTILE[sample % len(HOSTILE)])
-        assert sum(place["token_span"][1] - place["token_span"][0] for place in found["input"]) <= len(
-            found["tokens"]["ids"]
+        stages = Samples(stream.plan, stream.vocabularies).stages(view, 0, 5)
+        sample = stages["origin"]["sample"]
+        assert stages["templated"]["characters"] == len(HOSTILE[sample % len(HOSTILE)])
+        assert sum(place["token_span"][1] - place["token_span"][0] for place in stages["input"]) <= len(
+            stages["tokens"]["ids"]
         )
     padded = stream_of(library, library.recipe("texts@1", length=256, policy="fit"))
     with pytest.raises(UsageError, match="padding"):
@@ -93,16 +93,16 @@ def test_the_picture_of_a_batch_has_every_document_and_the_boundaries(library: L
 def test_the_budget_of_a_batch_adds_up(library: Library) -> None:
     stream = stream_of(library, library.chat("talks@1"))
     view = batch_of(stream)
-    found = budget(view)
+    totals = budget(view)
     mask = np.asarray(view.arrays["loss_mask"])
-    assert (found["tokens"], found["loss"]) == (mask.size, int(mask.sum()))
-    assert sum(each["tokens"] for each in found["by_source"]) + found["padding"] == mask.size
-    assert sum(each["loss"] for each in found["by_kind"]) == int(mask.sum())
+    assert (totals["tokens"], totals["loss"]) == (mask.size, int(mask.sum()))
+    assert sum(share["tokens"] for share in totals["by_source"]) + totals["padding"] == mask.size
+    assert sum(share["loss"] for share in totals["by_kind"]) == int(mask.sum())
     samples = Samples(stream.plan, stream.vocabularies)
-    roles = {each["role"]: each for each in budget_by_role(view, samples)["by_role"]}
+    roles = {share["role"]: share for share in budget_by_role(view, samples)["by_role"]}
     assert roles["assistant"]["loss"] == roles["assistant"]["tokens"] > 0
     assert roles["user"]["loss"] == roles["system"]["loss"] == 0
-    assert sum(each["loss"] for each in roles.values()) == int(mask.sum())
+    assert sum(share["loss"] for share in roles.values()) == int(mask.sum())
     cut = budget_by_role(view, samples, samples_max=1)
     assert (cut["documents"], "not looked at" in cut["cut"]) == (1, True)
 
@@ -110,10 +110,10 @@ def test_the_budget_of_a_batch_adds_up(library: Library) -> None:
 def test_the_rank_lens_shows_every_row_once_and_what_is_there_twice(library: Library) -> None:
     recipe = library.recipe("texts@1")
     stream = stream_of(library, recipe)
-    found = rank_lens(stream, 1, 4)
-    assert found["digest"] == join([lane["digest"] for lane in found["lanes"]]) == batch_of(stream, 1).digest
-    assert [len(lane["rows"]) for lane in found["lanes"]] == [1, 1, 1, 1]
-    assert found["repeats"] == []
+    lens = rank_lens(stream, 1, 4)
+    assert lens["digest"] == join([lane["digest"] for lane in lens["lanes"]]) == batch_of(stream, 1).digest
+    assert [len(lane["rows"]) for lane in lens["lanes"]] == [1, 1, 1, 1]
+    assert lens["repeats"] == []
     later = rank_lens(stream, 0, 2, steps=20)
     assert later["repeats_total"] > 0, "the source is read a second time"
     assert [lane["step"] for lane in later["lanes"][:4]] == [0, 0, 1, 1]
@@ -127,32 +127,32 @@ def test_the_rank_lens_shows_every_row_once_and_what_is_there_twice(library: Lib
 
 
 def test_lanes_that_must_be_equal_are_compared_by_digest() -> None:
-    given = {"0": ("0/2", 7, "aa"), "1": ("0/2", 7, "aa"), "2": ("1/2", 7, "bb"), "3": ("1/2", 7, "cc")}
-    assert unequal(given) == [{"lane": "1/2", "step": 7, "ranks": {"bb": ["2"], "cc": ["3"]}}]
+    by_rank = {"0": ("0/2", 7, "aa"), "1": ("0/2", 7, "aa"), "2": ("1/2", 7, "bb"), "3": ("1/2", 7, "cc")}
+    assert unequal(by_rank) == [{"lane": "1/2", "step": 7, "ranks": {"bb": ["2"], "cc": ["3"]}}]
     assert unequal({"0": ("0/1", 7, "aa"), "1": ("0/1", 8, "bb")}) == []
 
 
 def test_stretches_of_a_cut_sample_are_no_repeats() -> None:
     one, two = Stretch("web", 3, 0, 10, "a"), Stretch("web", 3, 10, 20, "b")
     assert repeats_of([one, two, Stretch("code", 3, 0, 10, "c")]) == []
-    (found,) = repeats_of([one, two, Stretch("web", 3, 5, 8, "d")])
-    assert (found.first, found.tokens) == (one, 3)
+    (repeat,) = repeats_of([one, two, Stretch("web", 3, 5, 8, "d")])
+    assert (repeat.first, repeat.tokens) == (one, 3)
 
 
 def test_the_first_difference_of_two_batches_is_a_row_a_token_and_a_byte(library: Library) -> None:
     stream = stream_of(library, library.recipe("texts@1"))
     one, other = batch_of(stream, 0), batch_of(stream, 1)
     assert compare_batches(one, one)["equal"]
-    found = compare_batches(one, other)
-    row, token = found["first"]["row"], found["first"]["token"]
+    comparison = compare_batches(one, other)
+    row, token = comparison["first"]["row"], comparison["first"]["token"]
     a, b = (np.asarray(view.arrays["tokens"]).reshape(-1) for view in (one, other))
     assert row * 32 + token == int(np.flatnonzero(a != b)[0])
-    assert found["summary"]["tokens_differing"] == int((a != b).sum())
-    assert [side["id"] for side in found["first"]["sides"]] == [
+    assert comparison["summary"]["tokens_differing"] == int((a != b).sum())
+    assert [side["id"] for side in comparison["first"]["sides"]] == [
         int(a[row * 32 + token]),
         int(b[row * 32 + token]),
     ]
-    assert found["first"]["byte"] == 0
+    assert comparison["first"]["byte"] == 0
 
 
 def test_two_recipes_differ_from_a_step_on(library: Library) -> None:
@@ -162,10 +162,10 @@ def test_two_recipes_differ_from_a_step_on(library: Library) -> None:
     schedule = "weights = [[0, {texts = 1.0, others = 0.0}], [3, {texts = 0.0, others = 1.0}]]\n"
     one = library.write("one.toml", schedule.replace("[3,", "[9,") + both)
     other = library.write("other.toml", schedule + both)
-    found = compare_streams(stream_of(library, one), stream_of(library, other))
-    assert (found["first_step"], found["compared_steps"]) == (3, 4)
-    assert list(found["fields"]) == ["weights"]
-    assert found["batch"]["first"]["row"] == 0
+    comparison = compare_streams(stream_of(library, one), stream_of(library, other))
+    assert (comparison["first_step"], comparison["compared_steps"]) == (3, 4)
+    assert list(comparison["fields"]) == ["weights"]
+    assert comparison["batch"]["first"]["row"] == 0
     same = compare_streams(stream_of(library, one), stream_of(library, one), steps_max=2)
     assert (same["equal"], same["compared_steps"]) == (True, 2)
 
@@ -176,24 +176,22 @@ def test_two_versions_differ_in_a_row_and_a_field(library: Library) -> None:
     rows[13]["text"] = "another"
     library.add("edition", rows)
     one, other = version_of(library, "edition@1"), version_of(library, "edition@2")
-    found = compare_versions(one, other)
-    assert (found["equal"], found["first"]["row"], found["first"]["field"]) == (False, 13, "text")
-    assert [side["preview"] for side in found["first"]["sides"]] == ["row 13", "another"]
+    comparison = compare_versions(one, other)
+    assert (comparison["equal"], comparison["first"]["row"], comparison["first"]["field"]) == (
+        False,
+        13,
+        "text",
+    )
+    assert [side["preview"] for side in comparison["first"]["sides"]] == ["row 13", "another"]
     assert compare_versions(one, one)["equal"]
     assert compare_versions(one, other, rows_max=5)["compared_rows"] == 5
 
 
-def test_histograms_and_filters_say_how_many_rows_they_looked_at(library: Library) -> None:
+def test_filters_say_how_many_rows_they_looked_at(library: Library) -> None:
     library.add(
         "people", [{"age": n % 50, "lang": "en" if n % 3 else "de", "text": "x" * n} for n in range(300)]
     )
     view = version_of(library, "people@1")
-    found = histograms(view)
-    assert (found["looked"], found["rows"]) == (300, 300)
-    assert sum(found["columns"]["age"]["counts"]) == 300
-    assert found["columns"]["lang"]["values"] == [["en", 200], ["de", 100]]
-    assert found["columns"]["text"]["kind"] == "length in characters"
-    assert histograms(view, ["age"], looked_max=10)["looked"] == 10
     page = filter_rows(view, "lang == 'de' and age > 40", count=3)
     assert page.rows == [42, 45, 48]
     more = filter_rows(view, "lang == 'de' and age > 40", first=page.next or 0, count=500)

@@ -134,7 +134,7 @@ def test_rows_and_steps_mean_the_same_in_every_command(
 
 def test_older_options_still_work(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = library.recipe("texts@1")
-    found = {}
+    outputs = {}
     for words in (
         ["data", "rows", "texts@1", "--start", "-3", "--count", "2"],
         ["data", "rows", "texts@1", "--rows=-3:-1"],
@@ -142,8 +142,8 @@ def test_older_options_still_work(library: Library, capsys: pytest.CaptureFixtur
         ["data", "peek", recipe, "--steps", "3:5", "--json"],
     ):
         assert run(library, *words) == 0
-        found[" ".join(words[1:])] = capsys.readouterr().out
-    shown = list(found.values())
+        outputs[" ".join(words[1:])] = capsys.readouterr().out
+    shown = list(outputs.values())
     assert shown[0] == shown[1]
     assert shown[2] == shown[3]
     assert run(library, "data", "rows", "texts@1", "--rows", "1", "--start", "3") == 2
@@ -182,7 +182,7 @@ def test_a_filter_looks_at_everything_when_it_is_told_to(
         run(library, "view", "many@1", "--filter", "id >= 24000", "--all", "--rows", "9000:24010", "--json")
         == 0
     )
-    found = json.loads(capsys.readouterr().out)
-    assert [row["row"] for row in found["rows"]] == list(range(24_000, 24_010))
-    assert (found["looked"], found["next"]) == (15_010, None)
+    document = json.loads(capsys.readouterr().out)
+    assert [row["row"] for row in document["rows"]] == list(range(24_000, 24_010))
+    assert (document["looked"], document["next"]) == (15_010, None)
     assert run(library, "view", "many@1", "--all") == 2

@@ -61,24 +61,24 @@ def test_a_running_feed_can_be_looked_at_rebuilt_and_compared(
 ) -> None:
     """Goal: look at what runs without touching it. Method: a real process; the batch is rebuilt here from its tap alone."""
     process, tap, recipe = reader
-    found = read_tap(tap)
-    assert found is not None
-    assert (found.step, found.alive, found.pid) == (None, True, process.pid)
+    tapped = read_tap(tap)
+    assert tapped is not None
+    assert (tapped.step, tapped.alive, tapped.pid) == (None, True, process.pid)
     for _ in range(3):
         step, digest = ask(process)
-        found = read_tap(tap)
-        assert found is not None
-        assert (found.step, found.digest) == (int(step), digest)
+        tapped = read_tap(tap)
+        assert tapped is not None
+        assert (tapped.step, tapped.digest) == (int(step), digest)
     opened = library.opener.open(parse(recipe))
     assert isinstance(opened, OpenedStream)
-    compared = compare_taps(opened, [found])
-    assert [(each["equal"], each["lane"]) for each in compared["ranks"]] == [(True, "0/1")]
-    assert found.about["recipe_digest"] == opened.plan.recipe.digest
+    compared = compare_taps(opened, [tapped])
+    assert [(rank["equal"], rank["lane"]) for rank in compared["ranks"]] == [(True, "0/1")]
+    assert tapped.about["recipe_digest"] == opened.plan.recipe.digest
     # Nothing but the tap is needed to look, by the name of its file.
     alone = Opener(ps.Registry(tap.parent / "other"), taps=tap.parent).open(parse("run:reader"))
     assert isinstance(alone, OpenedStream)
     assert alone.batch().digest == digest
-    assert [each.pid for each in alone.live()] == [process.pid]
+    assert [entry.pid for entry in alone.live()] == [process.pid]
 
 
 def test_a_tap_of_a_killed_process_is_told_to_be_stale_and_an_orderly_end_leaves_none(
@@ -88,17 +88,17 @@ def test_a_tap_of_a_killed_process_is_told_to_be_stale_and_an_orderly_end_leaves
     ask(process)
     os.kill(process.pid, signal.SIGKILL)
     process.wait(timeout=30)
-    found = read_tap(tap)
-    assert found is not None
-    assert (found.alive, found.step) == (False, 0)
+    tapped = read_tap(tap)
+    assert tapped is not None
+    assert (tapped.alive, tapped.step) == (False, 0)
     other = tmp_path / "own.tap"
     with ps.open(ps.Recipe.load(recipe), registry=library.registry, threads=0) as feed:
         assert feed.publish(other) == other
-        assert [each.path for each in taps_in(tmp_path)] == [other, tap]
+        assert [entry.path for entry in taps_in(tmp_path)] == [other, tap]
     assert not other.exists()
     (tmp_path / "junk.tap").write_bytes(b"PENTAP1\n" + bytes(200))
     (tmp_path / "short.tap").write_bytes(b"x")
-    assert [each.path for each in taps_in(tmp_path)] == [tap]
+    assert [entry.path for entry in taps_in(tmp_path)] == [tap]
 
 
 def test_a_run_is_looked_at_while_it_runs(

@@ -27,15 +27,15 @@ def test_tokens_are_coloured_by_segment_loss_and_source(library: Library, talks:
                 placed = _placed(grid, y)
                 x = grid.number_width
                 styles = {at: s.style for s, at in _cells(strip)}
-                for row, each in placed:
-                    found = styles[x + each.x]
-                    if (row, each.token) == grid.cursor:
-                        assert found.reverse
+                for row, cell in placed:
+                    style = styles[x + cell.x]
+                    if (row, cell.token) == grid.cursor:
+                        assert style.reverse
                         continue
-                    assert found.color is not None
-                    assert found.color.name == _colour(view, mode, row, each.token)
-                    special = view.token(row, each.token)["kind"] == "special"
-                    assert bool(found.bold) == special
+                    assert style.color is not None
+                    assert style.color.name == _colour(view, mode, row, cell.token)
+                    special = view.token(row, cell.token)["kind"] == "special"
+                    assert bool(style.bold) == special
                     compared += 1
             assert compared > 100
             await seen.press("c")
@@ -52,16 +52,16 @@ def _placed(grid: TokenGrid, y: int) -> list:
         block += 1
     if block >= grid.block_count() or grid.lines_of(block)[line] == "head":
         return []
-    return [(block // grid._parts, each) for each in grid.lines_of(block)[line][0]]
+    return [(block // grid._parts, cell) for cell in grid.lines_of(block)[line][0]]
 
 
 def _cells(strip) -> list:
     """Every cell of a strip with its segment; no wide characters here."""
-    found, x = [], 0
+    cells, x = [], 0
     for segment in strip:
-        found += [(segment, x + at) for at in range(len(segment.text))]
+        cells += [(segment, x + at) for at in range(len(segment.text))]
         x += len(segment.text)
-    return found
+    return cells
 
 
 def _colour(view: BatchView, mode: str, row: int, token: int) -> str:
@@ -141,19 +141,19 @@ def test_the_status_says_all_about_the_token_under_the_cursor(library: Library, 
             ["pageup"],
         ):
             await seen.press(*keys)
-            found = grid.view.token(*grid.cursor)
+            detail = grid.view.token(*grid.cursor)
             first, second, third = seen.lines[-4:-1]
             assert first.startswith(
-                f"row {found['row']} token {found['token']}  id {found['id']}  {found['kind']}"
+                f"row {detail['row']} token {detail['token']}  id {detail['id']}  {detail['kind']}"
             )
-            data = found["bytes"]
+            data = detail["bytes"]
             assert " ".join(data[at : at + 2] for at in range(0, len(data), 2)) in first
             assert (
-                f"segment {found['segments']}  position {found['positions']}  loss {found['loss_mask']}"
+                f"segment {detail['segments']}  position {detail['positions']}  loss {detail['loss_mask']}"
                 in second
             )
-            if found["origin"]:
-                (origin,) = found["origin"]
+            if detail["origin"]:
+                (origin,) = detail["origin"]
                 assert third.startswith(f"{origin['version']}/row/{origin['sample']} ")
                 assert origin["shard"] in third
             else:
@@ -272,8 +272,8 @@ def test_columns_of_numbers_are_colours_from_low_to_high(library: Library, recip
         await seen.press("right_curly_bracket", "c", "c", "c")
         assert grid.mode == "logprobs"
         assert "colour by logprobs: low" in seen.lines[-1]
-        found = {grid._value_style(value, 0, odd=False).color.name for value in logprobs[1]}
-        assert found == {"blue", "cyan", "green", "yellow", "red"}
+        colours = {grid._value_style(value, 0, odd=False).color.name for value in logprobs[1]}
+        assert colours == {"blue", "cyan", "green", "yellow", "red"}
         row = next(n for n, line in enumerate(seen.lines) if "row 1 " in line) + 1
         assert seen.strips[row]._segments[2].style.color.name == "bright_blue"
 

@@ -126,8 +126,8 @@ def test_search_goes_from_match_to_match_and_around(library: Library, recipe: st
         await seen.type("slash", "snow ☃")
         first = grid.cursor
         row, token = first
-        found = "".join(each for each in grid.view.window((row, row + 1), (token, token + 8)).texts()[0])
-        assert found.startswith("snow ⟨E2⟩⟨98⟩⟨83⟩")
+        text = "".join(piece for piece in grid.view.window((row, row + 1), (token, token + 8)).texts()[0])
+        assert text.startswith("snow ⟨E2⟩⟨98⟩⟨83⟩")
         assert seen.style_of("☃").bgcolor.name == "yellow"
         places = [first]
         for _ in range(40):

@@ -68,18 +68,18 @@ def test_walking_asks_only_for_the_blocks_it_crosses() -> None:
 def test_flowing_leaves_nothing_out_and_every_line_fits(texts: list[str], width: int, marked: bool) -> None:
     marks = dict.fromkeys(range(0, len(texts), 3), "|7|") if marked else {}
     lines = flow(texts, width, first=5, marks={5 + n: mark for n, mark in marks.items()})
-    found: dict[int, str] = {}
+    texts_by_token: dict[int, str] = {}
     for line in lines:
-        assert sum(each.width for each in line) <= width
-        for each in line:
-            assert each.text.isprintable()
-            assert each.width == cell_len(each.text)
-            if not each.mark:
-                found[each.token] = found.get(each.token, "") + each.text
+        assert sum(cell.width for cell in line) <= width
+        for placed in line:
+            assert placed.text.isprintable()
+            assert placed.width == cell_len(placed.text)
+            if not placed.mark:
+                texts_by_token[placed.token] = texts_by_token.get(placed.token, "") + placed.text
     shown = [text.replace("\n", "⏎").replace("\x1b", "␛") or NOTHING for text in texts]
-    assert [found[5 + n] for n in range(len(texts))] == shown
+    assert [texts_by_token[5 + n] for n in range(len(texts))] == shown
     for n in range(len(texts)):
-        assert any(each.token == 5 + n for each in lines[line_of(lines, 5 + n)])
+        assert any(cell.token == 5 + n for cell in lines[line_of(lines, 5 + n)])
 
 
 @settings(deadline=None)
@@ -96,7 +96,7 @@ def test_two_sides_have_the_same_tokens_on_the_same_lines(pairs: list[tuple[str,
 
 def test_a_line_breaks_where_the_text_does_and_finds_the_nearest_token() -> None:
     lines = flow(["one\n", "two", " three"], 20, breaks=True)
-    assert [[each.text for each in line] for line in lines] == [["one⏎"], ["two", " three"]]
+    assert [[cell.text for cell in line] for line in lines] == [["one⏎"], ["two", " three"]]
     assert [nearest(lines[1], x) for x in (0, 2, 3, 19)] == [1, 1, 2, 2]
     assert nearest([], 3) is None
 
@@ -185,14 +185,14 @@ def test_search_finds_every_place_once_and_in_order(library: Library, text: str)
             for at in range(len(data))
             if data.startswith(text.encode(), at)
         ]
-    found, at = [], (view.rows - 1, view.length)
+    places, at = [], (view.rows - 1, view.length)
     for _ in range(len(wanted)):
         match = find(view, text, at)
         assert match is not None
         at = (match.row, match.tokens[0])
         assert set(range(*match.tokens)) <= match.all_of_row
-        found.append(at)
-    assert found == wanted
+        places.append(at)
+    assert places == wanted
     if wanted:
         back = find(view, text, wanted[0], backward=True)
         assert back is not None

@@ -9,8 +9,8 @@ from pathlib import Path
 
 def written(picture: Path) -> list[str]:
     """The lines of text in a picture."""
-    found = re.findall(r"<text[^>]*>(.*?)</text>", picture.read_text(), flags=re.DOTALL)
-    return [html.unescape(text).replace("\xa0", " ") for text in found]
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", picture.read_text(), flags=re.DOTALL)
+    return [html.unescape(text).replace("\xa0", " ") for text in texts]
 
 
 def test_the_picture_in_the_documents_is_drawn_by_the_view(root: Path, tmp_path: Path) -> None:

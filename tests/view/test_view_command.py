@@ -23,15 +23,19 @@ def test_a_batch_as_lines_and_as_json(library: Library, capsys: pytest.CaptureFi
     assert "texts@1 row" in shown
     assert not set(shown) & set("\x1b\x07\u202e\u200b\ufffd")
     assert look(library, f"{recipe}#step=1", "--json", "--tokens", "0:8") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["step"], len(found["rows_shown"]), found["shown"]["cuts"]) == (1, 4, ["tokens 0:8 of 32"])
-    assert found["command"] == f"penstock view {recipe}#step=1"
-    row = found["rows_shown"][0]
+    document = json.loads(capsys.readouterr().out)
+    assert (document["step"], len(document["rows_shown"]), document["shown"]["cuts"]) == (
+        1,
+        4,
+        ["tokens 0:8 of 32"],
+    )
+    assert document["command"] == f"penstock view {recipe}#step=1"
+    row = document["rows_shown"][0]
     assert len(row["texts"]) == len(row["tokens"]) == len(row["loss_mask"]) == 8
     # An address with a place shows that place.
     assert look(library, f"{recipe}#step=1,row=2,token=4", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["shown"]["rows"], found["shown"]["tokens"]) == ([2, 3], [4, 32])
+    document = json.loads(capsys.readouterr().out)
+    assert (document["shown"]["rows"], document["shown"]["tokens"]) == ([2, 3], [4, 32])
 
 
 def test_versions_rows_and_filters(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,8 +51,8 @@ def test_versions_rows_and_filters(library: Library, capsys: pytest.CaptureFixtu
     assert [int(n) for n in re.findall(r"^row (\d+)", shown, re.MULTILINE)] == [2, 9, 16]
     assert "go on with --rows" in shown
     assert look(library, "texts@1", "--filter", "id == 5", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert ([row["row"] for row in found["rows"]], found["looked"]) == ([5], 56)
+    document = json.loads(capsys.readouterr().out)
+    assert ([row["row"] for row in document["rows"]], document["looked"]) == ([5], 56)
 
 
 def test_two_addresses_are_compared_and_the_exit_code_says_it(

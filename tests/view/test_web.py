@@ -24,15 +24,15 @@ BUNDLE_GZIP_BYTES_MAX = 300_000
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """A directory with one small recording, `run.pev`, and a secret beside it that nobody may read."""
-    found = tmp_path / "events"
+    folder = tmp_path / "events"
     (tmp_path / "secret.pev").write_text("secret")
-    found.mkdir()
-    with events.recording(found / "run.pev"):
+    folder.mkdir()
+    with events.recording(folder / "run.pev"):
         for step in range(4):
             with events.span("step", step=step):
                 events.record("tick", text="héllo")
         events.span("left.open", why="the process ends first").__enter__()
-    return found
+    return folder
 
 
 @pytest.fixture
@@ -316,6 +316,6 @@ def test_the_pages_never_turn_text_into_markup(root: Path) -> None:
 def test_importing_the_package_of_views_imports_no_server() -> None:
     code = "import sys, penstock.view.web; print([m for m in ('starlette', 'uvicorn') if m in sys.modules])"
 
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert found.stdout.strip() == "[]"
+    assert done.stdout.strip() == "[]"

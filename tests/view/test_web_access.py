@@ -81,9 +81,9 @@ def test_the_token_is_only_taken_where_the_page_begins(stranger: TestClient, exh
 
 
 def test_every_server_has_secrets_of_its_own() -> None:
-    made = [access_for("127.0.0.1", 1) for _ in range(8)]
+    accesses = [access_for("127.0.0.1", 1) for _ in range(8)]
 
-    secrets = {each.token for each in made} | {each.session for each in made}
+    secrets = {access.token for access in accesses} | {access.session for access in accesses}
     assert len(secrets) == 16
     assert min(map(len, secrets)) >= 43
 
@@ -224,10 +224,10 @@ def test_the_real_command_prints_an_address_that_works_once_the_token_is_given(e
             answer = connection.getresponse()
             assert (answer.status, b"root:" in answer.read()) == (404, False), path
         connection.request("GET", "/api/datasets", headers={"cookie": cookie})
-        found = json.loads(connection.getresponse().read())
+        document = json.loads(connection.getresponse().read())
         connection.close()
 
-    assert {"chat", "code", "pictures", "web"} <= {each["name"] for each in found["datasets"]}
+    assert {"chat", "code", "pictures", "web"} <= {dataset["name"] for dataset in document["datasets"]}
 
 
 @pytest.mark.parametrize(
@@ -307,9 +307,9 @@ def test_a_recipe_elsewhere_may_be_looked_at_when_it_is_named(exhibit: Exhibit, 
         statuses = []
         for name in (named, str(exhibit.folder.parent / "x.toml")):
             connection.request("GET", f"/api/batch?address={quote(name)}", headers={"cookie": cookie})
-            found = connection.getresponse()
-            found.read()
-            statuses.append(found.status)
+            response = connection.getresponse()
+            response.read()
+            statuses.append(response.status)
         connection.close()
 
     assert statuses == [200, 422]

@@ -19,27 +19,27 @@ IMAGE_KIND = "<img src=x onerror=\"document.title='owned'\">"
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("home") / "events"
-    found.mkdir()
-    with events.recording(found / "plain.pev"):
+    folder = tmp_path_factory.mktemp("home") / "events"
+    folder.mkdir()
+    with events.recording(folder / "plain.pev"):
         for step in range(20):
             with events.span("step", step=step), events.span("data.wait"):
                 events.record("tick")
-    with events.recording(found / "hostile.pev"):
+    with events.recording(folder / "hostile.pev"):
         with events.span(SCRIPT_KIND, **{IMAGE_KIND: IMAGE_KIND}):
             events.record(IMAGE_KIND)
         events.record("turn\u202earound\n")
-    with events.recording(found / "empty.pev"):
+    with events.recording(folder / "empty.pev"):
         pass
-    (found / "broken.pev").write_text("something else")
-    return found
+    (folder / "broken.pev").write_text("something else")
+    return folder
 
 
 @pytest.fixture(scope="module")
 def address(directory: Path) -> Iterator[str]:
     assert (STATIC / "index.html").is_file(), "the bundle is not built: npm ci && npm run build   (in web/)"
-    with serving(directory.parent) as (found, _):
-        yield found
+    with serving(directory.parent) as (url, _):
+        yield url
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_an_answer_that_does_not_fit_is_told_in_words(
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("link", name="plain.pev")).to_be_visible()
     # Of a status that is no success Chromium complains by itself.
-    assert all("Failed to load resource" in each for each in watched.complaints)
+    assert all("Failed to load resource" in complaint for complaint in watched.complaints)
     watched.complaints.clear()
 
 

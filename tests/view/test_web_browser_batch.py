@@ -384,7 +384,7 @@ def test_every_picture_of_the_documents_is_produced_and_not_blank(
 
     taken = take(tmp_path, browser, exhibit_address)
 
-    assert named == kept == {path.name for path in taken} == {f"{each.name}.png" for each in PICTURES}
+    assert named == kept == {path.name for path in taken} == {f"{picture.name}.png" for picture in PICTURES}
     for path in taken:
         assert len(set(lines_of(path))) > 100, f"{path.name} is blank"
     assert sum(path.stat().st_size for path in (root / "docs/images").glob("*.png")) < 1_000_000

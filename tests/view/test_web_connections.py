@@ -29,12 +29,12 @@ SILENCES = {
 def crowd(host: str, port: int, count: int, said: bytes) -> Iterator[list[socket.socket]]:
     """Connections that say something and then nothing more."""
     with ExitStack() as stack:
-        made = []
+        connections = []
         for _ in range(count):
-            each = stack.enter_context(socket.create_connection((host, port), timeout=PATIENCE_S))
-            each.sendall(said)
-            made.append(each)
-        yield made
+            connection = stack.enter_context(socket.create_connection((host, port), timeout=PATIENCE_S))
+            connection.sendall(said)
+            connections.append(connection)
+        yield connections
 
 
 def ask(address: str) -> list[int]:
@@ -89,12 +89,12 @@ def test_a_storm_of_connections_pushes_no_reader_out(address: str) -> None:
 def test_of_a_crowd_the_longest_waiting_are_dropped(address: str) -> None:
     parts = urlsplit(address)
     limit = ConnectionLimits().strangers_per_peer
-    with crowd(parts.hostname or "", parts.port or 0, limit + 40, b"") as made:
-        for each in made[:40]:
-            assert _ended(each)
+    with crowd(parts.hostname or "", parts.port or 0, limit + 40, b"") as connections:
+        for connection in connections[:40]:
+            assert _ended(connection)
         with selectors.DefaultSelector() as selector:
-            for each in made[-limit // 2 :]:
-                selector.register(each, selectors.EVENT_READ)
+            for connection in connections[-limit // 2 :]:
+                selector.register(connection, selectors.EVENT_READ)
             assert selector.select(0) == []
 
 

@@ -9,11 +9,12 @@ import pytest
 from starlette.testclient import TestClient
 
 import penstock as ps
+from penstock.report import histogram
 from penstock.view.model import unpack
 from penstock.view.web import batch_routes
 from penstock.view.web.content import cells, datasets
-from penstock.view.web.content import column_spread as columns
 from penstock.view.web.content import filtered_rows as filtering
+from penstock.view.web.content.column_spread import spread
 from penstock.view.web.content.media_bytes import OPEN_RANGE_BYTES, byte_range
 from tests.view.exhibit import HOSTILE_FIELD, SCRIPT, TURNED, Exhibit, picture
 from tests.view.serving import client_of, site_at
@@ -31,12 +32,12 @@ def ask(client: TestClient, path: str, **query: Any) -> Any:
 
 
 def test_datasets_are_listed_with_their_newest_versions(client: TestClient) -> None:
-    found = {each["name"]: each for each in ask(client, "datasets")["datasets"]}
+    by_name = {dataset["name"]: dataset for dataset in ask(client, "datasets")["datasets"]}
 
-    assert found["web"]["address"] == "web@2"
-    assert (found["web"]["rows"], found["web"]["tags"]) == (1200, {"gold": 2})
-    assert found["web/parquet"]["derived"]
-    assert not found["web"]["derived"]
+    assert by_name["web"]["address"] == "web@2"
+    assert (by_name["web"]["rows"], by_name["web"]["tags"]) == (1200, {"gold": 2})
+    assert by_name["web/parquet"]["derived"]
+    assert not by_name["web"]["derived"]
 
 
 def test_a_search_finds_datasets_that_the_list_leaves_out(
@@ -44,10 +45,10 @@ def test_a_search_finds_datasets_that_the_list_leaves_out(
 ) -> None:
     monkeypatch.setattr(datasets, "DATASETS_MAX", 1)
     every = ask(client, "datasets")
-    found = ask(client, "datasets", search="WEB par")
+    answer = ask(client, "datasets", search="WEB par")
 
     assert (len(every["datasets"]), every["left_out"] > 1) == (1, True)
-    assert ([each["name"] for each in found["datasets"]], found["left_out"]) == (["web/parquet"], 0)
+    assert ([dataset["name"] for dataset in answer["datasets"]], answer["left_out"]) == (["web/parquet"], 0)
     assert ask(client, "datasets", search="nowhere")["datasets"] == []
 
 
@@ -60,26 +61,28 @@ def test_a_dataset_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) 
     bad = registry.register("bad", tmp_path / "b.jsonl")
     (tmp_path / "registry/objects" / bad.digest.removeprefix("b3:")).write_text("damaged")
 
-    found = {each["name"]: each for each in ask(client_of(site_at(tmp_path)), "datasets")["datasets"]}
+    by_name = {
+        dataset["name"]: dataset for dataset in ask(client_of(site_at(tmp_path)), "datasets")["datasets"]
+    }
 
-    assert "problem" in found["bad"]
-    assert found["good"]["rows"] == 1
+    assert "problem" in by_name["bad"]
+    assert by_name["good"]["rows"] == 1
 
 
 def test_a_version_shows_its_schema_and_a_command_that_finds_it(client: TestClient) -> None:
-    found = ask(client, "version", at="web@gold")
+    answer = ask(client, "version", at="web@gold")
 
-    assert found["address"] == "web@2"
-    assert {field["name"] for field in found["schema"]} >= {"id", "text", "lang", HOSTILE_FIELD}
-    assert found["command"] == "penstock data show web@2"
+    assert answer["address"] == "web@2"
+    assert {field["name"] for field in answer["schema"]} >= {"id", "text", "lang", HOSTILE_FIELD}
+    assert answer["command"] == "penstock data show web@2"
 
 
 @pytest.mark.parametrize("start", [0, 3, 1190, 1200, 10**15])
 def test_rows_come_by_number_from_anywhere(client: TestClient, start: int) -> None:
-    found = ask(client, "rows", at="web@2", start=start, count=5)
+    answer = ask(client, "rows", at="web@2", start=start, count=5)
 
-    assert [row["row"] for row in found["rows"]] == list(range(start, min(1200, start + 5)))
-    assert [row["cells"][0]["text"] for row in found["rows"]] == [str(row["row"]) for row in found["rows"]]
+    assert [row["row"] for row in answer["rows"]] == list(range(start, min(1200, start + 5)))
+    assert [row["cells"][0]["text"] for row in answer["rows"]] == [str(row["row"]) for row in answer["rows"]]
 
 
 def test_long_values_say_how_long_they_are(client: TestClient) -> None:
@@ -109,39 +112,53 @@ def test_long_values_say_how_long_they_are(client: TestClient) -> None:
     ],
 )
 def test_values_of_every_kind_become_cells_that_json_keeps(value: Any, cell: dict[str, Any]) -> None:
-    found = cells.cell(value, 100)
+    shown = cells.cell(value, 100)
 
-    assert cell.items() <= found.items()
-    assert msgspec.json.decode(msgspec.json.encode(found)) == found
-    assert len(found["text"]) <= 100
+    assert cell.items() <= shown.items()
+    assert msgspec.json.decode(msgspec.json.encode(shown)) == shown
+    assert len(shown["text"]) <= 100
 
 
 def test_spreads_cover_every_field_and_each_bar_can_be_asked_for(client: TestClient) -> None:
     """Goal: a click on a bar gives the rows that it counts."""
-    found = ask(client, "columns", at="web@2")
+    answer = ask(client, "columns", at="web@2")
 
-    assert (found["looked_at"], found["rows"]) == (1200, 1200)
-    for column in found["columns"]:
+    assert (answer["looked_at"], answer["rows"]) == (1200, 1200)
+    for column in answer["columns"]:
         for bar in column["bars"]:
             if bar["where"] is not None and bar["count"]:
                 passed = ask(client, "filter", at="web@2", where=bar["where"], count=200)
                 assert len(passed["rows"]) == min(200, bar["count"]), bar
-    hostile = next(column for column in found["columns"] if column["name"] == HOSTILE_FIELD)
+    hostile = next(column for column in answer["columns"] if column["name"] == HOSTILE_FIELD)
     assert [bar["where"] for bar in hostile["bars"]] == [None, None]
     assert {bar["label"] for bar in hostile["bars"]} == {"quiet", TURNED}
+
+
+def test_pages_show_the_histograms_of_the_report(client: TestClient, exhibit: Exhibit) -> None:
+    """Goal: a number is computed in one place. Method: every count, end and median of the page, against those of the report."""
+    columns = histogram.histograms(exhibit.registry.resolve("web@2")).columns
+    answers = ask(client, "columns", at="web@2")["columns"]
+
+    assert {column.of for column in columns} >= {"values", "numbers", "lengths"}
+    for column, answer in zip(columns, answers, strict=True):
+        counts = [count for _, count in column.choices] or [bar.count for bar in column.bins]
+        ends = (column.low, column.median, column.high, column.not_finite)
+        assert [bar["count"] for bar in answer["bars"]] == counts
+        assert (answer["of"], answer["missing"]) == (column.of, column.missing)
+        assert tuple(map(answer.get, ("low", "median", "high", "not_finite"))) == ends
 
 
 def test_spreads_of_large_versions_are_of_rows_taken_evenly(
     monkeypatch: pytest.MonkeyPatch, exhibit: Exhibit
 ) -> None:
-    monkeypatch.setattr(columns, "ROWS_MAX", 64)
-    monkeypatch.setattr(columns, "STRETCHES", 16)
+    monkeypatch.setattr(histogram, "ROWS_MAX", 64)
+    monkeypatch.setattr(histogram, "STRETCHES", 16)
     version = exhibit.registry.resolve("web@2")
 
-    found = columns.spread(version)
+    answer = spread(version)
 
-    identities = next(column for column in found["columns"] if column["name"] == "id")
-    assert (found["looked_at"], found["rows"]) == (64, 1200)
+    identities = next(column for column in answer["columns"] if column["name"] == "id")
+    assert (answer["looked_at"], answer["rows"]) == (64, 1200)
     assert identities["low"] < 20
     assert identities["high"] > 1100
 
@@ -153,13 +170,13 @@ def test_a_filter_says_how_many_rows_were_looked_at_and_goes_on(
     numbers: list[int] = []
     looked_at, start = 0, 0
     while start is not None:
-        found = ask(
+        answer = ask(
             client, "filter", at="web@2", where="lang == 'de' and len(text) > 100", start=start, count=20
         )
-        assert len(found["rows"]) <= 20
-        numbers += [row["row"] for row in found["rows"]]
-        looked_at += found["looked_at"]
-        start = found["next"]
+        assert len(answer["rows"]) <= 20
+        numbers += [row["row"] for row in answer["rows"]]
+        looked_at += answer["looked_at"]
+        start = answer["next"]
 
     rows = list(
         ps.Registry(Path(client.app.state.site.registry.url.removeprefix("file://"))).resolve("web@2")
@@ -169,10 +186,10 @@ def test_a_filter_says_how_many_rows_were_looked_at_and_goes_on(
 
 
 def test_rows_on_which_an_expression_fails_are_counted_and_explained(client: TestClient) -> None:
-    found = ask(client, "filter", at="web@2", where="len(url) > 5 and id + url == 3", count=5)
+    answer = ask(client, "filter", at="web@2", where="len(url) > 5 and id + url == 3", count=5)
 
-    assert (found["rows"], found["failed"]) == ([], 800)
-    assert found["reason"].startswith("row 1: ")
+    assert (answer["rows"], answer["failed"]) == ([], 800)
+    assert answer["reason"].startswith("row 1: ")
 
 
 @pytest.mark.parametrize(
@@ -216,12 +233,12 @@ def test_what_makes_no_sense_is_refused_in_words(
 
 
 def test_lineage_is_a_graph_around_the_version(client: TestClient) -> None:
-    found = ask(client, "lineage", at="web@2")
+    answer = ask(client, "lineage", at="web@2")
 
-    levels = {place["address"]: place["level"] for place in found["places"]}
+    levels = {place["address"]: place["level"] for place in answer["places"]}
     assert levels["web@2"] == 0
     assert levels["web/parquet@1"] == 1
-    assert ["web@2", "web/parquet@1"] in found["arrows"]
+    assert ["web@2", "web/parquet@1"] in answer["arrows"]
     below = ask(client, "lineage", at="web/parquet@1")
     assert {place["address"]: place["level"] for place in below["places"]} == {
         "web/parquet@1": 0,
@@ -355,23 +372,23 @@ def test_a_token_knows_its_bytes_and_where_it_came_from(client: TestClient) -> N
 
 
 def test_records_come_with_fields_by_kind_and_their_media(client: TestClient) -> None:
-    found = ask(client, "records", address="pictures.toml#step=1", first=1, count=2)
+    records = ask(client, "records", address="pictures.toml#step=1", first=1, count=2)
 
-    assert [row["row"] for row in found["rows"]] == [1, 2]
-    kinds = {field["name"]: field["kind"] for field in found["rows"][0]["fields"]}
+    assert [row["row"] for row in records["rows"]] == [1, 2]
+    kinds = {field["name"]: field["kind"] for field in records["rows"][0]["fields"]}
     assert (kinds["png"], kinds["wav"], kinds["bin"]) == ("image", "audio", "bytes")
     answer = client.get("/api/field", params={"address": "pictures.toml#step=1", "row": 1, "name": "png"})
-    assert answer.content == picture(96, 64, found["rows"][0]["origin"][0]["sample"])
+    assert answer.content == picture(96, 64, records["rows"][0]["origin"][0]["sample"])
     assert answer.headers["content-type"] == "image/png"
 
 
 def test_the_lens_deals_every_row_to_one_lane_and_finds_nothing_twice(client: TestClient) -> None:
-    found = ask(client, "lanes", address="recipe.toml#step=2", lanes=4, equal=2)
+    lens = ask(client, "lanes", address="recipe.toml#step=2", lanes=4, equal=2)
 
-    assert found["adds_up"]
-    assert [len(lane["rows"]) for lane in found["lanes"]] == [4, 4, 4, 4]
-    assert (found["same_rows_count"], found["repeats_count"]) == (0, 0)
-    assert found["ranks"] == {"count": 8, "unequal": []}
+    assert lens["adds_up"]
+    assert [len(lane["rows"]) for lane in lens["lanes"]] == [4, 4, 4, 4]
+    assert (lens["same_rows_count"], lens["repeats_count"]) == (0, 0)
+    assert lens["ranks"] == {"count": 8, "unequal": []}
 
 
 def test_the_lens_names_what_stands_in_two_lanes(tmp_path: Path, exhibit: Exhibit) -> None:
@@ -392,13 +409,13 @@ def test_the_lens_names_what_stands_in_two_lanes(tmp_path: Path, exhibit: Exhibi
     assert (refused.status_code, "measured first" in refused.text) == (422, True)
 
     ps.batch_at(ps.Recipe.load(tmp_path / "few.toml"), step=0, registry=registry)
-    found = ask(client_of(site_at(tmp_path)), "lanes", address="few.toml#step=0", lanes=2)
+    lens = ask(client_of(site_at(tmp_path)), "lanes", address="few.toml#step=0", lanes=2)
 
-    assert found["adds_up"]
-    assert found["same_rows_count"] == 3
-    assert {lane for places in found["same_rows"] for lane, _ in places} == {0, 1}
-    assert found["repeats_count"] == 5
-    assert {lane for each in found["repeats"] for lane, _ in each["places"]} == {0, 1}
+    assert lens["adds_up"]
+    assert lens["same_rows_count"] == 3
+    assert {lane for places in lens["same_rows"] for lane, _ in places} == {0, 1}
+    assert lens["repeats_count"] == 5
+    assert {lane for repeat in lens["repeats"] for lane, _ in repeat["places"]} == {0, 1}
 
 
 def test_a_batch_differs_from_others_and_not_from_itself(client: TestClient) -> None:
@@ -419,27 +436,27 @@ def test_the_stages_of_a_token_are_linked_by_characters(client: TestClient) -> N
     """Goal: raw, templated, tokens and input tell of the same token. Method: a conversation, token by token."""
     address = "chat.toml#step=1,row=2,token=60"
 
-    found = ask(client, "stages", address=address)
+    stages = ask(client, "stages", address=address)
 
     token = ask(client, "token", address=address)
     stretch = next(
-        each
-        for each in found["input"]
-        if each["row"] == 2 and each["row_span"][0] <= 60 < each["row_span"][1]
+        candidate
+        for candidate in stages["input"]
+        if candidate["row"] == 2 and candidate["row_span"][0] <= 60 < candidate["row_span"][1]
     )
     at = 60 - stretch["row_span"][0] + stretch["token_span"][0]
-    assert found["tokens"]["ids"][at] == token["id"]
-    first, stop = found["tokens"]["spans"][at]
-    text = "".join(piece["text"] for piece in found["templated"]["pieces"])
+    assert stages["tokens"]["ids"][at] == token["id"]
+    first, stop = stages["tokens"]["spans"][at]
+    text = "".join(piece["text"] for piece in stages["templated"]["pieces"])
     assert text[first:stop] == bytes.fromhex(token["bytes"]).decode()
-    piece = next(each for each in found["templated"]["pieces"] if each["start"] <= first < each["stop"])
+    piece = next(part for part in stages["templated"]["pieces"] if part["start"] <= first < part["stop"])
     assert (piece["role"], piece["trained"]) == ("assistant", True)
     assert token["loss_mask"] == 1
-    assert {field["name"] for field in found["raw"]["fields"]} == {"id", "messages"}
+    assert {field["name"] for field in stages["raw"]["fields"]} == {"id", "messages"}
 
 
 def test_loss_is_counted_by_role_where_samples_are_conversations(client: TestClient) -> None:
-    roles = {each["role"]: each for each in ask(client, "roles", address="chat.toml#step=1")["by_role"]}
+    roles = {share["role"]: share for share in ask(client, "roles", address="chat.toml#step=1")["by_role"]}
 
     assert roles["assistant"]["loss"] == roles["assistant"]["tokens"] > 100
     assert (roles["user"]["loss"], roles["system"]["loss"]) == (0, 0)

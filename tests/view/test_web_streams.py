@@ -40,10 +40,10 @@ def test_a_recipe_is_listed_however_it_is_written(tmp_path: Path) -> None:
     write(tmp_path / "no-batch.toml", '[[sources]]\nname = "web@1"\n')
     write(tmp_path / "data.json", json.dumps([{"sources": 1, "batch": 2}]))
 
-    found = look(tmp_path)
+    answer = look(tmp_path)
 
-    assert found["recipes"] == ["dotted.json", "inline.toml", "nested.toml", "tables.toml", "日本.toml"]
-    assert (found["left_out"], found["reasons"]) == (0, {})
+    assert answer["recipes"] == ["dotted.json", "inline.toml", "nested.toml", "tables.toml", "日本.toml"]
+    assert (answer["left_out"], answer["reasons"]) == (0, {})
 
 
 def test_the_recipes_of_the_demo_are_recipes(tmp_path: Path) -> None:
@@ -64,14 +64,14 @@ def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:
     (root / "away.toml").symlink_to(outside / "two.toml")
     (root / "gone.toml").symlink_to(root / "nothing.toml")
 
-    found = look(root)
+    answer = look(root)
 
-    assert "link.toml" in found["recipes"]
-    assert {"folder/deep/one.toml", "shared/deep/one.toml"} & set(found["recipes"])
-    assert not any("two" in name or "away" in name for name in found["recipes"])
+    assert "link.toml" in answer["recipes"]
+    assert {"folder/deep/one.toml", "shared/deep/one.toml"} & set(answer["recipes"])
+    assert not any("two" in name or "away" in name for name in answer["recipes"])
     # What may not be opened is not named, but nobody is told that there is nothing.
-    assert found["left_out"] == 2
-    assert all("--root" in reason for reason in found["reasons"])
+    assert answer["left_out"] == 2
+    assert all("--root" in reason for reason in answer["reasons"])
     both = look(root, outside)
     assert both["left_out"] == 0
     assert {"away.toml", "away/two.toml", "two.toml"} <= set(both["recipes"])
@@ -92,10 +92,10 @@ def test_odd_files_neither_hang_nor_hide_the_others(tmp_path: Path) -> None:
     write(tmp_path / os.fsdecode(b"bad\xff.toml"))
     write(tmp_path / "new\nline.toml")
 
-    found = look(tmp_path)
+    answer = look(tmp_path)
 
-    assert found["recipes"] == sorted(["bad\\udcff.toml", "crlf.toml", "new\nline.toml"])
-    assert sum(found["reasons"].values()) == found["left_out"] == 5
+    assert answer["recipes"] == sorted(["bad\\udcff.toml", "crlf.toml", "new\nline.toml"])
+    assert sum(answer["reasons"].values()) == answer["left_out"] == 5
 
 
 def test_a_recipe_among_many_files_is_found(tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ def test_a_recipe_among_many_files_is_found(tmp_path: Path) -> None:
     write(folder / "zz.toml", INLINE)
     write(tmp_path / "many/more/yy.json", JSON)
 
-    found = look(tmp_path)
+    answer = look(tmp_path)
 
-    assert found["recipes"] == ["many/more/yy.json", "many/zz.toml"]
-    assert found["left_out"] == 0
+    assert answer["recipes"] == ["many/more/yy.json", "many/zz.toml"]
+    assert answer["left_out"] == 0
 
 
 @pytest.mark.parametrize(
@@ -123,11 +123,11 @@ def test_a_bound_is_kept_and_said(
         write(tmp_path / f"folder-{number:02}/recipe.toml")
     monkeypatch.setattr(streams, name, value)
 
-    found = look(tmp_path)
+    answer = look(tmp_path)
 
-    assert len(found["recipes"]) < 40
-    assert found["left_out"] > 0
-    assert found["reasons"]
+    assert len(answer["recipes"]) < 40
+    assert answer["left_out"] > 0
+    assert answer["reasons"]
 
 
 def test_files_of_runs_and_registries_are_no_recipes_and_broken_ones_are_said(tmp_path: Path) -> None:
@@ -139,10 +139,10 @@ def test_files_of_runs_and_registries_are_no_recipes_and_broken_ones_are_said(tm
     write(tmp_path / "broken.toml", "batch = 4\n[[sources]\n")
     (tmp_path / "latin.toml").write_bytes("batch = 4 # ü sources".encode("latin-1"))
 
-    found = look(tmp_path)
+    answer = look(tmp_path)
 
-    assert (found["recipes"], found["runs"]) == ([], ["runs/exp"])
-    assert found["reasons"] == {"files that look like recipes and are no TOML or JSON": 2}
+    assert (answer["recipes"], answer["runs"]) == ([], ["runs/exp"])
+    assert answer["reasons"] == {"files that look like recipes and are no TOML or JSON": 2}
 
 
 def test_a_name_of_two_folders_opens_the_file_that_was_meant(tmp_path: Path) -> None:

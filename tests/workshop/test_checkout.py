@@ -31,15 +31,15 @@ print(about.version, [point.value for point in about.entry_points], Path(penstoc
 
 
 def test_the_editable_wheel_is_one_that_pip_installs(root: Path, tmp_path: Path) -> None:
-    made = subprocess.run(
+    built = subprocess.run(
         [sys.executable, "-c", MAKE, str(tmp_path)],
         cwd=root / "workshop",
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert made.returncode == 0, made.stderr
-    wheel = made.stdout.splitlines()[-1]
+    assert built.returncode == 0, built.stderr
+    wheel = built.stdout.splitlines()[-1]
     with zipfile.ZipFile(wheel) as archive:
         (record,) = [name for name in archive.namelist() if name.endswith("/RECORD")]
         rows = {row[0]: row[1:] for row in csv.reader(archive.read(record).decode().splitlines())}
@@ -66,5 +66,5 @@ def test_the_editable_wheel_is_one_that_pip_installs(root: Path, tmp_path: Path)
     isolated = [sys.executable, "-I", "-S", "-c", LOOK, str(place)]
     seen = subprocess.run(isolated, capture_output=True, text=True, timeout=120)
     version = tomllib.loads((root / "Cargo.toml").read_text())["workspace"]["package"]["version"]
-    found = [version, "['penstock.cli.main:main']", str(root / "python/penstock")]
-    assert seen.stdout.split() == found, seen.stderr
+    expected = [version, "['penstock.cli.main:main']", str(root / "python/penstock")]
+    assert seen.stdout.split() == expected, seen.stderr

@@ -22,8 +22,8 @@ def tools(tmp_path: Path) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in ("cargo", "cc", "node", "npm", "rustc", "env", "sh", "rustup"):
-        if (found := shutil.which(tool)) is not None:
-            (folder / tool).symlink_to(found)
+        if (path := shutil.which(tool)) is not None:
+            (folder / tool).symlink_to(path)
     return folder
 
 

@@ -53,7 +53,7 @@ def crates(tmp_path: Path) -> Path:
     for name, needs in (("top", ("left", "right")), ("left", ()), ("right", ())):
         folder = tmp_path / name
         (folder / "src").mkdir(parents=True)
-        paths = "".join(f'{each} = {{ path = "../{each}" }}\n' for each in needs)
+        paths = "".join(f'{crate} = {{ path = "../{crate}" }}\n' for crate in needs)
         (folder / "Cargo.toml").write_text(
             f'[package]\nname = "{name}"\nversion = "0.1.0"\nedition = "2024"\n[dependencies]\n{paths}[workspace]\n'
         )

@@ -39,21 +39,21 @@ BROKEN = "def test_broken(): assert 1 == 2\n"
 
 
 def test_a_defect_fails_again(project: Path) -> None:
-    status, told = suite(project, GOOD + BROKEN + UNSTEADY)
+    status, output = suite(project, GOOD + BROKEN + UNSTEADY)
     assert status == 1
-    assert "unsteady:" not in told
+    assert "unsteady:" not in output
 
 
 def test_a_test_that_passes_alone_is_named(project: Path) -> None:
-    status, told = suite(project, GOOD + UNSTEADY)
+    status, output = suite(project, GOOD + UNSTEADY)
     assert status == 0
-    assert told.splitlines()[-1].strip() == "test_some.py::test_fails_once"
-    assert "unsteady: failed beside others and passed alone" in told
+    assert output.splitlines()[-1].strip() == "test_some.py::test_fails_once"
+    assert "unsteady: failed beside others and passed alone" in output
 
 
 def test_many_failures_are_not_looked_at_twice(project: Path) -> None:
-    status, told = suite(project, "".join(f"def test_{n}(): assert False\n" for n in range(6)))
-    assert (status, "once more" in told) == (1, False)
+    status, output = suite(project, "".join(f"def test_{n}(): assert False\n" for n in range(6)))
+    assert (status, "once more" in output) == (1, False)
 
 
 def test_an_error_of_the_run_itself_is_final(project: Path) -> None:
@@ -63,8 +63,8 @@ def test_an_error_of_the_run_itself_is_final(project: Path) -> None:
 def test_what_failed_earlier_does_not_count(project: Path) -> None:
     suite(project, BROKEN)
     (project / "test_some.py").rename(project / "test_other.py")
-    status, told = suite(project, UNSTEADY)
-    assert (status, "test_broken" in told) == (0, False)
+    status, output = suite(project, UNSTEADY)
+    assert (status, "test_broken" in output) == (0, False)
 
 
 def test_the_longest_files_begin_first(project: Path, root: Path) -> None:

@@ -50,4 +50,4 @@ def glibc_versions(file: Path) -> set[tuple[int, ...]]:
     """The versions of glibc whose symbols a file needs."""
     command = ["readelf", "--version-info", "--wide", str(file)]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return {tuple(map(int, found.split("."))) for found in re.findall(r"Name: GLIBC_([\d.]+)", listed)}
+    return {tuple(map(int, version.split("."))) for version in re.findall(r"Name: GLIBC_([\d.]+)", listed)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.cli.progress import progress
 from penstock.view.bounds import parse_bounds
-from penstock.view.model.columns import LOOKED_MAX, Filtered, filter_rows
+from penstock.view.model.filter import LOOKED_MAX, Filtered, filter_rows
 from penstock.view.opener import OpenedVersion
 from penstock.view.text import ROWS, row_lines
 
@@ -24,21 +24,21 @@ def filtered_lines(
     if everything:
         passed = looked = failed = 0
         problem = ""
-        for found in _scan(opened, where, rows):
-            for row in opened.chosen(found.rows):
+        for page in _scan(opened, where, rows):
+            for row in opened.chosen(page.rows):
                 yield from row_lines(row)
-            passed, looked, failed = passed + len(found.rows), looked + found.looked, failed + found.failed
-            problem = problem or found.problem
+            passed, looked, failed = passed + len(page.rows), looked + page.looked, failed + page.failed
+            problem = problem or page.problem
         yield _summary(passed, looked, failed, problem)
         return
     first, count = _page(opened, rows, ROWS)
-    found = filter_rows(opened, where, first=first, count=count)
-    for row in opened.chosen(found.rows):
+    page = filter_rows(opened, where, first=first, count=count)
+    for row in opened.chosen(page.rows):
         yield from row_lines(row)
     more = ""
-    if found.next is not None:
-        more = f"; go on with --rows {found.next}:{found.next + count}, or look at all with --all"
-    yield _summary(len(found.rows), found.looked, found.failed, found.problem) + more
+    if page.next is not None:
+        more = f"; go on with --rows {page.next}:{page.next + count}, or look at all with --all"
+    yield _summary(len(page.rows), page.looked, page.failed, page.problem) + more
 
 
 def filtered_document(
@@ -51,10 +51,10 @@ def filtered_document(
         first, count = _page(opened, rows, _ROWS_OF_JSON)
         pages = [filter_rows(opened, where, first=first, count=count)]
     return {
-        "rows": [row.to_json() for found in pages for row in opened.chosen(found.rows)],
-        "looked": sum(found.looked for found in pages),
+        "rows": [row.to_json() for page in pages for row in opened.chosen(page.rows)],
+        "looked": sum(page.looked for page in pages),
         "next": None if everything else pages[-1].next,
-        "failed": sum(found.failed for found in pages),
+        "failed": sum(page.failed for page in pages),
     }
 
 

@@ -41,8 +41,10 @@ class RegistryPlace:
 
     def words(self) -> str:
         """As it was written on the command line."""
-        given = {"--registry": self.registry, "--scratch": self.scratch}
-        return " ".join(f"{name} {shlex.quote(value)}" for name, value in given.items() if value is not None)
+        options = {"--registry": self.registry, "--scratch": self.scratch}
+        return " ".join(
+            f"{name} {shlex.quote(value)}" for name, value in options.items() if value is not None
+        )
 
 
 #: The options that every data command has.
@@ -66,11 +68,11 @@ def beside(recipe: str | os.PathLike[str]) -> Path | None:
     """The registry beside a recipe's file, or in the nearest folder above it; never one of a stranger, as /tmp may hold it."""
     file = Path(recipe).absolute()
     for above in [*file.parents][:_LEVELS_MAX]:
-        found = above / _NAME
+        candidate = above / _NAME
         try:
             trusted = {os.getuid(), file.stat().st_uid}
-            if (found / _INSIDE).is_dir() and found.stat().st_uid in trusted:
-                return found
+            if (candidate / _INSIDE).is_dir() and candidate.stat().st_uid in trusted:
+                return candidate
         except OSError:
             continue
     return None

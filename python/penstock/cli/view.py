@@ -158,8 +158,8 @@ def view(
     opener = opening()
     if other is not None:
         return _show_difference(opener, one, parse(other), chosen, json=json)
-    for each in _steps(one, chosen):
-        opened = opener.open(each)
+    for step_address in _steps(one, chosen):
+        opened = opener.open(step_address)
         if chosen.export is not None:
             return _write(chosen.export, _page(opened, chosen))
         if json:
@@ -235,7 +235,7 @@ def _tapped(opened: "OpenedStream", name: str) -> "BatchView":
     if not entries:
         raise UsageError(f"the run has shown nothing under the name {name!r} yet")
     say(f"{chosen[-1].stem}: entry {entries[-1].number}, {left:,} calls left out by the budget")
-    vocabulary = next((each for each in opened.vocabularies if each is not None), None)
+    vocabulary = next((candidate for candidate in opened.vocabularies if candidate is not None), None)
     return shown_view(entries[-1], name, opened.address.run, vocabulary)
 
 
@@ -256,11 +256,11 @@ def _live_lines(opened: "OpenedStream") -> Iterator[str]:
     """What those who read it now have in their hands, compared with what is rebuilt here."""
     from penstock.view.tap import compare_taps
 
-    found = compare_taps(opened, opened.live())
-    for rank in found["ranks"]:
+    comparison = compare_taps(opened, opened.live())
+    for rank in comparison["ranks"]:
         verdict = "as rebuilt here" if rank["equal"] else f"OTHER BITS than rebuilt here ({rank['rebuilt']})"
         yield f"live: rank {rank['name']} (pid {rank['pid']}), lane {rank['lane']}, step {rank['step']}, {verdict}"
-    for lane in found["unequal"]:
+    for lane in comparison["unequal"]:
         yield f"live: ranks of lane {lane['lane']} differ at step {lane['step']}: {lane['ranks']}"
 
 
@@ -327,15 +327,15 @@ def _documents(opened: "Opened", shown: ViewOptions) -> Iterator[Any]:
 def _lens_lines(opened: "OpenedStream", lanes: int) -> Iterator[str]:
     from penstock.view.model.tokens.lanes import rank_lens
 
-    found = rank_lens(opened, opened.step, lanes)
-    yield f"step {found['step']}, {lanes} lanes, digest {found['digest']}"
-    for lane in found["lanes"]:
+    lens = rank_lens(opened, opened.step, lanes)
+    yield f"step {lens['step']}, {lanes} lanes, digest {lens['digest']}"
+    for lane in lens["lanes"]:
         samples = sum(len(row) for row in lane["rows"])
         yield f"  lane {lane['lane']}: {len(lane['rows'])} rows, {samples} documents, digest {lane['digest']}"
-    for each in found["repeats"]:
-        yield f"  twice: {each['source']} row {each['sample']}, {each['tokens']} tokens: {' and '.join(each['places'])}"
-    if found["repeats_total"] > len(found["repeats"]):
-        yield f"  and {found['repeats_total'] - len(found['repeats'])} more"
+    for repeat in lens["repeats"]:
+        yield f"  twice: {repeat['source']} row {repeat['sample']}, {repeat['tokens']} tokens: {' and '.join(repeat['places'])}"
+    if lens["repeats_total"] > len(lens["repeats"]):
+        yield f"  and {lens['repeats_total'] - len(lens['repeats'])} more"
 
 
 def _page(opened: "Opened", shown: ViewOptions) -> str:
@@ -363,23 +363,23 @@ def _show_difference(
     from penstock.view.opener import OpenedVersion
     from penstock.view.text import difference_lines
 
-    sides = [opener.open(each) for each in (one, other)]
+    sides = [opener.open(address) for address in (one, other)]
     if isinstance(sides[0], OpenedVersion) and isinstance(sides[1], OpenedVersion):
-        found = compare_versions(sides[0], sides[1])
+        comparison = compare_versions(sides[0], sides[1])
     elif isinstance(sides[0], OpenedVersion) or isinstance(sides[1], OpenedVersion):
         raise UsageError("a version and a stream of batches have nothing that can be compared")
     elif all(side.address.place.step is not None for side in sides if not isinstance(side, OpenedVersion)):
-        found = compare_batches(sides[0].batch(), sides[1].batch())
+        comparison = compare_batches(sides[0].batch(), sides[1].batch())
     else:
-        found = compare_streams(sides[0], sides[1])
+        comparison = compare_streams(sides[0], sides[1])
     if shown.export is not None:
-        return _write(shown.export, difference_page(list(difference_lines(found)), redact=shown.redact))
+        return _write(shown.export, difference_page(list(difference_lines(comparison)), redact=shown.redact))
     if json:
-        print_json(found)
+        print_json(comparison)
     else:
-        for line in difference_lines(found):
+        for line in difference_lines(comparison):
             print(line)
-    return 0 if found["equal"] else 1
+    return 0 if comparison["equal"] else 1
 
 
 def _write(path: Path, page: str) -> int:

@@ -89,14 +89,14 @@ class FormatsMixed(DataError):
         self.place = place
         #: The files of each format.
         self.formats = formats
-        found = ", ".join(f"{len(files):,} of {name} ({files[0]})" for name, files in formats.items())
+        counts = ", ".join(f"{len(files):,} of {name} ({files[0]})" for name, files in formats.items())
         self.hint = (
             f"register each as a dataset of its own: --format {next(iter(formats))} takes those files only, as "
             "does a pattern"
         )
         if set(formats) == {"text", "documents"}:
             self.hint = "--per file makes each of them a row, --per line each of their lines"
-        super().__init__(f"{place} has files of several formats: {found}")
+        super().__init__(f"{place} has files of several formats: {counts}")
 
 
 class ConfigsMixed(DataError):
@@ -127,8 +127,8 @@ class SplitsMixed(DataError):
         self.hint = (
             f"--split {first} takes that one; --split all takes all, with a field 'split' that says which"
         )
-        found = ", ".join(f"{name} (files: {len(files):,})" for name, files in splits.items())
-        super().__init__(f"{place} has several splits: {found}")
+        counts = ", ".join(f"{name} (files: {len(files):,})" for name, files in splits.items())
+        super().__init__(f"{place} has several splits: {counts}")
 
 
 class ExportRefused(FileUnusable):

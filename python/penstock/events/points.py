@@ -26,13 +26,13 @@ class _Plan:
 
 def _parse(text: str) -> dict[str, _Plan]:
     plans = {}
-    for each in filter(None, text.split(",")):
-        name, _, rest = each.partition("=")
+    for setting in filter(None, text.split(",")):
+        name, _, rest = setting.partition("=")
         rest, _, visit = rest.partition("@")
         action, _, argument = rest.partition(":")
         if action not in ("kill", "hold", "full") or (visit and not visit.isdecimal()):
             raise ValueError(
-                f"{VARIABLE}: {each!r} is none of point=kill, point=hold:SECONDS, point=full, with @VISIT"
+                f"{VARIABLE}: {setting!r} is none of point=kill, point=hold:SECONDS, point=full, with @VISIT"
             )
         plans[name] = _Plan(action, argument, int(visit) if visit else (0 if action == "hold" else 1))
     return plans

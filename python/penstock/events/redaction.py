@@ -52,13 +52,13 @@ class Redaction:
     """Hides secrets of an environment, and what looks like one."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        found = {
+        secrets = {
             value: name
             for name, value in (environment or {}).items()
             if is_secret_name(name) and len(value.encode()) >= SECRET_BYTES_MIN
         }
         # A value may be part of another; the longer one is replaced first.
-        self._values = sorted(found.items(), key=lambda item: -len(item[0]))
+        self._values = sorted(secrets.items(), key=lambda item: -len(item[0]))
 
     def text(self, text: str) -> str:
         """The same without secrets."""
@@ -91,10 +91,10 @@ class Redaction:
         if isinstance(value, str):
             return HIDDEN if value and is_secret_name(name) else self.text(value)
         if isinstance(value, dict):
-            return {key: self.document(each, str(key)) for key, each in value.items()}
+            return {key: self.document(item, str(key)) for key, item in value.items()}
         if isinstance(value, list):
-            words = name in ("command", "argv") and all(isinstance(each, str) for each in value)
-            return self.command(value) if words else [self.document(each, name) for each in value]
+            words = name in ("command", "argv") and all(isinstance(word, str) for word in value)
+            return self.command(value) if words else [self.document(item, name) for item in value]
         return value
 
 

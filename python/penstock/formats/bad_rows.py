@@ -7,11 +7,11 @@ from penstock.formats.contract import BadLine, Policy, RawFile
 class BadRows:
     """What one scan leaves out."""
 
-    def __init__(self, shard: str, policy: Policy, found: list[BadLine] | None = None) -> None:
+    def __init__(self, shard: str, policy: Policy, bad_lines: list[BadLine] | None = None) -> None:
         self._shard = shard
         self._limit = policy.skip_bad
         #: In the order found.
-        self.found: list[BadLine] = list(found or [])
+        self.found: list[BadLine] = list(bad_lines or [])
 
     def add(self, line: int, offset: int, reason: str, *, file: RawFile | None = None) -> None:
         """Leave out a row; ``file`` is the one it stands in, where that is not the shard itself."""

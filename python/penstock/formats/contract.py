@@ -60,8 +60,8 @@ class RawFile:
 
     def beside(self, name: str) -> "RawFile":
         """Another file of the same store."""
-        found = self.store.describe(name)
-        return RawFile(self.store, name, found.bytes, found.stamp)
+        entry = self.store.describe(name)
+        return RawFile(self.store, name, entry.bytes, entry.stamp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

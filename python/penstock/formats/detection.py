@@ -49,10 +49,10 @@ def detect(raws: list[RawFile], wanted: str | None, *, named: Collection[str] = 
         raise FileEmpty(path=raws[0].url, reason="the file is empty")
     formats = [(name, format_named(name)) for name in FORMATS]
     known = {ending: _most_common(group, formats) for ending, group in _by_ending(full).items()}
-    found = {raw.name: known[ending_of(raw.name)] for raw in full}
-    chosen = wanted if wanted is not None else _only_one(full, found, formats)
+    format_by_name = {raw.name: known[ending_of(raw.name)] for raw in full}
+    chosen = wanted if wanted is not None else _only_one(full, format_by_name, formats)
     # What is asked for by name and is nowhere to be seen is meant of all files.
-    forced = chosen not in found.values() and not any(_is_called_so(raw, chosen) for raw in full)
+    forced = chosen not in format_by_name.values() and not any(_is_called_so(raw, chosen) for raw in full)
     files, left_out = [], []
     for raw in raws:
         ending = known.get(ending_of(raw.name))
@@ -93,16 +93,16 @@ def ending_of(name: str) -> str:
     return f".{last}"
 
 
-def _why_not(raw: RawFile, found: str | None, chosen: str) -> str | None:
+def _why_not(raw: RawFile, detected: str | None, chosen: str) -> str | None:
     """Why a file is not taken; None if it is, as is one that is only called so: the scan says what is wrong with it."""
-    if _is_part(raw, found, chosen):
+    if _is_part(raw, detected, chosen):
         return None
-    return "of no known format" if found is None else f"{found}, not {chosen}"
+    return "of no known format" if detected is None else f"{detected}, not {chosen}"
 
 
-def _is_part(raw: RawFile, found: str | None, chosen: str) -> bool:
-    called_so = found is None and _is_called_so(raw, chosen)
-    return found == chosen or called_so or _goes_with(raw, found, chosen)
+def _is_part(raw: RawFile, detected: str | None, chosen: str) -> bool:
+    called_so = detected is None and _is_called_so(raw, chosen)
+    return detected == chosen or called_so or _goes_with(raw, detected, chosen)
 
 
 def _is_called_so(raw: RawFile, chosen: str) -> bool:
@@ -111,11 +111,11 @@ def _is_called_so(raw: RawFile, chosen: str) -> bool:
     return raw.name.lower().endswith(tuple(format_named(chosen).suffixes))
 
 
-def _goes_with(raw: RawFile, found: str | None, chosen: str) -> bool:
+def _goes_with(raw: RawFile, detected: str | None, chosen: str) -> bool:
     """Whether a file of another format belongs to one that is taken."""
     from penstock.formats.media.attributes import is_attributes
 
-    if chosen in _TEXTS and found in _TEXTS:
+    if chosen in _TEXTS and detected in _TEXTS:
         return True
     return chosen == "files" or (chosen == "documents" and is_attributes(raw.name))
 
@@ -127,12 +127,14 @@ def _by_ending(raws: list[RawFile]) -> dict[str, list[RawFile]]:
     return groups
 
 
-def _only_one(raws: list[RawFile], found: dict[str, str | None], formats: list[tuple[str, Format]]) -> str:
+def _only_one(
+    raws: list[RawFile], format_by_name: dict[str, str | None], formats: list[tuple[str, Format]]
+) -> str:
     from penstock.formats.media.attributes import is_attributes
 
     by_format: dict[str, list[str]] = {}
     for raw in raws:
-        if (name := found[raw.name]) is not None:
+        if (name := format_by_name[raw.name]) is not None:
             by_format.setdefault(name, []).append(raw.name)
     if not by_format:
         raise FileUnusable(
@@ -141,7 +143,7 @@ def _only_one(raws: list[RawFile], found: dict[str, str | None], formats: list[t
             hint=f"say which with --format: {', '.join(name for name, _ in formats)}",
         )
     for described in ("files", "documents"):
-        rest = [raw for raw in raws if found[raw.name] not in (described, None)]
+        rest = [raw for raw in raws if format_by_name[raw.name] not in (described, None)]
         if described in by_format and all(is_attributes(raw.name) for raw in rest):
             return described
     if len(by_format) > 1:
@@ -155,8 +157,8 @@ def _only_one(raws: list[RawFile], found: dict[str, str | None], formats: list[t
 def _most_common(raws: list[RawFile], formats: list[tuple[str, Format]]) -> str | None:
     """What most of the files are, looking at a spread of them; the scan of each file checks it again."""
     step = max(1, len(raws) // _SAMPLE_FILES)
-    found = Counter(name for raw in raws[::step] if (name := _of_one(raw, formats)) is not None)
-    return found.most_common(1)[0][0] if found else None
+    counts = Counter(name for raw in raws[::step] if (name := _of_one(raw, formats)) is not None)
+    return counts.most_common(1)[0][0] if counts else None
 
 
 def refuse_foreign(raw: RawFile, format_name: str, problem: BadRow | TooManyBadRows) -> None:
@@ -165,14 +167,14 @@ def refuse_foreign(raw: RawFile, format_name: str, problem: BadRow | TooManyBadR
 
     if raw.members or format_name in (*_TEXTS, *_ROW_PER_FILE):
         return
-    found = _of_one(raw, [(name, format_named(name)) for name in FORMATS])
-    if found not in (None, format_name):
-        reason = f"it is {found}, not {format_name} as the others"
-        hint = f"leave it out, or register it by itself with --format {found}"
+    actual = _of_one(raw, [(name, format_named(name)) for name in FORMATS])
+    if actual not in (None, format_name):
+        reason = f"it is {actual}, not {format_name} as the others"
+        hint = f"leave it out, or register it by itself with --format {actual}"
         raise FileUnusable(path=raw.url, reason=reason, hint=hint) from problem
 
 
 def _of_one(raw: RawFile, formats: list[tuple[str, Format]]) -> str | None:
     head = raw.read(0, _HEAD_BYTES)
     refuse_pointer(raw, head)
-    return next((name for name, each in formats if head and each.recognise(raw, head)), None)
+    return next((name for name, candidate in formats if head and candidate.recognise(raw, head)), None)

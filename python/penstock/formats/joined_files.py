@@ -67,10 +67,10 @@ class JoinedFiles:
             at += 1
         return b"".join(parts)
 
-    def damages(self, found: list[tuple[int, int, str]]) -> list[tuple[str, int, str]]:
+    def damages(self, stretches: list[tuple[int, int, str]]) -> list[tuple[str, int, str]]:
         """Damaged stretches as files, places in them, and reasons; also files that have grown."""
         named: dict[tuple[int, int], str] = {}
-        for offset, length, reason in found:
+        for offset, length, reason in stretches:
             at = bisect.bisect_right(self._starts, offset, hi=len(self._members)) - 1
             while at < len(self._members) and self._starts[at] < offset + length:
                 named.setdefault((at, max(0, offset - self._starts[at])), reason)
@@ -146,16 +146,16 @@ class JoinedFiles:
     def _measure(self, at: int) -> None:
         member = self._members[at]
         try:
-            found = member.store.describe(member.name).bytes
+            size = member.store.describe(member.name).bytes
         except ObjectMissing as reason:
             raise self._corrupt(at, 0, "the file is gone") from reason
-        self._check_size(at, found)
+        self._check_size(at, size)
 
-    def _check_size(self, at: int, found: int) -> None:
+    def _check_size(self, at: int, size: int) -> None:
         expected = self._members[at].size_bytes
-        if found != expected:
-            reason = f"the file has {found} bytes, but was registered with {expected}"
-            raise self._corrupt(at, min(found, expected), reason)
+        if size != expected:
+            reason = f"the file has {size} bytes, but was registered with {expected}"
+            raise self._corrupt(at, min(size, expected), reason)
 
     def _corrupt(self, at: int, offset: int, reason: str) -> CorruptShard:
         return CorruptShard(shard=self._members[at].url, offset=offset, reason=reason)

@@ -12,8 +12,8 @@ _CHUNK_BYTES = 4 << 20
 def as_raw(path: Path) -> RawFile:
     """A file of this machine as a raw file."""
     store = open_store(to_url(path.parent))
-    found = store.describe(path.name)
-    return RawFile(store, path.name, found.bytes, found.stamp)
+    entry = store.describe(path.name)
+    return RawFile(store, path.name, entry.bytes, entry.stamp)
 
 
 def read_long(file: ReadsRanges, start: int, length: int) -> bytes:

@@ -90,10 +90,10 @@ def silent(byte_count: int, row_count: int) -> None:
 
 def scan_rows(format_name: str, raw: RawFile, policy: Policy, index: Path, progress: Progress) -> Scanned:
     """Scan a file of a format whose rows the Rust side finds."""
-    found = _rust.scan_rows(
+    summary = _rust.scan_rows(
         format_name, source_of(raw), index, shard=raw.url, choices=choices(policy), progress=steps(progress)
     )
-    return scanned(found, index)
+    return scanned(summary, index)
 
 
 def scan_known(
@@ -105,7 +105,7 @@ def scan_known(
     known: "KnownRows",
 ) -> Scanned:
     """Sum a file whose rows were found in Python, and write its index."""
-    found = _rust.scan_known(
+    summary = _rust.scan_known(
         format_name,
         source_of(raw),
         index,
@@ -114,10 +114,10 @@ def scan_known(
         progress=steps(progress),
         known=known.for_rust(),
     )
-    result = scanned(found, index)
+    result = scanned(summary, index)
     result.schema = known.schema
     result.companions = known.companions
-    result.doubtful = np.frombuffer(found["doubtful"] or b"", dtype=np.uint64)
+    result.doubtful = np.frombuffer(summary["doubtful"] or b"", dtype=np.uint64)
     return result
 
 
@@ -150,16 +150,16 @@ class KnownRows(msgspec.Struct, kw_only=True):
         }
 
 
-def scanned(found: "ScanSummary", index: Path) -> Scanned:
+def scanned(summary: "ScanSummary", index: Path) -> Scanned:
     """What the Rust side found, in our words."""
-    details = msgspec.json.decode(found["details"])
+    details = msgspec.json.decode(summary["details"])
     return Scanned(
-        rows=found["rows"],
-        bytes=found["bytes"],
-        digest=found["digest"],
-        schema=[FieldKind(*field) for field in found["schema"]],
+        rows=summary["rows"],
+        bytes=summary["bytes"],
+        digest=summary["digest"],
+        schema=[FieldKind(*field) for field in summary["schema"]],
         index=index,
-        skipped=[BadLine(*bad) for bad in found["bad"]],
+        skipped=[BadLine(*bad) for bad in summary["bad"]],
         blank_lines=details.get("blank_lines", 0),
         notes=_notes(details),
     )
@@ -198,10 +198,10 @@ def check_all(raw: RawFile, index: IndexPlace, index_digest: str) -> list[tuple[
     """Every place of a shard that is not as registered: file, offset and reason."""
     if raw.members:
         joined = JoinedFiles(raw.members, patient=True)
-        found = _rust.find_damage((raw.url, joined.size_bytes, joined.read), index, index_digest)
-        return joined.damages(found)
-    found = _rust.find_damage(source_of(raw), index, index_digest)
-    return [(raw.url, offset, f"{reason} ({length:,} bytes)") for offset, length, reason in found]
+        damages = _rust.find_damage((raw.url, joined.size_bytes, joined.read), index, index_digest)
+        return joined.damages(damages)
+    damages = _rust.find_damage(source_of(raw), index, index_digest)
+    return [(raw.url, offset, f"{reason} ({length:,} bytes)") for offset, length, reason in damages]
 
 
 class ReadsRanges(Protocol):

@@ -48,7 +48,7 @@ def first_seed(number: int) -> None:
 
 def key(number: int) -> jax.Array:
     """A key that follows from all 128 bits, whether JAX has 64-bit numbers or not."""
-    made = jax.random.key(number & 0xFFFFFFFF)
+    prng_key = jax.random.key(number & 0xFFFFFFFF)
     for word in range(1, 4):
-        made = jax.random.fold_in(made, (number >> (32 * word)) & 0xFFFFFFFF)
-    return made
+        prng_key = jax.random.fold_in(prng_key, (number >> (32 * word)) & 0xFFFFFFFF)
+    return prng_key

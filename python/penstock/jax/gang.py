@@ -13,8 +13,8 @@ def agree(values: Sequence[float]) -> list[list[float]]:
     if jax.process_count() == 1:
         return [list(values)]
     own = np.asarray(values, np.float64).view(np.uint32)
-    found: Any = multihost_utils.process_allgather(own)
-    return [np.ascontiguousarray(row).view(np.float64).tolist() for row in np.asarray(found, np.uint32)]
+    gathered: Any = multihost_utils.process_allgather(own)
+    return [np.ascontiguousarray(row).view(np.float64).tolist() for row in np.asarray(gathered, np.uint32)]
 
 
 def share(document: bytes) -> bytes:

@@ -49,8 +49,8 @@ def loader(
     the same lane (see ``penstock.open``). ``stall_s``: how long a wait may last before it is told.
     """
     placement = Placement(mesh or all_devices(axis), axis)
-    given = recipe.plan.recipe if isinstance(recipe, Feed) else recipe
-    for _, rows in given.batch_schedule:
+    plain_recipe = recipe.plan.recipe if isinstance(recipe, Feed) else recipe
+    for _, rows in plain_recipe.batch_schedule:
         placement.check(rows)
     if isinstance(recipe, Feed):
         if registry is not None or recipe.lane != placement.lane:

@@ -40,12 +40,12 @@ def types_of(fields: Fields | None, *, records: bool = False) -> dict[str, Any] 
         return None if records else {name: _default(name) for name in TOKEN_FIELDS}
     if records:
         return dict(fields) if isinstance(fields, Mapping) else dict.fromkeys(fields)
-    given = dict(fields) if isinstance(fields, Mapping) else {name: _default(name) for name in fields}
-    for name in given:
+    types = dict(fields) if isinstance(fields, Mapping) else {name: _default(name) for name in fields}
+    for name in types:
         if name not in ROW_FIELDS:
             hint = f"its fields are {', '.join(ROW_FIELDS)}; segments say what cu_seqlens would"
             raise UsageError(f"a batch of global arrays has no field {name!r}", hint=hint)
-    return given
+    return types
 
 
 class Placement:
@@ -95,7 +95,7 @@ def _numbers(batch: HostBatch, name: str) -> "np.ndarray[Any, Any]":
     values: Any = batch[name]
     if isinstance(values, np.ndarray) and (values.dtype.kind in "biufc" or values.dtype.name == "bfloat16"):
         return values
-    usable = [each for each in batch if isinstance(batch[each], np.ndarray)]
+    usable = [field for field in batch if isinstance(batch[field], np.ndarray)]
     kind = values.dtype if isinstance(values, np.ndarray) else "values that fit into no array"
     raise UsageError(
         f"the field {name!r} holds {kind}, but JAX has arrays of numbers alone",

@@ -77,10 +77,10 @@ class State:
         self._plain.loaded()
         leaves = []
         for path in self._paths:
-            found: Any = self._plain.root
+            node: Any = self._plain.root
             for part in path:
-                found = found[part]
-            leaves.append(found["key"] if isinstance(found, dict) else found)
+                node = node[part]
+            leaves.append(node["key"] if isinstance(node, dict) else node)
         self.tree = tree_unflatten(self._form, leaves)
 
     def lane_of(self, **wanted: Unpack[BatchKeywords]) -> Lane:

@@ -128,12 +128,12 @@ def _sharding(leaf: Any) -> Sharding:
 
 def _boxes(shape: tuple[int, ...], sharding: Sharding) -> dict[Box, list[jax.Device]]:
     """Which devices hold which box, over all processes, in the same order everywhere."""
-    found: dict[Box, list[jax.Device]] = {}
+    devices_by_box: dict[Box, list[jax.Device]] = {}
     for device, index in sharding.devices_indices_map(shape).items():
         ranges = [range(*part.indices(length)) for part, length in zip(index or (), shape, strict=True)]
         box = Box(tuple(part.start for part in ranges), tuple(len(part) for part in ranges))
-        found.setdefault(box, []).append(device)
-    return found
+        devices_by_box.setdefault(box, []).append(device)
+    return devices_by_box
 
 
 def _stretch(memory: Any, copy: Copy) -> Any:

@@ -43,19 +43,19 @@ class Beside:
 
     def environment(self) -> dict[str, str]:
         """The worker's variables. A forked one shows those of its zygote in /proc, so what tells workers apart is added."""
-        found = self.process.environment()
+        variables = self.process.environment()
         if self.worker["how"] == "zygote":
             role = next(r for r in self.job.exact_description()["roles"] if r["name"] == self.gang.role)
             rank, ranks, life = str(self.worker["rank"]), str(role["ranks"]), str(self.gang.incarnation or 0)
-            found |= dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), rank)
-            found |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"), ranks)
-            found |= dict.fromkeys(("PENSTOCK_INCARNATION", "TORCHELASTIC_RESTART_COUNT"), life)
-            found |= {"GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "PENSTOCK_ROLE": self.gang.role}
-            found |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.gang.master_port)}
-            found |= {"TORCHELASTIC_RUN_ID": self.job.id, "PENSTOCK_JOB": self.job.id}
-            found |= {"PENSTOCK_JOB_DIRECTORY": str(self.job.directory), "PENSTOCK_WORKER": self.name}
-            found |= role["environment"]
-        return found
+            variables |= dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), rank)
+            variables |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"), ranks)
+            variables |= dict.fromkeys(("PENSTOCK_INCARNATION", "TORCHELASTIC_RESTART_COUNT"), life)
+            variables |= {"GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "PENSTOCK_ROLE": self.gang.role}
+            variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.gang.master_port)}
+            variables |= {"TORCHELASTIC_RUN_ID": self.job.id, "PENSTOCK_JOB": self.job.id}
+            variables |= {"PENSTOCK_JOB_DIRECTORY": str(self.job.directory), "PENSTOCK_WORKER": self.name}
+            variables |= role["environment"]
+        return variables
 
     def python(self) -> str | None:
         """The interpreter that the worker runs, if it is Python; else the one that the job knows."""
@@ -64,8 +64,8 @@ class Beside:
         first = role["command"][0]
         if Path(first).name.startswith("python"):
             return str(first)
-        found = description.get("python")
-        return str(found) if found else None
+        interpreter = description.get("python")
+        return str(interpreter) if interpreter else None
 
 
 def find_workers(job: Job, wanted: str, role: str | None = None) -> list[Beside]:
@@ -94,15 +94,15 @@ def find_workers(job: Job, wanted: str, role: str | None = None) -> list[Beside]
 
 
 def _ranks(job: Job, wanted: str) -> list[int]:
-    found: set[int] = set()
+    ranks: set[int] = set()
     for part in wanted.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) - int(first) > 4096:
             raise RankUnknown(
                 job=job.id, wanted=wanted, reason="is not a rank", hint="as in 3, 0-3,8 or trainer-3"
             )
-        found.update(range(int(first), int(last or first) + 1))
-    return sorted(found)
+        ranks.update(range(int(first), int(last or first) + 1))
+    return sorted(ranks)
 
 
 def _beside(job: Job, rank: int, workers: Mapping[int, tuple[GangState, dict[str, Any]]]) -> Beside:
@@ -110,15 +110,15 @@ def _beside(job: Job, rank: int, workers: Mapping[int, tuple[GangState, dict[str
         known = f"ranks are {min(workers)} to {max(workers)}" if workers else "none has been started yet"
         raise RankUnknown(job=job.id, wanted=str(rank), reason="there is none", hint=known)
     gang, worker = workers[rank]
-    found = process(worker["pid"], worker["start_ticks"]) if worker["exit"] is None else None
-    if found is None or not found.is_alive:
+    worker_process = process(worker["pid"], worker["start_ticks"]) if worker["exit"] is None else None
+    if worker_process is None or not worker_process.is_alive:
         raise RankUnknown(
             job=job.id,
             wanted=str(rank),
             reason="it does not run",
             hint=f"`penstock ps {job.id}` shows who does",
         )
-    return Beside(job, gang, worker, found)
+    return Beside(job, gang, worker, worker_process)
 
 
 def start(beside: Beside, words: Sequence[str], *, outputs: tuple[int, int] | None = None) -> int:
@@ -216,21 +216,21 @@ def nothing_left() -> Iterator[None]:
     """What is started inside is gone afterwards, with all that it started."""
     _prctl(_SET_SUBREAPER, 1)
     # Who came before is not ours to kill.
-    before = {each.pid for _, each in descendants(children_of(everyone()), os.getpid())}
+    before = {descendant.pid for _, descendant in descendants(children_of(everyone()), os.getpid())}
     try:
         yield
     finally:
         for _ in range(ROUNDS_MAX):
             left = [
-                each
-                for _, each in descendants(children_of(everyone()), os.getpid())
-                if each.pid not in before
+                descendant
+                for _, descendant in descendants(children_of(everyone()), os.getpid())
+                if descendant.pid not in before
             ]
             if not left:
                 break
-            for each in left:
+            for survivor in left:
                 with suppress(ProcessLookupError):
-                    os.kill(each.pid, signal.SIGKILL)
+                    os.kill(survivor.pid, signal.SIGKILL)
             with suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass

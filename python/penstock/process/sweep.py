@@ -39,7 +39,7 @@ class Sweep(NamedTuple):
     def words(self) -> str:
         """For people: what is so, and nothing more."""
         if self.left:
-            some = ", ".join(f"{each.pid} ({each.name}) {each.why}" for each in self.left[:8])
+            some = ", ".join(f"{survivor.pid} ({survivor.name}) {survivor.why}" for survivor in self.left[:8])
             many = len(self.left)
             return f"{many} process{'es' if many > 1 else ''} of it cannot be ended: {some}"
         if not self.marked:
@@ -52,7 +52,7 @@ def sweep(directory: Path, *, end: bool = False) -> Sweep:
     call = [agent_path(), "end" if end else "sweep", directory]
     done = subprocess.run(call, check=False, timeout=SWEEP_PATIENCE_S, stdout=subprocess.PIPE)
     answer = msgspec.json.decode(done.stdout)
-    return Sweep([Left(**each) for each in answer["left"]], answer["marked"])
+    return Sweep([Left(**survivor) for survivor in answer["left"]], answer["marked"])
 
 
 def sweep_lost(home: Path, *, tell: Callable[[str], None] | None = None) -> list[Job]:
@@ -80,7 +80,7 @@ class Pruned(NamedTuple):
 
 def prune(home: Path, *, older_s: float, dry_run: bool = False) -> list[Pruned]:
     """Remove directories of jobs that are over for so long. Running and lost jobs stay, whatever their age."""
-    found = []
+    pruned = []
     for job in jobs(home):
         state = job.state() if job.phase() in FINAL else None
         if state is None:
@@ -93,8 +93,8 @@ def prune(home: Path, *, older_s: float, dry_run: bool = False) -> list[Pruned]:
             aside = job.directory.with_name(f".removed-{job.id}")
             job.directory.rename(aside)
             shutil.rmtree(aside)
-        found.append(Pruned(job.id, state.phase, freed))
-    return found
+        pruned.append(Pruned(job.id, state.phase, freed))
+    return pruned
 
 
 def _size(directory: Path) -> int:

@@ -102,17 +102,17 @@ def _rows(
 
 
 def _hashes(version: "Version", names: list[str]) -> dict[tuple[str, int], int]:
-    found = {}
+    hashes = {}
     for name in names:
         start, stop = version.shard_rows(name)
         for first in range(start, stop, _CHUNK_ROWS):
             for row, sample in enumerate(
                 version.take(range(first, min(stop, first + _CHUNK_ROWS))), start=first
             ):
-                found[name, row - start] = quick_hash(
+                hashes[name, row - start] = quick_hash(
                     msgspec.msgpack.encode(sample, enc_hook=_plain, order="deterministic")
                 )
-    return found
+    return hashes
 
 
 def _plain(value: Any) -> Any:

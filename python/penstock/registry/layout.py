@@ -46,7 +46,7 @@ def layouts_of(version: Version) -> list[ShardLayout]:
     """The layouts of all shards, in order; asked for once per opened version."""
     known = _KNOWN.get(version)
     if known is None:
-        known = _KNOWN[version] = _found(version)
+        known = _KNOWN[version] = _layouts(version)
     return known
 
 
@@ -55,7 +55,7 @@ def layout_of_first(version: Version) -> ShardLayout:
     return _layout(version, version.manifest.shards[0])
 
 
-def _found(version: Version) -> list[ShardLayout]:
+def _layouts(version: Version) -> list[ShardLayout]:
     shards, store = version.manifest.shards, version.store
     if getattr(store, "client", None) is None or len(shards) < 2:
         return _read(version, shards)
@@ -66,9 +66,9 @@ def _found(version: Version) -> list[ShardLayout]:
             return document.layouts
     except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):
         pass
-    found = _read(version, shards)
-    store.put_if_absent(name, msgspec.json.encode(_Document(_digest(version, found), found)))
-    return found
+    layouts = _read(version, shards)
+    store.put_if_absent(name, msgspec.json.encode(_Document(_digest(version, layouts), layouts)))
+    return layouts
 
 
 def _digest(version: Version, layouts: list[ShardLayout]) -> str:

@@ -38,7 +38,7 @@ def trace(registry: "Registry", version: "Version") -> Lineage:
 
 
 def _parents(digests: tuple[str, ...], known: "dict[str, Version]", depth: int) -> list[Lineage]:
-    found = []
+    parents = []
     for digest in digests:
         version = known.get(digest)
         above = (
@@ -46,5 +46,5 @@ def _parents(digests: tuple[str, ...], known: "dict[str, Version]", depth: int) 
             if version is not None and depth > 0
             else []
         )
-        found.append(Lineage(version.address if version is not None else digest, digest, above))
-    return found
+        parents.append(Lineage(version.address if version is not None else digest, digest, above))
+    return parents

@@ -82,9 +82,9 @@ def encode(manifest: Manifest) -> bytes:
 
 def decode(data: bytes, *, name: str, upgrade: "Upgrade") -> Manifest:
     """Read a manifest of any form up to ours and check that it is the one its name says."""
-    found = digest(data)
-    if found != name:
-        raise ManifestDamaged(name=name, reason=f"its digest is {found}")
+    actual = digest(data)
+    if actual != name:
+        raise ManifestDamaged(name=name, reason=f"its digest is {actual}")
     try:
         return msgspec.convert(upgrade(msgspec.json.decode(data), name=name), Manifest)
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as reason:

@@ -62,5 +62,5 @@ def migrate(registry: "Registry", version: "Version", *, rules: Mapping[int, Rul
         licence=version.about.licence,
         derived_from=(version.digest,),
     )
-    made = registry.publish(version.name, manifest, root=version.roots[0], about=about)
-    return Migrated(version.address, made.address, form, FORM)
+    published = registry.publish(version.name, manifest, root=version.roots[0], about=about)
+    return Migrated(version.address, published.address, form, FORM)

@@ -37,12 +37,12 @@ def document(sequence: str, number: int) -> str:
 def numbers(store: Store, sequence: str) -> list[int]:
     """The numbers that a sequence has, ascending."""
     prefix = f"{sequence}/"
-    found = []
+    existing = []
     for entry in store.entries(sequence):
         rest = entry.name.removeprefix(prefix)
         if (match := _NUMBERED.fullmatch(rest)) is not None:
-            found.append(int(match[1]))
-    return sorted(found)
+            existing.append(int(match[1]))
+    return sorted(existing)
 
 
 def append(

@@ -89,15 +89,15 @@ class Registry:
         the next one goes on where it was. ``version.account`` says what was taken, and what was left out and why.
         """
         check_name(name)
-        given = _places(files)
+        places = _places(files)
         rules = policy or Policy()
         with events.span("registry.register", dataset=name), writing(self.store, "register"):
             sweep(self.place)
-            choice = choose(given, rules.format_for(format), rules)
+            choice = choose(places, rules.format_for(format), rules)
             if rules.strict:
                 choice.refuse_omissions()
-            found = scan_all(choice.shards, choice.format, rules, self.place, engine=engine, watch=watch)
-            scans = settle(choice, found)
+            outcomes = scan_all(choice.shards, choice.format, rules, self.place, engine=engine, watch=watch)
+            scans = settle(choice, outcomes)
             if rules.strict:
                 choice.refuse_omissions()
             manifest = assemble(choice.format, scans, mixed=rules.mixed)
@@ -121,24 +121,26 @@ class Registry:
 
     def _publish(self, home: Store, name: str, manifest: Manifest, *, root: str, about: About) -> Version:
         data = encode(manifest)
-        found = digest(data)
+        manifest_digest = digest(data)
         seen = 0
         for held in self._held(name):
             seen = max(seen, held.record.number) if held.home is home else seen
-            if held.record.manifest == found:
+            if held.record.manifest == manifest_digest:
                 if held.home is home:
-                    home.put_if_absent(object_name(found), data)
+                    home.put_if_absent(object_name(manifest_digest), data)
                     self._add_root(held, root)
                 return self._version(held)
-        home.put_if_absent(object_name(found), data)
+        home.put_if_absent(object_name(manifest_digest), data)
 
         def make(number: int) -> bytes:
             return msgspec.json.encode(
-                VersionEntry(form=FORM, name=name, number=number, manifest=found, root=root, about=about)
+                VersionEntry(
+                    form=FORM, name=name, number=number, manifest=manifest_digest, root=root, about=about
+                )
             )
 
         def lost(standing: bytes) -> bool:
-            return read(standing, VersionEntry, name=name).manifest == found
+            return read(standing, VersionEntry, name=name).manifest == manifest_digest
 
         number, written = names.append(home, names.versions_of(name), make, lost, after=seen)
         return self._version(Held(read(written, VersionEntry, name=f"{name}@{number}"), home))
@@ -149,19 +151,19 @@ class Registry:
 
     def datasets(self) -> list[str]:
         """Names of all datasets."""
-        found = {
+        dataset_names = {
             entry.name.rpartition("/")[0].removeprefix("datasets/")
             for home in self._homes
             for entry in home.entries("datasets")
         }
-        return sorted(found)
+        return sorted(dataset_names)
 
     def versions(self, name: str) -> list[Version]:
         """All versions of a dataset, oldest first."""
-        found = [self._version(held) for held in self._held(name)]
-        if not found:
+        versions = [self._version(held) for held in self._held(name)]
+        if not versions:
             raise AddressUnknown(address=name, registry=self.url, known=self.datasets())
-        return sorted(found, key=lambda version: version.number)
+        return sorted(versions, key=lambda version: version.number)
 
     def tag(self, address: str, tag: str) -> Version:
         """Let ``name@tag`` mean this version from now on; earlier settings stay in the tag's history."""
@@ -175,10 +177,10 @@ class Registry:
     def tags(self, name: str) -> dict[str, int]:
         """The tags of a dataset and the numbers they stand at."""
         top = names.tags_of(check_name(name)) + "/"
-        found = {
+        tags = {
             entry.name.removeprefix(top).partition("/")[0] for entry in self.place.entries(top.rstrip("/"))
         }
-        return {tag: number for tag in sorted(found) if (number := self._tagged(name, tag)) is not None}
+        return {tag: number for tag in sorted(tags) if (number := self._tagged(name, tag)) is not None}
 
     def relocate(self, address: str, roots: Mapping[str, str]) -> Version:
         """Say that the shards of a version have moved: each old place (or prefix of it) to a new one.
@@ -230,10 +232,12 @@ class Registry:
 
         A measure may keep several things per row; ``name`` says which, the first unless given.
         """
-        found = column.payload_version if name in ("", column.name) else column.payload_versions.get(name)
-        if not found:
+        payload_version = (
+            column.payload_version if name in ("", column.name) else column.payload_versions.get(name)
+        )
+        if not payload_version:
             raise UsageError(f"column {column.name} keeps no {name or 'payload'}")
-        return self.resolve(f"{payload_name(version.name, column, name)}@{found}")
+        return self.resolve(f"{payload_name(version.name, column, name)}@{payload_version}")
 
     def derived(self) -> list[Derived]:
         """Derived copies and payloads, with their sizes and what they belong to."""
@@ -304,13 +308,13 @@ class Registry:
             raise AddressInvalid(
                 address=address, reason=f"a digest needs at least {_DIGEST_PREFIX_MIN} digits"
             )
-        found = [held for held in self._held(name) if held.record.manifest.startswith(prefix)]
-        if len({held.record.manifest for held in found}) > 1:
-            numbers = ", ".join(f"{name}@{held.record.number}" for held in found)
+        matches = [held for held in self._held(name) if held.record.manifest.startswith(prefix)]
+        if len({held.record.manifest for held in matches}) > 1:
+            numbers = ", ".join(f"{name}@{held.record.number}" for held in matches)
             raise AddressInvalid(address=address, reason=f"several versions begin so: {numbers}")
-        if not found:
+        if not matches:
             raise AddressUnknown(address=address, registry=self.url, known=self._known(name))
-        return found[0]
+        return matches[0]
 
     def _known(self, name: str) -> list[str]:
         numbers = names.numbers(self.place, names.versions_of(name))
@@ -332,14 +336,14 @@ class Registry:
     def _roots(self, held: Held) -> list[str]:
         """Where the files of a version are, newest first. What the registry keeps itself may be in the scratch or in the place."""
         record = held.record
-        found: list[str] = []
+        roots: list[str] = []
         for home, sequence in self._root_sequences(held):
             for n in reversed(names.numbers(home, sequence)):
-                found.append(read(home.get(names.document(sequence, n)), Root, name=f"{sequence}/{n}").root)
+                roots.append(read(home.get(names.document(sequence, n)), Root, name=f"{sequence}/{n}").root)
         within = [self.url] if held.home is self.place else [held.home.url, self.url]
         return [
             root.replace(WITHIN, url, 1)
-            for root in (*found, record.root)
+            for root in (*roots, record.root)
             for url in (within if root.startswith(WITHIN) else within[:1])
         ]
 
@@ -385,15 +389,15 @@ class Registry:
 
 def _places(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
     """What was named, as text."""
-    given = (
+    places = (
         [files]
         if isinstance(files, str | bytes | os.PathLike) or not isinstance(files, Iterable)
         else list(files)
     )
-    for place in given:
+    for place in places:
         # An empty text would mean the working directory, which nobody means by it.
         if not isinstance(place, str | os.PathLike) or not os.fspath(place):
             raise UsageError(f"files must be paths, patterns or URLs, got {place!r}")
-    if not given:
+    if not places:
         raise UsageError("which files? none was named")
-    return [os.fspath(place) for place in given]
+    return [os.fspath(place) for place in places]

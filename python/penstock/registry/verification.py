@@ -67,22 +67,22 @@ def verify_version(version: "Version", watch: "Callable[[int, int], None] | None
 
 
 def _verify_shard(version: "Version", shard: "Shard") -> list[Damage]:
-    found = []
+    damages = []
     try:
         raw = version.raw(shard.name)
-        found += _damages(raw, version.index_of(shard.index), shard.index)
-        found += [
+        damages += _damages(raw, version.index_of(shard.index), shard.index)
+        damages += [
             damage for companion in shard.companions for damage in _verify_companion(version, companion)
         ]
         if shard.derived:
-            found += _damages(
+            damages += _damages(
                 version.derived_file(shard), version.index_of(shard.derived_index), shard.derived_index
             )
     except CorruptShard as problem:
-        found.append(Damage(problem.shard, problem.offset, problem.reason))
+        damages.append(Damage(problem.shard, problem.offset, problem.reason))
     except (DataError, StoreError) as problem:
-        found.append(Damage(shard.name, 0, str(problem)))
-    return found
+        damages.append(Damage(shard.name, 0, str(problem)))
+    return damages
 
 
 def _damages(raw: RawFile, index: Path | bytes, index_digest: str) -> list[Damage]:

@@ -208,11 +208,11 @@ class Version:
                 parts = list(pool.map(lambda pair: self._take_of(*pair), pairs))
         else:
             parts = [self._take_of(*pair) for pair in pairs]
-        found: list[Row] = [{}] * len(wanted)
+        taken: list[Row] = [{}] * len(wanted)
         for place, part in zip(places, parts, strict=True):
             for at, row in zip(place.tolist(), part, strict=True):
-                found[at] = row
-        return found
+                taken[at] = row
+        return taken
 
     def to_arrow(self, rows: range | None = None) -> "pa.Table":
         """A range of rows as an Arrow table (all of them if none is given)."""
@@ -220,7 +220,7 @@ class Version:
 
         chosen = range(self.rows) if rows is None else rows
         samples = self.take(chosen)
-        names = [each.name for each in self.schema]
+        names = [column.name for column in self.schema]
         return pa.table({name: [_arrow_value(sample.get(name)) for sample in samples] for name in names})
 
     def verify(self, watch: "Callable[[int, int], None] | None" = None) -> Report:
@@ -268,8 +268,8 @@ class Version:
             # One that was pruned meanwhile is missed by nobody but the clock.
             with suppress(ObjectMissing):
                 name = object_name(copy.derived, "derived")
-                found = self._registry.describe(name)
-                raw = RawFile(self._registry, name, found.bytes, found.stamp)
+                entry = self._registry.describe(name)
+                raw = RawFile(self._registry, name, entry.bytes, entry.stamp)
                 return self._opened(raw, shard, copy.derived_index)
         return self._opened(self.raw(shard.name, known_bytes=shard.bytes), shard, shard.index)
 
@@ -298,10 +298,10 @@ class Version:
             if known_bytes is not None and trusted:
                 return RawFile(store, name, known_bytes, "")
             try:
-                found = store.describe(name)
+                entry = store.describe(name)
             except ObjectMissing:
                 continue
-            return RawFile(store, name, found.bytes, found.stamp)
+            return RawFile(store, name, entry.bytes, entry.stamp)
         problem = CorruptShard(shard=join(self.roots[0], name), offset=0, reason="the file is gone")
         problem.hint = "if it has moved: `penstock data relocate NAME@V --root OLD=NEW`"
         raise problem
@@ -312,27 +312,27 @@ class Version:
         shard = next((shard for shard in self.manifest.shards if shard.name == name), None)
         if locate is None or shard is None:
             return None
-        found: RawFile = locate(store, name, self.index_of(shard.index), shard.index)
-        return found if len(self.roots) == 1 or any(map(_exists, found.members[:8])) else None
+        located: RawFile = locate(store, name, self.index_of(shard.index), shard.index)
+        return located if len(self.roots) == 1 or any(map(_exists, located.members[:8])) else None
 
     def derived_file(self, shard: Shard) -> RawFile:
         """The row-addressable copy of a shard; one that was pruned is made again."""
         name = object_name(shard.derived, "derived")
         try:
-            found = self._registry.describe(name)
+            entry = self._registry.describe(name)
         except ObjectMissing:
             remake(
                 self.raw(shard.name), self.index_of(shard.index), self.manifest.format, shard, self._registry
             )
-            found = self._registry.describe(name)
-        return RawFile(self._registry, name, found.bytes, found.stamp)
+            entry = self._registry.describe(name)
+        return RawFile(self._registry, name, entry.bytes, entry.stamp)
 
     def _opened(self, raw: RawFile, shard: Shard, index: str) -> OpenShard:
         # What folders say about a shard is not in it.
         schema = [
-            FieldKind(each.name, each.kind, each.optional)
-            for each in self.schema
-            if each.name not in self._partitioned
+            FieldKind(column.name, column.kind, column.optional)
+            for column in self.schema
+            if column.name not in self._partitioned
         ]
         place, fields = self._index_place(index), self._access.fields
         return OpenShard(raw.url, raw, shard.rows, place, index, schema, fields)
@@ -340,13 +340,13 @@ class Version:
     def _take_of(self, at: int, rows: "np.ndarray[Any, Any]") -> list[Row]:
         shard, fields = self.manifest.shards[at], self._access.fields
         reader = self._reader(at)
-        found = reader.take((rows - (self._ends[at] - shard.rows)).astype(np.uint64))
+        taken = reader.take((rows - (self._ends[at] - shard.rows)).astype(np.uint64))
         if fields is not None and not getattr(reader, "selects_fields", False):
-            found = [{name: row[name] for name in fields if name in row} for row in found]
+            taken = [{name: row[name] for name in fields if name in row} for row in taken]
         partition = {
             name: value for name, value in shard.partition.items() if fields is None or name in fields
         }
-        return [{**row, **partition} for row in found] if partition else found
+        return [{**row, **partition} for row in taken] if partition else taken
 
     def _reader(self, at: int) -> RowReader:
         with self._lock:
@@ -386,27 +386,27 @@ class Version:
     def _numbers(self, rows: Any) -> "np.ndarray[Any, Any]":
         """Row numbers, of our own to change."""
         try:
-            given = np.asarray(rows)
+            numbers = np.asarray(rows)
         except (TypeError, ValueError, OverflowError) as reason:
             raise _no_rows(rows) from reason
-        if given.dtype == np.bool_:
-            if given.shape != (self.rows,):
-                raise MaskLengthWrong(mask=given.size, rows=self.rows)
-            return np.flatnonzero(given).astype(np.int64)
-        if given.dtype == object and all(isinstance(each, int) for each in given.flat):
+        if numbers.dtype == np.bool_:
+            if numbers.shape != (self.rows,):
+                raise MaskLengthWrong(mask=numbers.size, rows=self.rows)
+            return np.flatnonzero(numbers).astype(np.int64)
+        if numbers.dtype == object and all(isinstance(number, int) for number in numbers.flat):
             # Numbers that no row can have.
-            raise RowOutOfRange(row=max(given.flat, key=abs), rows=self.rows)
-        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise RowOutOfRange(row=max(numbers.flat, key=abs), rows=self.rows)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
             raise _no_rows(rows)
         # Numbers of 64 bits without a sign may be larger than any row, and must not become negative.
-        if given.dtype == np.uint64 and given.size and int(given.max()) >= 1 << 63:
-            raise RowOutOfRange(row=int(given.max()), rows=self.rows)
-        return np.array(given, dtype=np.int64)
+        if numbers.dtype == np.uint64 and numbers.size and int(numbers.max()) >= 1 << 63:
+            raise RowOutOfRange(row=int(numbers.max()), rows=self.rows)
+        return np.array(numbers, dtype=np.int64)
 
 
-def _no_rows(given: Any) -> UsageError:
+def _no_rows(rows: Any) -> UsageError:
     hint = "give a row number, a slice, a list of row numbers, or a mask with a boolean for every row"
-    return UsageError(f"rows are whole numbers, not {given!r:.100}", hint=hint)
+    return UsageError(f"rows are whole numbers, not {rows!r:.100}", hint=hint)
 
 
 @functools.cache

@@ -53,9 +53,9 @@ class Story:
                 except ValueError:
                     continue
                 if isinstance(entry, dict):
-                    yield self._told(entry)
+                    yield self._happening(entry)
 
-    def _told(self, entry: dict[str, Any]) -> Happening:
+    def _happening(self, entry: dict[str, Any]) -> Happening:
         shown: Any = self._redaction.document(entry)
         gang = entry.get("gang")
         who = self._gangs[gang] if isinstance(gang, int) and 0 <= gang < len(self._gangs) else ""
@@ -73,13 +73,13 @@ def _life(entry: dict[str, Any]) -> int | None:
 
 def _names(description: dict[str, Any]) -> list[str]:
     """Gangs in the coordinator's order: a role, or each rank of a role whose ranks restart alone."""
-    found: list[str] = []
+    names: list[str] = []
     for role in description["roles"]:
         if role["policy"]["restart"] == "one" and role["ranks"] > 1:
-            found += [f"{role['name']}-{rank}" for rank in range(role["ranks"])]
+            names += [f"{role['name']}-{rank}" for rank in range(role["ranks"])]
         else:
-            found.append(role["name"])
-    return found
+            names.append(role["name"])
+    return names
 
 
 def how_it_ended(exit_: dict[str, Any] | None) -> str:

@@ -60,11 +60,11 @@ def pin(*, deterministic: bool, threads: Mapping[str, int]) -> Pins:
         )
     counts: dict[str, int] = {}
     for name, room in _rooms().items():
-        found = room.pin(deterministic=deterministic, threads=threads.get(name))
-        facts[name] = dict(found.facts)
-        unpinned += [f"{name}: {each}" for each in found.unpinned]
-        if "threads" in found.facts:
-            counts[name] = found.facts["threads"]
+        room_pins = room.pin(deterministic=deterministic, threads=threads.get(name))
+        facts[name] = dict(room_pins.facts)
+        unpinned += [f"{name}: {reason}" for reason in room_pins.unpinned]
+        if "threads" in room_pins.facts:
+            counts[name] = room_pins.facts["threads"]
     return Pins(facts, tuple(unpinned), counts)
 
 

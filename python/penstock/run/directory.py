@@ -134,6 +134,6 @@ def _below(folder: Path, depth: int) -> Iterator[RunDirectory]:
         yield here
         return
     if depth < _DEPTH_MAX and folder.is_dir():
-        for each in sorted(folder.iterdir()):
-            if each.is_dir() and not each.is_symlink():
-                yield from _below(each, depth + 1)
+        for entry in sorted(folder.iterdir()):
+            if entry.is_dir() and not entry.is_symlink():
+                yield from _below(entry, depth + 1)

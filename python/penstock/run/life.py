@@ -174,8 +174,8 @@ class Life:
 
     def log(self, values: dict[str, Any]) -> None:
         """Named numbers of this rank."""
-        given = {name: self._to_host(scalar(name, value)) for name, value in values.items()}
-        self._metrics.log(self._report.step, given)
+        scalars = {name: self._to_host(scalar(name, value)) for name, value in values.items()}
+        self._metrics.log(self._report.step, scalars)
 
     def save(self) -> None:
         """Save after this step, on all ranks."""
@@ -353,21 +353,24 @@ class Life:
         """Go on from the newest checkpoint that fits."""
         with self._notices.phase("restore"), events.span("run.restore"):
             reach("run.restore")
-            found = self._past.restore(self._skips, starting=why == "start")
-        self.next_step = 0 if found is None else found.cursor.step
-        self.judge.restored([] if found is None else found.window, self.next_step)
-        self._open(None if found is None else found.cursor)
+            restored = self._past.restore(self._skips, starting=why == "start")
+        self.next_step = 0 if restored is None else restored.cursor.step
+        self.judge.restored([] if restored is None else restored.window, self.next_step)
+        self._open(None if restored is None else restored.cursor)
         # Counted before the mark makes an end of them.
         executed = 1 + last_step(self.settings.directory.path) if self.is_first else 0
         self._records.mark(self.next_step)
         self._metrics.restored(self.next_step)
         if self.is_first:
             facts: dict[str, Any] = {}
-            if found is not None:
-                facts = {"checkpoint": found.checkpoint.digest, "saved_in": found.checkpoint.incarnation}
+            if restored is not None:
+                facts = {
+                    "checkpoint": restored.checkpoint.digest,
+                    "saved_in": restored.checkpoint.incarnation,
+                }
             again = max(0, executed - self.next_step)
             self._journal.write("restore", self.next_step, why=why, again=again, **facts)
-        if found is None:
+        if restored is None:
             # From here on every step can be gone back to, and that saving works is known before an hour is spent.
             self._save("beginning")
         else:
@@ -401,7 +404,7 @@ class Life:
             if (verdict := self._judge_rest()) is not None:
                 raise CalledOff(verdict)
             metrics = {"loss": self._last_loss} if math.isfinite(self._last_loss) else {}
-            window = [each.hex() for each in self.judge.window]
+            window = [loss.hex() for loss in self.judge.window]
             return Late({CURSOR: cursor, WINDOW: window}, metrics | self._metrics.take())
 
         try:

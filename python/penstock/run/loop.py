@@ -158,12 +158,12 @@ class Run:
         """A fresh generator for a domain at this step: of NumPy, of Python, or of the state's framework (``native``)."""
         number = self.seed_of(domain)
         if kind == "native":
-            made = self._now().state.generator(number)
+            generator = self._now().state.generator(number)
         else:
-            made = python_generator(number) if kind == "python" else numpy_generator(number)
+            generator = python_generator(number) if kind == "python" else numpy_generator(number)
         if self._life is not None:
-            self._life.standing.gave(domain, made)
-        return made
+            self._life.standing.gave(domain, generator)
+        return generator
 
     @property
     def incarnation(self) -> int:
@@ -204,13 +204,13 @@ class Run:
             self._number = life.incarnation
 
 
-def _origin(given: Registry | Service | str | os.PathLike[str] | None) -> Registry | Service:
+def _origin(registry: Registry | Service | str | os.PathLike[str] | None) -> Registry | Service:
     """Where batches come from."""
-    if isinstance(given, Registry | Service):
-        return given
-    if isinstance(given, str) and given.startswith(("penstock://", "penstocks://")):
-        return Service(address=given)
-    return Registry(given)
+    if isinstance(registry, Registry | Service):
+        return registry
+    if isinstance(registry, str) and registry.startswith(("penstock://", "penstocks://")):
+        return Service(address=registry)
+    return Registry(registry)
 
 
 class Steps:

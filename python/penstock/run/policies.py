@@ -158,10 +158,10 @@ def judge(policy: Policy, seen: Observed, case: Case) -> Verdict:
     """The verdict about a step. Pure."""
     if case.forced and case.forced.get(seen.step) == "skip" and case.early:
         return Verdict(seen.step, "skip", "decided before", repeated=True)
-    found = _broken(policy, seen, case.window)
-    if found is None:
+    breach = _broken(policy, seen, case.window)
+    if breach is None:
         return Verdict(seen.step, "go")
-    action, reason, back = found
+    action, reason, back = breach
     if action != "stop" and case.interventions >= policy.interventions_max:
         return Verdict(seen.step, "stop", f"{reason}; all {policy.interventions_max} interventions are spent")
     if action == "replay" and seen.step in case.replayed:
@@ -195,7 +195,7 @@ def joined(step: int, rows: Sequence[tuple[float | None, float | None, float]]) 
     losses = [loss for loss, _, _ in rows if loss is not None]
     norms = [norm for _, norm, _ in rows if norm is not None]
     # NaN loses every comparison, so it is looked for first.
-    norm = next((each for each in norms if math.isnan(each)), max(norms, default=None))
+    norm = next((value for value in norms if math.isnan(value)), max(norms, default=None))
     return Observed(
         step, sum(losses) / len(losses) if losses else None, norm, int(sum(tokens for _, _, tokens in rows))
     )

@@ -152,7 +152,9 @@ class Checkpoints:
             captured = self._capture(step, attempt, state, entries or {})
         measured = numbers_of(metrics()) if callable(metrics) else measured
         pending = Pending(step, captured.taken.copies, time.perf_counter() - began)
-        self._pending = [each for each in self._pending if not (each.done() and each.noticed)] + [pending]
+        self._pending = [earlier for earlier in self._pending if not (earlier.done() and earlier.noticed)] + [
+            pending
+        ]
         self._saver.submit(self._finish, captured, attempt, measured, pending, began)
         return pending
 
@@ -211,10 +213,10 @@ class Checkpoints:
                 bytes=captured.bytes,
                 written=written.bytes_written,
             )
-            found = checkpoint_of(committed, self.store)
+            checkpoint = checkpoint_of(committed, self.store)
             if self._behind is not None:
-                self._behind.promote(found)
-            pending.settle(found)
+                self._behind.promote(checkpoint)
+            pending.settle(checkpoint)
             if self._patrol is not None and finisher.parent is not None:
                 self._patrol.look(finisher.parent[1], written.borrowed)
         except PenstockError as problem:
@@ -316,27 +318,27 @@ class Checkpoints:
 
         None if nothing was ever saved. If checkpoints exist and none of them is good, that is an error, unless ``allow_empty``.
         """
-        found = newest_whole(self.log, rank=self._ranks.place[0], marks=not self._options.read_only)
-        if found is None and not allow_empty:
+        checkpoint = newest_whole(self.log, rank=self._ranks.place[0], marks=not self._options.read_only)
+        if checkpoint is None and not allow_empty:
             refuse_emptiness(self.log, None if self._member is None else self._member.incarnation)
-        return found
+        return checkpoint
 
     def list(self) -> Sequence[Checkpoint]:
         """Every checkpoint that exists, oldest first; ``damage`` says what is wrong with those that were quarantined."""
-        return [checkpoint_of(each, self.store) for each in self.log.read().checkpoints()]
+        return [checkpoint_of(committed, self.store) for committed in self.log.read().checkpoints()]
 
     def at(self, step: int) -> Checkpoint:
         """The checkpoint of a step."""
         history = self.log.read()
-        found = history.at_step(step)
-        if found is None:
-            known = [each.step for each in history.good()]
+        committed = history.at_step(step)
+        if committed is None:
+            known = [other.step for other in history.good()]
             raise CheckpointUnknown(place=self.store.url, wanted=f"of step {step}", known=known)
-        return checkpoint_of(found, self.store)
+        return checkpoint_of(committed, self.store)
 
     def load(
         self,
-        found: Checkpoint | int,
+        checkpoint: Checkpoint | int,
         into: Any,
         *,
         strict: bool = True,
@@ -356,26 +358,26 @@ class Checkpoints:
         first = self._options.replicas == "first"
         wish = Wish(strict, names, rename, cast, dict(resize or {}), first=first)
         self._seen = self.log.read().length
-        meant = self._meant(found)
+        meant = self._meant(checkpoint)
         self.report = fill(meant, state, wish, self.log)
         if meant.store.url == self.store.url and not self._options.read_only:
             self._loaded = meant
         return state.root if isinstance(state, PlainTree) else into
 
-    def entries(self, found: Checkpoint | int, *, rank: int | None = None) -> dict[str, Any]:
+    def entries(self, checkpoint: Checkpoint | int, *, rank: int | None = None) -> dict[str, Any]:
         """The documents that were saved with it: the shared ones, and those of a rank."""
-        return entries_of(self._meant(found), self._ranks.place[0] if rank is None else rank)
+        return entries_of(self._meant(checkpoint), self._ranks.place[0] if rank is None else rank)
 
-    def _meant(self, found: Checkpoint | int) -> Checkpoint:
-        if isinstance(found, Checkpoint):
-            return found
-        if not isinstance(found, int) or isinstance(found, bool):
-            kind = type(found).__name__
+    def _meant(self, checkpoint: Checkpoint | int) -> Checkpoint:
+        if isinstance(checkpoint, Checkpoint):
+            return checkpoint
+        if not isinstance(checkpoint, int) or isinstance(checkpoint, bool):
+            kind = type(checkpoint).__name__
             raise UsageError(
                 f"a checkpoint or a step is needed, got {kind}",
                 hint="checkpoints.latest(), checkpoints.at(100)",
             )
-        return self.at(found)
+        return self.at(checkpoint)
 
     def begin(self, tree: Any, *, token: str = "") -> int:
         """Begin this incarnation without loading anything: from here on no earlier one can commit. Its number.
@@ -412,10 +414,10 @@ class Checkpoints:
         assert self._member is not None, "it began"
 
         def load_it(committed: Committed) -> None:
-            found = checkpoint_of(committed, self.store)
-            if reason := missing_parts(found):
+            candidate = checkpoint_of(committed, self.store)
+            if reason := missing_parts(candidate):
                 raise CheckpointDamaged(file=self.store.url, reason=reason)
-            self.load(found, state, **loading)
+            self.load(candidate, state, **loading)
 
         limit_s = self._options.deadline_s if deadline_s is None else deadline_s
         if self._options.behind is not None:
@@ -433,9 +435,9 @@ class Checkpoints:
             if not allow_empty:
                 refuse_emptiness(self.log, self._member.incarnation)
             return None
-        found = checkpoint_of(agreed.checkpoint, self.store)
-        finisher.parent = (found.digest, found.manifest)
-        return found
+        checkpoint = checkpoint_of(agreed.checkpoint, self.store)
+        finisher.parent = (checkpoint.digest, checkpoint.manifest)
+        return checkpoint
 
     def _bring_back(self, member: Member, limit_s: float) -> None:
         """Copy the newest checkpoint of the second place into the first, if that has nothing as new."""

@@ -151,8 +151,8 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
         """Every tensor, those that ranks keep to themselves too, by names for people."""
         own = {
             f"{name} (rank {rank})": tensor
-            for rank, each in enumerate(self.own)
-            for name, tensor in each.tensors.items()
+            for rank, part in enumerate(self.own)
+            for name, tensor in part.tensors.items()
         }
         return {**self.tensors, **own}
 

@@ -85,8 +85,8 @@ class PlainTree:
             if (room := _room(leaf)) is None:
                 self._values[name] = to_json(name, leaf)
                 continue
-            made = room.held_of(name, leaf, rank, ranks)
-            self._leaves[name] = (leaf, made if isinstance(made, list) else [made])
+            held = room.held_of(name, leaf, rank, ranks)
+            self._leaves[name] = (leaf, held if isinstance(held, list) else [held])
 
     def held(self) -> list[Held]:
         """Every tensor."""
@@ -192,9 +192,9 @@ def to_json(name: str, value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return {"$bytes": base64.b64encode(value).decode()}
     if isinstance(value, list | tuple):
-        return [to_json(name, each) for each in value]
+        return [to_json(name, item) for item in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        inner = {key: to_json(name, each) for key, each in value.items()}
+        inner = {key: to_json(name, item) for key, item in value.items()}
         return {"$dict": inner} if any(key.startswith("$") for key in inner) else inner
     raise TreeInvalid(
         name=name,
@@ -206,14 +206,14 @@ def to_json(name: str, value: Any) -> Any:
 def from_json(value: Any) -> Any:
     """The other way."""
     if isinstance(value, list):
-        return [from_json(each) for each in value]
+        return [from_json(item) for item in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
         ((mark, inner),) = value.items()
         if mark in _MARKS:
             return _MARKS[mark](inner)
-    return {key: from_json(each) for key, each in value.items()}
+    return {key: from_json(item) for key, item in value.items()}
 
 
 _MARKS: dict[str, Callable[[Any], Any]] = {
@@ -221,5 +221,5 @@ _MARKS: dict[str, Callable[[Any], Any]] = {
     "$float": float,
     "$bytes": base64.b64decode,
     # A dict some of whose keys look like marks.
-    "$dict": lambda inner: {key: from_json(each) for key, each in inner.items()},
+    "$dict": lambda inner: {key: from_json(item) for key, item in inner.items()},
 }

@@ -205,8 +205,8 @@ class LocalStore:
 
 
 def _entry(name: str, path: Path) -> Entry:
-    found = path.stat()
-    return Entry(name=name, bytes=found.st_size, stamp=stamp_of(found))
+    status = path.stat()
+    return Entry(name=name, bytes=status.st_size, stamp=stamp_of(status))
 
 
 def stamp_of(status: os.stat_result) -> str:

@@ -65,8 +65,8 @@ class RemoteStore:
 
     def entries_beginning(self, text: str) -> tuple[list[Entry], list[str]]:
         """Every object whose name begins with a text, which may end within a part; and names that no request can name."""
-        found, unreadable = self.client.entries_beginning(text)
-        return [Entry(name=name, bytes=size, stamp=stamp) for name, size, stamp, _ in found], unreadable
+        objects, unreadable = self.client.entries_beginning(text)
+        return [Entry(name=name, bytes=size, stamp=stamp) for name, size, stamp, _ in objects], unreadable
 
     def delete(self, name: str) -> None:
         """Remove an object."""

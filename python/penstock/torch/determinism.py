@@ -74,14 +74,14 @@ def seed(number: int) -> None:
 
 def standing(device: torch.device) -> dict[str, int]:
     """Where the global generators stand, in four bytes each, and how many threads there are."""
-    found = {"torch": zlib.crc32(torch.get_rng_state().numpy().tobytes()), "threads": torch.get_num_threads()}
+    facts = {"torch": zlib.crc32(torch.get_rng_state().numpy().tobytes()), "threads": torch.get_num_threads()}
     if device.type == "cuda":
-        found["cuda"] = zlib.crc32(torch.cuda.get_rng_state(device).numpy().tobytes())
-    return found
+        facts["cuda"] = zlib.crc32(torch.cuda.get_rng_state(device).numpy().tobytes())
+    return facts
 
 
 def generator(number: int, device: torch.device) -> torch.Generator:
     """A generator of its own, on a device."""
-    made = torch.Generator(device)
-    made.manual_seed(number & _SEEDS)
-    return made
+    seeded = torch.Generator(device)
+    seeded.manual_seed(number & _SEEDS)
+    return seeded

@@ -53,9 +53,9 @@ def agree(values: Sequence[float]) -> list[list[float]]:
     if not _is_group():
         return [list(values)]
     own = torch.tensor(values, dtype=torch.float64)
-    found = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
-    distributed.all_gather(found, own, group=_host_group())
-    return [each.tolist() for each in found]
+    gathered = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(gathered, own, group=_host_group())
+    return [tensor.tolist() for tensor in gathered]
 
 
 def share(document: bytes) -> bytes:
@@ -66,9 +66,11 @@ def share(document: bytes) -> bytes:
     distributed.broadcast(length, 0, group=_host_group())
     if int(length) > _SHARED_BYTES_MAX:
         raise UsageError(f"{int(length)} bytes are too much to share between ranks")
-    given = document if distributed.get_rank() == 0 else bytes(int(length))
+    payload = document if distributed.get_rank() == 0 else bytes(int(length))
     content = (
-        torch.frombuffer(bytearray(given), dtype=torch.uint8) if given else torch.empty(0, dtype=torch.uint8)
+        torch.frombuffer(bytearray(payload), dtype=torch.uint8)
+        if payload
+        else torch.empty(0, dtype=torch.uint8)
     )
     if int(length):
         distributed.broadcast(content, 0, group=_host_group())
@@ -82,14 +84,14 @@ def exchange(document: bytes) -> list[bytes]:
     room = _HEAD_BYTES - _LENGTH_BYTES
     head = len(document).to_bytes(_LENGTH_BYTES, "big") + document[:room].ljust(room, b"\0")
     heads = _gathered(head)
-    lengths = [int.from_bytes(each[:_LENGTH_BYTES], "big") for each in heads]
+    lengths = [int.from_bytes(beginning[:_LENGTH_BYTES], "big") for beginning in heads]
     longest = max(lengths)
     if longest > _SHARED_BYTES_MAX:
         raise UsageError(f"{longest} bytes are too much to exchange between ranks")
     if longest <= room:
-        return [each[_LENGTH_BYTES:][:length] for each, length in zip(heads, lengths, strict=True)]
-    found = _gathered(document.ljust(longest, b"\0"))
-    return [each[:length] for each, length in zip(found, lengths, strict=True)]
+        return [beginning[_LENGTH_BYTES:][:length] for beginning, length in zip(heads, lengths, strict=True)]
+    padded = _gathered(document.ljust(longest, b"\0"))
+    return [content[:length] for content, length in zip(padded, lengths, strict=True)]
 
 
 def rank_and_ranks() -> tuple[int, int]:
@@ -100,8 +102,8 @@ def rank_and_ranks() -> tuple[int, int]:
 def _gathered(content: bytes) -> list[bytes]:
     """What each rank has given, of the same length everywhere."""
     own = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-    found = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
-    work = distributed.all_gather(found, own, group=_host_group(), async_op=True)
+    gathered = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
+    work = distributed.all_gather(gathered, own, group=_host_group(), async_op=True)
     try:
         work.wait(timedelta(seconds=PATIENCE_S))
     except RuntimeError:
@@ -113,7 +115,7 @@ def _gathered(content: bytes) -> list[bytes]:
             PATIENCE_S,
         )
         work.wait()
-    return [each.numpy().tobytes() for each in found]
+    return [tensor.numpy().tobytes() for tensor in gathered]
 
 
 def _host_group() -> "distributed.ProcessGroup | None":
@@ -123,9 +125,9 @@ def _host_group() -> "distributed.ProcessGroup | None":
         return None
     if default not in _BESIDE:
         _BESIDE.clear()
-        made = distributed.new_group(backend="gloo")
-        assert isinstance(made, distributed.ProcessGroup), "every rank is in it"
-        _BESIDE[default] = made
+        group = distributed.new_group(backend="gloo")
+        assert isinstance(group, distributed.ProcessGroup), "every rank is in it"
+        _BESIDE[default] = group
     return _BESIDE[default]
 
 

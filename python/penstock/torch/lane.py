@@ -60,7 +60,7 @@ def lane_of(mesh: DeviceMesh, dim: str | Sequence[str] = "dp") -> Lane:
 def lane_of_model(model: nn.Module) -> Lane:
     """The lane of this rank, from the mesh of the model's parameters if its dimensions are named, else one per rank."""
     meshes = {p.device_mesh for p in model.parameters() if isinstance(p, DTensor)}
-    for mesh in sorted(meshes, key=lambda each: -each.ndim):
+    for mesh in sorted(meshes, key=lambda candidate: -candidate.ndim):
         names = mesh.mesh_dim_names or ()
         spread = tuple(name for name in names if name in DATA_DIMS)
         if len(names) > len(spread) and not spread and mesh.size() == distributed.get_world_size():

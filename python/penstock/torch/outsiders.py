@@ -35,24 +35,24 @@ class Outsiders:
 
     def named(self, extra: Iterable[Any]) -> tuple[str, ...]:
         """In words: those that have stepped since. What ``extra`` holds as a whole is part of the state."""
-        inside = [*self._optimizers, *(each for each in extra if isinstance(each, Optimizer))]
+        inside = [*self._optimizers, *(optimizer for optimizer in extra if isinstance(optimizer, Optimizer))]
         # One that only hands another one's state on is that one under another name.
-        known = {id(each.state) for each in inside}
+        known = {id(optimizer.state) for optimizer in inside}
         stepped = [
             optimizer
             for optimizer, moment in list(_STEPPED.items())
             if moment > self._since and id(optimizer.state) not in known
         ]
-        return tuple(text for each in stepped if (text := self._said(each)) is not None)
+        return tuple(text for optimizer in stepped if (text := self._said(optimizer)) is not None)
 
     def _said(self, optimizer: Optimizer) -> str | None:
-        trained = {id(each) for group in optimizer.param_groups for each in group["params"]}
-        names = [name for name, each in self._model.named_parameters() if id(each) in trained]
+        trained = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        names = [name for name, parameter in self._model.named_parameters() if id(parameter) in trained]
         # Without moments nothing of it is lost, unless one is saved that it has replaced.
         if not names or not (optimizer.state or self._optimizers):
             return None
         others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        held = ", ".join(type(each).__name__ for each in self._optimizers) or "no optimizer"
+        held = ", ".join(type(member).__name__ for member in self._optimizers) or "no optimizer"
         return (
             f"{type(optimizer).__name__} trains {names[0]}{others} and is not part of the state, which has {held}: "
             "make the state from the optimizers that train, and make it again when one is replaced; "

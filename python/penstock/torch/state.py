@@ -86,12 +86,12 @@ class State:
     def values(self) -> dict[str, Any]:
         """Groups of parameters, state that is no tensor, and documents."""
         names = names_of(self.model)
-        found: dict[str, Any] = {TIED: names.tied}
+        values: dict[str, Any] = {TIED: names.tied}
         if self.optimizers:
-            found |= self._optimizing(names).values()
+            values |= self._optimizing(names).values()
         for name, document in self._owned(names).items():
-            found[name] = encode(name, document.read(), lambda *_: None)
-        return {name: value for name, value in found.items() if self._wants(name)}
+            values[name] = encode(name, document.read(), lambda *_: None)
+        return {name: value for name, value in values.items() if self._wants(name)}
 
     def room_for(self, tensors: Kinds, values: Mapping[str, Any]) -> list[Held]:
         """What a checkpoint with these tensors and values is loaded into; what is not there yet is made."""
@@ -139,8 +139,8 @@ class State:
 
     def entries(self) -> dict[str, Any]:
         """The random generators of this rank, and which of its gradients are zero."""
-        found: dict[str, Any] = {randomness.ENTRY: randomness.capture()} if self._wants("rng") else {}
-        return {**found, gradients.ENTRY: {"zeros": self._zeros}} if self._zeros else found
+        entries: dict[str, Any] = {randomness.ENTRY: randomness.capture()} if self._wants("rng") else {}
+        return {**entries, gradients.ENTRY: {"zeros": self._zeros}} if self._zeros else entries
 
     def load_entries(self, entries: dict[str, Any]) -> None:
         """Put the random generators back, and gradients that were zero."""
@@ -171,8 +171,8 @@ class State:
     @property
     def device(self) -> torch.device:
         """Where the model is."""
-        found = next(iter(self.model.parameters()), None)
-        return torch.device("cpu") if found is None else found.device
+        parameter = next(iter(self.model.parameters()), None)
+        return torch.device("cpu") if parameter is None else parameter.device
 
     @property
     def deferred(self) -> bool:
@@ -235,10 +235,10 @@ class State:
             return {}
         gradients.refuse_outside(self.model)
         known = gradients.Gradients(self.optimizers, names.of)
-        found = known.pending()
-        zeros = gradients.zeros_among(found)
+        pending = known.pending()
+        zeros = gradients.zeros_among(pending)
         self._zeros = zeros + known.reused()
-        return {name: tensor for name, tensor in found.items() if name not in zeros}
+        return {name: tensor for name, tensor in pending.items() if name not in zeros}
 
     def _held(
         self,
@@ -252,13 +252,13 @@ class State:
             self._looked, self._looked_as = {}, place
         holder = Holder(*place, self._looked)
         known = Tensors()
-        found: list[Held] = []
+        held: list[Held] = []
         own = [Leaf(name, tensor, restless=True, per_rank=True) for name, tensor in pending.items()]
         for leaf in (*self._leaves(names, dtypes), *_leaves_inside(inside), *own):
             if self._wants(leaf.name):
                 known.add(leaf.name, leaf.tensor)
-                found += holder.held(leaf)
-        return found
+                held += holder.held(leaf)
+        return held
 
     def _leaves(self, names: Names, dtypes: Mapping[str, str]) -> Iterator[Leaf]:
         for name, tensor in names.parameters.items():
@@ -283,8 +283,8 @@ class State:
             for name, module in names.extras.items()
         }
         optimizers = self._optimizing(names).documents() if self.optimizers else {}
-        found = {**modules, **self._extra.documents(), **optimizers}
-        return {name: each for name, each in found.items() if self._wants(name)}
+        documents = {**modules, **self._extra.documents(), **optimizers}
+        return {name: document for name, document in documents.items() if self._wants(name)}
 
     def _optimizing(self, names: Names) -> Optimizing:
         return Optimizing(self.optimizers, names.of, self._dtype)
@@ -333,15 +333,15 @@ def _rooms(name: str, document: Document, tensors: Kinds, saved: Any) -> dict[st
     """The tensors that a saved document is filled into: those that its owner has, where they fit, else new ones."""
     live = Tensors()
     encode(name, document.read(), live.add)
-    found = {}
+    rooms = {}
     for inside in tensor_names(saved):
         if inside not in tensors:
             raise TreeInvalid(name=inside, reason=f"{name} refers to it, but it is not loaded")
         dtype, shape = TORCH_TYPES[tensors[inside][0]], tuple(tensors[inside][1])
         old = live.get(inside)
         fits = old is not None and old.dtype == dtype and tuple(old.shape) == shape
-        found[inside] = old if old is not None and fits else torch.zeros(shape, dtype=dtype)
-    return found
+        rooms[inside] = old if old is not None and fits else torch.zeros(shape, dtype=dtype)
+    return rooms
 
 
 def _loaded_as(dtype: str, tensor: torch.Tensor) -> str | None:

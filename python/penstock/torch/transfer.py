@@ -36,11 +36,11 @@ def types_of(fields: Fields | None, *, records: bool = False) -> dict[str, torch
         return None if records else {name: _default(name) for name in TOKEN_FIELDS}
     if records:
         return dict(fields) if isinstance(fields, Mapping) else dict.fromkeys(fields)
-    given = dict(fields) if isinstance(fields, Mapping) else {name: _default(name) for name in fields}
-    for name in given:
+    types = dict(fields) if isinstance(fields, Mapping) else {name: _default(name) for name in fields}
+    for name in types:
         if name not in FIELDS:
             raise UsageError(f"a batch has no field {name!r}", hint=f"its fields are {', '.join(FIELDS)}")
-    return given
+    return types
 
 
 class Transfer:

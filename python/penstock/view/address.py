@@ -62,8 +62,8 @@ class Place:
     token: int | None = None
 
     def __str__(self) -> str:
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return ",".join(f"{name}={value}" for name, value in given if value is not None)
+        parts = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return ",".join(f"{name}={value}" for name, value in parts if value is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +94,28 @@ Address: TypeAlias = VersionAddress | StreamAddress
 
 def parse(text: str) -> Address:
     """The address that a text is, or a whole URL that shows one."""
-    given = text.strip()
-    if not given or len(given) > LENGTH_MAX:
+    address = text.strip()
+    if not address or len(address) > LENGTH_MAX:
         reason = (
-            f"it has {len(given):,} characters, at most {LENGTH_MAX:,} are read" if given else "it is empty"
+            f"it has {len(address):,} characters, at most {LENGTH_MAX:,} are read"
+            if address
+            else "it is empty"
         )
-        raise AddressInvalid(address=given[:100], reason=reason, hint=_HINT)
-    if given.startswith((IN_URL, "http://", "https://")):
-        given = _in_url(given)
-    if (row := _ROW.fullmatch(given)) is not None:
-        return VersionAddress(row[1], _number(given, "row", row[2]))
-    path, hash_, rest = given.partition("#")
+        raise AddressInvalid(address=address[:100], reason=reason, hint=_HINT)
+    if address.startswith((IN_URL, "http://", "https://")):
+        address = _in_url(address)
+    if (row := _ROW.fullmatch(address)) is not None:
+        return VersionAddress(row[1], _number(address, "row", row[2]))
+    path, hash_, rest = address.partition("#")
     if path.startswith(RUN):
-        return RunAddress(_path(given, path.removeprefix(RUN)), _place(given, rest, hash_))
+        return RunAddress(_path(address, path.removeprefix(RUN)), _place(address, rest, hash_))
     if path.endswith(RECIPES) and not ("@" in path and _VERSION.fullmatch(path)):
-        return RecipeAddress(_path(given, path), _place(given, rest, hash_))
+        return RecipeAddress(_path(address, path), _place(address, rest, hash_))
     if hash_:
-        raise _refusal(given, f"{path!r} is neither a recipe ({', '.join(RECIPES)}) nor a run ({RUN}NAME)")
-    if _VERSION.fullmatch(given) is None:
-        raise _refusal(given, "it is neither a version nor a recipe nor a run")
-    return VersionAddress(given)
+        raise _refusal(address, f"{path!r} is neither a recipe ({', '.join(RECIPES)}) nor a run ({RUN}NAME)")
+    if _VERSION.fullmatch(address) is None:
+        raise _refusal(address, "it is neither a version nor a recipe nor a run")
+    return VersionAddress(address)
 
 
 def in_url(address: Address) -> str:
@@ -127,21 +129,21 @@ def at(address: StreamAddress, **changed: object) -> StreamAddress:
 
 
 def _in_url(url: str) -> str:
-    _, found, after = url.partition(IN_URL)
-    if not found:
+    _, separator, after = url.partition(IN_URL)
+    if not separator:
         raise _refusal(url, f"the URL shows no address: there is no {IN_URL} in it")
     # What follows a question mark is how it is shown.
     return unquote(after.partition("?")[0])
 
 
-def _path(given: str, path: str) -> str:
+def _path(address: str, path: str) -> str:
     try:
-        found = unquote(path, errors="strict")
+        decoded = unquote(path, errors="strict")
     except UnicodeDecodeError:
-        found = ""
-    if not found or "\0" in found:
-        raise _refusal(given, "its path is empty")
-    return found
+        decoded = ""
+    if not decoded or "\0" in decoded:
+        raise _refusal(address, "its path is empty")
+    return decoded
 
 
 def _quoted(path: str) -> str:
@@ -149,38 +151,38 @@ def _quoted(path: str) -> str:
     return quote(path, safe=_PLAIN).replace("~", "%7E")
 
 
-def _place(given: str, rest: str, hash_: str) -> Place:
+def _place(address: str, rest: str, hash_: str) -> Place:
     if not rest:
         if hash_:
-            raise _refusal(given, "nothing follows the #")
+            raise _refusal(address, "nothing follows the #")
         return Place()
     known = [field.name for field in fields(Place)]
-    found: dict[str, int | Lane] = {}
+    values: dict[str, int | Lane] = {}
     for part in rest.split(","):
         name, equals, value = part.partition("=")
         if name not in known or not equals:
-            raise _refusal(given, f"{part!r} is none of {', '.join(f'{each}=…' for each in known)}")
-        if name in found:
-            raise _refusal(given, f"it says {name} twice")
-        found[name] = _lane(given, value) if name == "lane" else _number(given, name, value)
-    if "token" in found and "row" not in found:
-        raise _refusal(given, "token=… needs row=…")
-    return Place(**found)  # type: ignore[arg-type]
+            raise _refusal(address, f"{part!r} is none of {', '.join(f'{option}=…' for option in known)}")
+        if name in values:
+            raise _refusal(address, f"it says {name} twice")
+        values[name] = _lane(address, value) if name == "lane" else _number(address, name, value)
+    if "token" in values and "row" not in values:
+        raise _refusal(address, "token=… needs row=…")
+    return Place(**values)  # type: ignore[arg-type]
 
 
-def _lane(given: str, value: str) -> "Lane":
+def _lane(address: str, value: str) -> "Lane":
     # Everything about data comes along, which a first screen need not wait for.
     from penstock.data.feed.lane import parse_lane
 
     try:
         return parse_lane(value)
     except RecipeInvalid as reason:
-        raise _refusal(given, str(reason)) from reason
+        raise _refusal(address, str(reason)) from reason
 
 
-def _number(given: str, name: str, value: str) -> int:
+def _number(address: str, name: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal()) or len(value) > 19 or int(value) >= _NUMBER_MAX:
-        raise _refusal(given, f"{name} must be a whole number from 0, got {value[:40]!r}")
+        raise _refusal(address, f"{name} must be a whole number from 0, got {value[:40]!r}")
     return int(value)
 
 

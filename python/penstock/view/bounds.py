@@ -47,15 +47,15 @@ class Bounds:
         return range(first, stop)
 
     def __str__(self) -> str:
-        return ":".join("" if each is None else str(each) for each in (self.first, self.stop))
+        return ":".join("" if bound is None else str(bound) for bound in (self.first, self.stop))
 
 
 def parse_bounds(text: str, *, of: str = "rows") -> Bounds:
     """The range that a text is."""
-    found = _RANGE.fullmatch(text.strip())
-    if found is None or not text.strip():
+    match = _RANGE.fullmatch(text.strip())
+    if match is None or not text.strip():
         raise AddressInvalid(address=text[:200], reason=f"it is not a range of {of}", hint=_HINT)
-    first, colon, stop = found.groups()
+    first, colon, stop = match.groups()
     if colon:
         return Bounds(None if first is None else int(first), None if stop is None else int(stop), of)
     number = int(first)

@@ -78,12 +78,12 @@ class OpenedStream:
             return step or 0
         from penstock.run.journal.step_records import last_step
 
-        steps = [each.step for each in self.live() if each.step is not None]
+        steps = [tap.step for tap in self.live() if tap.step is not None]
         return max(steps, default=max(0, last_step(self.address.run)))
 
     def live(self) -> "list[Tapped]":
         """What processes that read it now have in their hands; those on other machines are taken to be alive."""
-        return [each for each in self._taps() if each.alive is not False]
+        return [tap for tap in self._taps() if tap.alive is not False]
 
     @property
     def lane(self) -> Lane:
@@ -104,13 +104,13 @@ class OpenedStream:
             if known is not None:
                 self._batches.move_to_end(key)
                 return known
-        made = batch_of(self.plan, *key)
+        batch = batch_of(self.plan, *key)
         address = self.at(*key)
         view: AnyBatch
-        if isinstance(made, RecordBatch):
-            view = RecordView(made, address=address, lane=key[1])
+        if isinstance(batch, RecordBatch):
+            view = RecordView(batch, address=address, lane=key[1])
         else:
-            view = view_of(made, self.plan, address=address, lane=key[1], vocabularies=self.vocabularies)
+            view = view_of(batch, self.plan, address=address, lane=key[1], vocabularies=self.vocabularies)
         with self._lock:
             self._batches[key] = view
             while len(self._batches) > BATCHES_MAX:
@@ -164,10 +164,10 @@ class Opener:
         from penstock.run.directory import RunDirectory
 
         places = [Path(name), *(folder / name for folder in self._runs)]
-        found = next((each for each in map(RunDirectory, places) if each.is_run()), None)
-        if found is None:
+        run = next((candidate for candidate in map(RunDirectory, places) if candidate.is_run()), None)
+        if run is None:
             raise RunUnknown(directory=name)
-        return found
+        return run
 
     def _run(self, address: RunAddress) -> OpenedStream:
         """A run, or a feed that is published outside of one, by the number of its process or the name of its file."""
@@ -175,11 +175,11 @@ class Opener:
 
         alone = None if self._taps is None else _tap_of(self._taps, address.run)
         if alone is not None:
-            found = read_tap(alone)
-            if found is not None and isinstance(found.about.get("recipe"), dict):
-                recipe = recipe_of(found.about["recipe"], folder=Path())
-                skips = Skips(**found.about["skips"])
-                registry = self._registry_at(str(found.about["registry"]))
+            tap = read_tap(alone)
+            if tap is not None and isinstance(tap.about.get("recipe"), dict):
+                recipe = recipe_of(tap.about["recipe"], folder=Path())
+                skips = Skips(**tap.about["skips"])
+                registry = self._registry_at(str(tap.about["registry"]))
                 return self._stream(address, recipe, registry, skips, lambda: _read(alone))
         directory = self.run(address.run)
         registry = self._registry_at(directory.about().registry)
@@ -237,17 +237,17 @@ class Opener:
     def _vocabularies(self, plan: Plan) -> list[Vocabulary | None]:
         """The vocabulary of every source; one file is read once."""
         read: dict[object, Vocabulary | None] = {}
-        found = []
-        for each in plan.prepared:
-            stage = tokenizing(plan.recipe.stages_of(each.source))
+        vocabularies = []
+        for prepared in plan.prepared:
+            stage = tokenizing(plan.recipe.stages_of(prepared.source))
             key = None if stage is None else (str(stage.tokenizer), getattr(stage, "special_tokens", ()))
             if key not in read:
                 read[key] = None if stage is None else vocabulary_of(stage)
-            found.append(read[key])
+            vocabularies.append(read[key])
         if self._tokenizer is not None:
-            given = read_vocabulary(self._tokenizer)
-            found = [given if each is None else each for each in found]
-        return found
+            fallback = read_vocabulary(self._tokenizer)
+            vocabularies = [fallback if vocabulary is None else vocabulary for vocabulary in vocabularies]
+        return vocabularies
 
 
 def open_address(address: Address, registry: Registry) -> Opened:
@@ -269,18 +269,18 @@ def _recipe_of(directory: "RunDirectory") -> Recipe:
 def _read(tap: Path) -> "list[Tapped]":
     from penstock.view.tap.reader import read_tap
 
-    found = read_tap(tap)
-    return [] if found is None else [found]
+    tapped = read_tap(tap)
+    return [] if tapped is None else [tapped]
 
 
 def _tap_of(folder: Path, name: str) -> Path | None:
     """The newest tap of a folder that is called so, or that a process of this number has."""
-    found = [
+    paths = [
         path
         for path in (folder.glob("*.tap") if folder.is_dir() else ())
         if name in (path.stem, path.stem.partition("-")[0])
     ]
-    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
+    return max(paths, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def check_place(batch: AnyBatch, place: Place) -> None:

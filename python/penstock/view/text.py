@@ -38,13 +38,13 @@ def batch_lines(
     texts = window.texts()
     for at, row in enumerate(range(*window.rows)):
         yield f"row {row}"
-        documents = [each for each in window.documents if each.row == row]
-        for each in documents[:_DOCUMENTS]:
-            origin = view.documents.origin(each)
+        documents = [candidate for candidate in window.documents if candidate.row == row]
+        for document in documents[:_DOCUMENTS]:
+            origin = view.documents.origin(document)
             where = "" if origin is None else f" ({safe_line(origin.shard)}{_bytes(origin.byte_range)})"
-            version = view.sources[each.source].version
-            stop = each.start + each.stop - each.at
-            yield f"  [{each.at}:{each.stop}] {version} row {each.sample}{where}, tokens {each.start}–{stop}"
+            version = view.sources[document.source].version
+            stop = document.start + document.stop - document.at
+            yield f"  [{document.at}:{document.stop}] {version} row {document.sample}{where}, tokens {document.start}–{stop}"
         if len(documents) > _DOCUMENTS:
             yield f"  and {len(documents) - _DOCUMENTS} documents more"
         mask = window.columns.get("loss_mask")
@@ -100,10 +100,10 @@ def batch_document(view: BatchView, rows: Range = None, tokens: Range = None) ->
     """A batch of tokens as plain values."""
     window = view.window(rows, tokens)
     texts = window.texts()
-    found = []
+    shown = []
     for at, row in enumerate(range(*window.rows)):
-        origins = [view.documents.origin(each) for each in window.documents if each.row == row]
-        found.append(
+        origins = [view.documents.origin(document) for document in window.documents if document.row == row]
+        shown.append(
             {
                 "row": row,
                 "texts": texts[at] if texts else [],
@@ -111,7 +111,7 @@ def batch_document(view: BatchView, rows: Range = None, tokens: Range = None) ->
                 "origins": [origin.to_json() for origin in origins if origin is not None],
             }
         )
-    return {**view.facts(), "shown": window.facts, "rows_shown": found}
+    return {**view.facts(), "shown": window.facts, "rows_shown": shown}
 
 
 def stage_lines(stages: SampleStagesAnswer, *, exact: bool = False) -> Iterator[str]:
@@ -137,21 +137,21 @@ def stage_lines(stages: SampleStagesAnswer, *, exact: bool = False) -> Iterator[
         yield f"  row {place['row']} [{first}:{stop}], its tokens {start}–{end}, {place['loss']} in the loss"
 
 
-def difference_lines(found: dict[str, Any]) -> Iterator[str]:
+def difference_lines(comparison: dict[str, Any]) -> Iterator[str]:
     """What differs, beginning with the first place."""
-    one, other = found["sides"]
+    one, other = comparison["sides"]
     yield f"{one}  and  {other}"
-    if found["equal"]:
+    if comparison["equal"]:
         yield "equal"
         return
-    for name, (a, b) in (found.get("fields") or found.get("schema") or {}).items():
+    for name, (a, b) in (comparison.get("fields") or comparison.get("schema") or {}).items():
         yield f"  {name}: {safe_line(str(a))[:200]} → {safe_line(str(b))[:200]}"
     for name in ("compared_steps", "compared_rows", "first_step", "summary"):
-        if found.get(name) is not None:
-            yield f"  {name.replace('_', ' ')}: {found[name]}"
-    if found.get("batch"):
-        yield from difference_lines(found["batch"])
-    first = found.get("first")
+        if comparison.get(name) is not None:
+            yield f"  {name.replace('_', ' ')}: {comparison[name]}"
+    if comparison.get("batch"):
+        yield from difference_lines(comparison["batch"])
+    first = comparison.get("first")
     if first:
         yield f"  first difference: {', '.join(f'{key} {first[key]}' for key in first if key != 'sides')}"
         for side in first["sides"]:

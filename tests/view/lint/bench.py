@@ -33,8 +33,8 @@ def paragraphs() -> list[str]:
     """Some paragraphs of Python's reference: prose that people wrote, each once."""
     from pydoc_data.topics import topics
 
-    found = [" ".join(part.split()) for text in topics.values() for part in text.split("\n\n")]
-    return list(dict.fromkeys(part for part in found if 150 <= len(part) <= 1500))[:480]
+    parts = [" ".join(part.split()) for text in topics.values() for part in text.split("\n\n")]
+    return list(dict.fromkeys(part for part in parts if 150 <= len(part) <= 1500))[:480]
 
 
 @cache
@@ -46,18 +46,18 @@ def modules() -> list[str]:
     import textwrap
 
     members = [
-        each
+        member
         for module in (argparse, difflib, statistics, textwrap)
-        for _, each in inspect.getmembers(module)
-        if inspect.isfunction(each) or inspect.isclass(each)
+        for _, member in inspect.getmembers(module)
+        if inspect.isfunction(member) or inspect.isclass(member)
     ]
-    found = []
-    for each in members:
+    sources = []
+    for function in members:
         try:
-            found.append(inspect.getsource(each)[:3000])
+            sources.append(inspect.getsource(function)[:3000])
         except (OSError, TypeError):
             continue
-    return [text for text in dict.fromkeys(found) if len(text) > 200]
+    return [text for text in dict.fromkeys(sources) if len(text) > 200]
 
 
 def prose(alphabet: str, count: int, seed: int = 0) -> list[str]:
@@ -70,7 +70,7 @@ def prose(alphabet: str, count: int, seed: int = 0) -> list[str]:
 def chats(count: int, *, turns: int = 1) -> list[Row]:
     """Conversations about the reference: short questions, long answers."""
     known = paragraphs()
-    found = []
+    rows = []
     for number in range(count):
         messages = [
             {
@@ -82,8 +82,8 @@ def chats(count: int, *, turns: int = 1) -> list[Row]:
             text = known[(number * turns + turn) % len(known)]
             messages.append({"role": "user", "content": f"What about {' '.join(text.split()[:4])}?"})
             messages.append({"role": "assistant", "content": text})
-        found.append({"messages": messages})
-    return found
+        rows.append({"messages": messages})
+    return rows
 
 
 @cache
@@ -119,30 +119,30 @@ class Bench:
         """One that knows the words of the first hundred paragraphs and no others."""
         from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-        made = Tokenizer(models.WordLevel(unk_token="[UNK]"))
-        made.pre_tokenizer = pre_tokenizers.Whitespace()
+        tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
         trainer = trainers.WordLevelTrainer(special_tokens=["[UNK]"], show_progress=False)
-        made.train_from_iterator(paragraphs(), trainer)
-        made.save(str(self.folder / "words.json"))
+        tokenizer.train_from_iterator(paragraphs(), trainer)
+        tokenizer.save(str(self.folder / "words.json"))
         return self.folder / "words.json"
 
     def _trained(self, name: str, texts: list[str]) -> Path:
         from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-        made = Tokenizer(models.BPE())
-        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        made.decoder = decoders.ByteLevel()
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
             vocab_size=2000,
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             special_tokens=[AddedToken(word, special=True) for word in SPECIALS],
             show_progress=False,
         )
-        made.train_from_iterator(texts, trainer)
-        made.post_processor = processors.TemplateProcessing(
+        tokenizer.train_from_iterator(texts, trainer)
+        tokenizer.post_processor = processors.TemplateProcessing(
             single=f"$A {SPECIALS[EOS]}", special_tokens=[(SPECIALS[EOS], EOS)]
         )
-        made.save(str(self.folder / name))
+        tokenizer.save(str(self.folder / name))
         (self.folder / "chatml.jinja").write_text(CHATML)
         return self.folder / name
 
@@ -167,8 +167,8 @@ class Bench:
 
     def encoded(self, texts: list[str], tokenizer: Path | None = None) -> list[list[int]]:
         """Texts as tokens, without special ones."""
-        made = _loaded(tokenizer or self.tokenizer)
-        return [each.ids for each in made.encode_batch(texts, add_special_tokens=False)]
+        loaded = _loaded(tokenizer or self.tokenizer)
+        return [encoding.ids for encoding in loaded.encode_batch(texts, add_special_tokens=False)]
 
     def tokenize(self, **more: Any) -> Row:
         """A stage that makes tokens of text and ends texts."""
@@ -179,13 +179,13 @@ class Bench:
 
     def chat(self, **more: Any) -> Row:
         """A stage that makes tokens of conversations."""
-        given = {
+        stage = {
             "kind": "chat",
             "tokenizer": str(self.tokenizer),
             "template": str(self.folder / "chatml.jinja"),
         }
         assert self.tokenizer.exists()
-        return given | more
+        return stage | more
 
     def recipe(self, sources: str | list[Row], *stages: Row, **more: Any) -> Row:
         """A recipe; without stages its texts are tokenised and packed."""

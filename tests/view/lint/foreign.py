@@ -189,13 +189,15 @@ def _with_bytes(bench: Bench) -> Path:
 
     words = dict.fromkeys("▁" + word for text in paragraphs() for word in text.split())
     pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *words]
-    made = Tokenizer(
+    tokenizer = Tokenizer(
         models.BPE(
             {piece: number for number, piece in enumerate(pieces)}, [], unk_token="<unk>", byte_fallback=True
         )
     )
-    made.normalizer = normalizers.Replace(" ", "▁")
-    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    made.add_special_tokens(["<s>", "</s>"])
-    made.save(str(bench.folder / "bytes.json"))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    tokenizer.save(str(bench.folder / "bytes.json"))
     return bench.folder / "bytes.json"

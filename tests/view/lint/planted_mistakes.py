@@ -40,8 +40,8 @@ def no_end_of_text(bench: Bench) -> LintReport:
 @planted("no-end-of-text", "stored tokens of documents, packed without a token between them")
 def no_end_of_stored(bench: Bench) -> LintReport:
     texts = bench.texts()
-    made = bench.stream(bench.recipe(texts, bench.tokenize(special=False), PACK)).plan.prepared[0].tokens
-    rows = [np.asarray(next(iter(row.values()))) for row in made.take(range(200))]
+    tokens = bench.stream(bench.recipe(texts, bench.tokenize(special=False), PACK)).plan.prepared[0].tokens
+    rows = [np.asarray(next(iter(row.values()))) for row in tokens.take(range(200))]
     long = np.stack([row[:40] for row in rows if len(row) >= 40])
     recipe = bench.recipe(bench.stored("no-ends", long), PACK)
     return bench.lint(recipe, tokenizer=bench.tokenizer)
@@ -253,7 +253,7 @@ def wrong_tokenizer(bench: Bench) -> LintReport:
     recipe = {"batch": 4, "sources": [{"name": bench.stored("right", _stored(bench))}]}
     report = bench.lint(recipe, tokenizer=bench.other_tokenizer)
     # What a wrong tokenizer shows is no text, so whatever is said of that text says nothing.
-    report.findings = [each for each in report.findings if each.severity == "error"]
+    report.findings = [finding for finding in report.findings if finding.severity == "error"]
     return report
 
 

@@ -165,8 +165,12 @@ def test_special_tokens_are_known_by_configuration_and_by_name(bench: Bench) -> 
     folder = bench.folder / "configured"
     folder.mkdir(exist_ok=True)
     (folder / "tokenizer.json").write_bytes(bench.tokenizer.read_bytes())
-    told = {"eos_token": {"content": SPECIALS[3]}, "bos_token": SPECIALS[1], "pad_token": SPECIALS[1]}
-    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    configuration = {
+        "eos_token": {"content": SPECIALS[3]},
+        "bos_token": SPECIALS[1],
+        "pad_token": SPECIALS[1],
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(configuration))
     known = specials_of(read_vocabulary(folder / "tokenizer.json"))
     # One token that is all of them ends texts.
     assert {EOS, 3} <= known.end
@@ -194,9 +198,9 @@ def test_the_command_exits_by_what_it_found(bench: Bench, capsys: pytest.Capture
     assert "outside-vocabulary" in shown
     assert "penstock view" in shown
     assert lint(recipe, *tokenizer, "--json") == 1
-    (found,) = json.loads(capsys.readouterr().out)["findings"]
-    assert (found["kind"], found["unit"]) == ("outside-vocabulary", "tokens")
-    assert found["places"][0] == found["address"]
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (finding["kind"], finding["unit"]) == ("outside-vocabulary", "tokens")
+    assert finding["places"][0] == finding["address"]
     assert lint(recipe, *tokenizer, "--allow", "outside-vocabulary") == 0
     assert lint(recipe, *tokenizer, "--eos", "<|im_end|>", "--bos", "0", "--allow", "outside-vocabulary") == 0
     assert lint(recipe, *tokenizer, "--eos", "<|nothing|>") == 2

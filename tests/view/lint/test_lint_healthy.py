@@ -25,18 +25,18 @@ def test_lint_has_nothing_to_say_of_templates_as_they_are_shipped(name: str, ben
     from tokenizers import AddedToken, Tokenizer
 
     # Importing it would take longer than the test.
-    found = find_spec("trl")
-    assert found is not None
-    assert found.origin is not None
-    template = next(Path(found.origin).parent.rglob(f"{name}.jinja"))
+    spec = find_spec("trl")
+    assert spec is not None
+    assert spec.origin is not None
+    template = next(Path(spec.origin).parent.rglob(f"{name}.jinja"))
     words = set(re.findall(r"<\|[a-z_]+\|>|<(?:start|end)_of_turn>|<bos>|</s>", template.read_text()))
     folder = bench.folder / name
     folder.mkdir(exist_ok=True)
     tokenizer = Tokenizer.from_file(str(bench.tokenizer))
     tokenizer.add_special_tokens([AddedToken(word, special=True) for word in sorted(words | {"</s>"})])
     tokenizer.save(str(folder / "tokenizer.json"))
-    told = {"eos_token": "</s>", "bos_token": SPECIALS[0]}
-    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    configuration = {"eos_token": "</s>", "bos_token": SPECIALS[0]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(configuration))
     stage = {
         "kind": "chat",
         "tokenizer": str(folder / "tokenizer.json"),
@@ -46,4 +46,4 @@ def test_lint_has_nothing_to_say_of_templates_as_they_are_shipped(name: str, ben
     recipe = bench.recipe(
         bench.rows("chats", chats(80)), stage, {"kind": "pack", "length": 768, "policy": "fit"}
     )
-    assert [(each.kind, each.sentence) for each in bench.lint(recipe, steps=4).findings] == []
+    assert [(finding.kind, finding.sentence) for finding in bench.lint(recipe, steps=4).findings] == []

@@ -51,32 +51,34 @@ def print_difference(
         first, second = choose_readable(opened, before), choose_readable(others, after)
     title = f"comparing {titled(first)} and {titled(second)}"
     with bytes_progress(title, quiet=json) as tell:
-        found = difference(Reader(first.manifest, first.store), Reader(second.manifest, second.store), tell)
+        comparison = difference(
+            Reader(first.manifest, first.store), Reader(second.manifest, second.store), tell
+        )
     if json:
-        print_json({"before": first.to_json(), "after": second.to_json(), **found.to_json(top)})
+        print_json({"before": first.to_json(), "after": second.to_json(), **comparison.to_json(top)})
     else:
-        _print(found, top)
-    return 0 if found.nothing else 1
+        _print(comparison, top)
+    return 0 if comparison.nothing else 1
 
 
-def _print(found: Difference, top: int) -> None:
-    if found.changes:
-        changes = [_row(change) for change in found.changes[:top]]
+def _print(comparison: Difference, top: int) -> None:
+    if comparison.changes:
+        changes = [_row(change) for change in comparison.changes[:top]]
         heads = ["tensor", "type", "elements changed", "relative change", "largest change"]
         print_table(heads, changes, right=heads[2:])
-        if len(found.changes) > top:
-            say(f"and {len(found.changes) - top} tensors more that changed (--top)")
-    rows = [("added", name, "") for name in found.added[:_NAMES_SHOWN]]
-    rows += [("removed", name, "") for name in found.removed[:_NAMES_SHOWN]]
-    rows += [("value", name, f"{short(a)} → {short(b)}") for name, (a, b) in _some(found.values)]
-    rows += [("entry", name, f"{short(a)} → {short(b)}") for name, (a, b) in _some(found.entries)]
+        if len(comparison.changes) > top:
+            say(f"and {len(comparison.changes) - top} tensors more that changed (--top)")
+    rows = [("added", name, "") for name in comparison.added[:_NAMES_SHOWN]]
+    rows += [("removed", name, "") for name in comparison.removed[:_NAMES_SHOWN]]
+    rows += [("value", name, f"{short(a)} → {short(b)}") for name, (a, b) in _some(comparison.values)]
+    rows += [("entry", name, f"{short(a)} → {short(b)}") for name, (a, b) in _some(comparison.entries)]
     if rows:
         print_table(["", "name", ""], rows)
-    _print_still("moments that stood still while their parameter moved", found.stale)
-    _print_still("parameters that stood still while their moment moved", found.unmoved)
+    _print_still("moments that stood still while their parameter moved", comparison.stale)
+    _print_still("parameters that stood still while their moment moved", comparison.unmoved)
     say(
-        f"{len(found.changes)} tensors changed, {found.equal} are equal ({found.equal_by_hash} known by their hashes), "
-        f"{len(found.added)} added, {len(found.removed)} removed; {as_size(found.bytes_read)} read"
+        f"{len(comparison.changes)} tensors changed, {comparison.equal} are equal ({comparison.equal_by_hash} known by their hashes), "
+        f"{len(comparison.added)} added, {len(comparison.removed)} removed; {as_size(comparison.bytes_read)} read"
     )
 
 
@@ -93,9 +95,9 @@ def _some(pairs: dict[str, tuple[object, object]]) -> list[tuple[str, tuple[obje
     return list(pairs.items())[:_NAMES_SHOWN]
 
 
-def _print_still(title: str, found: list[Still]) -> None:
-    if not found:
+def _print_still(title: str, stills: list[Still]) -> None:
+    if not stills:
         return
-    print_table([title, "parameter"], [(each.moment, each.parameter) for each in found[:_NAMES_SHOWN]])
-    if len(found) > _NAMES_SHOWN:
-        say(f"and {len(found) - _NAMES_SHOWN} more (--json shows all)")
+    print_table([title, "parameter"], [(still.moment, still.parameter) for still in stills[:_NAMES_SHOWN]])
+    if len(stills) > _NAMES_SHOWN:
+        say(f"and {len(stills) - _NAMES_SHOWN} more (--json shows all)")

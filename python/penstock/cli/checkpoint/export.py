@@ -106,35 +106,39 @@ def export_checkpoint(
     """
     wanted = chosen or Chosen()
     with open_checkpoints(place) as opened:
-        found = choose_readable(opened, step)
+        checkpoint = choose_readable(opened, step)
     if wanted.self_contained and wanted.choice != Choice():
         raise UsageError(
             "a self-contained copy is a copy of everything", hint="leave prefix, only and dtype away"
         )
     if wanted.to != "safetensors":
         need_torch()
-    with bytes_progress(f"exporting {titled(found)}", quiet=json) as tell:
+    with bytes_progress(f"exporting {titled(checkpoint)}", quiet=json) as tell:
         if wanted.self_contained:
-            copied = copy_checkpoint(found, open_store(destination), force=force, tell=tell)
+            copied = copy_checkpoint(checkpoint, open_store(destination), force=force, tell=tell)
             written, bytes_ = [destination], copied.bytes
         else:
-            paths = _export(found, Path(destination), wanted, force, tell)
+            paths = _export(checkpoint, Path(destination), wanted, force, tell)
             written, bytes_ = [str(path) for path in paths], sum(path.stat().st_size for path in paths)
     if json:
-        print_json({"step": found.step, "number": found.number, "written": written, "bytes": bytes_})
+        print_json(
+            {"step": checkpoint.step, "number": checkpoint.number, "written": written, "bytes": bytes_}
+        )
     else:
         print("\n".join(written))
-        say(f"{titled(found)}: {as_size(bytes_)} in {destination}")
+        say(f"{titled(checkpoint)}: {as_size(bytes_)} in {destination}")
     return 0
 
 
-def _export(found: Checkpoint, destination: Path, wanted: Chosen, force: bool, tell: Any) -> list[Path]:
+def _export(checkpoint: Checkpoint, destination: Path, wanted: Chosen, force: bool, tell: Any) -> list[Path]:
     if wanted.to == "torch":
-        return export_torch(found, destination, wanted.choice, force=force, tell=tell)
+        return export_torch(checkpoint, destination, wanted.choice, force=force, tell=tell)
     if wanted.to == "dcp":
-        return export_dcp(found, destination, wanted.choice, force=force, tell=tell)
+        return export_dcp(checkpoint, destination, wanted.choice, force=force, tell=tell)
     most = wanted.shard_bytes_max
-    return export_safetensors(found, destination, wanted.choice, shard_bytes_max=most, force=force, tell=tell)
+    return export_safetensors(
+        checkpoint, destination, wanted.choice, shard_bytes_max=most, force=force, tell=tell
+    )
 
 
 def _bytes(text: str) -> int:

@@ -24,7 +24,7 @@ def list_checkpoints(place: str, *, json: Json = False) -> int:
     """
     with open_checkpoints(place) as opened:
         refuse_empty(opened)
-        documents = [list_document(each, opened.store) for each in opened.log.read().checkpoints()]
+        documents = [list_document(committed, opened.store) for committed in opened.log.read().checkpoints()]
         history = opened.log.read()
     # One that was retired while its manifest was read is not damaged, it is gone.
     documents = [document for document in documents if document["number"] in history.living]

@@ -22,7 +22,7 @@ def place_of(text: str) -> str:
         address = parse(text)
         assert isinstance(address, RunAddress), "it begins like one"
         places = map(RunDirectory, (Path(address.run), _RUNS / address.run))
-        run = next((each for each in places if each.is_run()), None)
+        run = next((candidate for candidate in places if candidate.is_run()), None)
         if run is None:
             raise RunUnknown(directory=address.run)
         return _place_of_run(run)
@@ -56,28 +56,28 @@ def choose(opened: Checkpoints, wanted: str) -> Checkpoint:
     asks for the latest should hear of that.
     """
     history = opened.log.read()
-    found = _find(history, wanted)
-    if found is None:
+    committed = _find(history, wanted)
+    if committed is None:
         refuse_empty(opened)
-        known = [each.step for each in history.checkpoints()]
+        known = [other.step for other in history.checkpoints()]
         words = wanted if wanted == "latest" else f"of step {wanted}"
         raise CheckpointUnknown(place=opened.store.url, wanted=words, known=known)
-    return checkpoint_of(found, opened.store)
+    return checkpoint_of(committed, opened.store)
 
 
 def choose_readable(opened: Checkpoints, wanted: str) -> Checkpoint:
     """The same with its manifest read. A newest one that was retired just now is looked for again."""
     for _ in range(_LOOKS_MAX):
-        found = choose(opened, wanted)
+        checkpoint = choose(opened, wanted)
         try:
             # Kept by the checkpoint from now on.
-            assert found.manifest
+            assert checkpoint.manifest
         except CheckpointDamaged as problem:
-            if wanted != "latest" or not is_retired(opened.log, found.number):
-                raise retired_or(problem, opened.log, found) from problem
+            if wanted != "latest" or not is_retired(opened.log, checkpoint.number):
+                raise retired_or(problem, opened.log, checkpoint) from problem
         else:
             break
-    return found
+    return checkpoint
 
 
 def _find(history: History, wanted: str) -> Committed | None:
@@ -87,7 +87,7 @@ def _find(history: History, wanted: str) -> Committed | None:
         number = int(wanted.removeprefix("number="))
         if wanted.startswith("number="):
             return history.living.get(number)
-        of_step = [each for each in history.checkpoints() if each.step == number]
+        of_step = [committed for committed in history.checkpoints() if committed.step == number]
         return history.at_step(number) or (of_step[-1] if of_step else None)
     raise UsageError(
         f"{wanted!r} is not a checkpoint", hint="a step such as 1000, latest, or number=12 of the list"

@@ -43,7 +43,11 @@ def prune_checkpoints(
     with open_checkpoints(place, write=not dry_run) as opened:
         refuse_empty(opened)
         done = opened.prune(keep, dry_run=dry_run)
-        kept = [each.step for each in opened.list() if not (dry_run and each.step in done.retired)]
+        kept = [
+            checkpoint.step
+            for checkpoint in opened.list()
+            if not (dry_run and checkpoint.step in done.retired)
+        ]
     document = {
         "dry_run": dry_run,
         "retired": list(done.retired),

@@ -46,9 +46,9 @@ def repair_place(
     if json:
         print_json({"dry_run": dry_run, **done.to_json()})
     elif not done.nothing:
-        rows = [(f"log/{each.number:08d}.json", each.reason, each.what) for each in done.rebuilt]
-        rows += [(each.name, each.what, "copied") for each in done.mends]
-        rows += [("log", "it is gone", str(each)) for each in done.appended]
+        rows = [(f"log/{entry.number:08d}.json", entry.reason, entry.what) for entry in done.rebuilt]
+        rows += [(mend.name, mend.what, "copied") for mend in done.mends]
+        rows += [("log", "it is gone", str(number)) for number in done.appended]
         print_table(["file", "what is wrong", "becomes" if dry_run else "became"], rows)
     if done.nothing:
         say(f"{store.url} needs no repair")

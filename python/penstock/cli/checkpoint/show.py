@@ -54,8 +54,8 @@ def show_checkpoint(
         A step, latest, or number=N of the list.
     """
     with open_checkpoints(place) as opened:
-        found = choose_readable(opened, step)
-    manifest = found.manifest
+        checkpoint = choose_readable(opened, step)
+    manifest = checkpoint.manifest
     names = [name for name in manifest.tensors if tensors is None or fnmatchcase(name, tensors)]
     if tensors is not None and not names:
         raise UsageError(
@@ -63,24 +63,24 @@ def show_checkpoint(
         )
     figures: dict[str, Figures] = {}
     if norms:
-        with bytes_progress(f"reading step {found.step}", quiet=json) as tell:
-            figures = figures_of(Reader(manifest, found.store), names, tell)
+        with bytes_progress(f"reading step {checkpoint.step}", quiet=json) as tell:
+            figures = figures_of(Reader(manifest, checkpoint.store), names, tell)
     if json:
-        print_json(_document(found, names, figures))
+        print_json(_document(checkpoint, names, figures))
         return 0
-    _print_facts(found)
-    _print_tensors(found, names if tensors is not None or norms else names[:_TENSORS_SHOWN], figures)
+    _print_facts(checkpoint)
+    _print_tensors(checkpoint, names if tensors is not None or norms else names[:_TENSORS_SHOWN], figures)
     if tensors is None and not norms and len(names) > _TENSORS_SHOWN:
         say(f"and {len(names) - _TENSORS_SHOWN} tensors more (--tensors '*' shows all)")
     if tensors is None:
-        _print_values(found)
+        _print_values(checkpoint)
     return 0
 
 
-def _document(found: Checkpoint, names: list[str], figures: dict[str, Figures]) -> dict[str, Any]:
-    manifest = found.manifest
+def _document(checkpoint: Checkpoint, names: list[str], figures: dict[str, Figures]) -> dict[str, Any]:
+    manifest = checkpoint.manifest
     return {
-        **found.to_json(),
+        **checkpoint.to_json(),
         "run": manifest.run,
         "parent": manifest.parent,
         "ranks": manifest.ranks,
@@ -97,38 +97,38 @@ def _document(found: Checkpoint, names: list[str], figures: dict[str, Figures]) 
     }
 
 
-def _print_facts(found: Checkpoint) -> None:
-    manifest = found.manifest
+def _print_facts(checkpoint: Checkpoint) -> None:
+    manifest = checkpoint.manifest
     groups: dict[str, list[int]] = {}
     for name, tensor in manifest.tensors.items():
         groups.setdefault(name.partition("/")[0], []).append(tensor.bytes)
     print_facts(
         {
-            "step": found.step,
-            "number": found.number,
+            "step": checkpoint.step,
+            "number": checkpoint.number,
             "run": manifest.run,
-            "incarnation": found.incarnation,
+            "incarnation": checkpoint.incarnation,
             "ranks": manifest.ranks,
-            "made": f"{when(found.made)} UTC",
-            "digest": found.digest,
+            "made": f"{when(checkpoint.made)} UTC",
+            "digest": checkpoint.digest,
             "parent": manifest.parent,
-            "size": f"{as_size(found.bytes)} in {len(manifest.files)} files",
-            "damage": found.damage,
+            "size": f"{as_size(checkpoint.bytes)} in {len(manifest.files)} files",
+            "damage": checkpoint.damage,
             **{
                 f"{name}/": f"{len(sizes):,} tensors, {as_size(sum(sizes))}" for name, sizes in groups.items()
             },
-            **{name: f"{value:.6g}" for name, value in found.metrics.items()},
+            **{name: f"{value:.6g}" for name, value in checkpoint.metrics.items()},
         }
     )
     print()
 
 
-def _print_tensors(found: Checkpoint, names: list[str], figures: dict[str, Figures]) -> None:
+def _print_tensors(checkpoint: Checkpoint, names: list[str], figures: dict[str, Figures]) -> None:
     heads = ["tensor", "type", "shape", "size", "pieces"]
     more = ["norm", "least", "greatest", "zeros", "NaN", "infinite"] if figures else []
     rows = []
     for name in names:
-        tensor = found.manifest.tensors[name]
+        tensor = checkpoint.manifest.tensors[name]
         shape = "×".join(map(str, tensor.shape)) or "scalar"
         row: list[object] = [name, tensor.dtype, shape, as_size(tensor.bytes), len(tensor.pieces)]
         if (known := figures.get(name)) is not None:
@@ -145,8 +145,8 @@ def _print_tensors(found: Checkpoint, names: list[str], figures: dict[str, Figur
     print_table([*heads, *more], rows, right=["size", "pieces", *more])
 
 
-def _print_values(found: Checkpoint) -> None:
-    values, entries = found.manifest.values, found.manifest.entries
+def _print_values(checkpoint: Checkpoint) -> None:
+    values, entries = checkpoint.manifest.values, checkpoint.manifest.entries
     if values:
         print()
         print_table(
@@ -155,8 +155,8 @@ def _print_values(found: Checkpoint) -> None:
         if len(values) > _VALUES_SHOWN:
             say(f"and {len(values) - _VALUES_SHOWN} values more (--json shows all)")
     own: dict[str, list[Any]] = {}
-    for each in entries.ranks:
-        for name, value in each.items():
+    for rank_values in entries.ranks:
+        for name, value in rank_values.items():
             own.setdefault(name, []).append(value)
     rows = [(name, "all", short(value)) for name, value in entries.shared.items()]
     rows += [(name, f"{len(of_ranks)}, each its own", short(of_ranks[0])) for name, of_ranks in own.items()]

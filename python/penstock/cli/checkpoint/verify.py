@@ -63,22 +63,22 @@ def verify_checkpoints(
     with open_checkpoints(place, write=mark) as opened:
         refuse_empty(opened)
         chosen = opened.list() if every else [choose(opened, step or "latest")]
-        for found in chosen:
-            with bytes_progress(f"verifying {titled(found)}", quiet=json) as tell:
-                report = verifier.verify(found, tell)
-            if not report.ok and is_retired(opened.log, found.number):
-                say(f"{titled(found)} was retired meanwhile")
+        for checkpoint in chosen:
+            with bytes_progress(f"verifying {titled(checkpoint)}", quiet=json) as tell:
+                report = verifier.verify(checkpoint, tell)
+            if not report.ok and is_retired(opened.log, checkpoint.number):
+                say(f"{titled(checkpoint)} was retired meanwhile")
                 continue
             reports.append(report)
             marked = (
                 mark
                 and not report.loads
-                and quarantine(opened.log, found.number, report.reason, rank=-1, at=time.time())
+                and quarantine(opened.log, checkpoint.number, report.reason, rank=-1, at=time.time())
             )
             if json:
-                print_json({**report.to_json(), "quarantined": bool(found.damage) or marked})
+                print_json({**report.to_json(), "quarantined": bool(checkpoint.damage) or marked})
             else:
-                _say(report, titled(found), marked)
+                _say(report, titled(checkpoint), marked)
     if not json:
         _print_damages(reports)
     return 0 if all(report.ok for report in reports) else 1

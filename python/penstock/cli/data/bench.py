@@ -66,25 +66,25 @@ def bench(
         )
         prepared_s = time.perf_counter() - begun
     with feed:
-        found = _measure(feed, seconds)
-        found |= {"prepare_s": prepared_s, "resume_s": _resume_time(loaded, opened, feed)}
+        figures = _measure(feed, seconds)
+        figures |= {"prepare_s": prepared_s, "resume_s": _resume_time(loaded, opened, feed)}
     unit = "rows" if feed.plan.records else "tokens"
     if json:
-        print_json(found)
+        print_json(figures)
     else:
         print_facts(
             {
-                f"{unit} per second": f"{found[f'{unit}_per_s']:,.0f} ({as_size(found['bytes_per_s'])}/s)",
-                "limit (memory copy)": f"{as_size(found['copy_bytes_per_s'])}/s, so {found['bytes_per_s'] / found['copy_bytes_per_s']:.2f} of it",
-                "first batch": f"{found['first_batch_s'] * 1e3:.1f} ms after {prepared_s * 1e3:.1f} ms of preparing",
-                "resume": f"{found['resume_s'] * 1e3:.1f} ms to the next batch, from a cursor",
-                "wait p50, p99": f"{found['wait_p50_s'] * 1e6:.0f} µs, {found['wait_p99_s'] * 1e6:.0f} µs",
-                "padding": f"{found['padding_share']:.2%}",
-                "time of threads": f"{found['plan_s']:.2f} s planning, {found['read_s']:.2f} s reading, {found['digest_s']:.2f} s hashing",
-                "shards per batch": f"{found['shards_per_batch']:.1f}; a uniform draw would touch {found['shards_uniform']:.1f}",
-                "epochs read": _shown(found["epochs_by_source"], ",.2f"),
-                "packs that recur": _shown(found["pack_recurrence"], ".1%"),
-                "memory": as_size(found["memory_bytes"]),
+                f"{unit} per second": f"{figures[f'{unit}_per_s']:,.0f} ({as_size(figures['bytes_per_s'])}/s)",
+                "limit (memory copy)": f"{as_size(figures['copy_bytes_per_s'])}/s, so {figures['bytes_per_s'] / figures['copy_bytes_per_s']:.2f} of it",
+                "first batch": f"{figures['first_batch_s'] * 1e3:.1f} ms after {prepared_s * 1e3:.1f} ms of preparing",
+                "resume": f"{figures['resume_s'] * 1e3:.1f} ms to the next batch, from a cursor",
+                "wait p50, p99": f"{figures['wait_p50_s'] * 1e6:.0f} µs, {figures['wait_p99_s'] * 1e6:.0f} µs",
+                "padding": f"{figures['padding_share']:.2%}",
+                "time of threads": f"{figures['plan_s']:.2f} s planning, {figures['read_s']:.2f} s reading, {figures['digest_s']:.2f} s hashing",
+                "shards per batch": f"{figures['shards_per_batch']:.1f}; a uniform draw would touch {figures['shards_uniform']:.1f}",
+                "epochs read": _shown(figures["epochs_by_source"], ",.2f"),
+                "packs that recur": _shown(figures["pack_recurrence"], ".1%"),
+                "memory": as_size(figures["memory_bytes"]),
             }
         )
         say("the first epoch checks every byte; later ones are faster")

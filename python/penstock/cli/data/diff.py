@@ -32,25 +32,25 @@ def print_difference(
     after
         The other: web@3.
     """
-    found = open_registry(registry).diff(before, after, rows=rows)
+    difference = open_registry(registry).diff(before, after, rows=rows)
     if json:
-        print_json(found.to_json())
-        return 0 if found.equal else 1
+        print_json(difference.to_json())
+        return 0 if difference.equal else 1
     print_facts(
         {
-            "versions": f"{found.before} → {found.after}",
-            "fields added": ", ".join(found.fields_added),
-            "fields removed": ", ".join(found.fields_removed),
+            "versions": f"{difference.before} → {difference.after}",
+            "fields added": ", ".join(difference.fields_added),
+            "fields removed": ", ".join(difference.fields_removed),
             "fields changed": ", ".join(
-                f"{name}: {a} → {b}" for name, (a, b) in found.fields_changed.items()
+                f"{name}: {a} → {b}" for name, (a, b) in difference.fields_changed.items()
             ),
-            "shards added": ", ".join(found.shards_added),
-            "shards removed": ", ".join(found.shards_removed),
-            "shards changed": ", ".join(found.shards_changed),
-            "shards equal": found.shards_equal,
-            "rows added": "" if found.rows_added is None else f"{found.rows_added:,}",
-            "rows removed": "" if found.rows_removed is None else f"{found.rows_removed:,}",
-            "rows changed": "" if found.rows_changed is None else f"{found.rows_changed:,}",
+            "shards added": ", ".join(difference.shards_added),
+            "shards removed": ", ".join(difference.shards_removed),
+            "shards changed": ", ".join(difference.shards_changed),
+            "shards equal": difference.shards_equal,
+            "rows added": "" if difference.rows_added is None else f"{difference.rows_added:,}",
+            "rows removed": "" if difference.rows_removed is None else f"{difference.rows_removed:,}",
+            "rows changed": "" if difference.rows_changed is None else f"{difference.rows_changed:,}",
         }
     )
-    return 0 if found.equal else 1
+    return 0 if difference.equal else 1

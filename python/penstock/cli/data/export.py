@@ -40,11 +40,11 @@ def export_version(
     """
     opened = open_registry(registry)
     with progress(f"exporting {address}", "rows", quiet=json) as tell:
-        chosen = None if fields is None else [each.strip() for each in fields.split(",")]
-        made = opened.export(address, to, out, name=name, fields=chosen, watch=tell)
+        chosen = None if fields is None else [field.strip() for field in fields.split(",")]
+        version = opened.export(address, to, out, name=name, fields=chosen, watch=tell)
     if json:
-        print_json(version_document(made))
+        print_json(version_document(version))
     else:
-        print(made.address)
-        say(f"{made.rows:,} rows, {as_size(made.bytes)} in {out}")
+        print(version.address)
+        say(f"{version.rows:,} rows, {as_size(version.bytes)} in {out}")
     return 0

@@ -104,28 +104,28 @@ def lint(
                 print(harmless(f"  hint: {finding.hint}"))
         for note in report.notes:
             say(f"note: {note}")
-        found = f"{len(report.findings)} findings" if report.findings else "nothing to complain of"
-        say(f"{found} in {report.batches:,} batches, {report.rows:,} rows, {report.tokens:,} tokens")
+        summary = f"{len(report.findings)} findings" if report.findings else "nothing to complain of"
+        say(f"{summary} in {report.batches:,} batches, {report.rows:,} rows, {report.tokens:,} tokens")
     return 1 if report.errors or (chosen.strict and report.findings) else 0
 
 
-def _token(given: str | None, stream: "OpenedStream") -> int | None:
+def _token(token: str | None, stream: "OpenedStream") -> int | None:
     """The number of a token that was given by number or by name."""
-    if given is None or given.isdecimal():
-        return None if given is None else int(given)
+    if token is None or token.isdecimal():
+        return None if token is None else int(token)
     for vocabulary in stream.vocabularies:
         for number, name in () if vocabulary is None else vocabulary.added.items():
-            if name == given:
+            if name == token:
                 return number
     raise UsageError(
-        f"no tokenizer of the recipe has a token {given!r}", hint="give its number, or --tokenizer"
+        f"no tokenizer of the recipe has a token {token!r}", hint="give its number, or --tokenizer"
     )
 
 
 def _stream(text: str) -> RunAddress | RecipeAddress:
-    found: Address = parse(text)
-    if isinstance(found, RunAddress | RecipeAddress):
-        return found
+    address: Address = parse(text)
+    if isinstance(address, RunAddress | RecipeAddress):
+        return address
     raise UsageError(
         f"{text} is a version, and lint looks at batches", hint="give a recipe's file, or run:NAME"
     )

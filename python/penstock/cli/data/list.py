@@ -28,13 +28,13 @@ def list_versions(name: str | None = None, *, registry: Place = None, json: Json
     """
     opened = open_registry(registry)
     names = [name] if name is not None else opened.datasets()
-    found: list[Version] = []
-    for each in names:
-        versions = opened.versions(each)
-        found += versions if name is not None else versions[-1:]
-    tags = {each: {number: tag for tag, number in opened.tags(each).items()} for each in names}
+    selected: list[Version] = []
+    for dataset_name in names:
+        versions = opened.versions(dataset_name)
+        selected += versions if name is not None else versions[-1:]
+    tags = {dataset: {number: tag for tag, number in opened.tags(dataset).items()} for dataset in names}
     if json:
-        for version in found:
+        for version in selected:
             document = version_document(version)
             del document["shards"], document["skipped"]
             print_json({**document, "tag": tags[version.name].get(version.number)})
@@ -49,10 +49,10 @@ def list_versions(name: str | None = None, *, registry: Place = None, json: Json
             v.record.created,
             v.about.note,
         )
-        for v in found
+        for v in selected
     ]
     print_table(["version", "tag", "format", "rows", "size", "created", "note"], rows, right=["rows", "size"])
-    if not found:
+    if not selected:
         say(f"nothing is registered in {opened.url} yet: penstock data register NAME FILES…")
     return 0
 
@@ -75,16 +75,16 @@ def list_derived(
 ) -> int:
     """Row-addressable copies of files that cannot be read at random, and payloads of measured columns."""
     opened = open_registry(registry)
-    found = opened.derived()
-    freed = opened.prune(each.name for each in found if each.copy) if prune else 0
+    derived = opened.derived()
+    freed = opened.prune(entry.name for entry in derived if entry.copy) if prune else 0
     if json:
-        document = [{"name": d.name, "bytes": d.bytes, "used_by": d.used_by, "copy": d.copy} for d in found]
+        document = [{"name": d.name, "bytes": d.bytes, "used_by": d.used_by, "copy": d.copy} for d in derived]
         print_json({"derived": document, "freed_bytes": freed})
         return 0
     rows = [
         (d.name[:12], as_size(d.bytes), "copy" if d.copy else "payload", ", ".join(d.used_by) or "nobody")
-        for d in found
+        for d in derived
     ]
     print_table(["derived", "size", "what", "used by"], rows, right=["size"])
-    say(f"{as_size(freed)} freed" if prune else f"{as_size(sum(d.bytes for d in found))} in all")
+    say(f"{as_size(freed)} freed" if prune else f"{as_size(sum(d.bytes for d in derived))} in all")
     return 0

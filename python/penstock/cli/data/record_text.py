@@ -91,7 +91,7 @@ def _json(value: Any) -> object:
     ):
         return value
     if isinstance(value, list) and len(value) <= _NESTED_SHOWN:
-        return [_json(each) for each in value]
+        return [_json(item) for item in value]
     if isinstance(value, dict):
-        return {name: _json(each) for name, each in value.items()}
+        return {name: _json(item) for name, item in value.items()}
     return _preview(value)

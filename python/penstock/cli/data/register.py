@@ -193,10 +193,10 @@ def relocate_version(
         Which version: web@3.
     """
     moves = {}
-    for each in root:
-        old, equals, new = each.partition("=")
+    for mapping in root:
+        old, equals, new = mapping.partition("=")
         if not (old and equals and new):
-            raise UsageError(f"{each!r} is not of the form OLD=NEW")
+            raise UsageError(f"{mapping!r} is not of the form OLD=NEW")
         moves[old] = new
     opened = open_registry(registry)
     version = opened.relocate(address, moves)

@@ -173,33 +173,33 @@ def _token_of(path: Path) -> str:
     """The token in a file, which is made if it is not there, for its owner's eyes only."""
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            made = secrets.token_urlsafe(32)
-            file.write(made + "\n")
-            return made
+            new_token = secrets.token_urlsafe(32)
+            file.write(new_token + "\n")
+            return new_token
     except FileExistsError:
         pass
     except OSError as problem:
         raise UsageError(f"cannot write {path}: {problem.strerror}") from problem
     try:
-        found = path.read_text().strip()
+        token = path.read_text().strip()
     except OSError as problem:
         raise UsageError(f"cannot read {path}: {problem.strerror}") from problem
-    if not found:
+    if not token:
         raise UsageError(f"{path} must hold a token, and is empty")
-    return found
+    return token
 
 
 def _skips(path: Path | None) -> Skips | None:
     if path is None:
         return None
     try:
-        told = msgspec.json.decode(path.read_bytes(), type=dict[str, list[tuple[int | str, int]]])
+        document = msgspec.json.decode(path.read_bytes(), type=dict[str, list[tuple[int | str, int]]])
     except OSError as problem:
         raise UsageError(f"cannot read {path}: {problem.strerror}") from problem
     except msgspec.MsgspecError as problem:
         raise UsageError(f"{path} is not a list of skips: {problem}") from problem
-    steps = tuple((int(first), stop) for first, stop in told.get("steps", []))
-    samples = tuple((str(alias), row) for alias, row in told.get("samples", []))
+    steps = tuple((int(first), stop) for first, stop in document.get("steps", []))
+    samples = tuple((str(alias), row) for alias, row in document.get("samples", []))
     return Skips(steps, samples)
 
 

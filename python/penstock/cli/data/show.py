@@ -25,10 +25,10 @@ def show_version(address: str, *, registry: Place = None, json: Json = False) ->
     """
     opened = open_registry(registry)
     version = opened.resolve(address)
-    made = _made_from(opened, version)
+    derivatives = _derivatives_of(opened, version)
     if json:
-        tokenised = [{"address": each, "note": note} for each, note in made]
-        print_json(version_document(version) | ({"tokenised": tokenised} if made else {}))
+        tokenised = [{"address": derivative, "note": note} for derivative, note in derivatives]
+        print_json(version_document(version) | ({"tokenised": tokenised} if derivatives else {}))
         return 0
     about = version.about
     facts: dict[str, object] = {
@@ -44,7 +44,7 @@ def show_version(address: str, *, registry: Place = None, json: Json = False) ->
         "licence": about.licence,
         "made from": ", ".join(about.derived_from),
         "left out": f"{len(version.manifest.skipped)} bad rows" if version.manifest.skipped else "",
-        **{f"tokenised as {each}": note for each, note in made},
+        **{f"tokenised as {derivative}": note for derivative, note in derivatives},
     }
     print_table(["", ""], [(key, value) for key, value in facts.items() if value])
     print_table(
@@ -65,11 +65,15 @@ def show_version(address: str, *, registry: Place = None, json: Json = False) ->
     return 0
 
 
-def _made_from(registry: Registry, version: Version) -> list[tuple[str, str]]:
+def _derivatives_of(registry: Registry, version: Version) -> list[tuple[str, str]]:
     """What tokenising a version made, with what is noteworthy about it."""
     names = [name for name in registry.datasets() if name.startswith(f"{version.name}/tokens-")]
-    found = [each for name in names for each in registry.versions(name)]
-    return [(each.address, each.about.note) for each in found if version.digest in each.about.derived_from]
+    versions = [candidate for name in names for candidate in registry.versions(name)]
+    return [
+        (candidate.address, candidate.about.note)
+        for candidate in versions
+        if version.digest in candidate.about.derived_from
+    ]
 
 
 lineage_app = command_app(

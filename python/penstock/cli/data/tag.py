@@ -46,7 +46,7 @@ def migrate_versions(address: str | None = None, *, registry: Place = None, json
         Which version; without one, the newest of every dataset.
     """
     opened = open_registry(registry)
-    done = [opened.migrate(each) for each in ([address] if address is not None else opened.datasets())]
+    done = [opened.migrate(dataset) for dataset in ([address] if address is not None else opened.datasets())]
     if json:
         print_json(
             [

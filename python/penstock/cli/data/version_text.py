@@ -31,9 +31,9 @@ def version_document(version: Version) -> dict[str, Any]:
 def plain_row(value: Any) -> Any:
     """A row for JSON: bytes as their length and beginning, arrays as lists."""
     if isinstance(value, dict):
-        return {str(key): plain_row(each) for key, each in value.items()}
+        return {str(key): plain_row(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_row(each) for each in value]
+        return [plain_row(item) for item in value]
     if isinstance(value, bytes | memoryview):
         return {"bytes": len(value), "begins": bytes(value[:16]).hex()}
     if isinstance(value, np.ndarray | np.generic):

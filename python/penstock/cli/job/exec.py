@@ -71,8 +71,8 @@ def exec_(
         raise UsageError(
             "give a command after `--`, or --python EXPRESSION", hint="`penstock exec --help` has examples"
         )
-    found = job_called(job)
-    workers = find_workers(found, rank, role)
+    handle = job_called(job)
+    workers = find_workers(handle, rank, role)
     calls = [(worker, list(command) if python is None else _python(worker, python)) for worker in workers]
     with nothing_left():
         if len(calls) == 1 and not json:

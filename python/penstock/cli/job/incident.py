@@ -39,12 +39,12 @@ def show(job: str, number: int | None = None, *, json: Json = False) -> int:
     number
         Which one, as `penstock incident list` has them.
     """
-    found = job_called(job)
-    incident = read(found, number)
+    handle = job_called(job)
+    incident = read(handle, number)
     if json:
-        print_json({"job": found.id, "file": str(incident.path), **incident.document})
+        print_json({"job": handle.id, "file": str(incident.path), **incident.document})
         return 0
-    for line in told(found.id, incident):
+    for line in incident_lines(handle.id, incident):
         print_text(line)
     return 0
 
@@ -58,16 +58,16 @@ def list_(job: str, *, json: Json = False) -> int:
     job
         Name of the job, or how it begins.
     """
-    found = job_called(job)
-    rows = [read(found, number) for number in numbers(found)]
+    handle = job_called(job)
+    rows = [read(handle, number) for number in numbers(handle)]
     if json:
         for row in rows:
             document = row.document
             keys = ("role", "incarnation", "at", "first_cause", "cause", "verdict", "reason")
-            print_json({"job": found.id, "number": row.number, **{key: document.get(key) for key in keys}})
+            print_json({"job": handle.id, "number": row.number, **{key: document.get(key) for key in keys}})
         return 0
     if not rows:
-        say(f"{found.id} had no failure")
+        say(f"{handle.id} had no failure")
         return 0
     shown = [
         (
@@ -84,7 +84,7 @@ def list_(job: str, *, json: Json = False) -> int:
     return 0
 
 
-def told(job: str, incident: Incident) -> Iterator[str]:
+def incident_lines(job: str, incident: Incident) -> Iterator[str]:
     """The lines that a person reads."""
     about = incident.document
     yield f"incident {incident.number} of {job}: {about.get('first_cause') or 'cause unknown'}"

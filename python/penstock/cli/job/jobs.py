@@ -66,14 +66,19 @@ def _prune(older: str | None, *, dry_run: bool, json: bool) -> int:
         raise UsageError(f"--older must be a time, as in 12h or 7d, got {older}")
     gone = remove(home(), older_s=age_s, dry_run=dry_run)
     if json:
-        for each in gone:
+        for removal in gone:
             print_json(
-                {"job": each.job, "phase": each.phase, "bytes": each.freed_bytes, "removed": not dry_run}
+                {
+                    "job": removal.job,
+                    "phase": removal.phase,
+                    "bytes": removal.freed_bytes,
+                    "removed": not dry_run,
+                }
             )
     else:
-        for each in gone:
-            print_text(f"{each.job}  {each.phase}  {size(each.freed_bytes)}")
-    total = size(sum(each.freed_bytes for each in gone))
+        for removal in gone:
+            print_text(f"{removal.job}  {removal.phase}  {size(removal.freed_bytes)}")
+    total = size(sum(pruned.freed_bytes for pruned in gone))
     say(f"{len(gone)} jobs, {total} {'would be freed' if dry_run else 'freed'}")
     return 0
 

@@ -54,9 +54,9 @@ class Display:
         """Whether lines need not be whole."""
         return self.prefixes is None and self.pattern is None and not self.json and not self.times
 
-    def show(self, found: Dated) -> None:
+    def show(self, dated: Dated) -> None:
         """One thing that was read."""
-        part = found.part
+        part = dated.part
         if isinstance(part, Gap):
             why = "were removed" if part.removed else "did not fit on the disk"
             sys.stdout.flush()
@@ -66,14 +66,14 @@ class Display:
         elif self.is_raw:
             _write(part.content)
         elif self.pattern is None and not self.json:
-            self._show_prefixed(part, found.at_ms)
+            self._show_prefixed(part, dated.at_ms)
         else:
             for offset, line in self._matching(part):
                 if self.last:
                     key = (part.worker, part.stream)
-                    self._held.setdefault(key, deque(maxlen=self.last)).append((found.at_ms, offset, line))
+                    self._held.setdefault(key, deque(maxlen=self.last)).append((dated.at_ms, offset, line))
                 else:
-                    self._show_line(part.worker, part.stream, offset, line, found.at_ms)
+                    self._show_line(part.worker, part.stream, offset, line, dated.at_ms)
 
     def release(self) -> None:
         """Show the last matching lines, by time; later ones come as they are read."""
@@ -81,7 +81,7 @@ class Display:
         held = [
             (at_ms, key, offset, line) for key, lines in self._held.items() for at_ms, offset, line in lines
         ]
-        for at_ms, (worker, stream), offset, line in sorted(held, key=lambda each: each[0]):
+        for at_ms, (worker, stream), offset, line in sorted(held, key=lambda entry: entry[0]):
             self._show_line(worker, stream, offset, line, at_ms)
         self._held.clear()
 

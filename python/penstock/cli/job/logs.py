@@ -97,13 +97,13 @@ def logs(
         Name of the job, or how it begins.
     """
     choice, span, form = choice or Choice(), span or Span(), form or Form()
-    found = job_called(job)
-    chosen = _chosen(found, choice)
+    handle = job_called(job)
+    chosen = _chosen(handle, choice)
     streams = STREAMS if choice.stream == "both" else (choice.stream,)
     one = choice.rank is not None and len(chosen) == 1
     prefixed = not one if form.prefix is None else form.prefix
     display = Display(
-        prefixes=labels(workers(found), colour=is_colourful()) if prefixed else None,
+        prefixes=labels(workers(handle), colour=is_colourful()) if prefixed else None,
         pattern=_pattern(form.grep),
         json=form.json,
         times=form.times,
@@ -114,12 +114,12 @@ def logs(
     if span.until is not None and follow:
         raise UsageError("--until and --follow exclude each other")
     until_ms = None if span.until is None else moment_ms(span.until)
-    places = _places(found, chosen, span, exact_tail=form.grep is None)
-    reader = Reader(found, chosen, streams, places=places)
+    places = _places(handle, chosen, span, exact_tail=form.grep is None)
+    reader = Reader(handle, chosen, streams, places=places)
     if follow:
-        _follow(found, reader, display)
-    _show_new(found, reader, display, until_ms=until_ms)
-    _show_new(found, reader, display, whole_lines=False, until_ms=until_ms)
+        _follow(handle, reader, display)
+    _show_new(handle, reader, display, until_ms=until_ms)
+    _show_new(handle, reader, display, whole_lines=False, until_ms=until_ms)
     display.release()
     sys.stdout.flush()
     return 0
@@ -140,12 +140,12 @@ def _show_new(
     job: Job, reader: Reader, display: Display, *, whole_lines: bool = True, until_ms: int | None = None
 ) -> int:
     count = 0
-    for found in in_order(job, reader, whole_lines=whole_lines):
-        if until_ms is not None and found.at_ms > until_ms:
+    for dated in in_order(job, reader, whole_lines=whole_lines):
+        if until_ms is not None and dated.at_ms > until_ms:
             # A clock that was set back may have put earlier moments behind later ones.
             continue
-        display.show(found)
-        count += not isinstance(found.part, Gap)
+        display.show(dated)
+        count += not isinstance(dated.part, Gap)
     return count
 
 
@@ -175,15 +175,15 @@ def _chosen(job: Job, choice: Choice) -> list[Worker]:
 
 def _ranks(text: str) -> set[int]:
     """Ranks as in ``0-3,7``."""
-    found: set[int] = set()
+    ranks: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip())
         if match is None or int(match[2] or match[1]) < int(match[1]):
             raise UsageError(
                 f"--rank {text}: {part!r} is not a rank", hint="a number, or several as in 0-3,7"
             )
-        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return found
+        ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return ranks
 
 
 def _pattern(text: str | None) -> "re.Pattern[bytes] | None":

@@ -52,8 +52,8 @@ def ps(
     chosen = [job_called(job)] if job is not None else _running()
     gpus = gpu_uses()
     if json:
-        for each in chosen:
-            for row in rows(each, supervisors=all_, gpus=gpus):
+        for handle in chosen:
+            for row in rows(handle, supervisors=all_, gpus=gpus):
                 print_json(row)
         return 0
     if not chosen:
@@ -70,7 +70,7 @@ def ps(
         *(["GPU", "GPU memory"] if gpus else []),
     ]
     heads += ["age", "life", "start", "command"]
-    shown = [line for each in chosen for line in _tree(each, supervisors=all_, gpus=gpus)]
+    shown = [line for shown_job in chosen for line in _tree(shown_job, supervisors=all_, gpus=gpus)]
     print_table(heads, shown, right=["pid", "step", "cpu", "memory", "GPU", "GPU memory", "age", "life"])
     return 0
 
@@ -90,14 +90,14 @@ def _tree(job: Job, *, supervisors: bool, gpus: dict[int, GpuUse]) -> list[list[
 
     state = job.state()
     lines = [line(job.id, job.phase(), job.reason())]
-    found = rows(job, supervisors=supervisors, gpus=gpus)
-    lines += [_row(row, 1, gpus) for row in found if row["role"] is None]
+    process_rows = rows(job, supervisors=supervisors, gpus=gpus)
+    lines += [_row(row, 1, gpus) for row in process_rows if row["role"] is None]
     for role in job.description()["roles"]:
         gangs = [gang for gang in state.gangs if gang.role == role["name"]] if state else []
         phases = {gang.phase for gang in gangs}
         reason = "" if phases == {"running"} else " · ".join(sorted({gang.reason for gang in gangs}))
         lines.append(line(f"  {role['name']} ({role['kind']})", " ".join(sorted(phases)), reason))
-        lines += [_row(row, 2, gpus) for row in found if row["role"] == role["name"]]
+        lines += [_row(row, 2, gpus) for row in process_rows if row["role"] == role["name"]]
     return lines
 
 

@@ -34,16 +34,16 @@ def save(
     """
     if not 0 <= timeout <= 86400:
         raise UsageError(f"--timeout must be seconds from 0 to a day, got {timeout}")
-    found = job_called(job)
-    heard, listening = ask_to_save(found, timeout_s=timeout)
+    handle = job_called(job)
+    heard, listening = ask_to_save(handle, timeout_s=timeout)
     if json:
-        print_json({"job": found.id, "heard": heard, "listening": listening})
+        print_json({"job": handle.id, "heard": heard, "listening": listening})
     if heard < listening:
         raise SaveUnheard(
-            job=found.id,
+            job=handle.id,
             reason=f"{heard} of {listening} ranks have heard it after {timeout:g} s; the others will after their step",
-            hint=f"`penstock top {found.id}` shows what they do",
+            hint=f"`penstock top {handle.id}` shows what they do",
         )
     if not json:
-        say(f"{found.id}: {heard} rank{'s' if heard > 1 else ''} will save after the step that they are in")
+        say(f"{handle.id}: {heard} rank{'s' if heard > 1 else ''} will save after the step that they are in")
     return 0

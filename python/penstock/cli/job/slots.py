@@ -20,37 +20,37 @@ app = command_app(
 @app.default
 def slots(*, json: Json = False) -> int:
     """Leases of your own jobs on this machine. Who waits is served in this order, among those who want the same kind of thing."""
-    found = read_slots()
+    table = read_slots()
     if json:
-        print_json(msgspec.to_builtins(found))
+        print_json(msgspec.to_builtins(table))
         return 0
-    print_table(["", "there", "leased", "free"], _totals(found), right=["there", "leased", "free"])
-    if found.leases:
+    print_table(["", "there", "leased", "free"], _totals(table), right=["there", "leased", "free"])
+    if table.leases:
         print_text()
-        print_table(["job", "worker", "pid", "GPUs", "CPUs", "memory", "ports"], map(_row, found.leases))
-    if found.waiting:
+        print_table(["job", "worker", "pid", "GPUs", "CPUs", "memory", "ports"], map(_row, table.leases))
+    if table.waiting:
         print_text()
         now = time.time()
-        rows = [(t.job, t.wanted, duration(max(now - t.since, 0) * 1e9)) for t in found.waiting]
+        rows = [(t.job, t.wanted, duration(max(now - t.since, 0) * 1e9)) for t in table.waiting]
         print_table(["waiting", "for", "since"], rows, right=["since"])
     return 0
 
 
-def _totals(found: SlotTable) -> list[tuple[str, object, object, object]]:
+def _totals(table: SlotTable) -> list[tuple[str, object, object, object]]:
     def leased(of: Callable[[Share], int]) -> int:
-        return sum(of(lease.share) for lease in found.leases)
+        return sum(of(lease.share) for lease in table.leases)
 
     counts = (
-        ("GPUs", len(found.gpus), leased(lambda share: len(share.gpus))),
-        ("CPUs", len(found.cpus), leased(lambda share: len(share.cpus))),
-        ("ports", int(found.ports["count"]), leased(lambda share: len(share.ports))),
+        ("GPUs", len(table.gpus), leased(lambda share: len(share.gpus))),
+        ("CPUs", len(table.cpus), leased(lambda share: len(share.cpus))),
+        ("ports", int(table.ports["count"]), leased(lambda share: len(share.ports))),
     )
     rows: list[tuple[str, object, object, object]] = [
         (name, n, used, max(n - used, 0)) for name, n, used in counts
     ]
     used_bytes = leased(lambda share: share.memory_bytes)
-    free_bytes = max(found.memory_bytes - used_bytes, 0)
-    return [*rows, ("memory", size(found.memory_bytes), size(used_bytes), size(free_bytes))]
+    free_bytes = max(table.memory_bytes - used_bytes, 0)
+    return [*rows, ("memory", size(table.memory_bytes), size(used_bytes), size(free_bytes))]
 
 
 def _row(lease: Lease) -> tuple[object, ...]:

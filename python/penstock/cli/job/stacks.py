@@ -52,9 +52,9 @@ def stacks(
     job
         Name of the job, or how it begins.
     """
-    found = job_called(job)
-    if found.phase() in FINAL:
-        raise UsageError(f"job {found.id} is over", hint=f"`penstock logs {found.id}` still works")
+    handle = job_called(job)
+    if handle.phase() in FINAL:
+        raise UsageError(f"job {handle.id} is over", hint=f"`penstock logs {handle.id}` still works")
     if not 0 < deadline <= 3600:
         raise UsageError(f"--deadline must be seconds up to an hour, got {deadline}")
     spy_path()
@@ -63,10 +63,10 @@ def stacks(
         native="all" if native_all else "one" if native else "no",
         deadline_s=deadline,
     )
-    collected = collect(found, wish)
+    collected = collect(handle, wish)
     if _is_forbidden(collected):
         # Workers let the agent's children look into them, where the kernel lets nobody else.
-        collected = collect_by_agent(found, wish.ranks) or collected
+        collected = collect_by_agent(handle, wish.ranks) or collected
     _check(collected)
     if json:
         print_json(msgspec.to_builtins(collected))

@@ -46,31 +46,31 @@ def stop(
     if grace is not None and not 0 <= grace <= 86400:
         raise UsageError(f"--grace must be seconds from 0 to a day, got {grace}")
     try:
-        found = job_called(job)
+        handle = job_called(job)
     except JobUnknown as problem:
         return _stop_removed(problem, grace, force=force, json=json)
-    sweep = ask_to_stop(found, grace_s=grace, force=force)
-    phase = found.phase() if sweep is not None else _wait(found, grace)
-    state = found.state()
+    sweep = ask_to_stop(handle, grace_s=grace, force=force)
+    phase = handle.phase() if sweep is not None else _wait(handle, grace)
+    state = handle.state()
     words = state.reason if state and phase in FINAL else "it is lost"
     if sweep is not None:
         words = sweep.words() if phase == "lost" or sweep.left else f"{words}; {sweep.words()}"
-    return _tell(found.id, phase, words, json=json, failed=sweep is not None and bool(sweep.left))
+    return _tell(handle.id, phase, words, json=json, failed=sweep is not None and bool(sweep.left))
 
 
-def _wait(found: Job, grace: float | None) -> str:
+def _wait(job: Job, grace: float | None) -> str:
     """How the job ended. A save may put that off, and the job's own limits end it in any case."""
-    policies = [role["policy"] for role in found.description()["roles"]]
+    policies = [role["policy"] for role in job.description()["roles"]]
     own_s = max(policy["stop_grace_ms"] for policy in policies) / 1000
     save_s = max(policy.get("save_grace_ms", 0) for policy in policies) / 1000
     begun = time.monotonic()
-    while (phase := found.phase()) not in (*FINAL, "lost"):
+    while (phase := job.phase()) not in (*FINAL, "lost"):
         waited_s = time.monotonic() - begun - SLACK_S
-        if waited_s > max(own_s if grace is None else grace, save_s if is_saving(found) else 0.0):
+        if waited_s > max(own_s if grace is None else grace, save_s if is_saving(job) else 0.0):
             raise JobSilent(
-                job=found.id,
+                job=job.id,
                 reason="it was asked to stop and is still there",
-                hint=f"`penstock stop --force {found.id}` ends it without its help",
+                hint=f"`penstock stop --force {job.id}` ends it without its help",
             )
         time.sleep(LOOK_S)
     return phase
@@ -78,26 +78,30 @@ def _wait(found: Job, grace: float | None) -> str:
 
 def _stop_removed(problem: JobUnknown, grace: float | None, *, force: bool, json: bool) -> int:
     """End a job whose directory somebody removed: its processes are still there."""
-    gone = [each for each in removed(home()) if problem.wanted and each.id.startswith(problem.wanted)]
+    gone = [
+        candidate
+        for candidate in removed(home())
+        if problem.wanted and candidate.id.startswith(problem.wanted)
+    ]
     if len(gone) != 1:
         raise problem
-    (found,) = gone
+    (job,) = gone
     if force:
-        sweep = ending(found.directory)
+        sweep = ending(job.directory)
         return _tell(
-            found.id, "stopped", f"its directory is gone; {sweep.words()}", json=json, failed=bool(sweep.left)
+            job.id, "stopped", f"its directory is gone; {sweep.words()}", json=json, failed=bool(sweep.left)
         )
-    found.ask_to_stop()
+    job.ask_to_stop()
     until = time.monotonic() + (SLACK_S if grace is None else grace + SLACK_S)
-    while found.is_there():
+    while job.is_there():
         if time.monotonic() > until:
             raise JobSilent(
-                job=found.id,
+                job=job.id,
                 reason="it was asked to stop and is still there; its directory is gone",
-                hint=f"`penstock stop --force {found.id}` ends it without its help",
+                hint=f"`penstock stop --force {job.id}` ends it without its help",
             )
         time.sleep(LOOK_S)
-    return _tell(found.id, "stopped", "its directory is gone, and now it is stopped", json=json, failed=False)
+    return _tell(job.id, "stopped", "its directory is gone, and now it is stopped", json=json, failed=False)
 
 
 def _tell(job: str, phase: str, reason: str, *, json: bool, failed: bool) -> int:

@@ -61,8 +61,8 @@ def top(
     """
     if not 0.1 <= every <= 3600:
         raise UsageError(f"--every must be seconds from 0.1 to 3600, got {every}")
-    found = job_called(job) if job is not None else _newest()
-    watcher = Watcher(found)
+    handle = job_called(job) if job is not None else _newest()
+    watcher = Watcher(handle)
     seen = watcher.look()
     if json or once or not sys.stdout.isatty():
         if seen.phase not in FINAL:

@@ -247,12 +247,12 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> CommandLine:
     values: dict[str, Any] = {
         option.key: [] if option.kind == "many" else option.default for option in OPTIONS
     }
-    given: set[str] = set()
+    given_keys: set[str] = set()
     for option in OPTIONS:
         text = environment.get(f"PET_{option.torchrun.upper()}") if option.torchrun else None
         if option.torchrun and text is not None:
             values[option.key] = _from_environment(option, f"PET_{option.torchrun.upper()}", text)
-            given.add(option.key)
+            given_keys.add(option.key)
     aside: set[str] = set()
     rest = list(words)
     while rest and rest[0] != "--" and rest[0].startswith("-") and rest[0] != "-":
@@ -264,11 +264,11 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> CommandLine:
         option = _find(name)
         value = _value(option, name, attached, rest)
         values[option.key] = [*values[option.key], value] if option.kind == "many" else value
-        given.add(option.key)
+        given_keys.add(option.key)
     apart = rest[:1] == ["--"]
     if apart:
         rest.pop(0)
-    return CommandLine(values, frozenset(given), rest, frozenset(aside), apart)
+    return CommandLine(values, frozenset(given_keys), rest, frozenset(aside), apart)
 
 
 def misplaced(words: CommandLine) -> list[str]:

@@ -239,14 +239,14 @@ def _variable(text: str) -> tuple[str, str]:
 
 
 def _seconds(option: str, text: str) -> float:
-    found = units.second_count(text)
-    if found is None:
+    seconds = units.second_count(text)
+    if seconds is None:
         raise UsageError(f"{option} must be a time, 0 or more, as in 10, 90s or 5m, got {text}")
-    return found
+    return seconds
 
 
 def _bytes(option: str, text: str) -> int:
-    found = units.byte_count(text)
-    if found is None:
+    size = units.byte_count(text)
+    if size is None:
         raise UsageError(f"{option} must be a size, as in 512M or 8G, got {text}")
-    return found
+    return size

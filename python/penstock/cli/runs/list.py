@@ -25,17 +25,17 @@ def list_runs(folder: Path = Path("."), *, json: Json = False) -> int:
     folder
         Where to look (default: here).
     """
-    found = [_summary(run, folder) for run in runs_below(folder)]
+    summaries = [_summary(run, folder) for run in runs_below(folder)]
     if json:
-        for each in found:
-            print_json(each)
+        for summary in summaries:
+            print_json(summary)
         return 0
-    if not found:
+    if not summaries:
         say(f"no runs in {folder}")
         return 0
     heads = ["run", "lives", "step", "loss", "ranks", "state", "since"]
     print_table(
-        heads, [[each[head] for head in heads] for each in found], right=["lives", "step", "loss", "ranks"]
+        heads, [[row[head] for head in heads] for row in summaries], right=["lives", "step", "loss", "ranks"]
     )
     return 0
 

@@ -28,26 +28,26 @@ def replay_step(
     run
         The directory of the run.
     """
-    found = replay(run, step)
+    result = replay(run, step)
     if json:
-        print_json(found.to_json())
+        print_json(result.to_json())
     else:
-        _print_replay(found)
-    return 0 if found.equal else 1
+        _print_replay(result)
+    return 0 if result.equal else 1
 
 
-def _print_replay(found: Replay) -> None:
-    begun = "the start" if found.loaded is None else f"the checkpoint of step {found.loaded}"
-    print_facts({"run": found.directory, "step": f"{found.step}, executed again from {begun}"})
+def _print_replay(result: Replay) -> None:
+    begun = "the start" if result.loaded is None else f"the checkpoint of step {result.loaded}"
+    print_facts({"run": result.directory, "step": f"{result.step}, executed again from {begun}"})
     print()
     rows = []
-    for rank, record in found.recorded.ranks.items():
-        for which, each in (("recorded", record), ("now", found.repeated.ranks.get(rank))):
-            if each is not None:
-                rows.append((rank, which, each.batch, each.loss, each.loss_bits, each.grad_norm, each.tokens))
+    for rank, record in result.recorded.ranks.items():
+        for which, side in (("recorded", record), ("now", result.repeated.ranks.get(rank))):
+            if side is not None:
+                rows.append((rank, which, side.batch, side.loss, side.loss_bits, side.grad_norm, side.tokens))
     print_table(["rank", "which", "batch", "loss", "bits", "gradient norm", "tokens"], rows)
     print()
-    print("equal, bit for bit" if found.equal else f"{len(found.differences)} differences")
-    print_differences(found)
-    if found.peek:
-        say(f"hint: `{shlex.join(found.peek)}` shows its rows and where they came from")
+    print("equal, bit for bit" if result.equal else f"{len(result.differences)} differences")
+    print_differences(result)
+    if result.peek:
+        say(f"hint: `{shlex.join(result.peek)}` shows its rows and where they came from")

@@ -20,9 +20,9 @@ def clock(at: float) -> str:
     return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def print_differences(found: Proof | Replay) -> None:
+def print_differences(result: Proof | Replay) -> None:
     """The cause before its effects, and how many there are."""
-    for number, difference in enumerate(found.differences[:_DIFFERENCES_SHOWN]):
+    for number, difference in enumerate(result.differences[:_DIFFERENCES_SHOWN]):
         print(f"{'first: ' if number == 0 else '  then: '}{difference.sentence}")
-    if found.differences[_DIFFERENCES_SHOWN:]:
-        print(f"  and {len(found.differences) - _DIFFERENCES_SHOWN} more")
+    if result.differences[_DIFFERENCES_SHOWN:]:
+        print(f"  and {len(result.differences) - _DIFFERENCES_SHOWN} more")

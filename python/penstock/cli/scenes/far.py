@@ -53,17 +53,17 @@ def play(place: Path) -> Iterator[str]:
         insist("the same bytes are the same version wherever they are", holds=far.digest == near.digest)
         yield f"registered {_SHARDS} files over HTTP, {far.bytes / 1e6:.0f} MB: the same version as from the local disk"
         process.send_signal(signal.SIGUSR1)
-        found = _read(place, far.address)
-        insist("faults of a store change no bit", holds=found.digests == expected)
-        retries, refetched = found.count("retries"), found.count("corrupt_refetched")
+        reading = _read(place, far.address)
+        insist("faults of a store change no bit", holds=reading.digests == expected)
+        retries, refetched = reading.count("retries"), reading.count("corrupt_refetched")
         insist("the faults were met", holds=retries >= 3 and refetched >= 1)
         yield (
             f"the store refused twice, reset a connection and flipped a bit: {retries} retries, "
             f"{refetched} piece fetched again, {len(expected)} batches equal to those of local files"
         )
-    found = _read(place, far.address)
-    insist("the cache of the host has every byte", holds=found.digests == expected)
-    insist("nothing was fetched", holds=found.count("bytes_read") == 0)
+    reading = _read(place, far.address)
+    insist("the cache of the host has every byte", holds=reading.digests == expected)
+    insist("nothing was fetched", holds=reading.count("bytes_read") == 0)
     yield "killed the store (signal 9) and read everything again from the host's cache: the same batches, nothing fetched"
 
 

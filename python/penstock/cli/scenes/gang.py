@@ -55,7 +55,7 @@ def play(place: Path) -> Iterator[str]:
     yield f"trained a GPT on 4 supervised ranks, killed one (signal 9) after step {step}: next step of all ranks {took_s:.2f} s later"
     _ranks(place, "killed", 2, _ON_TWO)
     killed = records.read(place / "runs" / "killed")
-    lives = sorted({each.incarnation for each in killed.values()})
+    lives = sorted({step_record.incarnation for step_record in killed.values()})
     yield f"went on with 2 ranks to step {_ON_TWO}; lives of the run: {len(lives)}, {time.monotonic() - begun:.0f} s in all"
 
     for ranks, stop_at in ((4, _ON_FOUR), (2, _ON_TWO)):
@@ -75,13 +75,11 @@ def play(place: Path) -> Iterator[str]:
 
 def _account(place: Path) -> str:
     """Where the time of the run that was disturbed went."""
-    found = account(place / "runs" / "killed")
-    seconds = found.seconds
-    insist("every second is in one account", holds=abs(sum(seconds.values()) - found.wall_s) < 1e-6)
+    run_account = account(place / "runs" / "killed")
+    seconds = run_account.seconds
+    insist("every second is in one account", holds=abs(sum(seconds.values()) - run_account.wall_s) < 1e-6)
     parts = ", ".join(f"{name} {spent:.1f}" for name, spent in seconds.items())
-    return (
-        f"of {found.wall_s:.1f} s of rank 0: {parts} ({found.kept} steps count, {found.lost} were made again)"
-    )
+    return f"of {run_account.wall_s:.1f} s of rank 0: {parts} ({run_account.kept} steps count, {run_account.lost} were made again)"
 
 
 def _compare(
@@ -98,7 +96,10 @@ def _compare(
     )
     for step in steps:
         ours, theirs = (
-            {rank: (each.loss_bits, each.parameters) for rank, each in run[step].ranks.items()}
+            {
+                rank: (rank_record.loss_bits, rank_record.parameters)
+                for rank, rank_record in run[step].ranks.items()
+            }
             for run in (killed, whole)
         )
         insist(f"losses and parameters of step {step} are bit-equal", holds=ours == theirs)
@@ -117,7 +118,10 @@ def _disturbed(place: Path) -> tuple[int, float]:
         assert state is not None, "ranks made steps"
         os.kill(draw.choice(state.gangs[0].workers)["pid"], signal.SIGKILL)
         begun = time.monotonic()
-        _wait(launcher, lambda: any(each.incarnation > 0 for each in records.read(folder).values()))
+        _wait(
+            launcher,
+            lambda: any(step_record.incarnation > 0 for step_record in records.read(folder).values()),
+        )
         took_s = time.monotonic() - begun
         launcher.wait(_TIMEOUT_S)
     insist("the gang goes on after a kill", holds=launcher.returncode == 0)

@@ -63,11 +63,11 @@ def play(place: Path) -> Iterator[str]:
 
     chosen = random.Random(1).sample(range(version.rows), 5000)
     begun = time.perf_counter()
-    found = version.take(chosen)
+    rows = version.take(chosen)
     took_s = time.perf_counter() - begun
     insist(
         "every row is the one that was written",
-        holds=[row["text"] for row in found] == [texts[n] for n in chosen],
+        holds=[row["text"] for row in rows] == [texts[n] for n in chosen],
     )
     yield f"read {len(chosen):,} random rows in {took_s * 1e3:.0f} ms, also out of gzip, each checked against what was written"
 

@@ -93,7 +93,10 @@ def play(place: Path) -> Iterator[str]:
     insist("and the same weights", holds=straight[1] == resumed[1])
     yield f"trained {_STEPS} steps: loss {straight[0][0]:.3f} → {straight[0][-1]:.3f}"
     kept = Checkpoints(place / "killed", read_only=True).list()
-    insist("a damaged checkpoint is noticed", holds=[each.step for each in kept if each.damage] == [damaged])
+    insist(
+        "a damaged checkpoint is noticed",
+        holds=[checkpoint.step for checkpoint in kept if checkpoint.damage] == [damaged],
+    )
     yield f"killed (signal 9) after {_KILL_AFTER} steps, one bit of its newest checkpoint (step {damaged}) flipped on the disk"
     yield "resumed from the newest good one with other threads: all losses and weights bit-equal"
     insist("the recipe is equal in Python and TOML", holds=_in_python(place) == recipe)

@@ -59,17 +59,17 @@ class Era:
     @cached_property
     def rows(self) -> int:
         """How many rows it has."""
-        return sum(each.stop - each.first for each in self.slices)
+        return sum(part.stop - part.first for part in self.slices)
 
     @cached_property
     def bytes(self) -> int:
         """About how many bytes of the version's files."""
-        return sum(each.bytes for each in self.slices)
+        return sum(part.bytes for part in self.slices)
 
     @property
     def pieces(self) -> tuple[tuple[int, int], ...]:
         """The ranges of rows."""
-        return tuple((each.first, each.stop) for each in self.slices)
+        return tuple((part.first, part.stop) for part in self.slices)
 
     def row_numbers(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         """The rows of the version that it has, rising."""
@@ -95,9 +95,9 @@ def gather(ordered: Sequence[Slice], sizes: EraSizes) -> tuple[Era, ...]:
     eras: list[Era] = []
     taken: list[Slice] = []
     size = 0
-    for at, each in enumerate(ordered):
-        taken.append(each)
-        size += each.bytes
+    for at, part in enumerate(ordered):
+        taken.append(part)
+        size += part.bytes
         if size >= sizes.of_era(len(eras)) or at == len(ordered) - 1:
             eras.append(Era(len(eras), tuple(sorted(taken, key=lambda taken: taken.first))))
             taken, size = [], 0

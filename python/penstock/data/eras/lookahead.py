@@ -49,7 +49,7 @@ class EraLookahead:
         self._packs: dict[int, list[int]] = {number: [] for number in sources}
         #: Sources of which no more will be measured.
         self._failed: set[int] = set()
-        self._thread = threading.Thread(target=self._run, name="penstock-forerunner", daemon=False)
+        self._thread = threading.Thread(target=self._run, name="penstock-era-prefetch", daemon=False)
         self._thread.start()
 
     def stop(self) -> None:

@@ -225,7 +225,7 @@ def growing(
         raise RecipeInvalid(
             field="stages", reason=f"{source.alias} is not packed", hint="add a Pack or Pad stage"
         )
-    drawn = [each.alias for each in recipe.sources if is_drawn(recipe.stages_of(each))]
+    drawn = [candidate.alias for candidate in recipe.sources if is_drawn(recipe.stages_of(candidate))]
     if drawn:
         reason = f"{', '.join(drawn)} has random maps of tokens, which need all tokens in one place"
         raise RecipeInvalid(field="measure", reason=reason, hint='measure = "all"')
@@ -235,15 +235,15 @@ def growing(
 
 def measures_of(stages: Sequence[Stage], version: Version) -> tuple[Measure, ...]:
     """What stages measure of a version: verdicts of filters and then tokens, each after the maps that come before it."""
-    found = []
+    measures = []
     for at, stage in enumerate(stages):
-        maps = [each for each in stages[:at] if isinstance(each, Map)]
+        maps = [earlier for earlier in stages[:at] if isinstance(earlier, Map)]
         if isinstance(stage, Filter):
             judge = bind_filter(stage.expression, version, mapped=bool(maps))
-            found.append(mapped(FilterColumn(judge), maps))
+            measures.append(mapped(FilterColumn(judge), maps))
         elif isinstance(stage, Tokenize | Chat):
-            found.append(mapped(token_measure(stage), maps))
-    return tuple(found)
+            measures.append(mapped(token_measure(stage), maps))
+    return tuple(measures)
 
 
 def _runs(era: Era) -> list[tuple[int, int]]:

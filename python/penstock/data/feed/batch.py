@@ -47,19 +47,19 @@ class Batch(Mapping[str, Any], ABC):
     #: Rows whose samples could not be decoded.
     faults: "tuple[Fault, ...]" = ()
 
-    def __init__(self, made: _rust.FeedBatch, plan: "Plan") -> None:
-        self._made = made
+    def __init__(self, rust_batch: _rust.FeedBatch, plan: "Plan") -> None:
+        self._rust_batch = rust_batch
         self._plan = plan
 
     @property
     def made(self) -> _rust.FeedBatch:
         """The batch as Rust made it."""
-        return self._made
+        return self._rust_batch
 
     @property
     def step(self) -> int:
         """The step of the recipe."""
-        return self._made.step
+        return self._rust_batch.step
 
     @property
     @abstractmethod
@@ -74,7 +74,7 @@ class Batch(Mapping[str, Any], ABC):
     @property
     def padding(self) -> int:
         """How many tokens (rows, where rows are records) are padding."""
-        return self._made.padding
+        return self._rust_batch.padding
 
     @property
     def shards(self) -> tuple[int, float]:
@@ -83,15 +83,15 @@ class Batch(Mapping[str, Any], ABC):
 
     def origin(self, row: int) -> list[Origin]:
         """What a row is made of, in order: version, shard, sample, bytes and tokens."""
-        row = check_row(row, self._made.rows)
-        return [origin_of(self._plan, stretch) for stretch in self._made.origins(row)]
+        row = check_row(row, self._rust_batch.rows)
+        return [origin_of(self._plan, stretch) for stretch in self._rust_batch.origins(row)]
 
 
 class Finisher(ABC):
     """Makes the batch of a step from what Rust planned of it, where Python has a hand in it. Safe to use from any thread."""
 
     @abstractmethod
-    def __call__(self, made: _rust.FeedBatch) -> Batch:
+    def __call__(self, rust_batch: _rust.FeedBatch) -> Batch:
         """The batch of a step."""
 
     def sharing(self) -> "Sharing | None":
@@ -130,4 +130,4 @@ def origin_of(plan: "Plan", stretch: tuple[int, int, int, int, int, int]) -> Ori
 
 def join(digests: list[str]) -> str:
     """The digest of a whole step from those of its lanes."""
-    return f"{sum(int(each, 16) for each in digests) % (1 << 128):032x}"
+    return f"{sum(int(digest, 16) for digest in digests) % (1 << 128):032x}"

@@ -30,9 +30,9 @@ class Waits:
     waits_s: list[float]
 
     @classmethod
-    def of(cls, told: tuple[int, int, bytes]) -> "Waits":
+    def of(cls, counts: tuple[int, int, bytes]) -> "Waits":
         """What Rust tells, with names."""
-        batches, ready, waits = told
+        batches, ready, waits = counts
         return cls(batches, ready, np.frombuffer(waits, dtype=np.float64).tolist())
 
 
@@ -107,8 +107,8 @@ class RustSource(RustPlanned):
 
     def next(self) -> TokenBatch | None:
         """The next batch, or None at the end."""
-        made = self.planned.next()
-        return None if made is None else TokenBatch(made, self._plan)
+        rust_batch = self.planned.next()
+        return None if rust_batch is None else TokenBatch(rust_batch, self._plan)
 
     def ready(self) -> int:
         """Batches that are made and wait."""

@@ -28,10 +28,10 @@ def ship(batch: Batch) -> bytes:
     facts: dict[str, Any] = {"digest": batch.digest, "size_bytes": batch.size_bytes}
     columns: dict[str, Any] = {"made": np.frombuffer(batch.made.to_bytes(), dtype=np.uint8)}
     if isinstance(batch, RecordBatch):
-        facts |= {"kind": "records", "faults": [_fault(each) for each in batch.faults]}
+        facts |= {"kind": "records", "faults": [_fault(fault) for fault in batch.faults]}
         columns |= {f"{_FIELD}{name}": values for name, values in batch.items()}
     elif isinstance(batch, MappedBatch):
-        facts |= {"kind": "mapped", "faults": [_fault(each) for each in batch.faults]}
+        facts |= {"kind": "mapped", "faults": [_fault(fault) for fault in batch.faults]}
         columns |= {"tokens": batch["tokens"], "real": batch.left.real, "heard": batch.left.heard}
     else:
         raise BatchDamaged(reason=f"{batch!r} was not finished by Python")
@@ -42,16 +42,16 @@ def receive(packed: Any, plan: "Plan") -> Batch:
     """The batch that was shipped; its arrays stay where they are."""
     columns, facts = unpack(packed)
     try:
-        made = _rust.FeedBatch.from_bytes(columns.pop("made").tobytes())
+        rust_batch = _rust.FeedBatch.from_bytes(columns.pop("made").tobytes())
         digest = int(facts["digest"], 16)
-        faults = [_refault(each) for each in facts["faults"]]
+        faults = [_refault(fault) for fault in facts["faults"]]
         if facts["kind"] == "records":
             fields = {name.removeprefix(_FIELD): values for name, values in columns.items()}
             size = int(facts["size_bytes"])
-            return RecordBatch(made, plan, fields, digest=digest, size_bytes=size, faults=faults)
-        left = Left((made.rows, made.length))
+            return RecordBatch(rust_batch, plan, fields, digest=digest, size_bytes=size, faults=faults)
+        left = Left((rust_batch.rows, rust_batch.length))
         left.real, left.heard, left.faults = columns["real"], columns["heard"], faults
-        return MappedBatch(made, plan, columns["tokens"], left, digest=digest)
+        return MappedBatch(rust_batch, plan, columns["tokens"], left, digest=digest)
     except (KeyError, TypeError, ValueError) as problem:
         raise BatchDamaged(reason=f"something of the batch is missing: {problem!r}") from problem
 
@@ -60,8 +60,8 @@ def _fault(fault: Fault) -> dict[str, Any]:
     return {"row": fault.row, "origin": fault.origin.to_json(), "reason": fault.reason}
 
 
-def _refault(told: dict[str, Any]) -> Fault:
-    origin = dict(told["origin"])
+def _refault(document: dict[str, Any]) -> Fault:
+    origin = dict(document["origin"])
     for name in ("byte_range", "token_span", "row_span"):
         origin[name] = None if origin[name] is None else tuple(origin[name])
-    return Fault(told["row"], Origin(**origin), told["reason"])
+    return Fault(document["row"], Origin(**origin), document["reason"])

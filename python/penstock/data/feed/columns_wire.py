@@ -46,8 +46,8 @@ def pack(columns: Mapping[str, Any], facts: Mapping[str, Any]) -> bytes:
             arrays.append((at, raw))
             at += _aligned(raw.nbytes)
         else:
-            described.append([name, None, _told(value), 0])
-    head = msgspec.msgpack.encode([described, _told(dict(facts)), at])
+            described.append([name, None, _packable(value), 0])
+    head = msgspec.msgpack.encode([described, _packable(dict(facts)), at])
     begin = _aligned(_PREFIX.size + len(head))
     packed = bytearray(begin + at)
     _PREFIX.pack_into(packed, 0, MAGIC, VERSION, 0, len(head), quick_hash(head), len(packed))
@@ -119,7 +119,7 @@ def _dtype(name: str) -> "np.dtype[Any]":
     return np.dtype(name)
 
 
-def _told(value: Any) -> Any:
+def _packable(value: Any) -> Any:
     """A value as msgpack holds it; what it does not know becomes an extension."""
     kind = type(value)
     if value is None or kind in (bool, float, bytes):
@@ -133,9 +133,9 @@ def _told(value: Any) -> Any:
             else _ext(_TEXT, value.encode("utf-8", "surrogatepass"))
         )
     if kind in (list, tuple):
-        return [_told(each) for each in value]
+        return [_packable(item) for item in value]
     if isinstance(value, Mapping):
-        return {_told(name): _told(each) for name, each in value.items()}
+        return {_packable(name): _packable(item) for name, item in value.items()}
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return _ext(
             _ARRAY, msgspec.msgpack.encode([_dtype_name(value.dtype), list(value.shape), bytes(_raw(value))])

@@ -233,26 +233,26 @@ def batch_at(
     skips: Skips | None = None,
 ) -> Batch:
     """The batch of one step, rebuilt from nothing but the recipe (and the skips, if there were any)."""
-    found = _recipe(recipe)
+    loaded = _recipe(recipe)
     _check_given(lane, skips)
-    if not isinstance(found, Recipe):
-        raise UsageError(f"recipe must be a Recipe or the path of its file, got {found!r:.100}")
-    return batch_of(prepare(found, _registry(registry, found), skips=skips), step, lane or Lane())
+    if not isinstance(loaded, Recipe):
+        raise UsageError(f"recipe must be a Recipe or the path of its file, got {loaded!r:.100}")
+    return batch_of(prepare(loaded, _registry(registry, loaded), skips=skips), step, lane or Lane())
 
 
-def _recipe(given: "Recipe | Service | str | os.PathLike[str]") -> "Recipe | Service | str":
+def _recipe(recipe: "Recipe | Service | str | os.PathLike[str]") -> "Recipe | Service | str":
     """A recipe, read from its file where a path is given; addresses of services are left as they are."""
-    if isinstance(given, Recipe) or (isinstance(given, str) and "://" in given):
-        return given
-    if isinstance(given, str | os.PathLike):
-        return Recipe.load(given)
+    if isinstance(recipe, Recipe) or (isinstance(recipe, str) and "://" in recipe):
+        return recipe
+    if isinstance(recipe, str | os.PathLike):
+        return Recipe.load(recipe)
     from penstock.data.service import Service
 
-    if not isinstance(given, Service):
+    if not isinstance(recipe, Service):
         hint = 'ps.open(ps.Recipe(…)), ps.open("recipe.toml") or ps.open("penstock://host:port")'
         what = "recipe must be a Recipe, the path of its file, or the address of a service"
-        raise UsageError(f"{what}, got {given!r:.100}", hint=hint)
-    return given
+        raise UsageError(f"{what}, got {recipe!r:.100}", hint=hint)
+    return recipe
 
 
 def _check_given(lane: Lane | None, skips: Skips | None) -> None:
@@ -262,28 +262,28 @@ def _check_given(lane: Lane | None, skips: Skips | None) -> None:
         raise UsageError(f"skips must be Skips, got {skips!r:.100}", hint="skips=Skips(steps=[(97, 100)])")
 
 
-def _registry(given: Registry | str | os.PathLike[str] | None, recipe: Recipe) -> Registry:
+def _registry(registry: Registry | str | os.PathLike[str] | None, recipe: Recipe) -> Registry:
     """The registry that was given, or else the one that the recipe names."""
-    if given is None:
+    if registry is None:
         return recipe.open_registry()
-    if isinstance(given, Registry):
-        return given
-    if not isinstance(given, str | os.PathLike):
+    if isinstance(registry, Registry):
+        return registry
+    if not isinstance(registry, str | os.PathLike):
         raise UsageError(
-            f"registry must be a Registry or its place, got {given!r:.100}",
+            f"registry must be a Registry or its place, got {registry!r:.100}",
             hint='registry=Registry("path"), or its path',
         )
-    return Registry(given)
+    return Registry(registry)
 
 
-def _cursor(given: Cursor | str | bytes | None) -> Cursor | None:
-    if given is None or isinstance(given, Cursor):
-        return given
-    if not isinstance(given, str | bytes):
+def _cursor(cursor: Cursor | str | bytes | None) -> Cursor | None:
+    if cursor is None or isinstance(cursor, Cursor):
+        return cursor
+    if not isinstance(cursor, str | bytes):
         raise CursorForeign(
-            cursor="", recipe="", reason=f"cursor must be a Cursor or its text, got {type(given).__name__}"
+            cursor="", recipe="", reason=f"cursor must be a Cursor or its text, got {type(cursor).__name__}"
         )
-    return Cursor.from_json(given)
+    return Cursor.from_json(cursor)
 
 
 def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:
@@ -328,8 +328,8 @@ def open_source(
     threads, memory_bytes = options.thread_count, options.memory_bytes
     key = key_of(plan, lane) if options.share else None
     if not plan.records and not plan.drawn:
-        made = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, threads, memory_bytes, key)
-        return OpenedSource(RustSource(made, plan), look_ahead(plan, lane, made))
+        rust_feed = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, threads, memory_bytes, key)
+        return OpenedSource(RustSource(rust_feed, plan), look_ahead(plan, lane, rust_feed))
     # Saying which samples a step has takes no time worth a thread, and reading tokens takes little.
     beside = min(threads, 1) if plan.drawn else 0
     planned = _rust.Feed(rust_plan(plan), (lane.number, lane.of), step, beside, memory_bytes // 2)
@@ -348,7 +348,7 @@ def open_source(
 
 def look_ahead(plan: Plan, lane: Lane, feed: _rust.Feed) -> EraLookahead | None:
     """Start to measure the eras of sources that grow, if there are any."""
-    sources = {number: each.growing for number, each in enumerate(plan.prepared) if each.growing}
+    sources = {number: prepared.growing for number, prepared in enumerate(plan.prepared) if prepared.growing}
     if not sources:
         return None
     # Lanes begin apart from each other, and so do processes that read the same lane. Never from a global generator: those are

@@ -81,11 +81,11 @@ class ReadOptions:
             return self.stall_s
         text = os.environ.get("PENSTOCK_STALL_S", "")
         try:
-            given = float(text) if text else STALL_S
+            seconds = float(text) if text else STALL_S
         except ValueError:
-            given = -1.0
-        if not given > 0:
+            seconds = -1.0
+        if not seconds > 0:
             raise RecipeInvalid(
                 field="PENSTOCK_STALL_S", reason=f"must be a positive number of seconds, got {text!r:.50}"
             )
-        return given
+        return seconds

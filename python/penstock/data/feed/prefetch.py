@@ -154,9 +154,11 @@ class Prefetch(Generic[Turned]):
             raise FeedClosed(reason="the loader was closed")
         text = state.get("cursor") if isinstance(state, Mapping) else None
         if not isinstance(text, str | bytes):
-            found = ", ".join(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
+            contents = ", ".join(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
             raise CursorForeign(
-                cursor="", recipe=self.plan.recipe.digest, reason=f"the state holds no cursor, only {found}"
+                cursor="",
+                recipe=self.plan.recipe.digest,
+                reason=f"the state holds no cursor, only {contents}",
             )
         self._reopen(Cursor.from_json(text))
         self._passed = False

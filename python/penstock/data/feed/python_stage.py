@@ -56,7 +56,7 @@ class PythonStage(RustPlanned):
         count = min(threads, DEPTH_MAX)
         self._shared = _Shared(feed, finish, memory_bytes, WorkerCount(max(1, count)))
         self._waits: deque[float] = deque(maxlen=_WAITS_MAX)
-        self._given = 0
+        self._handed_out = 0
         #: When the last batch was handed out.
         self._answered = time.perf_counter()
         workers = [
@@ -86,7 +86,7 @@ class PythonStage(RustPlanned):
             self._shared.stay(problem)
             raise
         self._shared.give()
-        self._given += 1
+        self._handed_out += 1
         now = time.perf_counter()
         self._waits.append(now - begun)
         if self._threaded:
@@ -100,7 +100,7 @@ class PythonStage(RustPlanned):
 
     def waits(self) -> Waits:
         """How often and how long the consumer waited."""
-        return Waits(self._given, self._shared.ready, list(self._waits))
+        return Waits(self._handed_out, self._shared.ready, list(self._waits))
 
     def stage(self) -> str:
         """What is waited for: ``finish`` when a step is being finished, else what Rust does."""
@@ -145,7 +145,7 @@ class _Shared:
         #: Threads that are not needed now wait here, where batches that come and go do not wake them.
         self._needed = threading.Condition(guard)
         self._taken = 0
-        self._given = 0
+        self._handed_out = 0
         self._outcomes: dict[int, _Outcome] = {}
         #: Steps that could not be finished, and those of them that have to be finished again; each as Rust made it.
         self._failed: dict[int, _rust.FeedBatch] = {}
@@ -166,7 +166,7 @@ class _Shared:
     def ready(self) -> int:
         """Batches that are finished and wait."""
         with self._changed:
-            return sum(not isinstance(each, BaseException | None) for each in self._outcomes.values())
+            return sum(not isinstance(outcome, BaseException | None) for outcome in self._outcomes.values())
 
     def wait_task(self, worker: int) -> bool:
         """Waits until there may be something to do for a worker; False when there is nothing more."""
@@ -193,43 +193,43 @@ class _Shared:
                     return None
                 number = self._taken
                 self._taken += 1
-            return self._next_made(number)
+            return self._next_batch(number)
 
-    def _next_made(self, number: int) -> _Task | None:
+    def _next_batch(self, number: int) -> _Task | None:
         try:
-            made = self.feed.next()
+            rust_batch = self.feed.next()
         except Exception as problem:  # noqa: BLE001 - it is raised at its step, by whoever asks for that
             self.put(number, problem)
             return None
-        if made is None:
+        if rust_batch is None:
             self.put(number, None)
             return None
-        return number, made
+        return number, rust_batch
 
     def _may_take(self) -> bool:
         return not self._ended and not self._halted and self._has_room()
 
     def _has_room(self) -> bool:
-        ahead = self._taken - self._given
+        ahead = self._taken - self._handed_out
         if ahead == 0 or self._largest_bytes is None:
             return ahead == 0
         unfinished = ahead - len(self._outcomes)
         expected = self._waiting_bytes + (unfinished + 1) * self._largest_bytes
         return ahead < DEPTH_MAX and expected <= self._memory_bytes
 
-    def finish(self, number: int, made: _rust.FeedBatch) -> None:
+    def finish(self, number: int, rust_batch: _rust.FeedBatch) -> None:
         """Finish a step and keep what comes of it until its turn."""
         begun, used = time.perf_counter(), time.thread_time()
         self.busy += 1
         self._count.begin()
         # Damage then names the steps that its shard was read for.
-        _rust.read_for_step(made.step)
+        _rust.read_for_step(rust_batch.step)
         try:
-            self.put(number, self.finisher(made))
+            self.put(number, self.finisher(rust_batch))
         except CorruptShard as problem:
-            self.fail(number, made, problem.before_step(made.step))
+            self.fail(number, rust_batch, problem.before_step(rust_batch.step))
         except Exception as problem:  # noqa: BLE001 - it is raised at its step, by whoever asks for that
-            self.fail(number, made, problem)
+            self.fail(number, rust_batch, problem)
         finally:
             _rust.read_for_step(None)
             self.busy -= 1
@@ -237,10 +237,10 @@ class _Shared:
             if self._count.end(time.thread_time() - used):
                 self._call_workers()
 
-    def fail(self, number: int, made: _rust.FeedBatch, problem: BaseException) -> None:
+    def fail(self, number: int, rust_batch: _rust.FeedBatch, problem: BaseException) -> None:
         """A step could not be finished; it is kept, in case that it can later."""
         with self._changed:
-            self._failed[number] = made
+            self._failed[number] = rust_batch
             self.put(number, problem)
 
     def put(self, number: int, outcome: _Outcome) -> None:
@@ -264,9 +264,9 @@ class _Shared:
                 return
             for number in sorted(n for n, o in self._outcomes.items() if isinstance(o, BaseException)):
                 del self._outcomes[number]
-                made = self._failed.pop(number, None)
-                if made is not None:
-                    self._again.append((number, made))
+                rust_batch = self._failed.pop(number, None)
+                if rust_batch is not None:
+                    self._again.append((number, rust_batch))
                 else:
                     # Rust has not made it, and nobody took one after it.
                     self._taken = number
@@ -285,8 +285,8 @@ class _Shared:
     def wait_next(self) -> _Outcome:
         """What comes next, once it is there; finished by the caller's own thread where no other is needed."""
         with self._changed:
-            while not self._closed and self._given not in self._outcomes:
-                if self._count.allowed == 0 and self._taken - self._given == len(self._outcomes) + len(
+            while not self._closed and self._handed_out not in self._outcomes:
+                if self._count.allowed == 0 and self._taken - self._handed_out == len(self._outcomes) + len(
                     self._again
                 ):
                     break
@@ -297,7 +297,7 @@ class _Shared:
 
     def finish_here(self) -> _Outcome:
         """What comes next, finished by the caller's own thread."""
-        if self._given not in self._outcomes and not self._closed:
+        if self._handed_out not in self._outcomes and not self._closed:
             # Kept until it is done, since the caller may be interrupted (Ctrl-C) and ask again.
             self._begun = self._begun or self.take()
             if self._begun is not None:
@@ -309,16 +309,16 @@ class _Shared:
     def _answer(self) -> _Outcome:
         if self._closed:
             return FeedClosed(reason="it was closed")
-        return self._outcomes[self._given] if self._final is None else self._final
+        return self._outcomes[self._handed_out] if self._final is None else self._final
 
     def give(self) -> None:
         """The batch that comes next was handed out."""
         with self._changed:
-            outcome = self._outcomes.pop(self._given)
+            outcome = self._outcomes.pop(self._handed_out)
             assert outcome is not None
             assert not isinstance(outcome, BaseException)
             self._waiting_bytes -= outcome.size_bytes
-            self._given += 1
+            self._handed_out += 1
             self._changed.notify_all()
 
     def stay(self, problem: BaseException) -> None:

@@ -47,9 +47,9 @@ class Sharing:
     trouble: str | None
 
     @classmethod
-    def of(cls, told: tuple[Any, ...] | None) -> "Sharing | None":
+    def of(cls, counts: tuple[Any, ...] | None) -> "Sharing | None":
         """What Rust tells, with names; None where nothing is shared."""
-        return None if told is None else cls(*told)
+        return None if counts is None else cls(*counts)
 
 
 def key_of(plan: "Plan", lane: Lane) -> str:
@@ -81,14 +81,14 @@ class SharedFinish(Finisher):
         self._finish = finish
         self.exchange = _rust.Exchange(key, budget_bytes)
 
-    def __call__(self, made: _rust.FeedBatch) -> Batch:
+    def __call__(self, rust_batch: _rust.FeedBatch) -> Batch:
         """The batch of a step, finished here or by another."""
-        asked = self.exchange.ask(made.step)
+        asked = self.exchange.ask(rust_batch.step)
         if isinstance(asked, _rust.SharedBytes):
             batch = self._received(asked)
-            if batch is not None and batch.step == made.step:
+            if batch is not None and batch.step == rust_batch.step:
                 return batch
-        finished = self._finish(made)
+        finished = self._finish(rust_batch)
         if not isinstance(asked, _rust.StepClaim):
             return finished
         try:

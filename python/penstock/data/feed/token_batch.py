@@ -24,9 +24,9 @@ class TokenBatch(Batch):
         # Not a cached property: those take a lock, which costs as much as making the array.
         array = self._array
         if array is None:
-            made = self._made
-            array = np.frombuffer(memoryview(made), self._plan.dtype)
-            array.shape = (made.rows, made.length)
+            rust_batch = self._rust_batch
+            array = np.frombuffer(memoryview(rust_batch), self._plan.dtype)
+            array.shape = (rust_batch.rows, rust_batch.length)
             self._array = array
         return array
 
@@ -38,12 +38,12 @@ class TokenBatch(Batch):
     @property
     def digest(self) -> str:
         """A hash of positions, tokens and boundaries; those of all lanes of a step add up to the step's (see ``join``)."""
-        return f"{self._made.digest:032x}"
+        return f"{self._rust_batch.digest:032x}"
 
     @cached_property
     def cu_seqlens(self) -> npt.NDArray[np.int32]:
         """Where documents begin and end in all rows taken as one sequence; padding counts as a document of its own."""
-        return np.frombuffer(self._made.boundaries(), dtype=np.int32)
+        return np.frombuffer(self._rust_batch.boundaries(), dtype=np.int32)
 
     def __getitem__(self, field: str) -> npt.NDArray[Any]:
         if field == "tokens":
@@ -85,7 +85,7 @@ class TokenBatch(Batch):
     @cached_property
     def _loss_mask(self) -> npt.NDArray[np.uint8]:
         """1 for tokens that count in the loss, 0 for others, for padding and for samples that the skips mask."""
-        masked, stored = self._plan.skips.masked, self._made.mask()
+        masked, stored = self._plan.skips.masked, self._rust_batch.mask()
         counts = self._real_tokens
         if stored is not None:
             counts = np.frombuffer(stored, dtype=np.uint8).reshape(self._tokens.shape)
@@ -94,11 +94,11 @@ class TokenBatch(Batch):
         mask = counts.copy()
         aliases = [prepared.source.alias for prepared in self._plan.prepared]
         for row in range(mask.shape[0]):
-            for at, length, source, sample, _, _ in self._made.origins(row):
+            for at, length, source, sample, _, _ in self._rust_batch.origins(row):
                 if (aliases[source], sample) in masked:
                     mask[row, at : at + length] = 0
         return mask
 
     @cached_property
     def _real_tokens(self) -> npt.NDArray[np.uint8]:
-        return np.frombuffer(self._made.real_tokens(), dtype=np.uint8).reshape(self._tokens.shape)
+        return np.frombuffer(self._rust_batch.real_tokens(), dtype=np.uint8).reshape(self._tokens.shape)

@@ -30,17 +30,17 @@ class Fault:
         return asdict(self)
 
 
-def fault_of(row: int, origin: Origin, found: StageFailed, policy: str) -> Fault:
+def fault_of(row: int, origin: Origin, failure: StageFailed, policy: str) -> Fault:
     """What a failed stage makes of a sample: a fault to be masked, or an error where the recipe raises."""
     if policy == "raise":
         raise SampleUndecodable(
             version=origin.version,
             sample=origin.sample,
             shard=origin.shard,
-            stage=found.stage,
-            reason=found.reason,
-        ) from found
-    return Fault(row, origin, f"{found.stage}: {found.reason}")
+            stage=failure.stage,
+            reason=failure.reason,
+        ) from failure
+    return Fault(row, origin, f"{failure.stage}: {failure.reason}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class Maps:
     """The maps of one source, in their order."""
 
     def __init__(self, recipe: Recipe, alias: str, version: str) -> None:
-        source = next(each for each in recipe.sources if each.alias == alias)
+        source = next(candidate for candidate in recipe.sources if candidate.alias == alias)
         stages = enumerate(recipe.stages_of(source))
         self._stages = [(place, stage) for place, stage in stages if isinstance(stage, Map)]
         self._seed = recipe.seed
@@ -69,18 +69,18 @@ class Maps:
         """Tokens after the random maps alone; the others ran when they were measured."""
         for place, stage in self._stages:
             if stage.random:
-                given = len(tokens)
+                length_before = len(tokens)
                 tokens = np.asarray(self._call(place, stage, tokens, epoch, sample))
-                self._check_tokens(stage, tokens, given)
+                self._check_tokens(stage, tokens, length_before)
         return tokens
 
     @staticmethod
-    def _check_tokens(stage: Map, tokens: Any, given: int) -> None:
+    def _check_tokens(stage: Map, tokens: Any, length_before: int) -> None:
         """What comes out has the length that was planned for it."""
         if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
             reason = f"it gave {tokens.dtype} of shape {tokens.shape}, but tokens are whole numbers in a row"
-        elif stage.length_max is None and len(tokens) != given:
-            reason = f"it gave {len(tokens)} tokens for {given}; say length_max= if it may change the length"
+        elif stage.length_max is None and len(tokens) != length_before:
+            reason = f"it gave {len(tokens)} tokens for {length_before}; say length_max= if it may change the length"
         elif stage.length_max is not None and len(tokens) > stage.length_max:
             reason = f"it gave {len(tokens)} tokens, but length_max is {stage.length_max}"
         else:

@@ -30,9 +30,15 @@ class MappedBatch(TokenBatch):
     finished = True
 
     def __init__(
-        self, made: _rust.FeedBatch, plan: "Plan", tokens: npt.NDArray[Any], left: "Left", *, digest: int
+        self,
+        rust_batch: _rust.FeedBatch,
+        plan: "Plan",
+        tokens: npt.NDArray[Any],
+        left: "Left",
+        *,
+        digest: int,
     ) -> None:
-        super().__init__(made, plan)
+        super().__init__(rust_batch, plan)
         tokens.flags.writeable = False
         self._array = tokens
         #: What maps left out of it.
@@ -48,7 +54,7 @@ class MappedBatch(TokenBatch):
     @property
     def padding(self) -> int:
         """How many tokens are padding, what maps have left of their samples' length included."""
-        return self._made.padding + int((self.left.real == 0).sum())
+        return self._rust_batch.padding + int((self.left.real == 0).sum())
 
     @cached_property
     def _real_tokens(self) -> npt.NDArray[np.uint8]:
@@ -75,66 +81,71 @@ class TokenMapper(Finisher):
         self._plan = plan
         self._sources = [_MappedSource(plan, number) for number in range(len(plan.prepared))]
 
-    def __call__(self, made: _rust.FeedBatch) -> MappedBatch:
+    def __call__(self, rust_batch: _rust.FeedBatch) -> MappedBatch:
         """The batch of a step."""
-        stored = np.frombuffer(memoryview(made), dtype=self._plan.dtype)
-        tokens = stored.reshape(made.rows, made.length).copy()
-        left = Left((made.rows, made.length))
-        rows = [made.origins(row) for row in range(made.rows)]
-        given = self._given([each for origins in rows for each in origins])
+        stored = np.frombuffer(memoryview(rust_batch), dtype=self._plan.dtype)
+        tokens = stored.reshape(rust_batch.rows, rust_batch.length).copy()
+        left = Left((rust_batch.rows, rust_batch.length))
+        rows = [rust_batch.origins(row) for row in range(rust_batch.rows)]
+        mapped = self._outcomes([origin for origins in rows for origin in origins])
         for row, origins in enumerate(rows):
-            for each in origins:
-                found = given.get((each[2], each[3], each[5]))
-                if found is not None:
-                    self._put(row, each, found, tokens, left)
-        digest = _rust.digest_rows(made.position, self._encoded(made, rows, tokens, left))
-        return MappedBatch(made, self._plan, tokens, left, digest=digest)
+            for stretch in origins:
+                outcome = mapped.get((stretch[2], stretch[3], stretch[5]))
+                if outcome is not None:
+                    self._put(row, stretch, outcome, tokens, left)
+        digest = _rust.digest_rows(rust_batch.position, self._encoded(rust_batch, rows, tokens, left))
+        return MappedBatch(rust_batch, self._plan, tokens, left, digest=digest)
 
-    def _given(self, stretches: list[_Stretch]) -> "dict[tuple[int, int, int], _Given | StageFailed]":
+    def _outcomes(
+        self, stretches: list[_Stretch]
+    ) -> "dict[tuple[int, int, int], _MappedTokens | StageFailed]":
         """What the maps make of the samples of a batch, each once, by source, sample and epoch."""
-        found: dict[tuple[int, int, int], _Given | StageFailed] = {}
+        outcomes: dict[tuple[int, int, int], _MappedTokens | StageFailed] = {}
         for number, source in enumerate(self._sources):
             if source.drawn:
-                wanted = sorted({(each[3], each[5]) for each in stretches if each[2] == number})
-                for (sample, epoch), each in zip(wanted, source.given(wanted), strict=True):
-                    found[number, sample, epoch] = each
-        return found
+                wanted = sorted({(stretch[3], stretch[5]) for stretch in stretches if stretch[2] == number})
+                for (sample, epoch), outcome in zip(wanted, source.outcomes(wanted), strict=True):
+                    outcomes[number, sample, epoch] = outcome
+        return outcomes
 
     def _put(
         self,
         row: int,
         stretch: _Stretch,
-        found: "_Given | StageFailed",
+        outcome: "_MappedTokens | StageFailed",
         tokens: npt.NDArray[Any],
         left: Left,
     ) -> None:
         at, length, number, _, start, _ = stretch
         source = self._sources[number]
-        if isinstance(found, StageFailed):
-            left.faults.append(self._fault(row, stretch, found))
+        if isinstance(outcome, StageFailed):
+            left.faults.append(self._fault(row, stretch, outcome))
             left.heard[row, at : at + length] = 0
             if source.length is not None:
                 left.real[row, at : at + length] = 0
                 tokens[row, at : at + length] = source.pad
             return
-        part = found.tokens[start - found.first : start - found.first + length]
+        part = outcome.tokens[start - outcome.first : start - outcome.first + length]
         tokens[row, at : at + len(part)] = part
         tokens[row, at + len(part) : at + length] = source.pad
         left.real[row, at + len(part) : at + length] = 0
 
-    def _fault(self, row: int, stretch: _Stretch, found: StageFailed) -> Fault:
+    def _fault(self, row: int, stretch: _Stretch, failure: StageFailed) -> Fault:
         origin = origin_of(self._plan, stretch)
-        return fault_of(row, origin, found, self._plan.recipe.undecodable)
+        return fault_of(row, origin, failure, self._plan.recipe.undecodable)
 
     def _encoded(
-        self, made: _rust.FeedBatch, rows: list[list[_Stretch]], tokens: npt.NDArray[Any], left: Left
+        self, rust_batch: _rust.FeedBatch, rows: list[list[_Stretch]], tokens: npt.NDArray[Any], left: Left
     ) -> list[bytes]:
         """Rows as the Rust side hashes them: lengths, tokens, mask; and, where maps left something out, what that is."""
-        mask = made.mask()
+        mask = rust_batch.mask()
         masks = None if mask is None else np.frombuffer(mask, dtype=np.uint8).reshape(tokens.shape)
         encoded = []
         for row, origins in enumerate(rows):
-            parts = [np.array([each[1] for each in origins], dtype="<u4").tobytes(), tokens[row].tobytes()]
+            parts = [
+                np.array([origin[1] for origin in origins], dtype="<u4").tobytes(),
+                tokens[row].tobytes(),
+            ]
             if masks is not None and origins and self._sources[origins[0][2]].masked:
                 parts.append(masks[row].tobytes())
             kept = left.real[row] * left.heard[row]
@@ -144,7 +155,7 @@ class TokenMapper(Finisher):
         return encoded
 
 
-class _Given:
+class _MappedTokens:
     """What the maps gave for a sample, and where in the stored sample it begins."""
 
     __slots__ = ("first", "tokens")
@@ -171,16 +182,17 @@ class _MappedSource:
         self._most = np.iinfo(plan.dtype).max
         self._maps = Maps(plan.recipe, prepared.source.alias, prepared.version.digest)
 
-    def given(self, samples: list[tuple[int, int]]) -> list[_Given | StageFailed]:
+    def outcomes(self, samples: list[tuple[int, int]]) -> list[_MappedTokens | StageFailed]:
         """What the maps make of samples, given as row and epoch."""
         if not samples:
             return []
         stored = self._tokens.take([sample for sample, _ in samples], parallel=False)
         return [
-            self._mapped(next(iter(row.values())), *each) for row, each in zip(stored, samples, strict=True)
+            self._mapped(next(iter(row.values())), *sample)
+            for row, sample in zip(stored, samples, strict=True)
         ]
 
-    def _mapped(self, stored: npt.NDArray[Any], sample: int, epoch: int) -> _Given | StageFailed:
+    def _mapped(self, stored: npt.NDArray[Any], sample: int, epoch: int) -> _MappedTokens | StageFailed:
         whole, first = stored, 0
         if self._cut is not None and len(stored) > self._cut.length:
             first = len(stored) - self._cut.length if self._cut.keep == "end" else 0
@@ -196,4 +208,4 @@ class _MappedSource:
         except StageFailed as failed:
             return failed
         # Where lengths may change, rows were planned from the first token on, whatever was cut off.
-        return _Given(first if self.length is None else 0, tokens)
+        return _MappedTokens(first if self.length is None else 0, tokens)

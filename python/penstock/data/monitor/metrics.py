@@ -101,8 +101,8 @@ def text() -> str:
     families: dict[str, list[str]] = {}
     for number, feed in enumerate(feeds):
         labels = {"feed": str(number), "lane": f"{feed.lane.number}/{feed.lane.of}"}
-        told = feed.statistics()
-        for name, value, more in _samples(told):
+        statistics = feed.statistics()
+        for name, value, more in _samples(statistics):
             families.setdefault(name, []).append(_line(name, value, labels | more))
     store = next((feed.statistics().store for feed in feeds), {})
     for name, count in store.items():
@@ -117,28 +117,28 @@ def text() -> str:
     return "\n".join([*lines, ""])
 
 
-def _samples(told: Any) -> Iterator[tuple[str, float, dict[str, str]]]:
+def _samples(statistics: Any) -> Iterator[tuple[str, float, dict[str, str]]]:
     for name in ("batches", "rows", "tokens", "bytes", "stalls"):
-        yield f"penstock_feed_{name}_total", getattr(told, name), {}
-    yield "penstock_feed_stalled_seconds_total", told.stalled_s, {}
-    yield "penstock_feed_ready_batches", told.ready, {}
-    yield "penstock_feed_padding_share", told.padding_share, {}
-    for stage, spread in told.stages.items():
+        yield f"penstock_feed_{name}_total", getattr(statistics, name), {}
+    yield "penstock_feed_stalled_seconds_total", statistics.stalled_s, {}
+    yield "penstock_feed_ready_batches", statistics.ready, {}
+    yield "penstock_feed_padding_share", statistics.padding_share, {}
+    for stage, spread in statistics.stages.items():
         yield "penstock_feed_stage_seconds", spread.p50_s, {"stage": stage, "quantile": "0.5"}
         yield "penstock_feed_stage_seconds", spread.p99_s, {"stage": stage, "quantile": "0.99"}
-    if told.sharing is not None:
+    if statistics.sharing is not None:
         for name in ("made", "taken", "alone", "moves"):
-            yield f"penstock_feed_share_{name}_total", getattr(told.sharing, name), {}
-        yield "penstock_feed_share_kept_bytes", told.sharing.kept_bytes, {}
-        yield "penstock_feed_share_members", told.sharing.members, {}
+            yield f"penstock_feed_share_{name}_total", getattr(statistics.sharing, name), {}
+        yield "penstock_feed_share_kept_bytes", statistics.sharing.kept_bytes, {}
+        yield "penstock_feed_share_members", statistics.sharing.members, {}
 
 
 def _line(name: str, value: float, labels: dict[str, str]) -> str:
     escaped = (
-        (key, each.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
-        for key, each in labels.items()
+        (key, label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
+        for key, label in labels.items()
     )
-    inside = ",".join(f'{key}="{each}"' for key, each in escaped)
+    inside = ",".join(f'{key}="{label}"' for key, label in escaped)
     return f"{name}{{{inside}}} {value}" if inside else f"{name} {value}"
 
 

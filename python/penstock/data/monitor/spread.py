@@ -17,8 +17,11 @@ def shards_of(plan: "Plan", batch: "Batch") -> tuple[int, float]:
     """Distinct shards that a batch comes from, and how many a uniform draw of as many samples would touch."""
     sources, samples = batch.made.samples()
     of_source, rows = np.frombuffer(sources, dtype=np.uint32), np.frombuffer(samples, dtype=np.uint64)
-    found = [_shards(each, np.unique(rows[of_source == number])) for number, each in enumerate(plan.prepared)]
-    return sum(touched for touched, _ in found), sum(uniform for _, uniform in found)
+    counts = [
+        _shards(prepared, np.unique(rows[of_source == number]))
+        for number, prepared in enumerate(plan.prepared)
+    ]
+    return sum(touched for touched, _ in counts), sum(uniform for _, uniform in counts)
 
 
 def _shards(prepared: "Prepared", samples: Any) -> tuple[int, float]:

@@ -73,10 +73,10 @@ class StallWatch:
 
 def _flying() -> str:
     """The object that has been fetched for longest, with its range and age; nothing when none is."""
-    found = _rust.store_flying()
-    if not found:
+    in_flight = _rust.store_flying()
+    if not in_flight:
         return ""
-    verb, url, place, stage, age = found[0]
+    verb, url, place, stage, age = in_flight[0]
     part = "" if place is None else f", bytes {place[0]} to {place[1]}"
     return f"{verb} {url}{part}, {stage} since {age:.1f} s"
 
@@ -123,13 +123,13 @@ _making = threading.Lock()
 def watch(limit_s: float, stage: Callable[[], str]) -> StallWatch:
     """Watch the waits of a feed; ``unwatch`` it when the feed is closed."""
     global _watcher
-    made = StallWatch(limit_s, stage)
+    stall_watch = StallWatch(limit_s, stage)
     with _making:
         # The thread of a parent does not live in its fork.
         if _watcher is None or _watcher.process != os.getpid():
             _watcher = _Watcher()
-        _watcher.add(made)
-    return made
+        _watcher.add(stall_watch)
+    return stall_watch
 
 
 def unwatch(watched: StallWatch) -> None:

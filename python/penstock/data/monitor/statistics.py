@@ -114,7 +114,7 @@ class Counts:
     @property
     def by_source(self) -> dict[str, int]:
         """Rows of each source."""
-        aliases = [each.source.alias for each in self._plan.prepared]
+        aliases = [prepared.source.alias for prepared in self._plan.prepared]
         return dict(zip(aliases, self._tally.read()[3], strict=True))
 
     @property

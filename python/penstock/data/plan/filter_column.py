@@ -29,9 +29,9 @@ class FilterColumn:
 
     def identity(self) -> dict[str, str]:
         """By the expression as it is understood, however it was spaced, and the measured columns that it looks at."""
-        found = {"kind": "verdict", "expression": self._expression.canonical, "language": str(LANGUAGE)}
+        identity = {"kind": "verdict", "expression": self._expression.canonical, "language": str(LANGUAGE)}
         keys = self._judge.keys
-        return found | ({"columns": msgspec.json.encode(keys).decode()} if keys else {})
+        return identity | ({"columns": msgspec.json.encode(keys).decode()} if keys else {})
 
     def read(self, row: Row) -> bool:
         """Judge a row whose number does not matter."""

@@ -55,17 +55,17 @@ def merged(lengths: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def plan_phases(recipe: "Recipe", registry: "Registry", prepared: Sequence["Prepared"]) -> "list[Prepared]":
     """Plan where each source stands at each change of length; changes that the stream never comes to are left out."""
-    found = [replace(each, phases=each.phases[:1]) for each in prepared]
+    planned = [replace(entry, phases=entry.phases[:1]) for entry in prepared]
     for number in range(1, len(prepared[0].phases)):
         step = prepared[0].phases[number].step
-        stops = _rust.stops_at(turn_plan(recipe), [_course(each) for each in found], step)
+        stops = _rust.stops_at(turn_plan(recipe), [_course(entry) for entry in planned], step)
         if stops is None:
             break
-        found = [
-            replace(now, phases=(*now.phases, _change(recipe, registry, now, each.phases[number], stop)))
-            for now, each, stop in zip(found, prepared, stops, strict=True)
+        planned = [
+            replace(now, phases=(*now.phases, _change(recipe, registry, now, entry.phases[number], stop)))
+            for now, entry, stop in zip(planned, prepared, stops, strict=True)
         ]
-    return found
+    return planned
 
 
 def turn_plan(recipe: "Recipe") -> "TurnPlan":
@@ -75,18 +75,19 @@ def turn_plan(recipe: "Recipe") -> "TurnPlan":
         "seed": recipe.seed % (1 << 64),
         "batch": list(recipe.batch_schedule),
         "weights": [
-            (each.step, [each.weights.get(alias, 0.0) for alias in aliases]) for each in recipe.weight_entries
+            (entry.step, [entry.weights.get(alias, 0.0) for alias in aliases])
+            for entry in recipe.weight_entries
         ],
         "ramps": [
             {
-                "step": each.step,
-                "until": each.ramp.until,
-                "to": [each.until.get(alias, 0.0) for alias in aliases],
-                "shape": each.ramp.shape,
-                "every": each.ramp.every,
+                "step": entry.step,
+                "until": entry.ramp.until,
+                "to": [entry.until.get(alias, 0.0) for alias in aliases],
+                "shape": entry.ramp.shape,
+                "every": entry.ramp.every,
             }
-            for each in recipe.weight_entries
-            if each.ramp is not None
+            for entry in recipe.weight_entries
+            if entry.ramp is not None
         ],
         "shuffle": recipe.shuffle,
         "exhaustion": recipe.exhaustion,

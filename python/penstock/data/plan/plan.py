@@ -75,13 +75,13 @@ class Plan:
     dtype: np.dtype[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        widest = max((each.dtype for each in self.prepared), key=lambda dtype: dtype.itemsize)
+        widest = max((prepared.dtype for prepared in self.prepared), key=lambda dtype: dtype.itemsize)
         object.__setattr__(self, "dtype", widest)
 
     @property
     def versions(self) -> dict[str, str]:
         """Alias to version digest."""
-        return {each.source.alias: each.version.digest for each in self.prepared}
+        return {prepared.source.alias: prepared.version.digest for prepared in self.prepared}
 
     @property
     def lengths(self) -> list[tuple[int, int]]:
@@ -97,7 +97,7 @@ class Plan:
     def drawn(self) -> bool:
         """Whether random maps change tokens."""
         return not self.records and any(
-            is_drawn(self.recipe.stages_of(each.source)) for each in self.prepared
+            is_drawn(self.recipe.stages_of(prepared.source)) for prepared in self.prepared
         )
 
     def prefix(self, step: int) -> str:
@@ -106,17 +106,17 @@ class Plan:
 
     def digest(self, step: int) -> str:
         """The digest of the tables and token versions behind the steps before ``step``."""
-        used = {each["alias"] for each in self.recipe.document(self.versions, until_step=step)["sources"]}
+        used = {source["alias"] for source in self.recipe.document(self.versions, until_step=step)["sources"]}
         parts: list[tuple[Any, ...]] = []
-        for each in self.prepared:
-            if each.source.alias in used and each.growing:
-                parts.append((each.source.alias, each.growing.identity.digest))
-            elif each.source.alias in used:
-                first, *later = each.phases
+        for prepared in self.prepared:
+            if prepared.source.alias in used and prepared.growing:
+                parts.append((prepared.source.alias, prepared.growing.identity.digest))
+            elif prepared.source.alias in used:
+                first, *later = prepared.phases
                 begun = [phase.tables for phase in later if phase.step < step]
-                part = (each.source.alias, each.tokens.digest, first.whole.table, first.whole.packs)
+                part = (prepared.source.alias, prepared.tokens.digest, first.whole.table, first.whole.packs)
                 # What came later counts only where it is used, so that cursors from before stay good.
-                loss = () if each.loss is None else (each.loss.digest,)
+                loss = () if prepared.loss is None else (prepared.loss.digest,)
                 parts.append((*part, *((begun,) if begun else ()), *loss))
         return digest(msgspec.json.encode((PLANNER, parts), order="deterministic"))
 
@@ -150,20 +150,20 @@ def _prepare_growing(
     if recipe.measure == "all":
         return None
     version = registry.resolve(source.name)
-    found = growing(recipe, source, version, registry, sizes)
-    if found is None:
+    era_source = growing(recipe, source, version, registry, sizes)
+    if era_source is None:
         return None
-    phases = (Phase(0, found.length, PlanTable("", 0)),)
+    phases = (Phase(0, era_source.length, PlanTable("", 0)),)
     return Prepared(
         source,
         version,
         version,
-        found.dtype,
-        found.packing,
+        era_source.dtype,
+        era_source.packing,
         phases,
-        notes=tuple(notes_of(found.measures[-1])),
+        notes=tuple(notes_of(era_source.measures[-1])),
         pad=_pad(recipe, source),
-        growing=found,
+        growing=era_source,
     )
 
 
@@ -173,11 +173,11 @@ def _pad(recipe: Recipe, source: Source) -> int:
 
 
 def _check_row_lengths(prepared: tuple[Prepared, ...]) -> None:
-    schedules = [[(phase.step, phase.length) for phase in each.phases] for each in prepared]
+    schedules = [[(phase.step, phase.length) for phase in entry.phases] for entry in prepared]
     if any(schedule != schedules[0] for schedule in schedules):
         shown = ", ".join(
-            f"{each.source.alias} {schedule[0][1] if len(schedule) == 1 else schedule}"
-            for each, schedule in zip(prepared, schedules, strict=True)
+            f"{entry.source.alias} {schedule[0][1] if len(schedule) == 1 else schedule}"
+            for entry, schedule in zip(prepared, schedules, strict=True)
         )
         raise RecipeInvalid(
             field="sources", reason=f"rows of one batch have one length, but there are {shown}"
@@ -185,8 +185,8 @@ def _check_row_lengths(prepared: tuple[Prepared, ...]) -> None:
 
 
 def _check_kinds(prepared: tuple[Prepared, ...]) -> None:
-    tokens = [each.source.alias for each in prepared if not each.records]
-    records = [each.source.alias for each in prepared if each.records]
+    tokens = [entry.source.alias for entry in prepared if not entry.records]
+    records = [entry.source.alias for entry in prepared if entry.records]
     if tokens and records:
         reason = f"{', '.join(tokens)} give tokens, but {', '.join(records)} are read as records"
         raise RecipeInvalid(
@@ -196,13 +196,13 @@ def _check_kinds(prepared: tuple[Prepared, ...]) -> None:
 
 def _check_dtypes(prepared: tuple[Prepared, ...]) -> None:
     """Narrow tokens are widened with zeros, which would make other numbers of those with a sign."""
-    widest = max((each.dtype for each in prepared), key=lambda dtype: dtype.itemsize)
-    for each in prepared:
-        if each.pad > np.iinfo(widest).max:
-            reason = f"the padding of {each.source.alias}, {each.pad}, does not fit into {widest}"
+    widest = max((item.dtype for item in prepared), key=lambda dtype: dtype.itemsize)
+    for entry in prepared:
+        if entry.pad > np.iinfo(widest).max:
+            reason = f"the padding of {entry.source.alias}, {entry.pad}, does not fit into {widest}"
             raise RecipeInvalid(field="pad", reason=reason)
-        if each.dtype != widest and (each.dtype.kind == "i" or each.dtype.itemsize == widest.itemsize):
-            reason = f"{each.source.alias} holds {each.dtype}, which cannot be joined with {widest}"
+        if entry.dtype != widest and (entry.dtype.kind == "i" or entry.dtype.itemsize == widest.itemsize):
+            reason = f"{entry.source.alias} holds {entry.dtype}, which cannot be joined with {widest}"
             raise RecipeInvalid(
                 field="sources", reason=reason, hint="store the tokens of all sources in one type"
             )
@@ -290,7 +290,7 @@ def _prepare_records(recipe: Recipe, source: Source, registry: Registry, samples
     if samples.mask is not None:
         single = replace(samples, lengths=lambda: np.ones(version.rows, dtype=np.uint32))
         table = whole_table(registry, single, packing, 1)
-    found, phases = samples.undecodable, (Phase(0, 1, table),)
+    undecodable, phases = samples.undecodable, (Phase(0, 1, table),)
     return Prepared(
-        source, version, version, np.dtype(np.uint8), packing, phases, undecodable=found, records=True
+        source, version, version, np.dtype(np.uint8), packing, phases, undecodable=undecodable, records=True
     )

@@ -35,28 +35,29 @@ def with_row_copies(plan: "Plan", copies: Copies, watch: PlanWatch | None = None
     """The plan, with sources that are read through copies where that is worth it."""
     if copies == "never" or not plan.records or plan.recipe.shuffle == "none":
         return plan
-    candidates = [each for each in plan.prepared if can_be_copied(each.version)]
-    if copies == "auto" and sum(each.version.bytes for each in candidates) * _UNPACKED_MAX < CACHED_BYTES:
+    candidates = [entry for entry in plan.prepared if can_be_copied(entry.version)]
+    if copies == "auto" and sum(entry.version.bytes for entry in candidates) * _UNPACKED_MAX < CACHED_BYTES:
         return plan
-    units = {each.source.alias: estimate_units(each.version) for each in candidates}
-    crowded = sum(each.bytes for each in units.values()) > CACHED_BYTES
+    units = {entry.source.alias: estimate_units(entry.version) for entry in candidates}
+    crowded = sum(estimate.bytes for estimate in units.values()) > CACHED_BYTES
     chosen = {
         alias
-        for alias, each in units.items()
-        if copies == "always" or (crowded and each.unit_bytes > UNIT_BYTES_SMALL)
+        for alias, estimate in units.items()
+        if copies == "always" or (crowded and estimate.unit_bytes > UNIT_BYTES_SMALL)
     }
     prepared = tuple(
-        _copied(each, plan, copies, watch) if each.source.alias in chosen else each for each in plan.prepared
+        _copied(entry, plan, copies, watch) if entry.source.alias in chosen else entry
+        for entry in plan.prepared
     )
     return dataclasses.replace(plan, prepared=prepared)
 
 
 def _copied(prepared: "Prepared", plan: "Plan", copies: Copies, watch: PlanWatch | None) -> "Prepared":
     version, store = prepared.version, plan.registry.store
-    told = f"copying {version.address} so that single rows can be read (shards)"
-    tell = None if watch is None else lambda done, total: watch(told, done, total)
+    message = f"copying {version.address} so that single rows can be read (shards)"
+    tell = None if watch is None else lambda done, total: watch(message, done, total)
     try:
-        found = make_copies(version, store, bytes_max=_bytes_max(plan, copies), watch=tell)
+        row_copies = make_copies(version, store, bytes_max=_bytes_max(plan, copies), watch=tell)
     # No room, no right to write, a store that fails: slow batches are better than none. Damage is not among them.
     except (DerivedTooLarge, StoreError, OSError) as reason:
         if copies == "always":
@@ -64,8 +65,8 @@ def _copied(prepared: "Prepared", plan: "Plan", copies: Copies, watch: PlanWatch
         _log.warning(
             "shuffled rows of %s are read without a copy, which is slow: %s", version.address, reason
         )
-        found = find_copies(version, store)
-    copied = version.accessed(Access(fields=version.access.fields, copies=found))
+        row_copies = find_copies(version, store)
+    copied = version.accessed(Access(fields=version.access.fields, copies=row_copies))
     return dataclasses.replace(prepared, version=copied, tokens=copied)
 
 

@@ -42,14 +42,14 @@ class RowFilter:
     @property
     def keys(self) -> dict[str, str]:
         """The keys of the measured columns, by how the expression names them: what its verdict depends on beside the row."""
-        named = {" ".join(filter(None, reference)): each.key for reference, each in self.measured.items()}
+        named = {" ".join(filter(None, reference)): column.key for reference, column in self.measured.items()}
         return dict(sorted(named.items()))
 
     def __call__(self, row: Row, number: int) -> bool:
         """Whether a row passes."""
         if not self.measured:
             return self.expression(row)
-        values = {reference: each.values[number].item() for reference, each in self.measured.items()}
+        values = {reference: column.values[number].item() for reference, column in self.measured.items()}
         return self.expression({**row, MEASURED: values})
 
 
@@ -65,9 +65,9 @@ def bind_filter(
     """
     expression = Expression(text)
     columns = _Columns(text, version, own or {})
-    found: dict[ColumnReference, Column] = {}
+    referenced: dict[ColumnReference, Column] = {}
     for reference in expression.columns:
-        found[reference] = columns.named(*reference)
+        referenced[reference] = columns.named(*reference)
     if not mapped:
         kinds = {field.name: field.kind for field in version.schema}
         for path in expression.fields:
@@ -79,10 +79,10 @@ def bind_filter(
                 raise FieldUnknown(
                     expression=text, name=dotted, version=_said(path, version, kinds), known=inside
                 )
-            found[(path[0], "")] = columns.named(path[0])
+            referenced[(path[0], "")] = columns.named(path[0])
     values = {
         reference: MeasuredValues(column.key, version.column_values(column))
-        for reference, column in found.items()
+        for reference, column in referenced.items()
     }
     return RowFilter(expression, values)
 
@@ -145,14 +145,20 @@ class _Columns:
             return self.own[name]()
         kept = self.version.columns()
         fitting = [
-            each for each in kept if each.name == name and each.key.startswith(key.removeprefix("b3:"))
+            column
+            for column in kept
+            if column.name == name and column.key.startswith(key.removeprefix("b3:"))
         ]
         if len(fitting) > 1:
-            keys = tuple(each.key for each in fitting)
+            keys = tuple(column.key for column in fitting)
             raise ColumnAmbiguous(name=name, version=self.version.address, keys=keys)
         if not fitting:
             known = [field.name for field in self.version.schema]
-            known += [each for each in (*self.own, *(each.name for each in kept)) if each not in known]
+            known += [
+                candidate
+                for candidate in (*self.own, *(column.name for column in kept))
+                if candidate not in known
+            ]
             shown = f"{name} {key}" if key else name
             raise FieldUnknown(
                 expression=self.text,

@@ -127,7 +127,7 @@ class _Measuring:
             mask=mask,
             verdicts=verdicts,
             loss=loss,
-            undecodable=tuple(sorted({each.row: each for each in (*more, *bad)}.values(), key=_row)),
+            undecodable=tuple(sorted({entry.row: entry for entry in (*more, *bad)}.values(), key=_row)),
             notes=column.remarks,
         )
 
@@ -151,7 +151,7 @@ class _Measuring:
 
     def _verdict(self, stage: Filter, stages: Sequence[Stage], at: int) -> FilterColumn:
         """A filter's verdict, its names checked; nothing is known of fields after a map."""
-        maps = any(isinstance(each, Map) for each in stages[:at])
+        maps = any(isinstance(earlier, Map) for earlier in stages[:at])
         own = self._own_columns(stages)
         verdict = FilterColumn(bind_filter(stage.expression, self.version, own=own, mapped=maps))
         key = column_key(self.version.digest, verdict.identity(), list(self.pieces))
@@ -162,20 +162,20 @@ class _Measuring:
 
     def _own_columns(self, stages: Sequence[Stage]) -> dict[str, Callable[[], Column]]:
         """The tokens that the source's own stage makes, for a filter that asks how many they are; not of an era, which has some."""
-        at = next((at for at, each in enumerate(stages) if isinstance(each, Tokenize | Chat)), None)
+        at = next((at for at, candidate in enumerate(stages) if isinstance(candidate, Tokenize | Chat)), None)
         if at is None or self.pieces:
             return {}
-        made = stages[at]
-        assert isinstance(made, Tokenize | Chat)
-        measure, before = token_measure(made), stages[:at]
+        stage = stages[at]
+        assert isinstance(stage, Tokenize | Chat)
+        measure, before = token_measure(stage), stages[:at]
         return {"tokens": lambda: self._column(measure, before, "tokenising", bears_more=True)}
 
     def _column(self, measure: Measure, before: Sequence[Stage], what: str, *, bears_more: bool) -> Column:
         """A column after the maps that come before it; rows that filters leave out may be bad."""
         maps = [stage for stage in before if isinstance(stage, Map)]
         limit = max(self._undecodable_max, LEFT_OUT_MAX) if bears_more else self._undecodable_max
-        watch, told = self.watch, f"{what} {self.version.address}"
-        tell = None if watch is None else lambda done, total: watch(told, done, total)
+        watch, message = self.watch, f"{what} {self.version.address}"
+        tell = None if watch is None else lambda done, total: watch(message, done, total)
         return measure_version(
             self.registry,
             self.version,
@@ -191,12 +191,14 @@ class _Measuring:
 
     def _surviving(self, column: Column, mask: Any) -> list[Undecodable]:
         """The bad rows that no filter leaves out, which must not be too many."""
-        found = column.undecodable
-        if mask is not None and found:
+        undecodable = column.undecodable
+        if mask is not None and undecodable:
             places = {row: place for place, row in enumerate(self._rows())} if self.pieces else None
-            found = [each for each in found if mask[each.row if places is None else places[each.row]]]
-        check_undecodable(self.version, column.name, found, self._undecodable_max)
-        return found
+            undecodable = [
+                entry for entry in undecodable if mask[entry.row if places is None else places[entry.row]]
+            ]
+        check_undecodable(self.version, column.name, undecodable, self._undecodable_max)
+        return undecodable
 
     def _rows(self) -> Any:
         return (row for first, stop in self.pieces for row in range(first, stop))
@@ -228,5 +230,5 @@ class _Measuring:
             raise RecipeInvalid(field="stages", reason=reason, hint="leave the map out, or make it random")
 
 
-def _row(each: Undecodable) -> int:
-    return each.row
+def _row(undecodable: Undecodable) -> int:
+    return undecodable.row

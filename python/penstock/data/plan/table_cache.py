@@ -64,8 +64,12 @@ class Packing:
 
     def document(self) -> dict[str, Any]:
         """What tells it from others, whatever the source is called; what came later counts only where it is used."""
-        found = asdict(replace(self, alias=""))
-        return found if self.separator is not None else {k: v for k, v in found.items() if k != "separator"}
+        document = asdict(replace(self, alias=""))
+        return (
+            document
+            if self.separator is not None
+            else {k: v for k, v in document.items() if k != "separator"}
+        )
 
     def rust_separator(self) -> tuple[int, int] | None:
         """The token after every document, and how many stored tokens come before it at most."""
@@ -170,17 +174,17 @@ def _built(store: Store, key: str, build: Callable[[Path], int], *, alias: str) 
     ):
         path = folder / "table"
         packs = build(path)
-        made = PlanTable(put_object(store, "objects", path), packs)
-    store.put_if_absent(name, msgspec.json.encode(made))
-    return made
+        table = PlanTable(put_object(store, "objects", path), packs)
+    store.put_if_absent(name, msgspec.json.encode(table))
+    return table
 
 
 def _lengths(samples: Samples) -> Any:
     if samples.lengths is not None:
         return samples.lengths()
     tokens = samples.tokens
-    found = _rust.token_lengths(shard_descriptions(tokens), stored_dtype(tokens).itemsize)
-    return np.frombuffer(found, dtype=np.uint32)
+    lengths = _rust.token_lengths(shard_descriptions(tokens), stored_dtype(tokens).itemsize)
+    return np.frombuffer(lengths, dtype=np.uint32)
 
 
 def _truncated(lengths: Any, cut: Truncate | None) -> tuple[Any, Any]:

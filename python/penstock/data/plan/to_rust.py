@@ -20,41 +20,41 @@ if TYPE_CHECKING:
 def rust_plan(plan: "Plan") -> "FeedPlan":
     """A plan as the Rust side takes it."""
     return {
-        "sources": [_source(plan.registry.store, each) for each in plan.prepared],
+        "sources": [_source(plan.registry.store, prepared) for prepared in plan.prepared],
         "mixture": turn_plan(plan.recipe),
         "lengths": plan.lengths,
         "skips": list(plan.skips.steps),
     }
 
 
-def _source(store: "Store", each: "Prepared") -> "SourcePlan":
+def _source(store: "Store", prepared: "Prepared") -> "SourcePlan":
     return {
-        "parts": [] if each.growing else [_whole(store, each)],
-        "expected": len(each.growing.eras) if each.growing else 1,
-        "phases": [_phase(store, phase) for phase in each.phases],
-        "item_bytes": each.dtype.itemsize,
-        "pad": each.pad,
-        "masked": each.growing.masked if each.growing else each.loss is not None,
-        "policy": each.packing.policy,
-        "epochs": each.source.epochs,
+        "parts": [] if prepared.growing else [_whole(store, prepared)],
+        "expected": len(prepared.growing.eras) if prepared.growing else 1,
+        "phases": [_phase(store, phase) for phase in prepared.phases],
+        "item_bytes": prepared.dtype.itemsize,
+        "pad": prepared.pad,
+        "masked": prepared.growing.masked if prepared.growing else prepared.loss is not None,
+        "policy": prepared.packing.policy,
+        "epochs": prepared.source.epochs,
     }
 
 
-def _whole(store: "Store", each: "Prepared") -> "PartPlan":
+def _whole(store: "Store", prepared: "Prepared") -> "PartPlan":
     """All of a source as one part."""
     part = part_values(
         store,
-        digest=each.tokens.digest,
-        tokens=each.tokens,
-        loss=each.loss,
-        tables=[phase.whole.table for phase in each.phases],
+        digest=prepared.tokens.digest,
+        tokens=prepared.tokens,
+        loss=prepared.loss,
+        tables=[phase.whole.table for phase in prepared.phases],
         rows=[],
-        separator=each.packing.rust_separator(),
+        separator=prepared.packing.rust_separator(),
     )
     # Samples whose length a random map may change are read by whoever calls the map.
-    unread = each.records or each.drawn_length is not None
+    unread = prepared.records or prepared.drawn_length is not None
     if unread:
-        part["shards"] = record_shards(each.tokens)
+        part["shards"] = record_shards(prepared.tokens)
     return part
 
 

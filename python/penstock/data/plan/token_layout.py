@@ -18,7 +18,9 @@ def stored_dtype(tokens: Version) -> np.dtype[Any]:
     """The numpy type of a version's tokens."""
     # Token versions are ours and have one type; files of others are looked at one by one.
     ours = tokens.manifest.format == "tokens"
-    dtypes = {np.dtype(each.dtype) for each in ([layout_of_first(tokens)] if ours else layouts_of(tokens))}
+    dtypes = {
+        np.dtype(layout.dtype) for layout in ([layout_of_first(tokens)] if ours else layouts_of(tokens))
+    }
     if len(dtypes) > 1:
         shown = " and ".join(sorted(str(dtype) for dtype in dtypes))
         raise RecipeInvalid(
@@ -56,8 +58,8 @@ def shard_descriptions(tokens: Version) -> "list[ShardValues]":
         if tokens.manifest.format == "npy"
         else [None] * len(shards)
     )
-    found: list[ShardValues] = []
+    descriptions: list[ShardValues] = []
     for shard, layout in zip(shards, fixed, strict=True):
         opened = tokens.open_shard(shard)
-        found.append((source_of(opened.raw), opened.index, opened.index_digest, shard.rows, layout))
-    return found
+        descriptions.append((source_of(opened.raw), opened.index, opened.index_digest, shard.rows, layout))
+    return descriptions

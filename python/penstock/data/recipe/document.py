@@ -18,10 +18,10 @@ def written(recipe: Recipe) -> dict[str, Any] | None:
     document = {
         **_plain(recipe, without=("sources", "stages")),
         "sources": [
-            {**_plain(source, without=("stages",)), "stages": [_stage(each) for each in source.stages]}
+            {**_plain(source, without=("stages",)), "stages": [_stage(stage) for stage in source.stages]}
             for source in recipe.sources
         ],
-        "stages": [_stage(each) for each in recipe.stages],
+        "stages": [_stage(stage) for stage in recipe.stages],
     }
     try:
         again = recipe_of(document, folder=Path())
@@ -31,30 +31,32 @@ def written(recipe: Recipe) -> dict[str, Any] | None:
 
 
 def _stage(stage: Stage) -> dict[str, Any]:
-    found = {"kind": stage.kind, **_plain(stage)}
-    if "lengths" in found:
+    document = {"kind": stage.kind, **_plain(stage)}
+    if "lengths" in document:
         # What a stage makes of its length; it is given as this.
-        found["length"] = found.pop("lengths")
+        document["length"] = document.pop("lengths")
     if isinstance(stage, Map):
         # By its place, which another process can import; a program's own functions have none.
-        found["function"] = stage.name if stage.called.__module__ != "__main__" else ""
+        document["function"] = stage.name if stage.called.__module__ != "__main__" else ""
     for name in _PATHS:
-        given = found.get(name)
-        if isinstance(given, str) and given and not is_template(given):
-            found[name] = str(Path(given).resolve())
-    return found
+        path = document.get(name)
+        if isinstance(path, str) and path and not is_template(path):
+            document[name] = str(Path(path).resolve())
+    return document
 
 
-def _plain(given: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
+def _plain(instance: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """Fields that differ from what they are unless given, lists for tuples."""
-    found = {each.name: getattr(given, each.name) for each in fields(given) if each.name not in without}
-    defaults = {each.name: each.default for each in fields(given)}
-    return {name: _listed(value) for name, value in found.items() if value != defaults[name]}
+    values = {
+        field.name: getattr(instance, field.name) for field in fields(instance) if field.name not in without
+    }
+    defaults = {field.name: field.default for field in fields(instance)}
+    return {name: _listed(value) for name, value in values.items() if value != defaults[name]}
 
 
 def _listed(value: Any) -> Any:
     if isinstance(value, Ramp):
         return _listed(value.plain())
     if isinstance(value, tuple | list):
-        return [_listed(each) for each in value]
-    return {key: _listed(each) for key, each in value.items()} if isinstance(value, dict) else value
+        return [_listed(item) for item in value]
+    return {key: _listed(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -101,23 +101,23 @@ class Expression:
     @cached_property
     def fields(self) -> tuple[tuple[str, ...], ...]:
         """The fields that it names, each with the fields inside it: ``meta.source`` is ``("meta", "source")``."""
-        found: dict[tuple[str, ...], None] = {}
+        paths: dict[tuple[str, ...], None] = {}
         inner: set[int] = set()
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Call):
                 inner.add(id(node.func))
             path = None if id(node) in inner else _path(node)
             if path is not None:
-                found[path] = None
+                paths[path] = None
                 inner |= {id(part) for part in ast.walk(node)}
-        return tuple(found)
+        return tuple(paths)
 
     @cached_property
     def columns(self) -> tuple[ColumnReference, ...]:
         """The measured columns that it names as such."""
         calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
-        found = [_column_reference(call) for call in calls]
-        return tuple(dict.fromkeys(each for each in found if each is not None))
+        references = [_column_reference(call) for call in calls]
+        return tuple(dict.fromkeys(reference for reference in references if reference is not None))
 
     @cached_property
     def _run(self) -> _Term:
@@ -197,7 +197,7 @@ def _path(node: ast.AST) -> tuple[str, ...] | None:
 def _column_reference(call: ast.Call) -> ColumnReference | None:
     match call:
         case ast.Call(func=ast.Name(id="column"), args=arguments, keywords=[]) if 1 <= len(arguments) <= 2:
-            texts = [each.value for each in arguments if isinstance(each, ast.Constant)]
+            texts = [argument.value for argument in arguments if isinstance(argument, ast.Constant)]
             if len(texts) == len(arguments) and all(isinstance(text, str) and text for text in texts):
                 return (str(texts[0]), str(texts[1]) if len(texts) > 1 else "")
     return None

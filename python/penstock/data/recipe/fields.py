@@ -10,13 +10,13 @@ from penstock.registry import Version
 _HINT = 'fields = ["obs", "reward"]'
 
 
-def read_fields(given: Any) -> tuple[str, ...] | None:
+def read_fields(value: Any) -> tuple[str, ...] | None:
     """Fields as a recipe has them: names, each once, in an order that says nothing; None for all."""
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        raise RecipeInvalid(field="fields", reason=f"must be a list of names, got {given!r:.100}", hint=_HINT)
-    names = list(given)
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        raise RecipeInvalid(field="fields", reason=f"must be a list of names, got {value!r:.100}", hint=_HINT)
+    names = list(value)
     if not names or not all(isinstance(name, str) and name for name in names):
         raise RecipeInvalid(
             field="fields", reason=f"must be names of fields, each once, got {names!r:.100}", hint=_HINT

@@ -130,8 +130,8 @@ class Recipe:
         object.__setattr__(self, "stages", _listed("stages", self.stages, Stage, "stages=[Pack(2048)]"))
         object.__setattr__(self, "fields", read_fields(self.fields))
         object.__setattr__(self, "registry", _checked_registry(self.registry))
-        given = ((0, self.batch),) if isinstance(self.batch, int) else self.batch
-        batch = read_schedule("batch", given, int, hint="batch = 64, or [[0, 32], [1000, 64]]")
+        schedule = ((0, self.batch),) if isinstance(self.batch, int) else self.batch
+        batch = read_schedule("batch", schedule, int, hint="batch = 64, or [[0, 32], [1000, 64]]")
         object.__setattr__(self, "batch", batch)
         object.__setattr__(self, "weights", read_weights(self.weights))
         _check_sources(self.sources)
@@ -207,11 +207,13 @@ class Recipe:
         self, versions: dict[str, str] | None = None, *, until_step: int | None = None
     ) -> dict[str, Any]:
         """Everything that affects batches (of steps before ``until_step``), with versions by digest if they are given."""
-        weights = [each for _, each in cut([(each.step, each) for each in self.weight_entries], until_step)]
+        weights = [
+            entry for _, entry in cut([(entry.step, entry) for entry in self.weight_entries], until_step)
+        ]
         used = {
             alias
-            for each in weights
-            for side in (each.weights, each.until)
+            for entry in weights
+            for side in (entry.weights, entry.until)
             for alias, weight in side.items()
             if weight > 0
         }
@@ -219,7 +221,7 @@ class Recipe:
             {
                 "version": (versions or {}).get(source.alias, source.name),
                 "alias": source.alias,
-                "stages": [until(each, until_step) for each in self._stage_documents[source.alias]],
+                "stages": [until(stage, until_step) for stage in self._stage_documents[source.alias]],
                 "epochs": source.epochs,
                 "split": None if source.split == "all" else [source.split, source.held_share],
                 # As those below: only when it is used.
@@ -228,17 +230,17 @@ class Recipe:
             for source in self.sources
             if source.alias in used
         ]
-        found = {
+        document = {
             "sources": sources,
             "seed": self.seed,
             "batch": cut(self.batch_schedule, until_step),
-            "weights": [(each.step, each.document()) for each in weights],
+            "weights": [(entry.step, entry.document()) for entry in weights],
             "shuffle": self.shuffle,
             "exhaustion": self.exhaustion,
         }
         # Fields that came later count only when they are used, so that digests from before stay what they were.
         later = {"undecodable": self.undecodable, "measure": self.measure}
-        return found | {name: value for name, value in later.items() if value not in ("raise", "all")}
+        return document | {name: value for name, value in later.items() if value not in ("raise", "all")}
 
     def prefix(self, versions: dict[str, str], step: int) -> str:
         """The digest of everything that the steps before ``step`` depend on."""
@@ -276,37 +278,37 @@ class Recipe:
 
     def weights_at(self, step: int) -> Weights:
         """The shares of a step."""
-        return next(each for each in reversed(self.weight_entries) if each.step <= step).at(step)
+        return next(entry for entry in reversed(self.weight_entries) if entry.step <= step).at(step)
 
 
 def recipe_of(document: dict[str, Any], *, folder: Path) -> Recipe:
     """A recipe from plain values, as a TOML file has them."""
-    given = dict(document)
-    stages = _stages_of(_tables("stages", given.pop("stages", [])), folder)
+    rest = dict(document)
+    stages = _stages_of(_tables("stages", rest.pop("stages", [])), folder)
     sources = []
-    for each in _tables("sources", given.pop("sources", [])):
-        values = dict(each)
+    for table in _tables("sources", rest.pop("sources", [])):
+        values = dict(table)
         values["stages"] = _stages_of(_tables("stages", values.get("stages", [])), folder)
-        _only(values, [each.name for each in fields(Source)], "sources")
+        _only(values, [attribute.name for attribute in fields(Source)], "sources")
         if "name" not in values:
             raise RecipeInvalid(field="sources", reason="a source has no name")
         sources.append(Source(**values))
-    _only(given, [each.name for each in fields(Recipe)], "recipe")
-    if "registry" in given:
-        given["registry"] = _placed_registry(_checked_registry(given["registry"]), folder)
-    if "batch" not in given:
+    _only(rest, [attribute.name for attribute in fields(Recipe)], "recipe")
+    if "registry" in rest:
+        rest["registry"] = _placed_registry(_checked_registry(rest["registry"]), folder)
+    if "batch" not in rest:
         raise RecipeInvalid(field="batch", reason="it is missing", hint="batch = 64")
-    return Recipe(sources=tuple(sources), stages=stages, **given)
+    return Recipe(sources=tuple(sources), stages=stages, **rest)
 
 
-def _checked_registry(given: Any) -> str:
-    if not isinstance(given, str | os.PathLike):
+def _checked_registry(registry: Any) -> str:
+    if not isinstance(registry, str | os.PathLike):
         raise RecipeInvalid(
             field="registry",
-            reason=f"must be a directory or a URL, got {given!r:.100}",
+            reason=f"must be a directory or a URL, got {registry!r:.100}",
             hint='registry = "registry"',
         )
-    return str(os.fspath(given))
+    return str(os.fspath(registry))
 
 
 def _placed_registry(place: str, folder: Path) -> str:
@@ -324,17 +326,17 @@ def _spelling(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
     )
 
 
-def _listed(field: str, given: Any, kind: Any, example: str) -> tuple[Any, ...]:
+def _listed(field: str, value: Any, kind: Any, example: str) -> tuple[Any, ...]:
     """A list of sources or of stages; one alone, or a name, is a mistake that is easily made."""
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        reason = f"must be a list, got {given!r:.100}"
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        reason = f"must be a list, got {value!r:.100}"
         raise RecipeInvalid(field=field, reason=reason, hint=f"for example {example}")
-    found = tuple(given)
-    for each in found:
-        if not isinstance(each, kind):
-            reason = f"{each!r:.100} is not a {field.removesuffix('s')}"
+    items = tuple(value)
+    for item in items:
+        if not isinstance(item, kind):
+            reason = f"{item!r:.100} is not a {field.removesuffix('s')}"
             raise RecipeInvalid(field=field, reason=reason, hint=f"for example {example}")
-    return found
+    return items
 
 
 def _check_sources(sources: tuple[Source, ...]) -> None:
@@ -348,12 +350,12 @@ def _check_sources(sources: tuple[Source, ...]) -> None:
             )
 
 
-def _tables(field: str, given: Any) -> list[dict[str, Any]]:
-    if not (isinstance(given, list) and all(isinstance(each, dict) for each in given)):
+def _tables(field: str, value: Any) -> list[dict[str, Any]]:
+    if not (isinstance(value, list) and all(isinstance(table, dict) for table in value)):
         raise RecipeInvalid(
-            field=field, reason=f"must be a list of tables, got {given!r:.100}", hint=f"[[{field}]]"
+            field=field, reason=f"must be a list of tables, got {value!r:.100}", hint=f"[[{field}]]"
         )
-    return given
+    return value
 
 
 def _check_measure(recipe: Recipe) -> None:
@@ -366,14 +368,14 @@ def _check_measure(recipe: Recipe) -> None:
     for source in recipe.sources:
         shapes = [stage for stage in recipe.stages_of(source) if isinstance(stage, Pack | Pad)]
         if recipe.measure == "eras" and any(
-            isinstance(each, Pack) and each.policy == "crop" for each in shapes
+            isinstance(shape, Pack) and shape.policy == "crop" for shape in shapes
         ):
             reason = f"crops of {source.alias} are drawn from all its tokens, which eras do not know"
             raise RecipeInvalid(
                 field="measure", reason=reason, hint='measure = "all", or pack by concat or fit'
             )
         lengths = [stage.lengths for stage in shapes]
-        if recipe.measure == "eras" and any(len(each) > 1 for each in lengths):
+        if recipe.measure == "eras" and any(len(schedule) > 1 for schedule in lengths):
             reason = f"rows of {source.alias} change their length, which cannot be planned before all eras are measured"
             raise RecipeInvalid(
                 field="measure", reason=reason, hint='measure = "all", or one length instead of eras'
@@ -381,7 +383,10 @@ def _check_measure(recipe: Recipe) -> None:
 
 
 def _stages_of(documents: Any, folder: Path) -> tuple[Stage, ...]:
-    return tuple(each if isinstance(each, Stage) else stage_of(each, folder=folder) for each in documents)
+    return tuple(
+        document if isinstance(document, Stage) else stage_of(document, folder=folder)
+        for document in documents
+    )
 
 
 def _only(values: dict[str, Any], known: list[str], where: str) -> None:

@@ -7,14 +7,14 @@ from penstock.errors import RecipeInvalid
 
 
 def read_schedule(
-    field: str, given: Any, kind: type | tuple[type, ...], *, hint: str
+    field: str, schedule: Any, kind: type | tuple[type, ...], *, hint: str
 ) -> tuple[tuple[int, Any], ...]:
     """Pairs whose steps begin at 0 and go up."""
     try:
-        pairs = tuple((step, value) for step, value in given)
+        pairs = tuple((step, value) for step, value in schedule)
     except (TypeError, ValueError) as reason:
         raise RecipeInvalid(
-            field=field, reason=f"must be a number or a schedule, got {given!r:.100}", hint=hint
+            field=field, reason=f"must be a number or a schedule, got {schedule!r:.100}", hint=hint
         ) from reason
     for step, value in pairs:
         if type(step) is not int or not isinstance(value, kind) or isinstance(value, bool):
@@ -28,4 +28,4 @@ def read_schedule(
 
 def cut(schedule: Sequence[tuple[int, Any]], step: int | None) -> list[tuple[int, Any]]:
     """The part of a schedule that steps before ``step`` depend on."""
-    return [each for each in schedule if step is None or each[0] == 0 or each[0] < step]
+    return [entry for entry in schedule if step is None or entry[0] == 0 or entry[0] < step]

@@ -69,8 +69,8 @@ class SkipJournal:
 
     def read(self) -> Skips:
         """Everything that is skipped."""
-        found = self.decisions()
+        decisions = self.decisions()
         return Skips(
-            steps=tuple(steps for each in found for steps in each.steps),
-            samples=tuple(dict.fromkeys(sample for each in found for sample in each.samples)),
+            steps=tuple(steps for decision in decisions for steps in decision.steps),
+            samples=tuple(dict.fromkeys(sample for decision in decisions for sample in decision.samples)),
         )

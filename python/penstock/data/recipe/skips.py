@@ -57,6 +57,6 @@ class Skips:
     def to_json(self) -> dict[str, Any]:
         """The list as plain values."""
         return {
-            "steps": [list(each) for each in self.steps],
-            "samples": [list(each) for each in self.samples],
+            "steps": [list(span) for span in self.steps],
+            "samples": [list(sample) for sample in self.samples],
         }

@@ -54,8 +54,8 @@ class Ramp:
 
     def plain(self) -> dict[str, Any]:
         """The ramp as a recipe file has it."""
-        found: dict[str, Any] = {"to": self.to, "until": self.until, "shape": self.shape}
-        return found | ({"every": self.every} if self.every else {})
+        document: dict[str, Any] = {"to": self.to, "until": self.until, "shape": self.shape}
+        return document | ({"every": self.every} if self.every else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,38 +90,38 @@ class WeightEntry:
         return self.ramp.plain() | {"from": positive, "to": to}
 
 
-def read_weights(given: Any) -> tuple[tuple[int, Weights | Ramp], ...]:
+def read_weights(schedule: Any) -> tuple[tuple[int, Weights | Ramp], ...]:
     """A schedule of weights as a recipe or its file has it."""
-    if isinstance(given, tuple | list) and not given:
+    if isinstance(schedule, tuple | list) and not schedule:
         return ()
-    pairs = read_schedule("weights", given, (Mapping, Ramp), hint=_HINT)
-    return tuple((step, _entry(step, each)) for step, each in pairs)
+    pairs = read_schedule("weights", schedule, (Mapping, Ramp), hint=_HINT)
+    return tuple((step, _entry(step, entry)) for step, entry in pairs)
 
 
-def _entry(step: int, given: Any) -> Weights | Ramp:
-    if isinstance(given, Mapping) and isinstance(given.get("to"), Mapping):
-        known = [each.name for each in fields(Ramp)]
-        for name in given:
+def _entry(step: int, entry: Any) -> Weights | Ramp:
+    if isinstance(entry, Mapping) and isinstance(entry.get("to"), Mapping):
+        known = [field.name for field in fields(Ramp)]
+        for name in entry:
             if name not in known:
                 reason = f"a ramp has no field {name!r:.50}"
                 raise RecipeInvalid(field="weights", reason=reason, hint=suggestion(name, known))
         try:
-            given = Ramp(**given)
+            entry = Ramp(**entry)
         except TypeError as reason:
             raise RecipeInvalid(field="weights", reason=f"{reason}".partition(") ")[2], hint=_HINT) from None
-    if not isinstance(given, Ramp):
-        return plain_numbers(given)
-    if given.until <= step:
-        shown = f"the ramp that begins at step {step} ends at step {given.until}"
+    if not isinstance(entry, Ramp):
+        return plain_numbers(entry)
+    if entry.until <= step:
+        shown = f"the ramp that begins at step {step} ends at step {entry.until}"
         raise RecipeInvalid(field="weights", reason=shown, hint="until is a step, and comes later")
-    return given
+    return entry
 
 
 def check_weights(schedule: Sequence[tuple[int, Weights | Ramp]], known: set[str]) -> None:
     """That every weight is a number of a source, and that some source has one at every step."""
-    for step, given in schedule:
-        each = given.to if isinstance(given, Ramp) else given
-        for alias, weight in each.items():
+    for step, entry in schedule:
+        weights = entry.to if isinstance(entry, Ramp) else entry
+        for alias, weight in weights.items():
             if alias not in known:
                 hint = suggestion(alias, sorted(known))
                 raise RecipeInvalid(field="weights", reason=f"unknown source {alias!r}", hint=hint)
@@ -131,35 +131,37 @@ def check_weights(schedule: Sequence[tuple[int, Weights | Ramp]], known: set[str
                 raise RecipeInvalid(
                     field="weights", reason=f"the weight of {alias} at step {step} is {weight!r}"
                 )
-        if not any(weight > 0 for weight in each.values()):
+        if not any(weight > 0 for weight in weights.values()):
             raise RecipeInvalid(field="weights", reason=f"no source has a weight from step {step} on")
 
 
 def weight_entries(schedule: Sequence[tuple[int, Weights | Ramp]], own: Weights) -> tuple[WeightEntry, ...]:
     """The schedule in shares; a ramp begins with the weights before it, the first with the sources' ``own``."""
-    found: list[WeightEntry] = []
-    for step, given in schedule or ((0, own),):
-        if isinstance(given, Ramp):
-            found.append(WeightEntry(step, found[-1].at(step) if found else shares(own), given))
+    entries: list[WeightEntry] = []
+    for step, entry in schedule or ((0, own),):
+        if isinstance(entry, Ramp):
+            entries.append(WeightEntry(step, entries[-1].at(step) if entries else shares(own), entry))
         else:
-            found.append(WeightEntry(step, shares(given)))
-    return tuple(found)
+            entries.append(WeightEntry(step, shares(entry)))
+    return tuple(entries)
 
 
 def entry_pairs(entries: Sequence[WeightEntry]) -> tuple[tuple[int, Weights], ...]:
     """The shares at every step at which an entry begins or a ramp ends."""
-    found: list[tuple[int, Weights]] = []
+    pairs: list[tuple[int, Weights]] = []
     for at, entry in enumerate(entries):
-        found.append((entry.step, entry.weights))
+        pairs.append((entry.step, entry.weights))
         following = entries[at + 1].step if at + 1 < len(entries) else None
         if entry.ramp is not None and (following is None or following > entry.ramp.until):
-            found.append((entry.ramp.until, entry.until))
-    return tuple(found)
+            pairs.append((entry.ramp.until, entry.until))
+    return tuple(pairs)
 
 
 def plain_numbers(weights: Mapping[str, Any]) -> Weights:
     """Weights with numbers of numpy as those of Python, which can be written down."""
-    return {alias: float(each) if isinstance(each, float) else each for alias, each in weights.items()}
+    return {
+        alias: float(weight) if isinstance(weight, float) else weight for alias, weight in weights.items()
+    }
 
 
 def shares(weights: Weights) -> Weights:

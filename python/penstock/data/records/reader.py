@@ -46,31 +46,31 @@ class RecordReader(Finisher):
         self._looked = False
         self._looking = threading.Lock()
 
-    def __call__(self, made: _rust.FeedBatch) -> RecordBatch:
+    def __call__(self, rust_batch: _rust.FeedBatch) -> RecordBatch:
         """The batch of a step."""
-        places = np.frombuffer(made.places(), dtype=np.uint64).reshape(-1, 4).astype(np.int64)
-        rows: list[Row | None] = [None] * made.rows
-        hashed: list[Row | bytes] = [_EMPTY] * made.rows
-        valid = np.zeros(made.rows, dtype=np.uint8)
+        places = np.frombuffer(rust_batch.places(), dtype=np.uint64).reshape(-1, 4).astype(np.int64)
+        rows: list[Row | None] = [None] * rust_batch.rows
+        hashed: list[Row | bytes] = [_EMPTY] * rust_batch.rows
+        valid = np.zeros(rust_batch.rows, dtype=np.uint8)
         faults: list[Fault] = []
         for number, source in enumerate(self._sources):
             mine = places[places[:, 1] == number]
-            for row, sample, found in zip(
+            for row, sample, outcome in zip(
                 mine[:, 0].tolist(), mine[:, 2].tolist(), source.read(mine[:, 2], mine[:, 3]), strict=True
             ):
-                if isinstance(found, StageFailed):
-                    faults.append(self._fault(made, row, found))
+                if isinstance(outcome, StageFailed):
+                    faults.append(self._fault(rust_batch, row, outcome))
                     hashed[row] = _FAULTY
                     continue
-                rows[row] = hashed[row] = found
+                rows[row] = hashed[row] = outcome
                 valid[row] = 1
                 if source.masks and source.is_masked(sample):
                     valid[row] = 0
         like = self._row_like() if all(row is None for row in rows) else None
         fields = stack_rows(rows, like, self._chosen)
-        digest, size_bytes = digest_of(made.position, hashed)
+        digest, size_bytes = digest_of(rust_batch.position, hashed)
         return RecordBatch(
-            made,
+            rust_batch,
             self._plan,
             {"valid": valid, **fields},
             digest=digest,
@@ -78,9 +78,9 @@ class RecordReader(Finisher):
             faults=sorted(faults, key=lambda fault: fault.row),
         )
 
-    def _fault(self, made: _rust.FeedBatch, row: int, found: StageFailed) -> Fault:
-        origin = origin_of(self._plan, made.origins(row)[0])
-        return fault_of(row, origin, found, self._plan.recipe.undecodable)
+    def _fault(self, rust_batch: _rust.FeedBatch, row: int, failure: StageFailed) -> Fault:
+        origin = origin_of(self._plan, rust_batch.origins(row)[0])
+        return fault_of(row, origin, failure, self._plan.recipe.undecodable)
 
     def _row_like(self) -> Mapping[str, Any] | None:
         """A row to learn fields from when a lane has padding alone: a lane must not lack the fields that others have."""
@@ -88,8 +88,8 @@ class RecordReader(Finisher):
             if not self._looked:
                 source = self._sources[0]
                 samples = np.arange(min(_LIKE_MAX, source.rows))
-                found = source.read(samples, np.zeros_like(samples))
-                self._like = next((row for row in found if not isinstance(row, StageFailed)), None)
+                rows = source.read(samples, np.zeros_like(samples))
+                self._like = next((row for row in rows if not isinstance(row, StageFailed)), None)
                 self._looked = True
             return self._like
 
@@ -168,13 +168,13 @@ class _RecordSource:
 
     def _kept(self, row: Row | StageFailed) -> Row | StageFailed:
         """A row that a format has just decoded; nearly always it is usable as it is, which is all that is looked at here."""
-        made = None if isinstance(row, StageFailed) else _rust.usable_row(row, True, usable)
-        if made is None:
+        kept = None if isinstance(row, StageFailed) else _rust.usable_row(row, True, usable)
+        if kept is None:
             return self._usable(row, fresh=True)
         for name in self._floats:
-            if type(made.get(name)) is int:
-                return self._as_floats(made)
-        return made
+            if type(kept.get(name)) is int:
+                return self._as_floats(kept)
+        return kept
 
     def _usable(self, row: Any, *, fresh: bool) -> Row | StageFailed:
         if isinstance(row, StageFailed):

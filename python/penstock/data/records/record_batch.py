@@ -21,7 +21,7 @@ class RecordBatch(Batch):
 
     def __init__(
         self,
-        made: _rust.FeedBatch,
+        rust_batch: _rust.FeedBatch,
         plan: "Plan",
         fields: Mapping[str, Any],
         *,
@@ -29,7 +29,7 @@ class RecordBatch(Batch):
         size_bytes: int,
         faults: Sequence[Fault] = (),
     ) -> None:
-        super().__init__(made, plan)
+        super().__init__(rust_batch, plan)
         self._fields = dict(fields)
         self._digest = digest
         self._size_bytes = size_bytes
@@ -38,7 +38,7 @@ class RecordBatch(Batch):
     @property
     def rows(self) -> int:
         """Rows of the lane."""
-        return self._made.rows
+        return self._rust_batch.rows
 
     @property
     def size_bytes(self) -> int:

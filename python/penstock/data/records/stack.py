@@ -55,12 +55,12 @@ def _alike(rows: Sequence[Mapping[str, Any] | None], chosen: Iterable[str]) -> "
     if len(held) != len(rows) or set(map(len, held)) != {len(names)}:
         return None
     try:
-        found = list(map(itemgetter(*names), held))
+        values = list(map(itemgetter(*names), held))
     except KeyError:
         return None
     if len(names) == 1:
-        return {names[0]: found}
-    return dict(zip(names, map(list, zip(*found, strict=True)), strict=True))
+        return {names[0]: values}
+    return dict(zip(names, map(list, zip(*values, strict=True)), strict=True))
 
 
 def _stack(column: list[Any], values: list[Any]) -> Any:

@@ -45,9 +45,9 @@ def usable(value: Any, depth: int = 0) -> Any:
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     if isinstance(value, list | tuple):
-        return [usable(each, depth + 1) for each in value]
+        return [usable(item, depth + 1) for item in value]
     if isinstance(value, Mapping):
-        return {_key(name): usable(each, depth + 1) for name, each in value.items()}
+        return {_key(name): usable(item, depth + 1) for name, item in value.items()}
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         return usable(np.asarray(value), depth + 1)
     raise ValueUnusable(
@@ -57,8 +57,8 @@ def usable(value: Any, depth: int = 0) -> Any:
 
 def usable_row(row: Any, *, fresh: bool = False) -> dict[str, Any]:
     """A row with usable values. A ``fresh`` one belongs to nobody else, so its lists and dicts need not be copied."""
-    if (made := _rust.usable_row(row, fresh, usable)) is not None:
-        return made
+    if (converted := _rust.usable_row(row, fresh, usable)) is not None:
+        return converted
     if not isinstance(row, Mapping):
         raise ValueUnusable(f"a row is a dict of fields, not {type(row).__name__}")
     if "valid" in row:
@@ -108,8 +108,8 @@ def _encode(value: Any, parts: list[Any]) -> None:
         parts.append(b"d" + struct.pack("<d", value))
     elif isinstance(value, list):
         parts.append(b"l%d:" % len(value))
-        for each in value:
-            _encode(each, parts)
+        for item in value:
+            _encode(item, parts)
     elif isinstance(value, Mapping):
         parts.append(b"m%d:" % len(value))
         for name in sorted(value):

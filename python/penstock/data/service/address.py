@@ -76,7 +76,7 @@ def servers_of(address: str) -> tuple[bool, list[tuple[str, int]]]:
     if "@" in rest:
         # Not shown: what stands there may be a secret.
         raise ServiceUnusable(what="address", reason="a token does not belong into an address", hint=_FORM)
-    servers = [host_port(each) for each in rest.rstrip("/").split(",")]
+    servers = [host_port(server) for server in rest.rstrip("/").split(",")]
     if len(servers) > _SERVERS_MAX or len(set(servers)) < len(servers):
         raise ServiceUnusable(
             what="address", reason=f"up to {_SERVERS_MAX} servers, each once, can be named", hint=_FORM

@@ -28,15 +28,15 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         },
         "sources": [
             {
-                "name": each.source.name,
-                "alias": each.source.alias,
-                "epochs": each.source.epochs,
-                "address": each.version.address,
-                "digest": each.version.digest,
-                "dtype": each.dtype.str,
-                "shards": [shard.rows for shard in each.version.manifest.shards],
+                "name": prepared.source.name,
+                "alias": prepared.source.alias,
+                "epochs": prepared.source.epochs,
+                "address": prepared.version.address,
+                "digest": prepared.version.digest,
+                "dtype": prepared.dtype.str,
+                "shards": [shard.rows for shard in prepared.version.manifest.shards],
             }
-            for each in plan.prepared
+            for prepared in plan.prepared
         ],
         "lengths": plan.lengths,
         "records": plan.records,

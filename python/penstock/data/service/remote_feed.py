@@ -36,9 +36,9 @@ class ServiceSource:
     """Batches that servers make, in order."""
 
     def __init__(
-        self, made: _rust.ServiceFeed, plan: ServicePlan, asking: Asking, undecodable: UndecodableCount
+        self, rust_feed: _rust.ServiceFeed, plan: ServicePlan, asking: Asking, undecodable: UndecodableCount
     ) -> None:
-        self._made = made
+        self._rust_feed = rust_feed
         self._plan = plan
         self._asking = asking
         self._undecodable = undecodable
@@ -48,12 +48,12 @@ class ServiceSource:
         """The next batch, or None at the end. The end and errors stay: asking again gets the same answer."""
         if self._problem is not None:
             raise self._problem
-        made = self._made.next()
-        if made is None:
+        answer = self._rust_feed.next()
+        if answer is None:
             return None
-        if not isinstance(made, bytes):
-            return TokenBatch(made, self._plan)
-        batch = receive(made, self._plan)
+        if not isinstance(answer, bytes):
+            return TokenBatch(answer, self._plan)
+        batch = receive(answer, self._plan)
         try:
             self._undecodable.add(batch.faults)
         except PenstockError as problem:
@@ -63,15 +63,15 @@ class ServiceSource:
 
     def ready(self) -> int:
         """Batches that have arrived and wait."""
-        return self._made.ready()
+        return self._rust_feed.ready()
 
     def waits(self) -> Waits:
         """How often and how long the consumer waited."""
-        return Waits.of(self._made.waits())
+        return Waits.of(self._rust_feed.waits())
 
     def counts(self) -> dict[str, int]:
         """What happened on the line."""
-        return dict(zip(("requests", "failures", "damaged", "moved"), self._made.counts(), strict=True))
+        return dict(zip(("requests", "failures", "damaged", "moved"), self._rust_feed.counts(), strict=True))
 
     def stage_times(self) -> StageTimes:
         """Nothing is planned, read or hashed here; servers tell of that in their own statistics."""
@@ -90,13 +90,13 @@ class ServiceSource:
 
     def epochs_before(self, step: int) -> list[float | None]:
         """How often each source has been read before a step; None where no server says it now."""
-        return self._told(f"/v1/epochs?step={step}", None)
+        return self._answer_or(f"/v1/epochs?step={step}", None)
 
     def recurrence(self, _: int) -> list[float]:
         """How often packs recur, from a few blocks."""
-        return self._told("/v1/recurrence", float("nan"))
+        return self._answer_or("/v1/recurrence", float("nan"))
 
-    def _told(self, path: str, missing: Any) -> list[Any]:
+    def _answer_or(self, path: str, missing: Any) -> list[Any]:
         try:
             return list(self._asking.json(path))
         except ServiceError:
@@ -104,7 +104,7 @@ class ServiceSource:
 
     def close(self) -> None:
         """End the threads."""
-        self._made.close()
+        self._rust_feed.close()
 
 
 class ServiceFeed(Feed):
@@ -138,9 +138,9 @@ class ServiceFeed(Feed):
         # A network wants more batches on their way than a disk.
         memory_bytes = max(self.options.memory_bytes, SERVICE_MEMORY_BYTES)
         threads = max(1, self.options.thread_count)
-        made = _rust.ServiceFeed(servers, wanted, self._step, threads, memory_bytes)
+        rust_feed = _rust.ServiceFeed(servers, wanted, self._step, threads, memory_bytes)
         assert plan.asking is not None
-        return OpenedSource(ServiceSource(made, plan, plan.asking, self._undecodable))
+        return OpenedSource(ServiceSource(rust_feed, plan, plan.asking, self._undecodable))
 
     @property
     def line(self) -> dict[str, int]:
@@ -203,7 +203,9 @@ def _agreed_plan(service: Service) -> ServicePlan:
     if not plans:
         return read_plan(asking.any("/v1/plan"), asking, service.address)
     (name, plan), *others = plans.items()
-    for other, found in others:
-        if found.identity != plan.identity:
-            raise ServiceMismatch(wanted=f"{plan.identity} of {name}", served=f"{found.identity} of {other}")
+    for other, other_plan in others:
+        if other_plan.identity != plan.identity:
+            raise ServiceMismatch(
+                wanted=f"{plan.identity} of {name}", served=f"{other_plan.identity} of {other}"
+            )
     return plan

@@ -49,7 +49,7 @@ class ServicePlan(Plan):
         return self._cursor(step)[2]
 
     def _cursor(self, step: int) -> tuple[int, str, str]:
-        return self.cursors[bisect_right(self.cursors, step, key=lambda each: each[0]) - 1]
+        return self.cursors[bisect_right(self.cursors, step, key=lambda cursor: cursor[0]) - 1]
 
     def has_step(self, lane: Lane, step: int) -> bool:
         """Whether anything comes at a step or after it."""
@@ -80,9 +80,9 @@ class Asking:
 
     def _place(self, source: int, sample: int) -> tuple[str, int, tuple[int, int] | None]:
         """Shard of a sample, its row there, and its bytes."""
-        found = self.json(f"/v1/origin?source={source}&sample={sample}")
-        span = found["byte_range"]
-        return found["shard"], found["row"], None if span is None else (span[0], span[1])
+        origin = self.json(f"/v1/origin?source={source}&sample={sample}")
+        span = origin["byte_range"]
+        return origin["shard"], origin["row"], None if span is None else (span[0], span[1])
 
     def close(self) -> None:
         """End requests that are under way."""
@@ -106,10 +106,10 @@ class _Manifest:
 class ServiceVersion:
     """As much of a version as a client needs; the rest is asked for."""
 
-    def __init__(self, number: int, told: dict[str, Any], asking: Asking) -> None:
-        self.address: str = told["address"]
-        self.digest: str = told["digest"]
-        self.manifest = _Manifest(tuple(_Shard(rows) for rows in told["shards"]))
+    def __init__(self, number: int, document: dict[str, Any], asking: Asking) -> None:
+        self.address: str = document["address"]
+        self.digest: str = document["digest"]
+        self.manifest = _Manifest(tuple(_Shard(rows) for rows in document["shards"]))
         self._number = number
         self._asking = asking
 
@@ -131,52 +131,55 @@ class ServiceVersion:
 def read_plan(text: bytes, asking: Asking, server: str) -> ServicePlan:
     """The plan that a server told."""
     try:
-        told = msgspec.json.decode(text, type=dict[str, Any])
-        _check_fit(told, server)
-        return _plan_of(told, asking)
+        document = msgspec.json.decode(text, type=dict[str, Any])
+        _check_fit(document, server)
+        return _plan_of(document, asking)
     except (msgspec.MsgspecError, KeyError, TypeError, IndexError) as problem:
         raise ServiceIncompatible(reason=f"{server} tells of no plan: {problem!r:.100}") from problem
 
 
-def _check_fit(told: dict[str, Any], server: str) -> None:
-    ours, theirs = _rust.ServiceClient.protocol(), (told.get("protocol"), told.get("layout"))
+def _check_fit(document: dict[str, Any], server: str) -> None:
+    ours, theirs = _rust.ServiceClient.protocol(), (document.get("protocol"), document.get("layout"))
     if theirs != ours:
         known = f"protocol {ours[0]} and layout {ours[1]} (Penstock {_rust.__version__})"
-        found = f"protocol {theirs[0]} and layout {theirs[1]} (Penstock {told.get('penstock')})"
-        raise ServiceIncompatible(reason=f"{server} speaks {found}, but this is {known}")
+        offered = f"protocol {theirs[0]} and layout {theirs[1]} (Penstock {document.get('penstock')})"
+        raise ServiceIncompatible(reason=f"{server} speaks {offered}, but this is {known}")
 
 
-def _plan_of(told: dict[str, Any], asking: Asking) -> ServicePlan:
-    phases = tuple(Phase(step, length, PlanTable("", 0)) for step, length in told["lengths"])
+def _plan_of(document: dict[str, Any], asking: Asking) -> ServicePlan:
+    phases = tuple(Phase(step, length, PlanTable("", 0)) for step, length in document["lengths"])
     prepared = []
-    for number, each in enumerate(told["sources"]):
-        version = cast(Version, ServiceVersion(number, each, asking))
-        source = Source(each["name"], alias=each["alias"], epochs=each["epochs"])
-        packing = Packing(each["alias"], "concat", told["recipe"]["shuffle"])
-        dtype: np.dtype[Any] = np.dtype(each["dtype"])
+    for number, entry in enumerate(document["sources"]):
+        version = cast(Version, ServiceVersion(number, entry, asking))
+        source = Source(entry["name"], alias=entry["alias"], epochs=entry["epochs"])
+        packing = Packing(entry["alias"], "concat", document["recipe"]["shuffle"])
+        dtype: np.dtype[Any] = np.dtype(entry["dtype"])
         prepared.append(
-            Prepared(source, version, version, dtype, packing, phases, records=bool(told["records"]))
+            Prepared(source, version, version, dtype, packing, phases, records=bool(document["records"]))
         )
-    skips = told["skips"]
+    skips = document["skips"]
     return ServicePlan(
-        _recipe_of(told["recipe"], [each.source for each in prepared]),
+        _recipe_of(document["recipe"], [item.source for item in prepared]),
         # There is none here: whatever needs it is asked for.
         cast(Registry, None),
         tuple(prepared),
         Skips(tuple(map(tuple, skips["steps"])), tuple(map(tuple, skips["samples"]))),
-        identity=told["identity"],
-        cursors=tuple((step, prefix, plan) for step, prefix, plan in told["cursors"]),
-        is_drawn=bool(told["drawn"]),
+        identity=document["identity"],
+        cursors=tuple((step, prefix, plan) for step, prefix, plan in document["cursors"]),
+        is_drawn=bool(document["drawn"]),
         asking=asking,
     )
 
 
-def _recipe_of(told: dict[str, Any], sources: list[Source]) -> Recipe:
+def _recipe_of(document: dict[str, Any], sources: list[Source]) -> Recipe:
     recipe = Recipe(
         sources=tuple(sources),
-        batch=tuple((step, rows) for step, rows in told["batch"]),
-        **{name: told[name] for name in ("seed", "shuffle", "exhaustion", "undecodable", "undecodable_max")},
+        batch=tuple((step, rows) for step, rows in document["batch"]),
+        **{
+            name: document[name]
+            for name in ("seed", "shuffle", "exhaustion", "undecodable", "undecodable_max")
+        },
     )
     # Stages stay with the server, so the digest does not follow from what is here.
-    recipe.__dict__["digest"] = told["digest"]
+    recipe.__dict__["digest"] = document["digest"]
     return recipe

@@ -86,7 +86,7 @@ class DataServer:
             raise ServiceUnusable(
                 what=f"{host}:{port}", reason=f"cannot be listened on: {problem.strerror or problem}"
             ) from problem
-        self._forerunner = self._forerun()
+        self._lookahead = self._open_lookahead()
 
     def _bound(self, port: int) -> None:
         if self.kept is not None:
@@ -110,8 +110,10 @@ class DataServer:
             "write_timeout_s": options.write_timeout_s,
         }
 
-    def _forerun(self) -> EraLookahead | None:
-        sources = {number: each.growing for number, each in enumerate(self.plan.prepared) if each.growing}
+    def _open_lookahead(self) -> EraLookahead | None:
+        sources = {
+            number: prepared.growing for number, prepared in enumerate(self.plan.prepared) if prepared.growing
+        }
         if not sources:
             return None
         start = random.SystemRandom().random()
@@ -125,8 +127,8 @@ class DataServer:
         if sample >= version.rows:
             raise RowOutOfRange(row=sample, rows=version.rows)
         shard, row = version.shard_of(sample)
-        found = {"shard": shard.name, "row": int(row), "byte_range": version.byte_range(shard, row)}
-        return msgspec.json.encode(found)
+        origin = {"shard": shard.name, "row": int(row), "byte_range": version.byte_range(shard, row)}
+        return msgspec.json.encode(origin)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -135,15 +137,15 @@ class DataServer:
 
     def statistics(self) -> dict[str, Any]:
         """Counters since the start."""
-        told: dict[str, Any] = msgspec.json.decode(self._server.statistics())
-        return told
+        counters: dict[str, Any] = msgspec.json.decode(self._server.statistics())
+        return counters
 
     def close(self, limit_s: float = STOP_S) -> bool:
         """Refuse what is new and finish what is being sent; whether all was sent within the limit."""
         sent = self._server.stop(limit_s)
         self._forget()
-        if self._forerunner is not None:
-            self._forerunner.close()
+        if self._lookahead is not None:
+            self._lookahead.close()
         return sent
 
     def __enter__(self) -> Self:
@@ -161,8 +163,8 @@ class _Finishing:
     def __init__(self, finish: Finisher) -> None:
         self._finish = finish
 
-    def __call__(self, made: _rust.FeedBatch) -> bytes:
-        batch = self._finish(made)
+    def __call__(self, rust_batch: _rust.FeedBatch) -> bytes:
+        batch = self._finish(rust_batch)
         try:
             return ship(batch)
         except NotPackable as problem:

@@ -62,9 +62,9 @@ def stage_of(document: dict[str, Any], *, folder: Path) -> Stage:
             reason = f"unknown field {name!r}"
             raise RecipeInvalid(field=f"stage {kind}", reason=reason, hint=suggestion(name, known))
     for name in ("tokenizer", "template"):
-        given = fields.get(name)
-        if isinstance(given, str) and given and not is_template(given):
-            fields[name] = str(folder / given)
+        path = fields.get(name)
+        if isinstance(path, str) and path and not is_template(path):
+            fields[name] = str(folder / path)
     try:
         return KINDS[kind](**fields)
     except TypeError as reason:

@@ -74,7 +74,7 @@ class Chat:
         template = find_template(Path(self.tokenizer), self.template)
         file = TokenizerFile(self.tokenizer)
         specials = SpecialUse(in_text=self.special_in_text).identity(spellable=bool(file.special_tokens))
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "kind": self.kind,
             "tokenizer": file.digest,
             "template": digest(template.text.encode()),
@@ -82,4 +82,4 @@ class Chat:
             "train_on": self.train_on,
         }
         extra = {"tools": self.tools, "date": self.date, "variables": {**template.words, **self.variables}}
-        return found | specials | {name: value for name, value in extra.items() if value}
+        return document | specials | {name: value for name, value in extra.items() if value}

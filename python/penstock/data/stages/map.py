@@ -80,10 +80,14 @@ class Map:
 
     def document(self) -> dict[str, Any]:
         """By the function's source text and declared version, not by its place."""
-        found: dict[str, Any] = {"kind": self.kind, "function": self.source_digest, "version": self.version}
+        document: dict[str, Any] = {
+            "kind": self.kind,
+            "function": self.source_digest,
+            "version": self.version,
+        }
         if self.random:
-            found |= {"random": True, "length_max": self.length_max}
-        return found
+            document |= {"random": True, "length_max": self.length_max}
+        return document
 
 
 def _imported(place: str) -> Any:
@@ -91,22 +95,22 @@ def _imported(place: str) -> Any:
     if not (module and name):
         raise _refusal(f"{place!r} names no function", _HINT)
     try:
-        found: Any = import_module(module)
+        target: Any = import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     # A user's module may raise anything while it is imported.
     except Exception as reason:
         hint = "the module must be importable here: install it, or set PYTHONPATH"
         raise _refusal(f"{place!r} cannot be imported: {type(reason).__name__}: {reason}", hint) from reason
-    return found
+    return target
 
 
 def _is_importable(function: Callable[..., Any]) -> bool:
     """Whether another process finds the function by its name, so that the work can be fanned out."""
-    found: Any = sys.modules.get(function.__module__)
+    target: Any = sys.modules.get(function.__module__)
     for part in function.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is function
+        target = getattr(target, part, None)
+    return target is function
 
 
 def _refusal(reason: str, hint: str) -> RecipeInvalid:

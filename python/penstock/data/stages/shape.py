@@ -81,9 +81,9 @@ class Pack:
 
     def document(self) -> dict[str, Any]:
         """What enters the recipe's digest."""
-        found = {"kind": self.kind, "length": _shown(self.lengths), "policy": self.policy}
+        document = {"kind": self.kind, "length": _shown(self.lengths), "policy": self.policy}
         separator = {} if self.separator is None else {"separator": self.separator}
-        return found | ({"pad": self.pad} if self.pad else {}) | separator
+        return document | ({"pad": self.pad} if self.pad else {}) | separator
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +129,11 @@ def check_token(field: str, token: Any) -> None:
         raise RecipeInvalid(field=field, reason=f"must be the number of a token, got {token!r:.50}")
 
 
-def _lengths(given: Any) -> Lengths:
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        check_length(given)
-        given = ((0, given),)
-    pairs = read_schedule("length", given, int, hint="length = 2048, or [[0, 2048], [5000, 4096]]")
+def _lengths(value: Any) -> Lengths:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        check_length(value)
+        value = ((0, value),)
+    pairs = read_schedule("length", value, int, hint="length = 2048, or [[0, 2048], [5000, 4096]]")
     for _, length in pairs:
         check_length(length)
     return pairs

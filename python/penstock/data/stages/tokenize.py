@@ -49,9 +49,9 @@ class Tokenize:
             object.__setattr__(self, "add_special", True)
         self._check_pattern()
         for name in ("add_special", "special"):
-            given = self.add_special if name == "add_special" else special
-            if given is not None and type(given) is not bool:
-                raise RecipeInvalid(field=name, reason=f"{given!r:.50} is neither true nor false")
+            flag = self.add_special if name == "add_special" else special
+            if flag is not None and type(flag) is not bool:
+                raise RecipeInvalid(field=name, reason=f"{flag!r:.50} is neither true nor false")
         check_special_in_text(self.special_in_text)
         self._check_ends()
 
@@ -75,8 +75,8 @@ class Tokenize:
         if self.add_special and self.has_ranks:
             reason, hint = f"{self.tokenizer} holds ranks, which add no tokens", "name them: bos=, eos="
             raise RecipeInvalid(field="add_special", reason=reason, hint=hint)
-        for name, given in (("bos", self.bos), ("eos", self.eos)):
-            if given is not None and self.add_special:
+        for name, token in (("bos", self.bos), ("eos", self.eos)):
+            if token is not None and self.add_special:
                 reason = "the tokenizer adds its own special tokens already, so there could be two"
                 raise RecipeInvalid(field=name, reason=reason, hint=f"leave out add_special or {name}")
         self.specials  # noqa: B018 - says now, not at the first row, that a token cannot be found
@@ -93,12 +93,12 @@ class Tokenize:
             return SpecialUse(add=self.add_special, in_text=self.special_in_text)
         path = Path(self.tokenizer)
         ends: dict[str, int | None] = {}
-        for name, given in (("bos", self.bos), ("eos", self.eos)):
+        for name, token in (("bos", self.bos), ("eos", self.eos)):
             try:
                 ends[name] = (
-                    ranked_token_of(name, given, path, dict(self.special_tokens))
+                    ranked_token_of(name, token, path, dict(self.special_tokens))
                     if self.has_ranks
-                    else token_of(name, given, TokenizerFile(path))
+                    else token_of(name, token, TokenizerFile(path))
                 )
             except UsageError as reason:
                 raise RecipeInvalid(field=name, reason=str(reason), hint=reason.hint) from reason
@@ -109,17 +109,17 @@ class Tokenize:
     def document(self) -> dict[str, Any]:
         """By the tokenizer's content, not its name. What came later counts only where it changes tokens."""
         specials = self.specials
-        found: dict[str, Any] = {"kind": self.kind, "field": self.field}
+        document: dict[str, Any] = {"kind": self.kind, "field": self.field}
         if self.has_ranks:
             content = digest(Path(self.tokenizer).read_bytes())
-            found |= {"special": specials.in_text == "token", "tokenizer": content}
-            found |= {"pattern": self.pattern, "special_tokens": self.special_tokens}
+            document |= {"special": specials.in_text == "token", "tokenizer": content}
+            document |= {"pattern": self.pattern, "special_tokens": self.special_tokens}
             spellable = bool(self.special_tokens) and specials.in_text == "error"
         else:
             file = TokenizerFile(self.tokenizer)
-            found |= {"special": self.add_special, "tokenizer": file.digest}
+            document |= {"special": self.add_special, "tokenizer": file.digest}
             spellable = bool(file.special_tokens)
-        return found | specials.identity(spellable=spellable)
+        return document | specials.identity(spellable=spellable)
 
 
 def check_tokenizer(tokenizer: Any) -> None:
@@ -131,21 +131,27 @@ def check_tokenizer(tokenizer: Any) -> None:
         raise RecipeInvalid(field="tokenizer", reason=f"the file {tokenizer} does not exist", hint=hint)
 
 
-def check_special_in_text(given: Any) -> None:
+def check_special_in_text(value: Any) -> None:
     """That text which spells a special token may be treated so."""
     try:
-        check_in_text(given)
+        check_in_text(value)
     except UsageError as reason:
         raise RecipeInvalid(field=SPECIAL_IN_TEXT, reason=str(reason)) from reason
 
 
-def _pairs(given: Any) -> tuple[tuple[str, int], ...]:
+def _pairs(special_tokens: Any) -> tuple[tuple[str, int], ...]:
     try:
-        pairs = tuple(sorted(given.items() if isinstance(given, Mapping) else map(tuple, given)))
+        pairs = tuple(
+            sorted(
+                special_tokens.items() if isinstance(special_tokens, Mapping) else map(tuple, special_tokens)
+            )
+        )
         good = all(isinstance(text, str) and text and type(number) is int for text, number in pairs)
     except (TypeError, ValueError):
         good = False
     if not good:
         hint = '{"<|endoftext|>" = 50256}'
-        raise RecipeInvalid(field="special_tokens", reason=f"{given!r:.100} cannot be read", hint=hint)
+        raise RecipeInvalid(
+            field="special_tokens", reason=f"{special_tokens!r:.100} cannot be read", hint=hint
+        )
     return pairs

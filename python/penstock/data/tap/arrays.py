@@ -75,13 +75,14 @@ class Ring:
     def _packed(self, arrays: Mapping[str, Any], step: int | None) -> bytes:
         """Entries as packed columns, with as many rows as fit."""
         room = self._place_bytes - PLACE.size - 8192
-        rows = max((len(each) for each in arrays.values() if getattr(each, "ndim", 0)), default=0)
-        total = sum(int(getattr(each, "nbytes", 0)) for each in arrays.values())
+        rows = max((len(array) for array in arrays.values() if getattr(array, "ndim", 0)), default=0)
+        total = sum(int(getattr(array, "nbytes", 0)) for array in arrays.values())
         kept = rows if total <= room else max(1, int(rows * room / total))
         chosen = {
-            name: as_array(each[:kept] if _has_rows(each, rows) else each) for name, each in arrays.items()
+            name: as_array(array[:kept] if _has_rows(array, rows) else array)
+            for name, array in arrays.items()
         }
-        fitting = {name: each for name, each in chosen.items() if each.dtype.kind in "biufS"}
+        fitting = {name: array for name, array in chosen.items() if array.dtype.kind in "biufS"}
         left = sorted(set(arrays) - set(fitting))
         cuts = [f"rows 0:{kept} of {rows:,}"] if kept < rows else []
         cuts += [f"{', '.join(left)}: no numbers"] if left else []
@@ -155,9 +156,9 @@ def place_rings(folder: Path | None) -> None:
 
 def as_array(value: Any) -> npt.NDArray[Any]:
     """Arrays of numpy, tensors of any device."""
-    for each in ("detach", "cpu"):
-        if hasattr(value, each):
-            value = getattr(value, each)()
+    for method in ("detach", "cpu"):
+        if hasattr(value, method):
+            value = getattr(value, method)()
     if str(getattr(value, "dtype", "")) == "torch.bfloat16":
         value = value.float()
     return np.asarray(value)

@@ -56,10 +56,11 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     try:
         header = msgspec.json.decode(data[_BEFORE:begin])
         columns = {
-            each["name"]: np.frombuffer(
-                data[begin + each["at"] : begin + each["at"] + each["bytes"]], dtype=np.dtype(each["dtype"])
-            ).reshape(each["shape"])
-            for each in header["columns"]
+            column["name"]: np.frombuffer(
+                data[begin + column["at"] : begin + column["at"] + column["bytes"]],
+                dtype=np.dtype(column["dtype"]),
+            ).reshape(column["shape"])
+            for column in header["columns"]
         }
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as reason:
         raise UsageError(f"packed columns are damaged: {reason}") from reason

@@ -85,8 +85,8 @@ def _extended(meaning: str) -> "np.dtype[Any] | None":
         import ml_dtypes
     except ImportError:
         return None
-    found = getattr(ml_dtypes, meaning, None)
-    return None if found is None else np.dtype(found)
+    dtype = getattr(ml_dtypes, meaning, None)
+    return None if dtype is None else np.dtype(dtype)
 
 
 def scan_columns(
@@ -162,7 +162,7 @@ class ArrayRows:
 
     def _read(self, column: Column, wanted: npt.NDArray[np.int64]) -> "np.ndarray[Any, Any]":
         stored, width, shape = column.stored, column.row_bytes, column.shape[1:]
-        found = np.empty((len(wanted), *shape), dtype=stored)
+        gathered = np.empty((len(wanted), *shape), dtype=stored)
         if width:
             order = np.argsort(wanted, kind="stable")
             ordered = wanted[order]
@@ -170,8 +170,8 @@ class ArrayRows:
                 first, last = int(ordered[start]), int(ordered[end - 1])
                 data = self._file.read(column.offset + first * width, (last - first + 1) * width)
                 values = np.frombuffer(data, dtype=stored).reshape(last - first + 1, *shape)
-                found[order[start:end]] = values[ordered[start:end] - first]
-        return found.view(column.delivered) if column.meaning else found
+                gathered[order[start:end]] = values[ordered[start:end] - first]
+        return gathered.view(column.delivered) if column.meaning else gathered
 
 
 def runs(ordered: npt.NDArray[np.int64], width: int) -> Iterator[tuple[int, int]]:

@@ -62,10 +62,10 @@ class Npz:
             return scan_columns("npz", raw, columns, policy, index, progress)
         copy, copy_index = folder / "copy", folder / "copy-index.arrow"
         _copy(raw, policy, copy)
-        made = as_raw(copy)
-        columns = _columns(made, raw.url)
+        copy_file = as_raw(copy)
+        columns = _columns(copy_file, raw.url)
         assert columns is not None, "the copy's arrays are stored"
-        rows = scan_columns("npz", made, columns, policy, copy_index, silent, raw.url)
+        rows = scan_columns("npz", copy_file, columns, policy, copy_index, silent, raw.url)
         known = KnownRows(rows=rows.rows, schema=rows.schema)
         original = scan_known("npz.packed", raw, policy, index, progress, known)
         original.derived, original.derived_index = copy, copy_index

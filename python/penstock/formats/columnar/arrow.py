@@ -91,7 +91,7 @@ def _scan_file(raw: RawFile, policy: Policy, folder: Path, progress: Progress) -
         plain_schema(schema)
     return register(
         Columnar(raw, "arrow", schema, pieces),
-        lambda found: {"container": "file", "rows": found.unit_rows, "skipped": found.skipped},
+        lambda survey: {"container": "file", "rows": survey.unit_rows, "skipped": survey.skipped},
         policy,
         folder,
         progress,
@@ -134,10 +134,10 @@ def _scan_stream(raw: RawFile, policy: Policy, folder: Path, progress: Progress)
 
     return register(
         Columnar(raw, "arrow", schema, pieces),
-        lambda found: {
+        lambda survey: {
             "container": "stream",
-            "rows": found.unit_rows,
-            "skipped": found.skipped,
+            "rows": survey.unit_rows,
+            "skipped": survey.skipped,
             "schema": [0, schema_end],
             "starts": starts,
             "ends": ends,
@@ -216,11 +216,11 @@ def _is_foreign(raw: RawFile) -> bool:
     return is_big != (sys.byteorder == "big")
 
 
-def _has_dictionary(given: "pa.DataType") -> bool:
+def _has_dictionary(data_type: "pa.DataType") -> bool:
     import pyarrow as pa
 
-    if isinstance(given, pa.BaseExtensionType):
-        return _has_dictionary(given.storage_type)
-    return pa.types.is_dictionary(given) or any(
-        _has_dictionary(given.field(at).type) for at in range(given.num_fields)
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _has_dictionary(data_type.storage_type)
+    return pa.types.is_dictionary(data_type) or any(
+        _has_dictionary(data_type.field(at).type) for at in range(data_type.num_fields)
     )

@@ -42,7 +42,7 @@ class Parquet:
         file = Columnar(raw, "parquet", schema, lambda: _pieces(raw))
         return register(
             file,
-            lambda found: {"container": "parquet", "rows": found.unit_rows, "skipped": found.skipped},
+            lambda survey: {"container": "parquet", "rows": survey.unit_rows, "skipped": survey.skipped},
             policy,
             folder,
             progress,

@@ -119,11 +119,11 @@ class UnitRows:
             places, insides = wanted.setdefault(number, ([], []))
             places.append(at)
             insides.append(inside)
-        found: list[Row] = [{}] * len(rows)
+        taken: list[Row] = [{}] * len(rows)
         for number, (places, insides) in sorted(wanted.items()):
             for at, decoded in zip(places, self._rows(number, insides), strict=True):
-                found[at] = decoded
-        return found
+                taken[at] = decoded
+        return taken
 
     def _place(self, row: int) -> tuple[int, int]:
         """The unit that holds a row, and the row's place in it."""

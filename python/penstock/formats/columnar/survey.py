@@ -85,7 +85,7 @@ def first_line(reason: BaseException) -> str:
     return (str(reason).strip().splitlines() or [type(reason).__name__])[0]
 
 
-def plain_type(given: "pa.DataType") -> "pa.DataType":
+def plain_type(data_type: "pa.DataType") -> "pa.DataType":
     """The type that values are delivered as.
 
     Dictionaries, run ends and extensions become what they stand for. Nanoseconds become whole numbers, since Python's
@@ -94,29 +94,31 @@ def plain_type(given: "pa.DataType") -> "pa.DataType":
     import pyarrow as pa
 
     kinds = pa.types
-    if isinstance(given, pa.BaseExtensionType):
-        return plain_type(given.storage_type)
-    if kinds.is_dictionary(given) or kinds.is_run_end_encoded(given):
-        return plain_type(given.value_type)
+    if isinstance(data_type, pa.BaseExtensionType):
+        return plain_type(data_type.storage_type)
+    if kinds.is_dictionary(data_type) or kinds.is_run_end_encoded(data_type):
+        return plain_type(data_type.value_type)
     if (
-        kinds.is_timestamp(given) or kinds.is_time64(given) or kinds.is_duration(given)
-    ) and given.unit == "ns":
+        kinds.is_timestamp(data_type) or kinds.is_time64(data_type) or kinds.is_duration(data_type)
+    ) and data_type.unit == "ns":
         return pa.int64()
-    if kinds.is_string_view(given):
+    if kinds.is_string_view(data_type):
         return pa.large_string()
-    if kinds.is_binary_view(given):
+    if kinds.is_binary_view(data_type):
         return pa.large_binary()
-    if kinds.is_map(given):
-        return pa.map_(plain_type(given.key_type), plain_type(given.item_type))
-    if kinds.is_struct(given):
-        return pa.struct([child.with_type(plain_type(child.type)) for child in given])
-    if kinds.is_fixed_size_list(given):
-        return pa.list_(given.value_field.with_type(plain_type(given.value_type)), given.list_size)
-    if kinds.is_large_list(given) or kinds.is_large_list_view(given):
-        return pa.large_list(given.value_field.with_type(plain_type(given.value_type)))
-    if kinds.is_list(given) or kinds.is_list_view(given):
-        return pa.list_(given.value_field.with_type(plain_type(given.value_type)))
-    return given
+    if kinds.is_map(data_type):
+        return pa.map_(plain_type(data_type.key_type), plain_type(data_type.item_type))
+    if kinds.is_struct(data_type):
+        return pa.struct([child.with_type(plain_type(child.type)) for child in data_type])
+    if kinds.is_fixed_size_list(data_type):
+        return pa.list_(
+            data_type.value_field.with_type(plain_type(data_type.value_type)), data_type.list_size
+        )
+    if kinds.is_large_list(data_type) or kinds.is_large_list_view(data_type):
+        return pa.large_list(data_type.value_field.with_type(plain_type(data_type.value_type)))
+    if kinds.is_list(data_type) or kinds.is_list_view(data_type):
+        return pa.list_(data_type.value_field.with_type(plain_type(data_type.value_type)))
+    return data_type
 
 
 def plain_schema(schema: "pa.Schema") -> "pa.Schema":
@@ -166,26 +168,30 @@ def _plain(array: "pa.Array", wanted: "pa.DataType") -> "pa.Array":
     return array.cast(wanted)
 
 
-def _has_uncast(given: "pa.DataType") -> bool:
+def _has_uncast(data_type: "pa.DataType") -> bool:
     import pyarrow as pa
 
     kinds = pa.types
-    if isinstance(given, pa.BaseExtensionType):
-        return _has_uncast(given.storage_type)
-    if kinds.is_run_end_encoded(given) or kinds.is_list_view(given) or kinds.is_large_list_view(given):
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _has_uncast(data_type.storage_type)
+    if (
+        kinds.is_run_end_encoded(data_type)
+        or kinds.is_list_view(data_type)
+        or kinds.is_large_list_view(data_type)
+    ):
         return True
-    if kinds.is_dictionary(given):
-        return _is_view(given.value_type) or bool(kinds.is_nested(given.value_type))
-    return any(_has_uncast(given.field(at).type) for at in range(given.num_fields))
+    if kinds.is_dictionary(data_type):
+        return _is_view(data_type.value_type) or bool(kinds.is_nested(data_type.value_type))
+    return any(_has_uncast(data_type.field(at).type) for at in range(data_type.num_fields))
 
 
-def _is_view(given: "pa.DataType") -> bool:
+def _is_view(data_type: "pa.DataType") -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_string_view(given) or pa.types.is_binary_view(given))
+    return bool(pa.types.is_string_view(data_type) or pa.types.is_binary_view(data_type))
 
 
-def kind_of(given: "pa.DataType") -> str:
+def kind_of(data_type: "pa.DataType") -> str:
     """A plain type in the words of manifests."""
     import pyarrow as pa
 
@@ -202,7 +208,7 @@ def kind_of(given: "pa.DataType") -> str:
         ("decimal", (kinds.is_decimal,)),
         ("mixed", (kinds.is_union,)),
     ]
-    return next((name for name, holds in tests if any(test(given) for test in holds)), "list")
+    return next((name for name, holds in tests if any(test(data_type) for test in holds)), "list")
 
 
 def check_columns(raw: RawFile, schema: "pa.Schema") -> None:
@@ -214,22 +220,22 @@ def check_columns(raw: RawFile, schema: "pa.Schema") -> None:
         _check_inside(raw, column.name, column.type)
 
 
-def _check_inside(raw: RawFile, path: str, given: "pa.DataType") -> None:
+def _check_inside(raw: RawFile, path: str, data_type: "pa.DataType") -> None:
     import pyarrow as pa
 
     if (
-        pa.types.is_union(given)
-        and given.mode == "sparse"
-        and list(given.type_codes) != list(range(given.num_fields))
+        pa.types.is_union(data_type)
+        and data_type.mode == "sparse"
+        and list(data_type.type_codes) != list(range(data_type.num_fields))
     ):
         # pyarrow reads beyond its memory when it measures one, and takes the process along.
-        reason = f"column {path!r} is a sparse union with type codes {list(given.type_codes)}"
+        reason = f"column {path!r} is a sparse union with type codes {list(data_type.type_codes)}"
         hint = "write it with type codes 0, 1, …, or as a dense union"
         raise FileUnusable(path=raw.url, reason=reason, hint=hint)
-    if pa.types.is_struct(given):
-        _check_unique(raw, [child.name for child in given], f"fields of column {path!r}")
-    for at in range(given.num_fields):
-        child = given.field(at)
+    if pa.types.is_struct(data_type):
+        _check_unique(raw, [child.name for child in data_type], f"fields of column {path!r}")
+    for at in range(data_type.num_fields):
+        child = data_type.field(at)
         _check_inside(raw, f"{path}.{child.name}", child.type)
 
 
@@ -243,30 +249,30 @@ def survey(
     pieces: Iterable[Piece], schema: "pa.Schema", policy: Policy, bad: BadRows, progress: Progress
 ) -> Survey:
     """Decode and check all rows. Pieces come in the order of the file; a unit may come in several."""
-    found = Survey()
+    result = Survey()
     first = 0
     for piece in pieces:
         # Rows are counted when the file is summed; this only lets whoever watches stop us.
         progress(0, 0)
         # Lengths and offsets that do not fit make the unit unreadable; `readable` says so.
         piece.batch.validate()
-        while len(found.unit_rows) <= piece.unit:
-            found.unit_rows.append(0)
-            found.unit_bytes.append(0)
+        while len(result.unit_rows) <= piece.unit:
+            result.unit_rows.append(0)
+            result.unit_bytes.append(0)
         reasons = dict(_bad_rows(piece.batch, policy.row_bytes_max))
         batch = plain_batch(piece.batch, schema)
         for row, reason in untold_rows(batch):
             reasons.setdefault(row, reason)
         for row in sorted(reasons):
             bad.add(first + row + 1, piece.offset, reasons[row])
-            found.skipped.append(first + row)
-        found.unit_rows[piece.unit] += batch.num_rows
-        found.unit_bytes[piece.unit] += batch.nbytes
+            result.skipped.append(first + row)
+        result.unit_rows[piece.unit] += batch.num_rows
+        result.unit_bytes[piece.unit] += batch.nbytes
         first += batch.num_rows
-        found.nulls.update(
+        result.nulls.update(
             name for name, column in zip(batch.schema.names, batch.columns, strict=True) if column.null_count
         )
-    return found
+    return result
 
 
 def _bad_rows(batch: "pa.RecordBatch", row_bytes_max: int) -> Iterator[tuple[int, str]]:
@@ -318,29 +324,29 @@ def register(
     check_columns(file.raw, file.schema)
     with readable(file.raw, file.format_name):
         schema = plain_schema(file.schema)
-        found = survey(file.pieces(), schema, policy, bad, progress)
-    if found.rows == 0:
+        surveyed = survey(file.pieces(), schema, policy, bad, progress)
+    if surveyed.rows == 0:
         raise FileEmpty(path=file.raw.url, reason="it has no rows")
     fields = [
         FieldKind(
-            column.name, kind_of(column.type), column.name in found.nulls or kind_of(column.type) == "null"
+            column.name, kind_of(column.type), column.name in surveyed.nulls or kind_of(column.type) == "null"
         )
         for column in schema
     ]
-    if not found.needs_copy and not always_copy:
-        known = KnownRows(rows=found.rows, schema=fields, details=details(found))
+    if not surveyed.needs_copy and not always_copy:
+        known = KnownRows(rows=surveyed.rows, schema=fields, details=details(surveyed))
         result = scan_known(file.format_name, file.raw, policy, folder / "index.arrow", progress, known)
     else:
-        known = KnownRows(rows=found.rows, schema=fields)
+        known = KnownRows(rows=surveyed.rows, schema=fields)
         result = scan_known(file.format_name, file.raw, policy, folder / "index.arrow", progress, known)
-        _copy(file, found, schema, policy, result)
+        _copy(file, surveyed, schema, policy, result)
     result.skipped = bad.found
     return result
 
 
-def _copy(file: Columnar, found: Survey, schema: "pa.Schema", policy: Policy, result: Scanned) -> None:
+def _copy(file: Columnar, surveyed: Survey, schema: "pa.Schema", policy: Policy, result: Scanned) -> None:
     folder = result.index.parent
-    growth = _COPY_OVERHEAD * sum(found.unit_bytes) / max(1, file.raw.size_bytes)
+    growth = _COPY_OVERHEAD * sum(surveyed.unit_bytes) / max(1, file.raw.size_bytes)
     demand_room(file.raw, policy, folder, growth=growth)
     copy = folder / "copy.arrow"
     batch_rows = write_copy(_plain_batches(file, schema), schema, copy)
@@ -348,9 +354,9 @@ def _copy(file: Columnar, found: Survey, schema: "pa.Schema", policy: Policy, re
     written = store.describe(copy.name)
     raw = RawFile(store, copy.name, written.bytes, written.stamp)
     known = KnownRows(
-        rows=found.rows,
+        rows=surveyed.rows,
         schema=result.schema,
-        details={"container": "file", "rows": batch_rows, "skipped": found.skipped},
+        details={"container": "file", "rows": batch_rows, "skipped": surveyed.skipped},
     )
     scan_known("arrow", raw, policy, folder / "copy-index.arrow", silent, known)
     result.derived, result.derived_index = copy, folder / "copy-index.arrow"

@@ -31,11 +31,11 @@ def untold_rows(batch: "pa.RecordBatch") -> Iterator[tuple[int, str]]:
                 yield row, f"column {name!r} holds a time that Python cannot: {said}"
 
 
-def _has_times(given: "pa.DataType") -> bool:
+def _has_times(data_type: "pa.DataType") -> bool:
     import pyarrow as pa
 
-    return pa.types.is_temporal(given) or any(
-        _has_times(given.field(at).type) for at in range(given.num_fields)
+    return pa.types.is_temporal(data_type) or any(
+        _has_times(data_type.field(at).type) for at in range(data_type.num_fields)
     )
 
 
@@ -44,16 +44,16 @@ def _leaves(array: "pa.Array") -> Iterator["pa.Array"]:
     import pyarrow as pa
 
     kinds = pa.types
-    given = array.type
-    if kinds.is_timestamp(given) or kinds.is_date(given) or kinds.is_duration(given):
+    data_type = array.type
+    if kinds.is_timestamp(data_type) or kinds.is_date(data_type) or kinds.is_duration(data_type):
         yield array
-    elif kinds.is_struct(given):
+    elif kinds.is_struct(data_type):
         for child in array.flatten():
             yield from _leaves(child)
-    elif kinds.is_map(given):
+    elif kinds.is_map(data_type):
         for child in (array.keys, array.items):
             yield from _leaves(child)
-    elif kinds.is_list(given) or kinds.is_large_list(given) or kinds.is_fixed_size_list(given):
+    elif kinds.is_list(data_type) or kinds.is_large_list(data_type) or kinds.is_fixed_size_list(data_type):
         yield from _leaves(array.flatten())
 
 
@@ -64,16 +64,16 @@ def _is_told(leaf: "pa.Array") -> bool:
 
     if len(leaf) == leaf.null_count:
         return True
-    given = leaf.type
-    if pa.types.is_date32(given):
+    data_type = leaf.type
+    if pa.types.is_date32(data_type):
         numbers, per_day = leaf.view(pa.int32()), 1
-    elif pa.types.is_date64(given):
+    elif pa.types.is_date64(data_type):
         numbers, per_day = leaf.view(pa.int64()), _DAY_SECONDS * 1_000
     else:
-        numbers, per_day = leaf.view(pa.int64()), _DAY_SECONDS * _PER_SECOND[given.unit]
-    low, high = _DURATION_DAYS if pa.types.is_duration(given) else _DAYS
-    found = pc.min_max(numbers)
-    if found["min"].as_py() < low * per_day or found["max"].as_py() > high * per_day:
+        numbers, per_day = leaf.view(pa.int64()), _DAY_SECONDS * _PER_SECOND[data_type.unit]
+    low, high = _DURATION_DAYS if pa.types.is_duration(data_type) else _DAYS
+    extremes = pc.min_max(numbers)
+    if extremes["min"].as_py() < low * per_day or extremes["max"].as_py() > high * per_day:
         return False
     try:
         # Whether the time zone is known.

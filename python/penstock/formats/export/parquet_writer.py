@@ -81,11 +81,11 @@ class ParquetWriter:
             part.path.unlink()
         return [(self._staged, self._final)]
 
-    def _column(self, name: str, given: list[Any], first: int) -> "pa.Array":
+    def _column(self, name: str, cells: list[Any], first: int) -> "pa.Array":
         import pyarrow as pa
 
         problems = (pa.ArrowException, OverflowError, TypeError, ValueError)
-        values = [plain(value) for value in given]
+        values = [plain(value) for value in cells]
         make = _maps if _are_maps(values) else _long if _are_long(values) else pa.array
         try:
             return make(values)
@@ -98,21 +98,21 @@ class ParquetWriter:
         """What the values of all parts fit."""
         import pyarrow as pa
 
-        found = self._parts[0].schema.field(name)
+        field = self._parts[0].schema.field(name)
         for part in self._parts[1:]:
             more = part.schema.field(name)
             try:
                 options = {"promote_options": "permissive"}
-                joined = pa.unify_schemas([pa.schema([found]), pa.schema([more])], **options).field(0)
+                joined = pa.unify_schemas([pa.schema([field]), pa.schema([more])], **options).field(0)
             except pa.ArrowException:
                 joined = None
-            if joined is None or not _holds(joined, found) or not _holds(joined, more):
-                what = f"values of type {more.type} after others of type {found.type}"
+            if joined is None or not _holds(joined, field) or not _holds(joined, more):
+                what = f"values of type {more.type} after others of type {field.type}"
                 raise self._refusals.refuse(self._first_value(part, name), name, what)
-            found = joined
-        if (flaw := _type_flaw(found.type)) is not None:
+            field = joined
+        if (flaw := _type_flaw(field.type)) is not None:
             raise self._refusals.refuse(self._first_value(self._parts[0], name), name, flaw)
-        return found.type
+        return field.type
 
     def _first_value(self, part: _Part, name: str) -> int:
         """The first row of a part that has a value."""
@@ -162,8 +162,8 @@ def _are_maps(values: list[Any]) -> bool:
 def _maps(values: list[Any]) -> "pa.Array":
     import pyarrow as pa
 
-    found = list(pairs(values))
-    keys, items = pa.array([key for key, _ in found]), pa.array([item for _, item in found])
+    entries = list(pairs(values))
+    keys, items = pa.array([key for key, _ in entries]), pa.array([item for _, item in entries])
     return pa.array(values, type=pa.map_(keys.type, items.type))
 
 
@@ -184,13 +184,13 @@ def _holds(joined: "pa.Field", part: "pa.Field") -> bool:
     return kinds[0] == kinds[1] or kinds in (("int", "float"), ("null", kinds[1]))
 
 
-def _type_flaw(given: "pa.DataType") -> str | None:
+def _type_flaw(data_type: "pa.DataType") -> str | None:
     """What in a type parquet has no place for."""
     import pyarrow as pa
 
-    if pa.types.is_struct(given) and given.num_fields == 0:
+    if pa.types.is_struct(data_type) and data_type.num_fields == 0:
         return "an object without fields"
-    if pa.types.is_interval(given):
+    if pa.types.is_interval(data_type):
         return "an interval of months and days"
-    flaws = (_type_flaw(given.field(at).type) for at in range(given.num_fields))
+    flaws = (_type_flaw(data_type.field(at).type) for at in range(data_type.num_fields))
     return next((flaw for flaw in flaws if flaw), None)

@@ -37,7 +37,7 @@ class WebDatasetWriter:
         """One group of members per row."""
         for number, row in enumerate(rows, start=first):
             key = self._key(row, number)
-            members = self._kept(row, number) if KEY in row else self._made(row, number)
+            members = self._kept(row, number) if KEY in row else self._new_members(row, number)
             if not members:
                 raise self._refusals.refuse(number, next(iter(row), KEY), "no value but nulls")
             for name, data in members:
@@ -73,7 +73,7 @@ class WebDatasetWriter:
             members.append((name, _encode(value, holder)))
         return members
 
-    def _made(self, row: Row, number: int) -> list[tuple[str, bytes]]:
+    def _new_members(self, row: Row, number: int) -> list[tuple[str, bytes]]:
         """Members of any other row."""
         members, together = [], {}
         for name, value in row.items():

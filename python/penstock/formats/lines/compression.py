@@ -104,7 +104,7 @@ def scan_lines(kind: str, raw: RawFile, policy: Policy, folder: Path, progress: 
     if packing == "plain":
         return scan_rows(kind, raw, policy, index, progress)
     if packing == "zstd":
-        found = _rust.scan_rows(
+        summary = _rust.scan_rows(
             f"{kind}.zst",
             source_of(raw),
             index,
@@ -112,8 +112,8 @@ def scan_lines(kind: str, raw: RawFile, policy: Policy, folder: Path, progress: 
             choices=as_choices(policy),
             progress=steps(progress),
         )
-        if msgspec.json.decode(found["details"])["frame_bytes_max"] <= FRAME_BYTES_MAX:
-            return scanned(found, index)
+        if msgspec.json.decode(summary["details"])["frame_bytes_max"] <= FRAME_BYTES_MAX:
+            return scanned(summary, index)
         progress = silent
     return _through_copy(kind, packing, raw, policy, folder, progress)
 
@@ -126,10 +126,10 @@ def _through_copy(
     copy = folder / "copy.zst"
     _rust.reframe(source_of(raw), copy, shard=raw.url, packing=packing, progress=lambda *_: None)
     copy_index = folder / "copy-index.arrow"
-    found = _rust.scan_rows(
+    summary = _rust.scan_rows(
         f"{kind}.zst", copy, copy_index, shard=raw.url, choices=as_choices(policy), progress=lambda *_: None
     )
-    rows = scanned(found, copy_index)
+    rows = scanned(summary, copy_index)
     known = KnownRows(rows=rows.rows, schema=rows.schema, details=kept(policy))
     original = scan_known(f"{kind}.{packing}", raw, policy, folder / "index.arrow", progress, known)
     return original.read_through(copy, rows)
@@ -148,10 +148,10 @@ def _through_transcript(
     copy, copy_index = folder / "copy.zst", folder / "copy-index.arrow"
     _rust.reframe(lines, copy, shard=raw.url, packing="plain", progress=lambda *_: None)
     lines.unlink()
-    found = _rust.scan_rows(
+    summary = _rust.scan_rows(
         f"{kind}.zst", copy, copy_index, shard=raw.url, choices=as_choices(policy), progress=lambda *_: None
     )
-    rows = scanned(found, copy_index)
+    rows = scanned(summary, copy_index)
     known = KnownRows(rows=rows.rows, schema=rows.schema, details={"transcript": form.name, **kept(policy)})
     original = scan_known(f"{kind}.{packing}", raw, policy, folder / "index.arrow", progress, known)
     return original.read_through(copy, rows)

@@ -62,16 +62,16 @@ class _Delimited:
             raise FileUnusable(
                 path=raw.url, reason="its first line is a note of Excel's, not a header", hint=hint
             )
-        if not policy.delimiter and (found := Sample.of(raw, head, strict=False).delimiter()) is not None:
-            policy = replace(policy, delimiter="" if found == self.delimiter else found)
+        if not policy.delimiter and (delimiter := Sample.of(raw, head, strict=False).delimiter()) is not None:
+            policy = replace(policy, delimiter="" if delimiter == self.delimiter else delimiter)
         if packing == "plain" and encoding_of(head) == "utf-8":
             return scan_rows(self.name, raw, policy, folder / "index.arrow", progress)
 
         def scan_copy(copy: Path, index: Path) -> Scanned:
-            found = _rust.scan_rows(
+            summary = _rust.scan_rows(
                 self.name, copy, index, shard=raw.url, choices=choices(policy), progress=lambda *_: None
             )
-            return scanned(found, index)
+            return scanned(summary, index)
 
         return scan_unpacked(raw, packing, policy, folder, progress, scan_copy, text=True)
 

@@ -52,7 +52,7 @@ class Sample:
 
     def delimiter(self, candidates: Sequence[str] = DELIMITERS) -> str | None:
         """The one that makes a table of it; None if none does."""
-        return next((each for each in candidates if self._fits(each)), None)
+        return next((candidate for candidate in candidates if self._fits(candidate)), None)
 
     def excel_note(self) -> str | None:
         """What separates fields as a first line ``sep=;`` says it to Excel, if there is one."""

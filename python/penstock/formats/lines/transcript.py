@@ -206,10 +206,10 @@ class _Values:
         """Space up to the next character that is none."""
         written = b""
         while True:
-            found = _SPACE.match(self._text, self._at)
-            assert found is not None, "no space is a match too"
-            written += self._written(" " * (found.end() - self._at))
-            self._at = found.end()
+            match = _SPACE.match(self._text, self._at)
+            assert match is not None, "no space is a match too"
+            written += self._written(" " * (match.end() - self._at))
+            self._at = match.end()
             if self._at < len(self._text) or not self._more():
                 return written
 

@@ -50,8 +50,8 @@ class Table:
     def take(self, names: list[str]) -> list[Row]:
         """The attributes of the given files."""
         wanted = np.array([self.rows[name] for name in names], dtype=np.uint64)
-        found = self.reader.take(wanted)
-        return [{name: value for name, value in row.items() if name != FILE_NAME} for row in found]
+        table_rows = self.reader.take(wanted)
+        return [{name: value for name, value in row.items() if name != FILE_NAME} for row in table_rows]
 
 
 class _Tables:
@@ -115,7 +115,7 @@ def _read(raw: RawFile, policy: Policy, folder: Path) -> Table:
 def _by_name(
     raw: RawFile, reader: RowReader, count: int
 ) -> tuple[dict[str, int], list[tuple[int, int, str]]]:
-    found: dict[str, int] = {}
+    number_by_name: dict[str, int] = {}
     faults = []
     top = folder_of(raw.name)
     for first in range(0, count, _CHUNK_ROWS):
@@ -126,11 +126,11 @@ def _by_name(
                 faults.append((number + 1, 0, f"its {FILE_NAME} is {name!r}, not the name of a file"))
                 continue
             full = top + name.removeprefix("./")
-            if full in found:
+            if full in number_by_name:
                 faults.append((number + 1, 0, f"a row before it is about {name!r} too"))
             else:
-                found[full] = number
-    return found, faults
+                number_by_name[full] = number
+    return number_by_name, faults
 
 
 @dataclass(slots=True)

@@ -108,11 +108,11 @@ class Files:
         _check_name_free(joined, raw, self.content.name)
         values = [joined.values.get(member.name, {}) for member in kept]
         fields = attributes.presence(joined.fields, values)
-        found = _sum(raw, kept, values, policy, folder, progress)
-        found.schema = [FieldKind("path", "string"), self.content, *fields]
-        found.skipped = bad.found
-        found.companions = list(raw.attributes)
-        return found
+        result = _sum(raw, kept, values, policy, folder, progress)
+        result.schema = [FieldKind("path", "string"), self.content, *fields]
+        result.skipped = bad.found
+        result.companions = list(raw.attributes)
+        return result
 
     def fault(self, member: RawFile) -> str | None:
         """Why a file cannot be a row, if it cannot."""
@@ -141,7 +141,7 @@ class FileRows:
     def take(self, rows: RowNumbers) -> list[Row]:
         """Gathered and checked in Rust; damage is said of the file that has it."""
         try:
-            found = gather(self._file, rows)
+            contents = gather(self._file, rows)
         except CorruptShard as problem:
             if problem.shard != self._label:
                 raise
@@ -153,7 +153,7 @@ class FileRows:
             raise CorruptShard(shard=problem.url, offset=0, reason="the file is gone") from problem
         return [
             {"path": self._file.key(number), **self.content(data), **self._attributes(number)}
-            for number, data in zip(rows.tolist(), found, strict=True)
+            for number, data in zip(rows.tolist(), contents, strict=True)
         ]
 
     def content(self, data: memoryview) -> Row:
@@ -233,13 +233,13 @@ def _sum(
         details={"attributes": json.dumps(values if any(values) else [])},
     )
     part = RawFile(raw.store, raw.name, sum(lengths), raw.stamp, tuple(kept))
-    found = scan_known("files", part, policy, folder / "index.arrow", progress, known)
+    result = scan_known("files", part, policy, folder / "index.arrow", progress, known)
     # Space between files is not counted, and names and lengths are part of what a folder is.
-    found.bytes = sum(lengths)
-    found.digest = _rust.digest(
-        msgspec.json.encode((found.digest, [(member.name, member.size_bytes) for member in kept]))
+    result.bytes = sum(lengths)
+    result.digest = _rust.digest(
+        msgspec.json.encode((result.digest, [(member.name, member.size_bytes) for member in kept]))
     )
-    return found
+    return result
 
 
 def _members(index: Path | bytes, index_digest: str) -> list[tuple[str, int]]:
@@ -247,9 +247,9 @@ def _members(index: Path | bytes, index_digest: str) -> list[tuple[str, int]]:
     import pyarrow as pa
 
     data = index if isinstance(index, bytes) else index.read_bytes()
-    found = _rust.digest(data)
-    if found != index_digest:
-        raise IndexDamaged(index=index_digest, reason=f"its digest is {found}")
+    actual = _rust.digest(data)
+    if actual != index_digest:
+        raise IndexDamaged(index=index_digest, reason=f"its digest is {actual}")
     table = pa.ipc.open_file(pa.BufferReader(data)).read_all().select(["name", "length"])
     names, lengths = (column.combine_chunks().flatten().to_pylist() for column in table.columns)
     return list(zip(names, lengths, strict=True))

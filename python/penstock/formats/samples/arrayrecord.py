@@ -85,9 +85,9 @@ class ArrayRecord:
             schema=survey.schema() if survey else [FieldKind(DATA, "bytes")],
             details={"examples": examples, "skipped": skipped},
         )
-        found = scan_known("arrayrecord", raw, policy, folder / "index.arrow", progress, known)
-        found.skipped = bad.found
-        return found
+        result = scan_known("arrayrecord", raw, policy, folder / "index.arrow", progress, known)
+        result.skipped = bad.found
+        return result
 
     def open(self, shard: OpenShard) -> "ArrayRecordRows":
         """Rows are found by the library."""
@@ -168,11 +168,11 @@ class ArrayRecordRows:
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
     # A program can set the time of the last write back, but not that of the last change.
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 def _reader(path: Path, label: str) -> Any:

@@ -128,9 +128,9 @@ def _is_sidecar(raw: RawFile) -> bool:
 
 
 def _packing(name: str, head: bytes) -> str:
-    found = packing_of(head)
-    if found != "plain":
-        return found
+    detected = packing_of(head)
+    if detected != "plain":
+        return detected
     return next((packing for suffix, packing in _BY_NAME.items() if name.endswith(suffix)), "plain")
 
 
@@ -153,12 +153,12 @@ def _scan_plain(raw: RawFile, policy: Policy, index: Path, progress: Progress, l
         label=label,
         mds_columns=columns.promises(),
     )
-    found = scan_known("mds", raw, policy, index, progress, known)
-    if not len(found.doubtful):
-        return found
-    check = RowCheck("mds", raw, found, label)
-    refused = check.run(policy, columns.problem, found.doubtful)
-    return check.without(refused, policy, schema, details) if refused else found
+    result = scan_known("mds", raw, policy, index, progress, known)
+    if not len(result.doubtful):
+        return result
+    check = RowCheck("mds", raw, result, label)
+    refused = check.run(policy, columns.problem, result.doubtful)
+    return check.without(refused, policy, schema, details) if refused else result
 
 
 def _layout(raw: RawFile, label: str) -> "tuple[np.ndarray[Any, np.dtype[np.int64]], Columns]":

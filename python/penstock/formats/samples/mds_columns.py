@@ -55,10 +55,10 @@ class Columns:
             raise ColumnsUnusable("there are none" if not names else "two have the same name")
         self.names = names
         self.encodings = encodings
-        made = [_column(name, encoding) for name, encoding in zip(names, encodings, strict=True)]
+        decoders = [_column(name, encoding) for name, encoding in zip(names, encodings, strict=True)]
         #: Bytes of each column, None where they vary.
-        self.sizes: list[int | None] = [size for size, _ in made]
-        self._columns = [(name, size, decode) for name, (size, decode) in zip(names, made, strict=True)]
+        self.sizes: list[int | None] = [size for size, _ in decoders]
+        self._columns = [(name, size, decode) for name, (size, decode) in zip(names, decoders, strict=True)]
         self._head = struct.Struct(f"<{self.sizes.count(None)}I")
         self._fixed = self._head.size + sum(size for size in self.sizes if size is not None)
 

@@ -99,7 +99,7 @@ def _first_row() -> RowNumbers:
 
 
 def _scan_plain(raw: RawFile, policy: Policy, index: Path, progress: Progress, label: str) -> Scanned:
-    found = scanned(
+    result = scanned(
         _rust.scan_rows(
             "tfrecord",
             source_of(raw),
@@ -110,14 +110,14 @@ def _scan_plain(raw: RawFile, policy: Policy, index: Path, progress: Progress, l
         ),
         index,
     )
-    check = RowCheck("tfrecord", raw, found, label)
+    check = RowCheck("tfrecord", raw, result, label)
     if not is_example(check.row(0)):
-        return replace(found, schema=[FieldKind(DATA, "bytes")])
+        return replace(result, schema=[FieldKind(DATA, "bytes")])
     survey = ExampleSurvey(mixed=policy.mixed)
     refused = check.run(policy, survey.problem)
     if refused:
         return check.without(refused, policy, survey.schema())
-    return replace(found, schema=survey.schema())
+    return replace(result, schema=survey.schema())
 
 
 def _has_sum(head: bytes) -> bool:

@@ -86,8 +86,8 @@ class ArchiveRows:
 
     def take(self, rows: RowNumbers) -> list[Row]:
         """Gathered and checked in Rust, decoded here."""
-        found = zip(rows.tolist(), gather(self._file, rows), strict=True)
-        return [self._row(number, bytes(row)) for number, row in found]
+        gathered = zip(rows.tolist(), gather(self._file, rows), strict=True)
+        return [self._row(number, bytes(row)) for number, row in gathered]
 
     def _row(self, number: int, row: bytes) -> Row:
         values: Row = {KEY: self._file.key(number)}
@@ -127,10 +127,10 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
 
 
 def _scan(label: str, source: "SourceValues", policy: Policy, index: Path, progress: Progress) -> Scanned:
-    found = _rust.scan_rows(
+    summary = _rust.scan_rows(
         "tar", source, index, shard=label, choices=choices(policy), progress=steps(progress)
     )
-    result = scanned(found, index)
+    result = scanned(summary, index)
     if any(field.name == KEY for field in result.schema):
         reason = f"a member has the extension {KEY}, which is the name of the key"
         raise FileUnusable(path=label, reason=reason)

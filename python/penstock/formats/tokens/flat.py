@@ -65,10 +65,10 @@ class Flat:
             details={"dtype": layout.dtype},
         )
         unlimited = replace(policy, row_bytes_max=_ROW_LIMIT)
-        found = scan_known("flat", raw, unlimited, folder / "index.arrow", progress, known)
-        if policy.eot is not None and found.rows == 1:
-            found.notes = [f"one document: token {policy.eot} does not stand between others"]
-        return found
+        result = scan_known("flat", raw, unlimited, folder / "index.arrow", progress, known)
+        if policy.eot is not None and result.rows == 1:
+            result.notes = [f"one document: token {policy.eot} does not stand between others"]
+        return result
 
     def open(self, shard: OpenShard) -> MegatronRows:
         """Rows are byte ranges of tokens."""
@@ -83,13 +83,13 @@ def _magic(head: bytes) -> tuple[int, int]:
 
 
 def _layout(raw: RawFile, policy: Policy) -> _Layout:
-    given = _given_dtype(policy.dtype) if policy.dtype else None
+    wanted_dtype = _given_dtype(policy.dtype) if policy.dtype else None
     head = raw.read(0, _HEADER_BYTES)
     dtype = _MAGICS.get(_magic(head))
     if dtype is None:
-        return _without_header(raw, given)
-    if given not in (None, dtype):
-        reason = f"its header says {np.dtype(dtype)}, not {np.dtype(given)}"
+        return _without_header(raw, wanted_dtype)
+    if wanted_dtype not in (None, dtype):
+        reason = f"its header says {np.dtype(dtype)}, not {np.dtype(wanted_dtype)}"
         raise FileUnusable(path=raw.url, reason=reason, hint="leave --dtype out")
     count = int(np.frombuffer(head, _HEADER, 3)[2])
     end = _HEADER_BYTES + count * np.dtype(dtype).itemsize
@@ -125,15 +125,15 @@ def _given_dtype(name: str) -> str:
 def _edges(raw: RawFile, layout: _Layout, eot: int | None) -> _Longs:
     """First bytes of documents, and where the last one ends."""
     width = np.dtype(layout.dtype).itemsize
-    found = [layout.start, layout.end]
+    places = [layout.start, layout.end]
     if eot is not None:
         limits = np.iinfo(layout.dtype)
         if not limits.min <= eot <= limits.max:
             raise UsageError(f"eot must be a token of {np.dtype(layout.dtype)}, got {eot}")
         marks = np.concatenate([np.zeros(0, np.int64), *_marks(raw, layout, eot)])
         begins = len(marks) and marks[0] == layout.start
-        found += (marks if begins else marks + width).tolist()
-    edges = np.unique(np.asarray(found, dtype=np.int64))
+        places += (marks if begins else marks + width).tolist()
+    edges = np.unique(np.asarray(places, dtype=np.int64))
     # Of a document that is too long for a row, further edges.
     further = [
         np.arange(edges[at], edges[at + 1], _ROW_BYTES_MAX)

@@ -82,14 +82,14 @@ class Megatron:
 
     def shards(self, raws: list[RawFile]) -> list[RawFile]:
         """The .bin of every pair. Its stamp is that of both, since either changes the rows."""
-        found: dict[str, RawFile] = {}
+        shards: dict[str, RawFile] = {}
         for raw in raws:
             if not raw.name.endswith((".bin", ".idx")):
                 continue
             tokens = raw if raw.name.endswith(".bin") else _beside(raw, ".bin")
             table = _beside(raw, ".idx") if raw.name.endswith(".bin") else raw
-            found.setdefault(tokens.name, replace(tokens, stamp=f"{tokens.stamp} {table.stamp}"))
-        return list(found.values())
+            shards.setdefault(tokens.name, replace(tokens, stamp=f"{tokens.stamp} {table.stamp}"))
+        return list(shards.values())
 
     def scan(self, raw: RawFile, policy: Policy, folder: Path, progress: Progress) -> Scanned:
         """The .idx is held against itself and against the size of the .bin; tokens are only summed."""
@@ -133,13 +133,13 @@ class MegatronRows:
 
     def take(self, rows: RowNumbers) -> list[Row]:
         """Gathered and checked in Rust; copied, so that a row is the caller's to change."""
-        found: list[Row] = [
+        taken: list[Row] = [
             {"tokens": np.frombuffer(data, dtype=self._dtype).copy()} for data in gather(self._file, rows)
         ]
         for name, numbers in self._numbers.items():
-            for row, number in zip(found, numbers[rows.astype(np.int64)].tolist(), strict=True):
+            for row, number in zip(taken, numbers[rows.astype(np.int64)].tolist(), strict=True):
                 row[name] = number
-        return found
+        return taken
 
 
 def _beside(raw: RawFile, suffix: str) -> RawFile:

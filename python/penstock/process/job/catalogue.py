@@ -101,17 +101,17 @@ class Job:
 
     def description(self) -> dict[str, Any]:
         """What was asked for, with secrets hidden."""
-        found: dict[str, Any] = msgspec.json.decode((self.directory / "job.json").read_bytes())
-        return found
+        description: dict[str, Any] = msgspec.json.decode((self.directory / "job.json").read_bytes())
+        return description
 
     def exact_description(self) -> dict[str, Any]:
         """What was asked for, for those who start something in the job's stead; never to be shown."""
         try:
-            found: dict[str, Any] = msgspec.json.decode((self.directory / PRIVATE).read_bytes())
+            description: dict[str, Any] = msgspec.json.decode((self.directory / PRIVATE).read_bytes())
         except FileNotFoundError:
             # Nothing is hidden, or the job is over.
             return self.description()
-        return found
+        return description
 
     def phase(self) -> str:
         """Where it is in its life; ``lost`` when keeper and agent are gone before it was over."""
@@ -161,10 +161,10 @@ def _namespace() -> str:
 def jobs(home: Path) -> list[Job]:
     """All jobs of a home, oldest first."""
     folder = home / "jobs"
-    found = (
+    candidates = (
         [Job(path) for path in folder.iterdir() if (path / "job.json").exists()] if folder.is_dir() else []
     )
-    return sorted(found, key=lambda job: ((job.directory / "job.json").stat().st_mtime_ns, job.id))
+    return sorted(candidates, key=lambda job: ((job.directory / "job.json").stat().st_mtime_ns, job.id))
 
 
 def find(home: Path, wanted: str) -> Job:
@@ -183,7 +183,7 @@ def namesakes(home: Path, wanted: str) -> list[Job]:
         lambda job: job.name == wanted,
         lambda job: job.id.startswith(wanted),
     )
-    matching = next((found for rule in rules if (found := [job for job in known if rule(job)])), [])
+    matching = next((matches for rule in rules if (matches := [job for job in known if rule(job)])), [])
     alike = {job.name for job in matching} == {wanted}
     if wanted and len(matching) > 1 and not alike:
         raise JobAmbiguous(wanted=wanted, matching=[job.id for job in matching])

@@ -73,12 +73,12 @@ def rank_count(text: str, *, visible: str | None = None) -> int:
     if text == "cpu":
         return min(_processors(), RANKS_MAX)
     if text == "gpu":
-        found = accelerators(visible)
-        if found == 0:
+        count = accelerators(visible)
+        if count == 0:
             raise UsageError(
                 "there is no GPU here", hint="`--ranks N` takes any number; `auto` falls back to processors"
             )
-        return found
+        return count
     if text == "auto":
         return accelerators(visible) or min(_processors(), RANKS_MAX)
     raise UsageError(f"--ranks must be a number, `auto`, `gpu` or `cpu`, got {text}")
@@ -139,11 +139,11 @@ def check_one_machine(machines: str, machine_rank: str) -> None:
 
 def meeting_port(endpoint: str, *, option: str = "--rdzv-endpoint") -> int | None:
     """The port of ``HOST:PORT`` where the host is this machine; none for port 0 or no port, which means any free one."""
-    found = re.fullmatch(r"(\[[0-9A-Fa-f:]+\]|[^:\[\]]*)(?::(\d+))?", endpoint)
-    if not found:
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:]+\]|[^:\[\]]*)(?::(\d+))?", endpoint)
+    if not match:
         raise UsageError(f"{option} must be HOST:PORT, as in localhost:29500, got {endpoint}")
-    check_local(found[1].strip("[]"), option=option)
-    return int(found[2] or 0) or None
+    check_local(match[1].strip("[]"), option=option)
+    return int(match[2] or 0) or None
 
 
 def check_local(host: str, *, option: str) -> None:
@@ -165,24 +165,24 @@ def hidden(ranks: int, *, redirects: str = "0", tee: str = "0", only: str = "") 
     """
     chosen = set(range(ranks)) if not only else rank_set(only, ranks, option="--local-ranks-filter")
     away, kept = _streams("--redirects", redirects, ranks), _streams("--tee", tee, ranks)
-    found = {
+    ranks_by_stream = {
         stream: [
             rank for rank in range(ranks) if rank not in chosen or (away[rank] & ~kept[rank]) >> place & 1
         ]
         for place, stream in enumerate(STREAMS)
     }
-    return {stream: those for stream, those in found.items() if those}
+    return {stream: those for stream, those in ranks_by_stream.items() if those}
 
 
 def rank_set(text: str, ranks: int, *, option: str) -> set[int]:
     """``0,3,5-7`` as a set, within the ranks that there are."""
-    found: set[int] = set()
+    members: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         if not match or int(match[2] or match[1]) >= ranks:
             raise UsageError(f"{option} must name ranks from 0 to {ranks - 1}, as in 0,2 or 0-3, got {text}")
-        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return found
+        members.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return members
 
 
 def _streams(option: str, text: str, ranks: int) -> list[int]:

@@ -27,12 +27,12 @@ def ask(job: Job, question: dict[str, Any]) -> dict[str, Any]:
         hint = f"`penstock stop --force {job.id}` ends it without its help; `penstock logs` still works"
         raise JobSilent(job=job.id, reason=problem.strerror or str(problem), hint=hint) from problem
     try:
-        found: dict[str, Any] = msgspec.json.decode(answer)
+        reply: dict[str, Any] = msgspec.json.decode(answer)
     except msgspec.DecodeError as problem:
         raise JobSilent(job=job.id, reason="it left before its answer was whole") from problem
-    if not found.get("ok"):
-        raise JobSilent(job=job.id, reason=str(found.get("problem", "it refused")))
-    return found
+    if not reply.get("ok"):
+        raise JobSilent(job=job.id, reason=str(reply.get("problem", "it refused")))
+    return reply
 
 
 def stop(job: Job, *, grace_s: float | None = None, force: bool = False) -> Sweep | None:

@@ -124,10 +124,10 @@ def warmth(
 
 
 def _taken_apart(command: list[str], around: Surroundings) -> _Python:
-    found = shutil.which(command[0], path=around.variable("PATH"))
-    if found is None:
+    executable = shutil.which(command[0], path=around.variable("PATH"))
+    if executable is None:
         raise _ExecutedError(f"there is no program {command[0]}")
-    program = os.path.abspath(os.path.join(around.directory, found))
+    program = os.path.abspath(os.path.join(around.directory, executable))
     if not _INTERPRETER.fullmatch(Path(program).name):
         program, first = _of_its_first_line(program, around)
         command = [command[0], *first, *command[1:]]
@@ -195,8 +195,8 @@ class _Seen:
     def read(self, text: bytes, name: str) -> None:
         self.mentions_torch = self.mentions_torch or USERS_OF_TORCH.search(text) is not None
         self.imports_penstock = self.imports_penstock or USERS_OF_PENSTOCK.search(text) is not None
-        if self.sets_early is None and (found := SETS_EARLY.search(text)) is not None:
-            variable = found["set"] or found["default"]
+        if self.sets_early is None and (match := SETS_EARLY.search(text)) is not None:
+            variable = match["set"] or match["default"]
             self.sets_early = f"{name} sets {variable.decode()}"
 
 

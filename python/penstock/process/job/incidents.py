@@ -53,13 +53,13 @@ def ranges(ranks: list[int]) -> str:
 
 def last_words(document: dict[str, Any]) -> list[tuple[list[int], dict[str, list[str]]]]:
     """Last lines by stream, equal ones once with all ranks that said them; in causal order."""
-    found: list[tuple[list[int], dict[str, list[str]]]] = []
+    groups: list[tuple[list[int], dict[str, list[str]]]] = []
     for rank in document.get("ranks", []):
         lines = {stream: rank.get(stream) or [] for stream in ("stdout", "stderr")}
-        for ranks, known in found:
+        for ranks, known in groups:
             if known == lines:
                 ranks.append(rank["rank"])
                 break
         else:
-            found.append(([rank["rank"]], lines))
-    return found
+            groups.append(([rank["rank"]], lines))
+    return groups

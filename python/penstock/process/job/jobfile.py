@@ -154,11 +154,11 @@ class _File:
 
     def fields(self, place: str, table: dict[str, Any], readers: "Mapping[str, _Reader]") -> dict[str, Any]:
         self.known(place, table, tuple(readers))
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for key, value in table.items():
             field, read = readers[key]
-            found[field] = read(self, f"{place}.{key}", value)
-        return found
+            values[field] = read(self, f"{place}.{key}", value)
+        return values
 
     def known(self, place: str, table: Mapping[str, Any], keys: Sequence[str]) -> None:
         for key in table:
@@ -198,14 +198,14 @@ class _File:
     def seconds(self, place: str, value: Any) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
-        found = units.second_count(value) if isinstance(value, str) else None
-        if found is None:
+        seconds = units.second_count(value) if isinstance(value, str) else None
+        if seconds is None:
             raise self.wrong(place, f"must be a time, got {_said(value)}", 'as in 10, 1.5 or "5m"')
-        return found
+        return seconds
 
     def bytes(self, place: str, value: Any) -> int:
-        if isinstance(value, str) and (found := units.byte_count(value)) is not None:
-            return found
+        if isinstance(value, str) and (size := units.byte_count(value)) is not None:
+            return size
         if isinstance(value, str):
             raise self.wrong(place, f"must be a size, got {_said(value)}", 'as in 1048576 or "8G"')
         return self.count(place, value)
@@ -226,13 +226,13 @@ class _File:
 
     def place(self, place: str, value: Any) -> Path:
         """A directory; from the file's own on, if it is relative."""
-        found = (self.path.parent / self.expanded(place, self.text(place, value))).absolute()
-        if not found.is_dir():
-            raise self.wrong(place, f"there is no directory {found}")
-        return found
+        directory = (self.path.parent / self.expanded(place, self.text(place, value))).absolute()
+        if not directory.is_dir():
+            raise self.wrong(place, f"there is no directory {directory}")
+        return directory
 
     def variables(self, place: str, value: Any) -> dict[str, str]:
-        found: dict[str, str] = {}
+        variables: dict[str, str] = {}
         for name, text in self.table(place, value).items():
             here = f"{place}.{name}"
             if text == INHERITED:
@@ -247,8 +247,8 @@ class _File:
                 text = "1" if text else "0"
             if not isinstance(text, str | int | float):
                 raise self.wrong(here, f"must be text or a number, got {_said(text)}")
-            found[name] = self.expanded(here, str(text))
-        return found
+            variables[name] = self.expanded(here, str(text))
+        return variables
 
     def expanded(self, place: str, text: str) -> str:
         def value(match: "re.Match[str]") -> str:

@@ -160,13 +160,13 @@ def _fill(directory: Path, asked: dict[str, Any], logs: Path | None, environment
 
 def _shown(asked: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """The description for people: what is a secret in it is hidden."""
-    given = {name: value for role in asked["roles"] for name, value in role["environment"].items()}
+    variables = {name: value for role in asked["roles"] for name, value in role["environment"].items()}
     words = [word for role in asked["roles"] for word in role["command"]]
-    if not may_hold_secret([*words, *given, *given.values()], environment):
+    if not may_hold_secret([*words, *variables, *variables.values()], environment):
         return asked
     from penstock.events.redaction import Redaction
 
-    redaction = Redaction({**environment, **given})
+    redaction = Redaction({**environment, **variables})
     hidden = ("command", "environment", "zygote")
     roles = [
         {**role, **_part(redaction.document({key: role[key] for key in hidden}))} for role in asked["roles"]

@@ -26,10 +26,10 @@ def cycle(after: Mapping[str, Sequence[str]]) -> list[str]:
 def waves(after: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Names that can start together, one list after the other; there must be no circle."""
     done: set[str] = set()
-    found: list[list[str]] = []
+    rounds: list[list[str]] = []
     while len(done) < len(after):
         free = [name for name, before in after.items() if name not in done and done.issuperset(before)]
         assert free, "roles are checked for circles before"
-        found.append(free)
+        rounds.append(free)
         done.update(free)
-    return found
+    return rounds

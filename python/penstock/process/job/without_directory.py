@@ -30,12 +30,12 @@ class Removed(NamedTuple):
 
     def ask_to_stop(self) -> None:
         """Ask for an orderly end: the keeper passes it on to the agent."""
-        for each in self.supervisors:
+        for supervisor in self.supervisors:
             with suppress(ProcessLookupError, PermissionError):
-                handle = os.pidfd_open(each.pid)
+                handle = os.pidfd_open(supervisor.pid)
                 try:
                     # The number may be somebody else's by now.
-                    if each.words() and each.words()[2:3] == [str(self.directory)]:
+                    if supervisor.words() and supervisor.words()[2:3] == [str(self.directory)]:
                         signal.pidfd_send_signal(handle, signal.SIGTERM)
                 finally:
                     os.close(handle)
@@ -48,12 +48,12 @@ class Removed(NamedTuple):
 def removed(home: Path) -> list[Removed]:
     """Jobs of a home that run without a directory."""
     folder = (home / "jobs").resolve()
-    found: dict[Path, list[Process]] = {}
-    for each in everyone().values():
-        words = each.words() if each.is_alive else []
+    by_directory: dict[Path, list[Process]] = {}
+    for process in everyone().values():
+        words = process.words() if process.is_alive else []
         if len(words) < 3 or words[0] != EXECUTABLE or words[1] not in ROLES:
             continue
         directory = Path(words[2])
         if directory.parent == folder and not (directory / "job.json").exists():
-            found.setdefault(directory, []).append(each)
-    return [Removed(directory, processes) for directory, processes in found.items()]
+            by_directory.setdefault(directory, []).append(process)
+    return [Removed(directory, processes) for directory, processes in by_directory.items()]

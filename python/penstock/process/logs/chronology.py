@@ -78,13 +78,13 @@ def in_order(job: Job, reader: Reader, *, whole_lines: bool = True) -> Iterator[
         for part in log:
             if part.worker not in indexes:
                 indexes[part.worker] = Index.of(job, part.worker)
-            for each in _dated(part, indexes[part.worker]):
+            for entry in _dated(part, indexes[part.worker]):
                 # A clock that was set back must not put lines of one log out of order.
-                newest_ms = max(newest_ms, each.at_ms)
-                yield newest_ms, number, each
+                newest_ms = max(newest_ms, entry.at_ms)
+                yield newest_ms, number, entry
 
-    for _, _, each in heapq.merge(*starmap(keyed, enumerate(logs)), key=lambda item: item[:2]):
-        yield each
+    for _, _, dated in heapq.merge(*starmap(keyed, enumerate(logs)), key=lambda item: item[:2]):
+        yield dated
 
 
 def _dated(part: Piece | Gap, index: Index) -> Iterator[Dated]:

@@ -75,11 +75,11 @@ def log_path(job: Job, worker: Worker, stream: str) -> Path:
 
 def segments(job: Job) -> dict[str, list[Segment]]:
     """The segments of every log that there are now, in order, by ``ROLE-RANK.stream``."""
-    found: dict[str, list[Segment]] = {}
+    by_log: dict[str, list[Segment]] = {}
     try:
         entries = list(os.scandir(job.directory / "logs"))
     except FileNotFoundError:
-        return found
+        return by_log
     for entry in entries:
         stem, _, last = entry.name.rpartition(".")
         name, begin = (stem, int(last)) if last.isdecimal() else (entry.name, 0)
@@ -87,8 +87,11 @@ def segments(job: Job) -> dict[str, list[Segment]]:
             end = begin + entry.stat().st_size
         except FileNotFoundError:
             continue
-        found.setdefault(name, []).append(Segment(begin, end, entry.path))
-    return {name: _settled(sorted(each, key=lambda segment: segment.begin)) for name, each in found.items()}
+        by_log.setdefault(name, []).append(Segment(begin, end, entry.path))
+    return {
+        name: _settled(sorted(log_segments, key=lambda segment: segment.begin))
+        for name, log_segments in by_log.items()
+    }
 
 
 def _settled(there: list[Segment]) -> list[Segment]:
@@ -213,12 +216,12 @@ def last_lines_place(there: list[Segment], count: int) -> int:
                     # The last line has no end yet, and is one of those that are wanted.
                     wanted -= 1
                 at_end = False
-                found = block.count(b"\n")
-                if found >= wanted:
+                newlines = block.count(b"\n")
+                if newlines >= wanted:
                     at = len(block)
                     for _ in range(wanted):
                         at = block.rfind(b"\n", 0, at)
                     return begin + at + 1
-                wanted -= found
+                wanted -= newlines
                 place = begin
     return there[0].begin if there else 0

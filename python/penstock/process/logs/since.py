@@ -52,11 +52,11 @@ def places_since(job: Job, workers: list[Worker], since: str) -> Places:
     there = segments(job)
     places: Places = {}
     for worker in workers:
-        found = _record(index_path(job, worker), at_ms)
+        record = _record(index_path(job, worker), at_ms)
         for index, stream in enumerate(STREAMS):
             of_log = there.get(f"{worker.name}.{stream}", [])
             end = of_log[-1].end if of_log else 0
-            places[worker, stream] = end if found is None else found[index]
+            places[worker, stream] = end if record is None else record[index]
     return places
 
 

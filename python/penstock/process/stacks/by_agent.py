@@ -28,7 +28,7 @@ def collect_by_agent(job: Job, ranks: frozenset[int] | None = None) -> Collected
         if time.monotonic() > until:
             return None
         time.sleep(LOOK_S)
-    found = msgspec.json.decode(answer.read_bytes(), type=Collected)
+    collected = msgspec.json.decode(answer.read_bytes(), type=Collected)
     answer.unlink(missing_ok=True)
-    looks = [look for look in found.looks if ranks is None or look.rank in ranks]
-    return msgspec.structs.replace(found, looks=looks, groups=groups_of(looks))
+    looks = [look for look in collected.looks if ranks is None or look.rank in ranks]
+    return msgspec.structs.replace(collected, looks=looks, groups=groups_of(looks))

@@ -75,7 +75,7 @@ def collect(job: Job, asked: Asked | None = None) -> Collected:
         by_worker = {(target.role, target.rank): target for target in targets}
         first = [by_worker[group.workers[0]] for group in groups[:NATIVE_GROUPS_MAX]]
         deep = _at_once(first, lambda target: look(target, spy, native=True, until=until))
-        seen = [_with_native(group, each) for group, each in zip(groups, deep, strict=False)]
+        seen = [_with_native(group, native) for group, native in zip(groups, deep, strict=False)]
         why = f"native frames were taken of the {NATIVE_GROUPS_MAX} smallest groups only"
         groups = seen + [
             msgspec.structs.replace(group, problem=group.problem or why)
@@ -88,31 +88,31 @@ def collect(job: Job, asked: Asked | None = None) -> Collected:
 def look(target: Target, spy: Path | SpyMissing, *, native: bool, until: float) -> Look:
     """One worker. Where native frames cannot be had, those of Python."""
     kernel = kernel_of(target.process)
-    found = Look(role=target.role, rank=target.rank, pid=target.pid, process=target.process, kernel=kernel)
+    result = Look(role=target.role, rank=target.rank, pid=target.pid, process=target.process, kernel=kernel)
 
     def left_s(most_s: float) -> float:
         return max(0.05, min(most_s, until - time.monotonic()))
 
     problem = ""
     if kernel.state in ("gone", "Z"):
-        return msgspec.structs.replace(found, problem="the process is over")
+        return msgspec.structs.replace(result, problem="the process is over")
     for deep in (True, False) if native else (False,):
         try:
             if not target.is_python:
                 if not deep:
-                    return msgspec.structs.replace(found, problem=problem or "it is not Python")
+                    return msgspec.structs.replace(result, problem=problem or "it is not Python")
                 threads = native_stacks(target.process, timeout_s=left_s(NATIVE_TIMEOUT_S))
             elif isinstance(spy, SpyMissing):
-                return msgspec.structs.replace(found, problem=str(spy))
+                return msgspec.structs.replace(result, problem=str(spy))
             else:
                 timeout_s = left_s(NATIVE_TIMEOUT_S if deep else ONE_TIMEOUT_S)
                 threads = python_stacks(
                     target.process, spy=spy, native=deep, state=kernel.state, timeout_s=timeout_s
                 )
-            return msgspec.structs.replace(found, threads=threads, native=deep, problem=problem)
+            return msgspec.structs.replace(result, threads=threads, native=deep, problem=problem)
         except Unreadable as trouble:
             problem = problem or str(trouble)
-    return msgspec.structs.replace(found, problem=problem)
+    return msgspec.structs.replace(result, problem=problem)
 
 
 def _all_native(

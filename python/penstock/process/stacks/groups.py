@@ -44,7 +44,7 @@ def ranges(ranks: Iterable[int]) -> str:
 
 def ranks_in(text: str) -> list[int]:
     """The other way; an error of value for anything that ``ranges`` would not write."""
-    found: set[int] = set()
+    ranks: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
@@ -52,25 +52,26 @@ def ranks_in(text: str) -> list[int]:
         low, high = int(first), int(last) if dash else int(first)
         if high < low or high - low > 1_000_000:
             raise ValueError(text)
-        found.update(range(low, high + 1))
-    return sorted(found)
+        ranks.update(range(low, high + 1))
+    return sorted(ranks)
 
 
 def groups_of(looks: Sequence[Look]) -> list[Group]:
     """Groups of equal stacks, the smallest first. Without stacks, those with the same trouble and state are equal."""
-    found: dict[object, list[Look]] = {}
+    by_stack: dict[object, list[Look]] = {}
     for look in looks:
-        found.setdefault(_alike(look), []).append(look)
+        by_stack.setdefault(_alike(look), []).append(look)
     groups = [
         Group(
             tuple(
-                (look.role, look.rank) for look in sorted(members, key=lambda each: (each.role, each.rank))
+                (look.role, look.rank)
+                for look in sorted(members, key=lambda member: (member.role, member.rank))
             ),
             members[0].threads,
             members[0].kernel,
             problem=members[0].problem,
         )
-        for members in found.values()
+        for members in by_stack.values()
     ]
     return sorted(groups, key=lambda group: (len(group.workers), group.workers))
 

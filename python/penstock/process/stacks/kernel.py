@@ -26,21 +26,21 @@ def kernel_of(pid: int) -> Kernel:
 
 def children() -> dict[int, list[int]]:
     """The children of every process of this machine, oldest first."""
-    found: dict[int, list[int]] = {}
+    by_parent: dict[int, list[int]] = {}
     for name in os.listdir(PROC):
         if name.isdecimal() and (fields := _stat(int(name))):
-            found.setdefault(int(fields[1]), []).append(int(name))
-    return {parent: sorted(below) for parent, below in found.items()}
+            by_parent.setdefault(int(fields[1]), []).append(int(name))
+    return {parent: sorted(below) for parent, below in by_parent.items()}
 
 
 def family(pid: int, below: dict[int, list[int]]) -> list[int]:
     """A process and its descendants, nearest first."""
-    found = [pid]
-    for each in found:
-        if len(found) > DESCENDANTS_MAX:
+    members = [pid]
+    for parent in members:
+        if len(members) > DESCENDANTS_MAX:
             break
-        found += [child for child in below.get(each, ()) if child not in found]
-    return found
+        members += [child for child in below.get(parent, ()) if child not in members]
+    return members
 
 
 def runs_python(pid: int) -> bool:

@@ -44,10 +44,10 @@ class Unreadable(Exception):
 def spy_path() -> Path:
     """Where ``py-spy`` is: beside this interpreter, else on the path."""
     beside = Path(sysconfig.get_path("scripts")) / "py-spy"
-    found = beside if beside.exists() else shutil.which("py-spy")
-    if found is None:
+    path = beside if beside.exists() else shutil.which("py-spy")
+    if path is None:
         raise SpyMissing(folder=beside.parent)
-    return Path(found)
+    return Path(path)
 
 
 def python_stacks(pid: int, *, spy: Path, native: bool, state: str, timeout_s: float) -> tuple[Thread, ...]:
@@ -77,9 +77,9 @@ def native_stacks(pid: int, *, timeout_s: float) -> tuple[Thread, ...]:
     text = _said(words, timeout_s=timeout_s).decode(errors="replace")
     threads = []
     for part in re.split(r"(?m)^Thread ", text)[1:]:
-        found = [_GDB_FRAME.match(line) for line in part.splitlines()]
+        matches = [_GDB_FRAME.match(line) for line in part.splitlines()]
         frames = tuple(
-            Frame(match[1], os.path.basename(match[2] or ""), native=True) for match in found if match
+            Frame(match[1], os.path.basename(match[2] or ""), native=True) for match in matches if match
         )
         threads.append(Thread("", frames))
     if not threads:

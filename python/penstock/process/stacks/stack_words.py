@@ -83,15 +83,15 @@ def _thread_words(folder: str, layout: _Layout, memory: FileIO) -> tuple[object,
     if _syscall(folder) != before:
         return None
     words = array("Q", content[: len(content) // _WORD_BYTES * _WORD_BYTES])
-    found: list[object] = [layout.code_at(counter)]
+    summary: list[object] = [layout.code_at(counter)]
     for index, word in enumerate(words):
         if word < layout.lowest:
             continue
         if stack <= word < end:
-            found.append((index, word - stack))
+            summary.append((index, word - stack))
         elif (code := layout.code_at(word)) is not None:
-            found.append((index, *code))
-    return tuple(found)
+            summary.append((index, *code))
+    return tuple(summary)
 
 
 def _mapping(line: str) -> _Mapping:

@@ -40,5 +40,5 @@ def _target(role: str, worker: dict[str, Any], pulse: Pulse | None, below: dict[
     relatives = family(pid, below)
     if pulse is not None and pulse.pid in relatives:
         relatives = [pulse.pid, *relatives]
-    process = next((each for each in relatives if runs_python(each)), None)
+    process = next((relative for relative in relatives if runs_python(relative)), None)
     return Target(role, rank, pid, process or pid, process is not None)

@@ -36,7 +36,7 @@ def gpu_uses() -> dict[int, GpuUse]:
 def parsed(text: str) -> dict[int, GpuUse]:
     """The table that ``nvidia-smi pmon`` prints; columns are found by their names, which differ between drivers."""
     heads: list[str] = []
-    found: dict[int, GpuUse] = {}
+    uses: dict[int, GpuUse] = {}
     for line in text.splitlines():
         words = line.removeprefix("#").split()
         if line.startswith("#"):
@@ -46,12 +46,12 @@ def parsed(text: str) -> dict[int, GpuUse]:
         pid = row.get("pid", "-")
         if not pid.isdecimal():
             continue
-        before = found.get(int(pid), GpuUse(0.0, 0))
+        before = uses.get(int(pid), GpuUse(0.0, 0))
         megabytes = _number(row.get("fb", "-"))
-        found[int(pid)] = GpuUse(
+        uses[int(pid)] = GpuUse(
             before.percent + _number(row.get("sm", "-")), before.bytes + int(megabytes * (1 << 20))
         )
-    return found
+    return uses
 
 
 def _number(word: str) -> float:

@@ -56,7 +56,7 @@ def process(pid: int, start_ticks: int | None = None) -> Process | None:
         text = _read(f"/proc/{pid}/stat").decode("ascii", "replace")
         # The name stands in parentheses and may itself hold parentheses and spaces: fields begin after the last one.
         fields = text[text.rindex(")") + 2 :].split()
-        found = Process(
+        candidate = Process(
             pid,
             int(fields[1]),
             fields[0],
@@ -66,13 +66,13 @@ def process(pid: int, start_ticks: int | None = None) -> Process | None:
         )
     except (ValueError, IndexError):
         return None
-    return found if start_ticks in (None, 0, found.start_ticks) else None
+    return candidate if start_ticks in (None, 0, candidate.start_ticks) else None
 
 
 def everyone() -> dict[int, Process]:
     """Every process that we may see, by number."""
-    found = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return {each.pid: each for each in found if each is not None}
+    processes = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {candidate.pid: candidate for candidate in processes if candidate is not None}
 
 
 def uptime_s() -> float:
@@ -83,44 +83,44 @@ def uptime_s() -> float:
 def children_of(all_of_them: Mapping[int, Process]) -> Children:
     """The children of every process."""
     children: Children = {}
-    for each in all_of_them.values():
-        children.setdefault(each.parent, []).append(each)
+    for child in all_of_them.values():
+        children.setdefault(child.parent, []).append(child)
     return children
 
 
 def descendants(children: Children, root: int) -> list[tuple[int, Process]]:
     """Those below a process, with their depth; parents before children, zombies left out."""
-    found: list[tuple[int, Process]] = []
+    below: list[tuple[int, Process]] = []
     seen = {root}
     waiting = [(1, child) for child in reversed(children.get(root, []))]
     while waiting:
-        depth, each = waiting.pop()
+        depth, descendant = waiting.pop()
         # /proc is not read at one moment, so a number may show up twice; each is followed once.
-        if each.pid in seen:
+        if descendant.pid in seen:
             continue
-        seen.add(each.pid)
-        if each.is_alive:
-            found.append((depth, each))
-        waiting += [(depth + 1, child) for child in reversed(children.get(each.pid, []))]
-    return found
+        seen.add(descendant.pid)
+        if descendant.is_alive:
+            below.append((depth, descendant))
+        waiting += [(depth + 1, child) for child in reversed(children.get(descendant.pid, []))]
+    return below
 
 
 def adopted(children: Children, agent: int, workers: Collection[int]) -> dict[int, list[Process]]:
     """What workers have started and left, which their agent has adopted, by the mark of the worker."""
-    found: dict[int, list[Process]] = {}
-    for each in children.get(agent, ()):
-        if each.pid not in workers and (mark := mark_of(each.pid)) is not None:
-            found.setdefault(mark, []).append(each)
-    return found
+    by_mark: dict[int, list[Process]] = {}
+    for child in children.get(agent, ()):
+        if child.pid not in workers and (mark := mark_of(child.pid)) is not None:
+            by_mark.setdefault(mark, []).append(child)
+    return by_mark
 
 
 def family(children: Children, worker: int, left: Mapping[int, list[Process]]) -> list[tuple[int, Process]]:
     """All that a worker has started, with their depth: those below it, and those that it left."""
-    found = descendants(children, worker)
-    for each in left.get(mark_of(worker) or 0, ()) if left else ():
-        found += [(1, each)] if each.is_alive else []
-        found += [(depth + 1, below) for depth, below in descendants(children, each.pid)]
-    return found
+    members = descendants(children, worker)
+    for orphan in left.get(mark_of(worker) or 0, ()) if left else ():
+        members += [(1, orphan)] if orphan.is_alive else []
+        members += [(depth + 1, below) for depth, below in descendants(children, orphan.pid)]
+    return members
 
 
 def mark_of(pid: int) -> int | None:

@@ -78,7 +78,7 @@ class _Slot:
         self._plain = False
         self._flags = 0
         self._seen = b"\0\0\0\0"
-        self._told: Notice | None = None
+        self._last_notice: Notice | None = None
         self._stand()
         self._write()
 
@@ -100,20 +100,20 @@ class _Slot:
         except struct.error as problem:
             self._step = 0
             raise UsageError(f"a step must be a whole number from 0, got {step!r}") from problem
-        return self._told if self._memory[self._number] == self._seen else self._look()
+        return self._last_notice if self._memory[self._number] == self._seen else self._look()
 
     def turn(self, word: str | None) -> None:
         """Begins a phase; without a word, whatever pulses say."""
         self.phase = word
-        told = self.notice()
-        if word is None and self._word == "checkpoint" and told is not None and told.kind == "stop":
+        latest = self.notice()
+        if word is None and self._word == "checkpoint" and latest is not None and latest.kind == "stop":
             # The save that was waited for is over; who goes on with steps says so with the next one.
             word = LEAVING
         self._turn(word or "step", _clock(_BOOT))
         self._write()
 
     def notice(self) -> Notice | None:
-        return self._told if self._memory[self._number] == self._seen else self._look()
+        return self._last_notice if self._memory[self._number] == self._seen else self._look()
 
     def _measure(self, took: int) -> None:
         self._step_ns = took
@@ -130,7 +130,7 @@ class _Slot:
         self._stand()
 
     def _stand(self) -> None:
-        number = self._told.number if self._told else 0
+        number = self._last_notice.number if self._last_notice else 0
         self._standing = STANDING.pack(
             self._since, self._pid, self._incarnation, self._flags, number, self._phase
         )
@@ -152,10 +152,10 @@ class _Slot:
         half = self._memory[self._notice]
         # Being written at this moment: the next pulse sees it.
         if not whole(half):
-            return self._told
+            return self._last_notice
         deadline_ns, number, kind, reason, save_by_ns = NOTICE.unpack(half[:-4])
         offset_s = time.time() - _clock(_BOOT) / 1e9
-        self._told = Notice(
+        self._last_notice = Notice(
             KINDS.get(kind, "stop"),
             reason.rstrip(b"\0").decode(errors="replace"),
             offset_s + deadline_ns / 1e9 if deadline_ns else float("inf"),
@@ -166,7 +166,7 @@ class _Slot:
         # That it was seen is told to the supervision.
         self._stand()
         self._write()
-        return self._told
+        return self._last_notice
 
 
 class _Nowhere:
@@ -233,11 +233,11 @@ def _encoded(word: str) -> bytes:
 def _opened() -> _Slot | _Nowhere:
     """The slot of this process, found at its first pulse: a warm process forks workers that have imported this already."""
     global _slot
-    _slot = _found() or _Nowhere()
+    _slot = _own_slot() or _Nowhere()
     return _slot
 
 
-def _found() -> _Slot | None:
+def _own_slot() -> _Slot | None:
     path, _, slot = os.environ.get("PENSTOCK_PULSES", "").rpartition(":")
     if not path or not slot.isdecimal():
         return None

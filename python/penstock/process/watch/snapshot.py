@@ -29,9 +29,9 @@ def rows(job: Job, *, supervisors: bool = False, gpus: Mapping[int, GpuUse] | No
     children = children_of(all_of_them)
     left = adopted(children, state.agent, {worker["pid"] for _, worker in state.workers})
     pulses = pulses_of(job)
-    found: list[Row] = []
+    result: list[Row] = []
     if supervisors and not over:
-        found += list(_supervisors(job, state, all_of_them, look))
+        result += list(_supervisors(job, state, all_of_them, look))
     for gang, worker in state.workers:
         base = {
             "job": job.id,
@@ -43,12 +43,14 @@ def rows(job: Job, *, supervisors: bool = False, gpus: Mapping[int, GpuUse] | No
         pulse = pulses.get((gang.role, worker["rank"]))
         mine = all_of_them.get(worker["pid"])
         if mine is None or mine.start_ticks != worker["start_ticks"] or worker["exit"] is not None:
-            found.append({**base, **_ended(worker, look.command(commands[gang.role]))})
+            result.append({**base, **_ended(worker, look.command(commands[gang.role]))})
             continue
         own = {"how": worker["how"], "held": worker.get("held"), **_said(pulse, gang)}
-        found.append({**base, **look.row(mine, 0), **own})
-        found += [{**base, **look.row(each, depth)} for depth, each in family(children, mine.pid, left)]
-    return found
+        result.append({**base, **look.row(mine, 0), **own})
+        result += [
+            {**base, **look.row(relative, depth)} for depth, relative in family(children, mine.pid, left)
+        ]
+    return result
 
 
 class _Look:
@@ -67,29 +69,29 @@ class _Look:
             self._commands[key] = shlex.join(self._redaction.command(key))
         return self._commands[key]
 
-    def row(self, found: Process, depth: int) -> Row:
+    def row(self, process: Process, depth: int) -> Row:
         """A process that is there."""
-        used = self._gpus.get(found.pid)
+        used = self._gpus.get(process.pid)
         return {
-            "pid": found.pid,
-            "parent": found.parent,
+            "pid": process.pid,
+            "parent": process.parent,
             "depth": depth,
-            "state": found.state,
-            "cpu_s": round(found.cpu_s, 3),
-            "rss_bytes": found.rss_bytes,
+            "state": process.state,
+            "cpu_s": round(process.cpu_s, 3),
+            "rss_bytes": process.rss_bytes,
             "gpu_bytes": None if used is None else used.bytes,
             "gpu_percent": None if used is None else used.percent,
-            "age_s": round(found.age_s(self._uptime_s), 3),
-            "command": self.command(found.words()),
+            "age_s": round(process.age_s(self._uptime_s), 3),
+            "command": self.command(process.words()),
         }
 
 
 def _supervisors(job: Job, state: JobState, all_of_them: Mapping[int, Process], look: _Look) -> Iterator[Row]:
     for name in SUPERVISORS:
-        found = all_of_them.get(getattr(state, name))
-        if found is not None:
+        supervisor = all_of_them.get(getattr(state, name))
+        if supervisor is not None:
             base = {"job": job.id, "role": None, "rank": None, "worker": name, "incarnation": None}
-            yield {**base, **look.row(found, 0)}
+            yield {**base, **look.row(supervisor, 0)}
 
 
 def _ended(worker: Mapping[str, Any], command: str) -> Row:

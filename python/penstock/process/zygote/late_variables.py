@@ -87,27 +87,32 @@ def listen() -> None:
 
 def _readers(present: list[str]) -> dict[str, str]:
     """Modules that are there, with the library that their import would load in a fresh process; those of the standard library are not among them."""
-    found = {name: library for name in list(sys.modules) if (library := _part_of(name, present)) is not None}
+    library_by_module = {
+        name: library for name in list(sys.modules) if (library := _part_of(name, present)) is not None
+    }
     standard = sys.stdlib_module_names
     others = [
-        name for name in list(sys.modules) if name not in found and name.partition(".")[0] not in standard
+        name
+        for name in list(sys.modules)
+        if name not in library_by_module and name.partition(".")[0] not in standard
     ]
     uses = {name: _used_by(sys.modules[name]) for name in others if _is_plain(name)}
     order = list(READ_BY)
     # Who uses a reader is one, of what loads most; as often as a module may use another that does.
     for _ in range(8):
         candidates = {
-            name: [found[used] for used in used_by if used in found] for name, used_by in uses.items()
+            name: [library_by_module[used] for used in used_by if used in library_by_module]
+            for name, used_by in uses.items()
         }
         more = {
             name: max(libraries, key=order.index)
             for name, libraries in candidates.items()
-            if libraries and name not in found
+            if libraries and name not in library_by_module
         }
         if not more:
             break
-        found.update(more)
-    return found
+        library_by_module.update(more)
+    return library_by_module
 
 
 def _part_of(name: str, present: Iterable[str]) -> str | None:
@@ -180,12 +185,12 @@ class _Watch:
     def _begin_again(self, names: list[str]) -> None:
         """Be executed, if nothing was done yet; else say that it would have been needed."""
         _flush()
-        told = ", ".join(names)
+        listing = ", ".join(names)
         seen = self.footprint.seen()
-        self._write_down(f"the program sets {told}, which is read when something is imported")
+        self._write_down(f"the program sets {listing}, which is read when something is imported")
         seen = seen or self._execute()
         sys.stderr.write(
-            f"penstock: {told} changed in a rank that was forked with its imports done, and the rank is not executed again because "
+            f"penstock: {listing} changed in a rank that was forked with its imports done, and the rank is not executed again because "
             f"{seen}; that has no effect in this life, and the next one is executed (--zygote never executes all)\n"
         )
 

@@ -18,14 +18,14 @@ HARMLESS = frozenset({"/dev/null", "/dev/urandom", "/dev/random", "/dev/zero"})
 
 def descriptors() -> dict[int, str]:
     """What is open, by number."""
-    found = {}
+    open_files = {}
     for name in os.listdir("/proc/self/fd"):
         try:
-            found[int(name)] = os.readlink("/proc/self/fd/" + name)
+            open_files[int(name)] = os.readlink("/proc/self/fd/" + name)
         except OSError:
             # The descriptor of the listing itself.
             continue
-    return found
+    return open_files
 
 
 def check(before: dict[int, str], after_preload: dict[int, str]) -> None:
@@ -60,13 +60,13 @@ def rehearse() -> None:
 
 def loaded_from() -> dict[str, str]:
     """Where each top-level module was loaded from. Built-in and frozen ones are found before any file and left out."""
-    found = {}
+    origins = {}
     for name, module in list(sys.modules.items()):
         spec = getattr(module, "__spec__", None)
         file = getattr(module, "__file__", None)
         if "." not in name and file and spec is not None and spec.origin not in ("built-in", "frozen"):
-            found[name] = file
-    return found
+            origins[name] = file
+    return origins
 
 
 def shadowed(folder: str | None, loaded: dict[str, str]) -> str | None:

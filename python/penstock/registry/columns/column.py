@@ -80,7 +80,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def undecodable(self) -> list[Undecodable]:
         """Rows that nothing could be made of."""
-        return [each for part in self.parts for each in part.undecodable]
+        return [entry for part in self.parts for entry in part.undecodable]
 
     @property
     def spelled(self) -> int:
@@ -122,8 +122,8 @@ def columns_of(store: Store, version: str) -> list[Column]:
         entry.name.split("/")[1] for entry in store.entries("columns") if entry.name.endswith("/column.json")
     ]
     columns = [column for key in keys if (column := find_column(store, key)) is not None]
-    found = [column for column in columns if column.version == version and not column.pieces]
-    return sorted(found, key=lambda column: (column.name, column.key))
+    finished = [column for column in columns if column.version == version and not column.pieces]
+    return sorted(finished, key=lambda column: (column.name, column.key))
 
 
 def values_of(store: Store, column: Column) -> "np.ndarray[Any, Any]":
@@ -132,8 +132,8 @@ def values_of(store: Store, column: Column) -> "np.ndarray[Any, Any]":
     if not digests:
         return np.zeros(0, dtype=column.dtype)
     with ThreadPoolExecutor(min(_FETCHERS, len(digests)), thread_name_prefix="penstock-values") as pool:
-        found = list(pool.map(lambda name: _values(store, column, name), digests))
-    return np.concatenate([np.frombuffer(data, dtype=column.dtype) for data in found])
+        chunks = list(pool.map(lambda name: _values(store, column, name), digests))
+    return np.concatenate([np.frombuffer(data, dtype=column.dtype) for data in chunks])
 
 
 def with_values(store: Store, column: Column) -> Column:

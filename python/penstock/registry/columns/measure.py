@@ -280,20 +280,20 @@ def measure_piece(
 ) -> Part:
     """The column of one piece, or what an earlier measurement left of it."""
     name = f"{work.place}/{number}.json"
-    told = progress or _Progress(work, None)
+    tracker = progress or _Progress(work, None)
     try:
         part = msgspec.json.decode(work.store.get(name), type=Part)
     except (ObjectMissing, msgspec.MsgspecError, UnicodeDecodeError):
         pass
     else:
-        told.add(part.rows, part.undecodable)
+        tracker.add(part.rows, part.undecodable)
         return part
     with _room_told(work):
         if portions is not None:
-            part = _compute(work, number, portions, told)
+            part = _compute(work, number, portions, tracker)
         else:
             with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="penstock-portion") as own:
-                part = _compute(work, number, own, told)
+                part = _compute(work, number, own, tracker)
         work.store.put_if_absent(name, msgspec.json.encode(part))
     return part
 
@@ -352,8 +352,8 @@ def _in_order(pool: ThreadPoolExecutor, jobs: Iterator[Callable[[], Any]]) -> It
         while running:
             yield running.popleft().result()
     finally:
-        for each in running:
-            each.cancel()
+        for future in running:
+            future.cancel()
 
 
 def _measure_portion(work: Work, rows: range) -> _Portion:
@@ -371,14 +371,14 @@ def _measure_portion(work: Work, rows: range) -> _Portion:
     spelled = spelled_in(work.measure, samples)
     if not bad:
         return _Portion((values, payloads), bad, spelled)
-    spread = {name: _spread(found, places, len(rows), ()) for name, found in payloads.items()}
+    spread = {name: _spread(payload, places, len(rows), ()) for name, payload in payloads.items()}
     return _Portion((_spread(values, places, len(rows), 0), spread), bad, spelled)
 
 
-def _spread(found: Sequence[Any], places: list[int], count: int, empty: Any) -> list[Any]:
+def _spread(values: Sequence[Any], places: list[int], count: int, empty: Any) -> list[Any]:
     """Put what was found at its places among empty ones."""
     every = [empty] * count
-    for at, value in zip(places, found, strict=True):
+    for at, value in zip(places, values, strict=True):
         every[at] = value
     return every
 
@@ -405,13 +405,13 @@ def _taken_alone(work: Work, row: int) -> Row | NothingToMeasure:
 
 
 def check_undecodable(
-    version: "Version", what: str, found: Sequence[Undecodable], undecodable_max: int
+    version: "Version", what: str, undecodable: Sequence[Undecodable], undecodable_max: int
 ) -> None:
     """That no more rows than that were found of which nothing can be made."""
-    if len(found) <= undecodable_max:
+    if len(undecodable) <= undecodable_max:
         return
     # By row, so that the same one is named whichever thread was first.
-    ordered = sorted(found, key=lambda each: each.row)
+    ordered = sorted(undecodable, key=lambda entry: entry.row)
     if undecodable_max:
         last = ordered[undecodable_max]
         shown = f"row {last.row}: {last.reason}"
@@ -429,7 +429,7 @@ def check_undecodable(
 
 def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Column:
     """Make a derived version of each payload; row n of it belongs to row n of what was measured."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for name in work.measure.payloads:
         main = name == column.name
         store = _derived_store(registry)
@@ -440,14 +440,14 @@ def _publish_payloads(registry: "Registry", work: Work, column: Column) -> Colum
         remarks = column.remarks if main else ()
         note = "; ".join([f"{name} of {work.version.address}", *remarks])
         about = About(note=note, derived_from=(work.version.digest,))
-        found[name] = registry.publish_derived(
+        versions[name] = registry.publish_derived(
             payload_name(work.version.name, column, name),
             assemble("tokens", scans, mixed=False),
             root="registry:/derived",
             about=about,
         ).digest
-    first = found.pop(column.name, "")
-    return msgspec.structs.replace(column, payload_version=first, payload_versions=found)
+    first = versions.pop(column.name, "")
+    return msgspec.structs.replace(column, payload_version=first, payload_versions=versions)
 
 
 def _derived_store(registry: "Registry") -> Store:

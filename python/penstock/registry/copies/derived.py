@@ -50,11 +50,11 @@ def list_derived(registry: "Registry") -> list[Derived]:
             for name in copy_names(registry.store, version.manifest.shards):
                 users.setdefault(name, []).append(version.address)
                 copies.add(name)
-    found = []
+    entries = []
     for entry in registry.store.entries("derived"):
         name = entry.name.removeprefix("derived/")
-        found.append(Derived(name, entry.bytes, users.get(name, []), name in copies or name not in users))
-    return found
+        entries.append(Derived(name, entry.bytes, users.get(name, []), name in copies or name not in users))
+    return entries
 
 
 def prune_derived(registry: "Registry", names: set[str]) -> int:
@@ -69,10 +69,10 @@ def prune_derived(registry: "Registry", names: set[str]) -> int:
             registry.store.delete(records[name])
         if chosen:
             forget_whole(version, registry.store)
-    for each in list_derived(registry):
-        if each.name in names and each.copy:
-            registry.store.delete(f"derived/{each.name}")
-            freed += each.bytes
+    for entry in list_derived(registry):
+        if entry.name in names and entry.copy:
+            registry.store.delete(f"derived/{entry.name}")
+            freed += entry.bytes
     return freed
 
 

@@ -72,21 +72,21 @@ def find_copies(version: "Version", store: Store) -> dict[str, RowCopy]:
     if whole and all(object_name(copy.derived, "derived") in derived for copy in whole.values()):
         return whole
     standing = {entry.name for entry in store.entries("copies")}
-    found = {}
+    copies = {}
     for shard in _wanting(version):
         if _key(shard) in standing and (copy := _copy_at(store, _key(shard), derived)) is not None:
-            found[shard.index] = copy
-    return found
+            copies[shard.index] = copy
+    return copies
 
 
 def make_copies(
     version: "Version", store: Store, *, bytes_max: int, watch: CopyWatch | None = None
 ) -> dict[str, RowCopy]:
     """The copies of all shards; those that are missing are made now, if they do not take more than a limit."""
-    found = find_copies(version, store)
-    missing = [shard for shard in _wanting(version) if shard.index not in found]
+    copies = find_copies(version, store)
+    missing = [shard for shard in _wanting(version) if shard.index not in copies]
     if not missing:
-        return found
+        return copies
     total = sum(shard.bytes for shard in _wanting(version))
     part = sum(shard.bytes for shard in missing) / max(1, total)
     units = estimate_units(version)
@@ -102,11 +102,11 @@ def make_copies(
             for done, (shard, job) in enumerate(zip(missing, jobs, strict=True)):
                 if watch is not None:
                     watch(done, len(missing))
-                found[shard.index] = job.result()
+                copies[shard.index] = job.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-    _keep_whole(store, version, found)
-    return found
+    _keep_whole(store, version, copies)
+    return copies
 
 
 def forget_whole(version: "Version", store: Store) -> None:
@@ -118,8 +118,8 @@ def copy_names(store: Store, shards: Iterable[Shard]) -> dict[str, str]:
     """The records of the copies of shards, by the name of the derived file that each is about."""
     standing = {entry.name for entry in store.entries("copies")}
     keys = {_key(shard) for shard in shards} & standing
-    found = {key: _record_at(store, key) for key in keys}
-    return {copy.derived.removeprefix("b3:"): key for key, copy in found.items() if copy is not None}
+    records = {key: _record_at(store, key) for key in keys}
+    return {copy.derived.removeprefix("b3:"): key for key, copy in records.items() if copy is not None}
 
 
 def _wanting(version: "Version") -> Iterable[Shard]:
@@ -178,9 +178,9 @@ def _copied(version: "Version", shard: Shard, store: Store) -> RowCopy:
         work_folder(store, "copy") as folder,
     ):
         copy, index = write_row_copy(version.open_shard(shard), folder)
-        made = RowCopy(put_object(store, "derived", copy), put_object(store, "objects", index))
-    store.put_if_absent(_key(shard), msgspec.json.encode(made))
-    return made
+        row_copy = RowCopy(put_object(store, "derived", copy), put_object(store, "objects", index))
+    store.put_if_absent(_key(shard), msgspec.json.encode(row_copy))
+    return row_copy
 
 
 def _demand_room(version: "Version", store: Store, needed: int, bytes_max: int) -> None:

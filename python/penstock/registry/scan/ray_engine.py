@@ -28,7 +28,7 @@ def scan_with_ray(
     in_flight_max = max(1, int(ray.cluster_resources().get("CPU", 1))) * _IN_FLIGHT_PER_CPU
     waiting = dict(enumerate(raws))
     running: dict[Any, int] = {}
-    found: dict[int, ShardScan | FileEmpty] = {}
+    outcomes: dict[int, ShardScan | FileEmpty] = {}
     tell = _teller(raws, watch)
     # Every turn submits or finishes at least one task, and each task is submitted once.
     while waiting or running:
@@ -43,16 +43,16 @@ def scan_with_ray(
                 for other in running:
                     ray.cancel(other)
                 raise outcome.problem
-            found[number] = outcome
-        tell(found)
-    return [found[number] for number in range(len(raws))]
+            outcomes[number] = outcome
+        tell(outcomes)
+    return [outcomes[number] for number in range(len(raws))]
 
 
 def map_with_ray(function: Callable[..., T], arguments: list[tuple[Any, ...]]) -> list[T]:
     """Call a function of ours with each set of arguments, on the cluster; results in order."""
     ray = _ray()
     task = ray.remote(num_cpus=1, max_retries=_RETRIES)(_call_quietly)
-    outcomes = ray.get([task.remote(function, each) for each in arguments])
+    outcomes = ray.get([task.remote(function, args) for args in arguments])
     for outcome in outcomes:
         if isinstance(outcome, _Failure):
             raise outcome.problem
@@ -80,12 +80,12 @@ def _scan(raw: RawFile, shared: tuple[str, Policy, Store]) -> ShardScan | FileEm
 def _teller(raws: list[RawFile], watch: Watch | None) -> Any:
     total = sum(raw.size_bytes for raw in raws)
 
-    def tell(found: dict[int, ShardScan | FileEmpty]) -> None:
+    def tell(outcomes: dict[int, ShardScan | FileEmpty]) -> None:
         if watch is not None:
-            scans = [scan for scan in found.values() if isinstance(scan, ShardScan)]
+            scans = [scan for scan in outcomes.values() if isinstance(scan, ShardScan)]
             done = sum(scan.shard.bytes for scan in scans)
             rows = sum(scan.shard.rows for scan in scans)
-            watch(ScanProgress(len(found), len(raws), min(done, total), total, rows))
+            watch(ScanProgress(len(outcomes), len(raws), min(done, total), total, rows))
 
     return tell
 

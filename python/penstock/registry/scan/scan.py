@@ -136,9 +136,9 @@ def _scan_locally(
 def _scan_counted(
     raw: RawFile, format_name: str, policy: Policy, registry: Store, counter: "_Counter"
 ) -> ShardScan | FileEmpty:
-    found = scan_shard(raw, format_name, policy, registry, counter.report)
+    outcome = scan_shard(raw, format_name, policy, registry, counter.report)
     counter.finish()
-    return found
+    return outcome
 
 
 class _Counter:
@@ -201,9 +201,9 @@ def scan_shard(
                 refuse_foreign(raw, format_name, problem)
             raise
         refuse_changed(raw, scanned=scanned)
-        found = _keep(raw, scanned, registry)
-    registry.put_if_absent(key, msgspec.json.encode(found.without_names()))
-    return found
+        scan = _keep(raw, scanned, registry)
+    registry.put_if_absent(key, msgspec.json.encode(scan.without_names()))
+    return scan
 
 
 def _scan_key(raw: RawFile, format_name: str, policy: Policy) -> str:
@@ -248,8 +248,10 @@ def _keep(raw: RawFile, scanned: Scanned, registry: Store) -> ShardScan:
 
 def _companions(scanned: Scanned) -> Iterator[Companion]:
     for file in scanned.companions:
-        found = digest_file(file.path) if file.path is not None else digest(file.read(0, file.size_bytes))
-        yield Companion(name=file.name, bytes=file.size_bytes, digest=found)
+        file_digest = (
+            digest_file(file.path) if file.path is not None else digest(file.read(0, file.size_bytes))
+        )
+        yield Companion(name=file.name, bytes=file.size_bytes, digest=file_digest)
 
 
 def put_object(registry: Store, prefix: str, file: Path) -> str:

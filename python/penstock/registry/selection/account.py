@@ -41,7 +41,7 @@ class Account:
 
 def summaries(left_out: Iterable[LeftOut]) -> list[str]:
     """One line for each reason, in order of the first name."""
-    return grouped((each.name, each.reason) for each in left_out)
+    return grouped((omission.name, omission.reason) for omission in left_out)
 
 
 def grouped(said: Iterable[tuple[str, str]]) -> list[str]:

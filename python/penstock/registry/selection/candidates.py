@@ -58,14 +58,14 @@ class Candidates:
 
 def find(places: list[str]) -> Candidates:
     """Every file that the places lead to, each once, sorted by URL."""
-    found = Candidates()
+    candidates = Candidates()
     local: list[tuple[LocalFile, Candidate]] = []
     for place in places:
         url = to_url(place)
         if is_remote(url):
-            _find_remote(url, found)
+            _find_remote(url, candidates)
         else:
-            local += _find_local(str(to_path(url)), found)
+            local += _find_local(str(to_path(url)), candidates)
     # A file that is named, and found by a pattern too, is named.
     by_path: dict[str, tuple[LocalFile, Candidate]] = {}
     for file, candidate in sorted(local, key=lambda pair: not pair[1].named):
@@ -73,26 +73,26 @@ def find(places: list[str]) -> Candidates:
     kept, twice = once_each([file for file, _ in by_path.values()])
     for file, first in twice:
         beside = os.path.relpath(first.path, os.path.dirname(file.path))
-        found.left_out.append((file.path, f"the same file as {beside}"))
-    found.files += [by_path[file.path][1] for file in kept]
+        candidates.left_out.append((file.path, f"the same file as {beside}"))
+    candidates.files += [by_path[file.path][1] for file in kept]
     unique: dict[str, Candidate] = {}
-    for candidate in sorted(found.files, key=lambda candidate: (candidate.url, not candidate.named)):
+    for candidate in sorted(candidates.files, key=lambda candidate: (candidate.url, not candidate.named)):
         unique.setdefault(candidate.url, candidate)
     if not unique:
-        raise NothingToRegister(patterns=places, left_out=dict(found.left_out))
+        raise NothingToRegister(patterns=places, left_out=dict(candidates.left_out))
     if len(unique) > _FILES_MAX:
         raise NothingToRegister(patterns=[f"{places[0]} (more than {_FILES_MAX:,} files)"])
-    found.files = list(unique.values())
-    return found
+    candidates.files = list(unique.values())
+    return candidates
 
 
-def _find_local(path: str, found: Candidates) -> list[tuple[LocalFile, Candidate]]:
+def _find_local(path: str, candidates: Candidates) -> list[tuple[LocalFile, Candidate]]:
     if os.path.isdir(path):
         top = _hub_revision(path)
         tree = LocalTree(top).walk()
         in_folder = True
     elif os.path.lexists(path):
-        found.tops.append(os.path.dirname(path))
+        candidates.tops.append(os.path.dirname(path))
         file = named_file(path)
         return [(file, _candidate(file, os.path.dirname(path), named=True))]
     elif is_pattern(path):
@@ -103,8 +103,8 @@ def _find_local(path: str, found: Candidates) -> list[tuple[LocalFile, Candidate
         in_folder = False
     else:
         return []
-    found.tops.append(top)
-    found.left_out += tree.left_out
+    candidates.tops.append(top)
+    candidates.left_out += tree.left_out
     return [(file, _candidate(file, top, in_folder=in_folder)) for file in tree.files]
 
 
@@ -128,25 +128,25 @@ def _hub_revision(folder: str) -> str:
     return hub_revision(folder) if is_hub_cache(folder) else folder
 
 
-def _find_remote(url: str, found: Candidates) -> None:
+def _find_remote(url: str, candidates: Candidates) -> None:
     scheme, _, key = url.partition("://")
     _, slash, name = key.partition("/")
     if _UNNAMEABLE.search(name):
         raise FileUnusable(path=url, reason=_why_unnameable(name), hint="copy the object to another key")
     if slash and (named := _named_object(url)) is not None:
         # An empty object that has others below it is what some tools leave so that there seems to be a folder.
-        if named.bytes == 0 and _list(url, "", None, found):
+        if named.bytes == 0 and _list(url, "", None, candidates):
             return
-        found.files.append(named)
-        found.tops.append(named.base)
+        candidates.files.append(named)
+        candidates.tops.append(named.base)
         return
-    if _list(url, "", None, found) or not is_pattern(name):
+    if _list(url, "", None, candidates) or not is_pattern(name):
         return
     parts = name.split("/")
     first = next(at for at, part in enumerate(parts) if is_pattern(part))
     root = "/".join([f"{scheme}://{key.partition('/')[0]}", *parts[:first]])
     beginning = parts[first][: next(at for at, mark in enumerate(parts[first]) if is_pattern(mark))]
-    _list(root, beginning, GlobPattern(parts[first:]), found)
+    _list(root, beginning, GlobPattern(parts[first:]), candidates)
 
 
 def _why_unnameable(name: str) -> str:
@@ -164,7 +164,7 @@ def _named_object(url: str) -> Candidate | None:
     return Candidate(url=url, bytes=entry.bytes, stamp=entry.stamp, base=root, named=True)
 
 
-def _list(root: str, beginning: str, pattern: GlobPattern | None, found: Candidates) -> bool:
+def _list(root: str, beginning: str, pattern: GlobPattern | None, candidates: Candidates) -> bool:
     """Objects below a root whose names begin so and match; whether there was any."""
     try:
         entries, unreadable = RemoteStore(root).entries_beginning(beginning)
@@ -175,18 +175,18 @@ def _list(root: str, beginning: str, pattern: GlobPattern | None, found: Candida
         reason = "the file does not exist, and as a folder it cannot be listed"
         raise FileUnusable(path=root, reason=reason, hint="name each file by its URL") from problem
     folders = {entry.name.rpartition("/")[0] for entry in entries}
-    before = len(found.files) + len(found.left_out)
+    before = len(candidates.files) + len(candidates.left_out)
     for entry in entries:
         if entry.bytes == 0 and entry.name in folders:
             # What consoles make so that an empty folder can be shown.
             continue
         if pattern is None and any(part.startswith(".") for part in entry.name.split("/")):
-            found.left_out.append((join(root, entry.name), HIDDEN))
+            candidates.left_out.append((join(root, entry.name), HIDDEN))
         elif pattern is None or pattern.matches(entry.name):
             url = join(root, entry.name)
-            found.files.append(Candidate(url, entry.bytes, entry.stamp, root, in_folder=pattern is None))
+            candidates.files.append(Candidate(url, entry.bytes, entry.stamp, root, in_folder=pattern is None))
     for name in unreadable:
         if pattern is None or pattern.matches(name):
-            found.left_out.append((join(root, name), _why_unnameable(name)))
-    found.tops.append(root)
-    return len(found.files) + len(found.left_out) > before
+            candidates.left_out.append((join(root, name), _why_unnameable(name)))
+    candidates.tops.append(root)
+    return len(candidates.files) + len(candidates.left_out) > before

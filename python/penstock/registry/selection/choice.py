@@ -56,7 +56,7 @@ class Choice:
 
     def leave_out(self, shard: RawFile, reason: str) -> None:
         """Take a shard out again."""
-        self.shards = [each for each in self.shards if each.name != shard.name]
+        self.shards = [other for other in self.shards if other.name != shard.name]
         self.left_out.append((shard.url, reason))
 
     def account(self) -> Account:
@@ -73,7 +73,7 @@ class Choice:
         """For those who want everything or nothing."""
         left_out = self.account().left_out
         if left_out:
-            raise FilesLeftOut(left_out={each.name: each.reason for each in left_out})
+            raise FilesLeftOut(left_out={omission.name: omission.reason for omission in left_out})
 
     def _shown(self, place: str) -> str:
         below = place
@@ -85,20 +85,20 @@ class Choice:
 
 def choose(places: list[str], wanted: str | None, policy: Policy) -> Choice:
     """Find what the places lead to, and decide what of it is data."""
-    found = find(places)
-    refuse_tables(found)
-    split_values = _take_split(found, policy.split)
-    _leave_sidecars(found)
-    by_url = {candidate.url: candidate for candidate in found.files}
-    raws = _below(found.files, _common_root(found.files))
-    named = frozenset(candidate.url for candidate in found.files if candidate.named)
+    candidates = find(places)
+    refuse_tables(candidates)
+    split_values = _take_split(candidates, policy.split)
+    _leave_sidecars(candidates)
+    by_url = {candidate.url: candidate for candidate in candidates.files}
+    raws = _below(candidates.files, _common_root(candidates.files))
+    named = frozenset(candidate.url for candidate in candidates.files if candidate.named)
     detected = detect(raws, wanted, named={raw.url for raw in raws if raw.place in named})
-    found.left_out += [(raw.url, reason) for raw, reason in detected.left_out]
+    candidates.left_out += [(raw.url, reason) for raw, reason in detected.left_out]
     taken = [by_url[raw.place] for raw in detected.files]
     # Whoever names files or writes a pattern may mean some of a set.
-    found.left_out += missing_parts([_label(each) for each in taken if each.in_folder])
+    candidates.left_out += missing_parts([_label(candidate) for candidate in taken if candidate.in_folder])
     if detected.format == "mds":
-        found.left_out += missing_shards(detected.files)
+        candidates.left_out += missing_shards(detected.files)
     shards = shards_of(detected.format, _below(taken, _root(taken)))
     if split_values and shards[0].members:
         shards = divide_shards(shards, lambda member: split_values.get(member.place))
@@ -115,8 +115,8 @@ def choose(places: list[str], wanted: str | None, policy: Policy) -> Choice:
         shards=shards,
         partitions=partitions,
         named=named,
-        tops=found.tops,
-        left_out=found.left_out,
+        tops=candidates.tops,
+        left_out=candidates.left_out,
     )
 
 
@@ -143,11 +143,13 @@ def settle(choice: Choice, scans: list[ShardScan | FileEmpty]) -> list[ShardScan
 
 def _below(files: list[Candidate], root: str) -> list[RawFile]:
     store = open_store(root)
-    return [RawFile(store, relative(each.url, root), each.bytes, each.stamp) for each in files]
+    return [
+        RawFile(store, relative(candidate.url, root), candidate.bytes, candidate.stamp) for candidate in files
+    ]
 
 
 def _common_root(files: list[Candidate]) -> str:
-    root = common_root([each.url for each in files])
+    root = common_root([candidate.url for candidate in files])
     if root.count("/") < 2:
         raise UsageError(
             f"{files[0].url} and {files[-1].url} are in different stores",
@@ -159,9 +161,13 @@ def _common_root(files: list[Candidate]) -> str:
 def _root(files: list[Candidate]) -> str:
     """The common root, but above all partition folders that were found below what was named."""
     anchors = []
-    for each in files:
-        folder = each.url.rpartition("/")[0]
-        inside = relative(each.url, each.base).split("/")[:-1] if each.url.startswith(each.base + "/") else []
+    for candidate in files:
+        folder = candidate.url.rpartition("/")[0]
+        inside = (
+            relative(candidate.url, candidate.base).split("/")[:-1]
+            if candidate.url.startswith(candidate.base + "/")
+            else []
+        )
         first = depth_of(inside)
         if first is not None:
             folder = "/".join(folder.split("/")[: len(folder.split("/")) - (len(inside) - first)])
@@ -169,43 +175,45 @@ def _root(files: list[Candidate]) -> str:
     return common_root(anchors)
 
 
-def _leave_sidecars(found: Candidates) -> None:
+def _leave_sidecars(candidates: Candidates) -> None:
     beside = {
-        each.url: reason
-        for each in found.files
-        if not each.named and (reason := why_beside(_name(each))) is not None
+        file.url: reason
+        for file in candidates.files
+        if not file.named and (reason := why_beside(_name(file))) is not None
     }
-    kept_suffixes = {ending_of(_name(each)) for each in found.files if each.url not in beside}
-    for each in found.files:
-        if is_readme_among(_name(each), kept_suffixes):
-            beside.pop(each.url, None)
-    if len(beside) == len(found.files):
+    kept_suffixes = {ending_of(_name(file)) for file in candidates.files if file.url not in beside}
+    for candidate in candidates.files:
+        if is_readme_among(_name(candidate), kept_suffixes):
+            beside.pop(candidate.url, None)
+    if len(beside) == len(candidates.files):
         # A folder of nothing but READMEs is a corpus of them; one of nothing but descriptions has lost its data.
         beside = {
-            each.url: beside[each.url] for each in found.files if each.in_folder and not _is_prose(each)
+            file.url: beside[file.url] for file in candidates.files if file.in_folder and not _is_prose(file)
         }
-    if len(beside) == len(found.files):
-        left_out = [(_label(each), beside[each.url]) for each in found.files]
-        raise NothingToRegister(patterns=found.tops, left_out=dict(found.left_out + left_out))
+    if len(beside) == len(candidates.files):
+        left_out = [(_label(file), beside[file.url]) for file in candidates.files]
+        raise NothingToRegister(patterns=candidates.tops, left_out=dict(candidates.left_out + left_out))
     if beside:
-        found.left_out += [(_label(each), beside[each.url]) for each in found.files if each.url in beside]
-        found.files = [each for each in found.files if each.url not in beside]
+        candidates.left_out += [
+            (_label(file), beside[file.url]) for file in candidates.files if file.url in beside
+        ]
+        candidates.files = [file for file in candidates.files if file.url not in beside]
 
 
-def _is_prose(each: Candidate) -> bool:
-    return ending_of(_name(each)) in ("", ".md", ".rst", ".txt")
+def _is_prose(candidate: Candidate) -> bool:
+    return ending_of(_name(candidate)) in ("", ".md", ".rst", ".txt")
 
 
-def _take_split(found: Candidates, wanted: str | None) -> Mapping[str, str]:
+def _take_split(candidates: Candidates, wanted: str | None) -> Mapping[str, str]:
     """Leave files of other splits out, or refuse to mix; the split of each file, where all are taken."""
-    declared = _declared(found)
-    on_card = _splits_on_cards(found)
+    declared = _declared(candidates)
+    on_card = _splits_on_cards(candidates)
     split_by_url = {}
-    for each in found.files:
-        if (each.in_folder or wanted is not None) and why_beside(_name(each)) is None:
-            split = on_card.get(each.url) or split_of(_name(each), declared.get(each.base, {}))
+    for candidate in candidates.files:
+        if (candidate.in_folder or wanted is not None) and why_beside(_name(candidate)) is None:
+            split = on_card.get(candidate.url) or split_of(_name(candidate), declared.get(candidate.base, {}))
             if split is not None:
-                split_by_url[each.url] = split
+                split_by_url[candidate.url] = split
     by_split: dict[str, list[str]] = {}
     for url, split in split_by_url.items():
         by_split.setdefault(split, []).append(url)
@@ -213,42 +221,44 @@ def _take_split(found: Candidates, wanted: str | None) -> Mapping[str, str]:
         return split_by_url
     if wanted is None:
         if len(by_split) > 1:
-            raise SplitsMixed(place=found.tops[0], splits=by_split)
+            raise SplitsMixed(place=candidates.tops[0], splits=by_split)
         return {}
     if wanted not in by_split:
         known = ", ".join(by_split) or "none"
-        raise UsageError(f"{found.tops[0]} has no split {wanted!r:.50}", hint=f"there are {known}")
+        raise UsageError(f"{candidates.tops[0]} has no split {wanted!r:.50}", hint=f"there are {known}")
     kept = []
-    for each in found.files:
-        split = split_by_url.get(each.url)
-        if split == wanted or why_beside(_name(each)) is not None:
-            kept.append(each)
+    for candidate in candidates.files:
+        split = split_by_url.get(candidate.url)
+        if split == wanted or why_beside(_name(candidate)) is not None:
+            kept.append(candidate)
         else:
-            found.left_out.append((_label(each), f"of the split {split}" if split else "of no split"))
-    found.files = kept
+            candidates.left_out.append(
+                (_label(candidate), f"of the split {split}" if split else "of no split")
+            )
+    candidates.files = kept
     return {}
 
 
-def _declared(found: Candidates) -> dict[str, dict[str, list[str]]]:
+def _declared(candidates: Candidates) -> dict[str, dict[str, list[str]]]:
     """Base -> folder below it -> the splits that ``dataset_dict.json`` there names."""
     declared: dict[str, dict[str, list[str]]] = {}
-    for each in found.files:
-        name = _name(each)
-        if name.rpartition("/")[2] != _DECLARED or each.bytes > _DECLARED_BYTES_MAX:
+    for candidate in candidates.files:
+        name = _name(candidate)
+        if name.rpartition("/")[2] != _DECLARED or candidate.bytes > _DECLARED_BYTES_MAX:
             continue
-        (raw,) = _below([each], each.url.rpartition("/")[0])
+        (raw,) = _below([candidate], candidate.url.rpartition("/")[0])
         try:
             splits = msgspec.json.decode(raw.read(0, raw.size_bytes), type=_DatasetDict).splits
         except (msgspec.MsgspecError, UnicodeDecodeError, StoreError):
             continue
-        declared.setdefault(each.base, {})[name.removesuffix(_DECLARED)] = splits
+        declared.setdefault(candidate.base, {})[name.removesuffix(_DECLARED)] = splits
     return declared
 
 
-def _splits_on_cards(found: Candidates) -> dict[str, str]:
+def _splits_on_cards(candidates: Candidates) -> dict[str, str]:
     """What READMEs of the Hub say of which split files are, by URL; refuses to mix configurations."""
     splits: dict[str, str] = {}
-    for card in found.files:
+    for card in candidates.files:
         name = _name(card)
         if not card.in_folder or name.rpartition("/")[2] != README or card.bytes > CARD_BYTES_MAX:
             continue
@@ -258,9 +268,11 @@ def _splits_on_cards(found: Candidates) -> dict[str, str]:
             continue
         folder = name.removesuffix(README)
         names = {
-            each.url: _name(each).removeprefix(folder)
-            for each in found.files
-            if each.base == card.base and _name(each).startswith(folder) and why_beside(_name(each)) is None
+            candidate.url: _name(candidate).removeprefix(folder)
+            for candidate in candidates.files
+            if candidate.base == card.base
+            and _name(candidate).startswith(folder)
+            and why_beside(_name(candidate)) is None
         }
         by_config: dict[str, dict[str, str]] = {}
         for pattern in patterns:
@@ -271,7 +283,8 @@ def _splits_on_cards(found: Candidates) -> dict[str, str]:
         whole = next((matched for matched in by_config.values() if matched.keys() == everything), None)
         if whole is None:
             shown = {
-                config: [each.pattern for each in patterns if each.config == config] for config in by_config
+                config: [entry.pattern for entry in patterns if entry.config == config]
+                for config in by_config
             }
             raise ConfigsMixed(place=_label(card).removesuffix("/" + README), configs=shown)
         splits.update({url: split for url, split in whole.items() if split})
@@ -284,12 +297,12 @@ class _DatasetDict(msgspec.Struct):
     splits: list[str]
 
 
-def _name(each: Candidate) -> str:
+def _name(candidate: Candidate) -> str:
     """Below what was given."""
-    if not each.url.startswith(each.base + "/"):
-        return each.url.rpartition("/")[2]
-    return relative(each.url, each.base)
+    if not candidate.url.startswith(candidate.base + "/"):
+        return candidate.url.rpartition("/")[2]
+    return relative(candidate.url, candidate.base)
 
 
-def _label(each: Candidate) -> str:
-    return each.url if is_remote(each.url) else str(to_path(each.url))
+def _label(candidate: Candidate) -> str:
+    return candidate.url if is_remote(candidate.url) else str(to_path(candidate.url))

@@ -35,7 +35,7 @@ def file_patterns(card: str) -> list[FilePattern]:
     head = _head(card)
     try:
         configs, _ = _block(head, 0, 0) if head else (None, 0)
-        return [] if configs is None else [each for config in configs for each in _patterns(config)]
+        return [] if configs is None else [pattern for config in configs for pattern in _patterns(config)]
     except (ValueError, TypeError, AttributeError, KeyError):
         return []
 
@@ -43,14 +43,14 @@ def file_patterns(card: str) -> list[FilePattern]:
 def _patterns(config: dict[str, Any]) -> list[FilePattern]:
     name = str(config["config_name"])
     folder = str(config.get("data_dir") or "").strip("/")
-    given = config.get("data_files", "**")
-    found = []
-    for entry in given if isinstance(given, list) else [given]:
+    data_files = config.get("data_files", "**")
+    patterns = []
+    for entry in data_files if isinstance(data_files, list) else [data_files]:
         split, paths = (entry["split"], entry["path"]) if isinstance(entry, dict) else ("", entry)
         for path in paths if isinstance(paths, list) else [paths]:
             below = f"{folder}/{path}" if folder else path
-            found.append(FilePattern(name, split, below.removeprefix("./")))
-    return found
+            patterns.append(FilePattern(name, split, below.removeprefix("./")))
+    return patterns
 
 
 def _head(card: str) -> list[tuple[int, str]]:
@@ -88,30 +88,30 @@ def _block(lines: list[tuple[int, str]], at: int, depth: int) -> tuple[Any, int]
 
 
 def _list(lines: list[tuple[int, str]], at: int, indent: int, depth: int) -> tuple[list[Any], int]:
-    found = []
+    items = []
     while at < len(lines) and lines[at][0] == indent and lines[at][1].startswith("-"):
         rest = lines[at][1][1:]
         inner = indent + 1 + len(rest) - len(rest.lstrip(" "))
         # What stands behind the dash is the first line of the entry.
         lines[at] = (inner, rest.strip())
         value, at = _block(lines, at, depth + 1)
-        found.append(value)
-    return found, at
+        items.append(value)
+    return items, at
 
 
 def _mapping(lines: list[tuple[int, str]], at: int, indent: int, depth: int) -> tuple[dict[str, Any], int]:
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     while at < len(lines) and lines[at][0] == indent and (match := _KEY.fullmatch(lines[at][1])) is not None:
         at += 1
         if match["value"]:
-            found[match["key"]] = _plain(match["value"])
+            mapping[match["key"]] = _plain(match["value"])
         elif at < len(lines) and (
             lines[at][0] > indent or (lines[at][0] == indent and lines[at][1][0] == "-")
         ):
-            found[match["key"]], at = _block(lines, at, depth + 1)
+            mapping[match["key"]], at = _block(lines, at, depth + 1)
         else:
-            found[match["key"]] = None
-    return found, at
+            mapping[match["key"]] = None
+    return mapping, at
 
 
 def _plain(text: str) -> str:

@@ -26,7 +26,7 @@ def missing_parts(names: list[str]) -> list[tuple[str, str]]:
             sets.setdefault((folder + slash + match["before"], match["count"]), set()).add(
                 int(match["number"])
             )
-    found = []
+    incomplete = []
     for (before, count), numbers in sorted(sets.items()):
         total = int(count)
         # Some writers count from one.
@@ -39,8 +39,8 @@ def missing_parts(names: list[str]) -> list[tuple[str, str]]:
             ]
             more = f" and {missing - len(shown):,} more" if missing > len(shown) else ""
             reason = f"{missing:,} of these {total:,} files are not here: {', '.join(shown)}{more}"
-            found.append((f"{before}-*-of-{count}", reason))
-    return found
+            incomplete.append((f"{before}-*-of-{count}", reason))
+    return incomplete
 
 
 class _Part(msgspec.Struct):
@@ -61,7 +61,7 @@ class _Index(msgspec.Struct):
 def missing_shards(files: list[RawFile]) -> list[tuple[str, str]]:
     """Shards of MDS that an index among the files lists, by place, and that are not among them."""
     names = {file.name for file in files}
-    found = []
+    missing = []
     for file in files:
         folder, slash, last = file.name.rpartition("/")
         if last != "index.json":
@@ -73,7 +73,7 @@ def missing_shards(files: list[RawFile]) -> list[tuple[str, str]]:
         for shard in index.shards:
             parts = [part.basename for part in (shard.raw_data, shard.zip_data) if part is not None]
             if parts and not any(folder + slash + part in names for part in parts):
-                found.append(
+                missing.append(
                     (f"{file.url.removesuffix(last)}{parts[0]}", "it is not here, though index.json lists it")
                 )
-    return found
+    return missing

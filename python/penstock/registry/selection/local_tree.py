@@ -224,8 +224,8 @@ def named_file(path: str) -> LocalFile:
 def _entries(folder: str) -> list[tuple[str, bool]]:
     """Names in a folder, sorted, and whether each is a link."""
     try:
-        with os.scandir(folder) as found:
-            return sorted((entry.name, entry.is_symlink()) for entry in found)
+        with os.scandir(folder) as entries:
+            return sorted((entry.name, entry.is_symlink()) for entry in entries)
     except FileNotFoundError:
         # Deleted since its name was read.
         return []

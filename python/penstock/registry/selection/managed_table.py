@@ -28,11 +28,17 @@ _ENDINGS = (".parquet", ".orc", ".avro", ".lance", ".arrow")
 _FAR_FOLDERS_MAX = 4
 
 
-def refuse_tables(found: Candidates) -> None:
+def refuse_tables(candidates: Candidates) -> None:
     """Refuse files that were found below the folder of a table."""
-    below = [each for each in found.files if not each.named]
-    far = {each.base for each in below if is_remote(each.url) and each.url.lower().endswith(_ENDINGS)}
-    near = {os.path.dirname(str(to_path(each.url))) for each in below if not is_remote(each.url)}
+    below = [candidate for candidate in candidates.files if not candidate.named]
+    far = {
+        candidate.base
+        for candidate in below
+        if is_remote(candidate.url) and candidate.url.lower().endswith(_ENDINGS)
+    }
+    near = {
+        os.path.dirname(str(to_path(candidate.url))) for candidate in below if not is_remote(candidate.url)
+    }
     seen: set[str] = set()
     for folder in sorted(near):
         here = folder
@@ -41,7 +47,9 @@ def refuse_tables(found: Candidates) -> None:
             seen.add(here)
             _refuse(here, _marks_near(here))
             here = os.path.dirname(here)
-    _refuse_listed([each.url for each in found.files] + [place for place, _ in found.left_out])
+    _refuse_listed(
+        [candidate.url for candidate in candidates.files] + [place for place, _ in candidates.left_out]
+    )
     for top in sorted(far):
         here = top
         for _ in range(_FAR_FOLDERS_MAX):

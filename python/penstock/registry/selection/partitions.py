@@ -27,12 +27,12 @@ def depth_of(folders: list[str]) -> int | None:
 
 def partition_of(name: str) -> dict[str, str | None]:
     """Keys and texts of the partition folders in a name."""
-    found: dict[str, str | None] = {}
+    partition: dict[str, str | None] = {}
     for folder in name.split("/")[:-1]:
         if (part := _PART.fullmatch(folder)) is not None:
             text = unquote(part[2])
-            found[unquote(part[1])] = None if text == _NULL else text
-    return found
+            partition[unquote(part[1])] = None if text == _NULL else text
+    return partition
 
 
 def add_columns(
@@ -52,8 +52,8 @@ def add_columns(
     shards = []
     fields = {}
     for shard in manifest.shards:
-        given = partitions.get(shard.name, {})
-        values = {key: columns[key][text] for key, text in given.items() if key in columns}
+        partition = partitions.get(shard.name, {})
+        values = {key: columns[key][text] for key, text in partition.items() if key in columns}
         shards.append(msgspec.structs.replace(shard, partition=values))
     for key, values_of in columns.items():
         here = [shard.partition.get(key) for shard in shards]

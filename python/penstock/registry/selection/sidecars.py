@@ -62,8 +62,8 @@ def why_beside(name: str) -> str | None:
     for folder in folders:
         if folder in _FOLDERS:
             return _FOLDERS[folder]
-    if (found := _BESIDE.match(last)) is not None and found.lastgroup is not None:
-        return _KINDS[int(found.lastgroup.removeprefix("k"))][0]
+    if (match := _BESIDE.match(last)) is not None and match.lastgroup is not None:
+        return _KINDS[int(match.lastgroup.removeprefix("k"))][0]
     return "a description of the dataset" if _IS_README.match(last) else None
 
 

@@ -34,7 +34,7 @@ def split_of(name: str, declared: dict[str, list[str]]) -> str | None:
     if numbered is not None and _keyword(numbered["split"]) is not None:
         return numbered["split"]
     stem = last.partition(".")[0]
-    return next((found for part in (stem, *reversed(folders)) if (found := _keyword(part)) is not None), None)
+    return next((split for part in (stem, *reversed(folders)) if (split := _keyword(part)) is not None), None)
 
 
 def _keyword(part: str) -> str | None:

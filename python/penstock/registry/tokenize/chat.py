@@ -74,18 +74,18 @@ class ChatTokens:
     def identity(self) -> dict[str, str]:
         """By the content of tokenizer and template, not their names."""
         libraries = f"tokenizers {installed('tokenizers')}, jinja2 {installed('jinja2')}"
-        found = {"kind": "chat", "tokenizer": self._tokens.file.digest, "library": libraries}
-        return found | self.telling.identity() | self._choices()
+        identity = {"kind": "chat", "tokenizer": self._tokens.file.digest, "library": libraries}
+        return identity | self.telling.identity() | self._choices()
 
     def _choices(self) -> dict[str, str]:
         """What of the identity came later: only where it changes tokens or masks."""
         spellable = bool(self._tokens.file.special_tokens)
-        found = self._tokens.choices() | SpecialUse(in_text=self.telling.in_text).identity(
+        choices = self._tokens.choices() | SpecialUse(in_text=self.telling.in_text).identity(
             spellable=spellable
         )
         changed = self._renderer.changed_since_prefixes(self.telling.train_on)
-        found |= {"thoughts": "any name"} if self._renderer.reads_thoughts else {}
-        return found | ({"turns": "marked"} if changed else {})
+        choices |= {"thoughts": "any name"} if self._renderer.reads_thoughts else {}
+        return choices | ({"turns": "marked"} if changed else {})
 
     @property
     def notes(self) -> list[str]:
@@ -104,27 +104,34 @@ class ChatTokens:
         spelling = self._tokens.file.spelling
         spells = spelling.pattern is not None and _spells(messages, tools, spelling)
         if not spells or self.telling.in_text == "token":
-            told = self._renderer.conversation(messages, tools, self.telling.train_on)
-            return replace(told, spells=True) if spells else told
+            conversation = self._renderer.conversation(messages, tools, self.telling.train_on)
+            return replace(conversation, spells=True) if spells else conversation
         if self.telling.in_text == "error":
             raise NothingToMeasure("what is said spells a special token, which special_in_text forbids")
-        told = self._renderer.conversation(messages, tools, self.telling.train_on, spelling=spelling.pattern)
-        return replace(told, spells=True)
+        conversation = self._renderer.conversation(
+            messages, tools, self.telling.train_on, spelling=spelling.pattern
+        )
+        return replace(conversation, spells=True)
 
     def spelled(self, samples: list[Conversation]) -> int:
         """How many conversations spell a special token where others than the model speak."""
-        return sum(each.spells for each in samples)
+        return sum(conversation.spells for conversation in samples)
 
     def compute(self, samples: list[Conversation]) -> Computed:
         """Encode some conversations. Templates write special tokens themselves, so the tokenizer adds none."""
         encodings = self._tokens.tokenizer.encode_batch(
-            [each.text for each in samples], add_special_tokens=False
+            [conversation.text for conversation in samples], add_special_tokens=False
         )
         dtype = self.payloads["tokens"]
-        found = [self._tokens_of(each, encoding) for each, encoding in zip(samples, encodings, strict=True)]
-        tokens = [np.array(ids, dtype=dtype) for ids, _ in found]
-        loss = [_loss(each, offsets) for each, (_, offsets) in zip(samples, found, strict=True)]
-        return [len(each) for each in tokens], {"tokens": tokens, "loss": loss}
+        encoded = [
+            self._tokens_of(conversation, encoding)
+            for conversation, encoding in zip(samples, encodings, strict=True)
+        ]
+        tokens = [np.array(ids, dtype=dtype) for ids, _ in encoded]
+        loss = [
+            _loss(conversation, offsets) for conversation, (_, offsets) in zip(samples, encoded, strict=True)
+        ]
+        return [len(ids) for ids in tokens], {"tokens": tokens, "loss": loss}
 
     def encoded(self, conversation: Conversation) -> tuple[list[int], list[tuple[int, int]]]:
         """The tokens of one conversation, and of which characters each was made."""
@@ -204,14 +211,14 @@ def _loss(conversation: Conversation, offsets: Sequence[tuple[int, int]]) -> "np
 def _messages(row: Row, field: str) -> list[Mapping[str, Any]]:
     if field not in row:
         raise NothingToMeasure(f"field {field!r} is missing, but conversations are made of it")
-    found = _decoded(row[field])
-    if not isinstance(found, list) or not found:
-        kind = "empty" if found == [] else type(found).__name__
+    messages = _decoded(row[field])
+    if not isinstance(messages, list) or not messages:
+        kind = "empty" if messages == [] else type(messages).__name__
         raise NothingToMeasure(f"field {field!r} is {kind}, not a list of messages")
-    for message in found:
+    for message in messages:
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise NothingToMeasure(f"a message of field {field!r} has no role: {message!r:.100}")
-    return found
+    return messages
 
 
 def _decoded(value: Any) -> Any:

@@ -17,11 +17,11 @@ _NAMED_IN = ("tokenizer_config.json", "special_tokens_map.json")
 _NUMBERED_IN = ("generation_config.json", "config.json")
 
 
-def token_of(which: str, given: Any, file: TokenizerFile) -> int | None:
+def token_of(which: str, token: Any, file: TokenizerFile) -> int | None:
     """The number of the token that begins (``bos``) or ends (``eos``) documents under a ``tokenizer.json``."""
-    if given is None:
+    if token is None:
         return None
-    chosen = given if given != AUTO else _configured(which, file.path)
+    chosen = token if token != AUTO else _configured(which, file.path)
     if chosen is None:
         chosen = _processed(which, file.post_processor)
     if chosen is None:
@@ -31,11 +31,11 @@ def token_of(which: str, given: Any, file: TokenizerFile) -> int | None:
     return named_token(which, chosen, known, file.load() if needs_all else None)
 
 
-def ranked_token_of(which: str, given: Any, ranks: Path, known: Mapping[str, int]) -> int | None:
+def ranked_token_of(which: str, token: Any, ranks: Path, known: Mapping[str, int]) -> int | None:
     """The same for a file of ranks, whose special tokens are declared beside it."""
-    if given is None:
+    if token is None:
         return None
-    chosen = given if given != AUTO else _configured(which, ranks)
+    chosen = token if token != AUTO else _configured(which, ranks)
     if chosen is None:
         raise _unnamed(which, ranks)
     return named_token(which, chosen, known)
@@ -52,8 +52,8 @@ def _configured(which: str, path: Path) -> str | int | None:
         if word := word_of(read_configuration(path.parent / name).get(f"{which}_token")):
             return word
     for name in _NUMBERED_IN:
-        found = read_configuration(path.parent / name).get(f"{which}_token_id")
-        number = found[0] if isinstance(found, list) and found else found
+        token_id = read_configuration(path.parent / name).get(f"{which}_token_id")
+        number = token_id[0] if isinstance(token_id, list) and token_id else token_id
         if type(number) is int:
             return number
     return None
@@ -61,9 +61,9 @@ def _configured(which: str, path: Path) -> str | int | None:
 
 def _processed(which: str, processor: Mapping[str, Any]) -> str | None:
     """What a tokenizer puts first or last when it adds special tokens."""
-    for each in processor.get("processors") or ():
-        if found := _processed(which, each):
-            return found
+    for part in processor.get("processors") or ():
+        if token := _processed(which, part):
+            return token
     pair = processor.get("cls" if which == "bos" else "sep")
     if isinstance(pair, list) and pair:
         return str(pair[0])

@@ -170,8 +170,10 @@ class Renderer:
         if spelling is not None:
             tools = mark_plain(tools, spelling)
             copied = [
-                each if each["role"] in OWN_ROLES else mark_plain(each, spelling) | {"role": each["role"]}
-                for each in copied
+                message
+                if message["role"] in OWN_ROLES
+                else mark_plain(message, spelling) | {"role": message["role"]}
+                for message in copied
             ]
         marked = self._with_marks(copied, tools)
         if marked.text != text:
@@ -193,7 +195,7 @@ class Renderer:
     def _trained(self, marked: Marked, messages: Messages, roles: Sequence[str]) -> list[Stretch]:
         """The turns of the roles without their headers."""
         wanted = {number for number, message in enumerate(messages) if message["role"] in roles}
-        found = _leading(marked, wanted)
+        stretches = _leading(marked, wanted)
         begun: set[int] = set()
         for start, stop, by in marked.turns:
             # What is written inside the turns of others is not the model's.
@@ -204,18 +206,18 @@ class Renderer:
                 after = start < marked.turns_end < stop and not self._ending.closes
                 end = marked.turns_end if after else stop
                 end += len(self._ending.between) if marked.text.startswith(self._ending.between, end) else 0
-                found += [(first, end)] if first < end else []
-        starts = [start for start, _ in found]
+                stretches += [(first, end)] if first < end else []
+        starts = [start for start, _ in stretches]
         for at, message in marked.said:
             # The mark comes after a character that is said.
             place = bisect_left(starts, at) - 1
-            inside = place >= 0 and at <= found[place][1]
+            inside = place >= 0 and at <= stretches[place][1]
             if inside != (message in wanted):
                 where = "a turn that is trained on" if inside else "no turn of its own"
                 raise NothingToMeasure(
                     f"the chat template puts what {messages[message]['role']!r} says into {where}; {_WAY_OUT}"
                 )
-        return _joined(found)
+        return _joined(stretches)
 
     def _after_header(self, marked: Marked, start: int, stop: int) -> int:
         """Where a turn goes on after its header, which comes before anything that is said in it."""
@@ -242,7 +244,7 @@ class Renderer:
         return _Ending("", "", stands=False, closes=True)
 
     def _ending_of(self, messages: Messages, tools: Any) -> "_Ending":
-        asked = self._with_marks([dict(each) for each in messages], tools)
+        asked = self._with_marks([dict(message) for message in messages], tools)
         closed, opened = asked.text, self.render(messages, tools, add_generation_prompt=True)
         turn = self._answer(messages, tools)
         if opened == closed:
@@ -266,7 +268,7 @@ class Renderer:
 
         It is what a conversation ends with as well, or what the first question does not have.
         """
-        asking = [dict(each) for each in (*messages, _ANSWER, _USER)]
+        asking = [dict(message) for message in (*messages, _ANSWER, _USER)]
         try:
             marked = self._with_marks(asking, tools)
         except NothingToMeasure:
@@ -275,13 +277,13 @@ class Renderer:
             "".join(marked.text[start:stop] for start, stop, by in marked.turns if by[0] == number)
             for number in (len(messages) - 1, len(asking) - 1)
         )
-        found = tail if tail and again.startswith(tail) else again.removesuffix(first) if first else ""
-        return found if _WORD.search(found) and _USER["content"] not in found else ""
+        beginning = tail if tail and again.startswith(tail) else again.removesuffix(first) if first else ""
+        return beginning if _WORD.search(beginning) and _USER["content"] not in beginning else ""
 
     def _answer(self, messages: Messages, tools: Any) -> str:
         """The turn of an answer; empty where the template takes none."""
         try:
-            answered = self._with_marks([dict(each) for each in (*messages, _ANSWER)], tools)
+            answered = self._with_marks([dict(message) for message in (*messages, _ANSWER)], tools)
         except NothingToMeasure:
             return ""
         start = next((start for start, _, by in answered.turns if by[0] == len(messages)), len(answered.text))
@@ -296,7 +298,7 @@ class Renderer:
         if self.marks:
             return False
         try:
-            marked = self._with_marks([dict(each) for each in (_USER, _ANSWER)], None)
+            marked = self._with_marks([dict(message) for message in (_USER, _ANSWER)], None)
         except (NothingToMeasure, UsageError):
             return True
         prompt = self._ending.prompt
@@ -326,7 +328,7 @@ def _with_thoughts(message: Message) -> dict[str, Any]:
 def _check_said(text: str, messages: Sequence[dict[str, Any]]) -> None:
     """That something of what is said is in the text: templates of models that see leave out contents that are no parts."""
     words = [
-        found[0] for message in messages for said in said_texts(message) if (found := _WORD.search(said))
+        match[0] for message in messages for said in said_texts(message) if (match := _WORD.search(said))
     ]
     if words and not any(word in text for word in words):
         raise NothingToMeasure(
@@ -365,9 +367,9 @@ def _leading(marked: Marked, wanted: set[int]) -> list[Stretch]:
     return [(0, end)] if speaking and speaking <= wanted else []
 
 
-def _joined(found: list[Stretch]) -> list[Stretch]:
+def _joined(stretches: list[Stretch]) -> list[Stretch]:
     joined: list[Stretch] = []
-    for start, stop in found:
+    for start, stop in stretches:
         if joined and joined[-1][1] == start:
             joined[-1] = (joined[-1][0], stop)
         else:
@@ -385,7 +387,9 @@ class _Generation(Extension):
     @staticmethod
     def name_of(environment: jinja2.Environment) -> "_Generation":
         """The extension of an environment."""
-        return next(each for each in environment.extensions.values() if isinstance(each, _Generation))
+        return next(
+            extension for extension in environment.extensions.values() if isinstance(extension, _Generation)
+        )
 
     def parse(self, parser: Parser) -> nodes.Node:
         """Turn the block into a call with the body as its caller."""

@@ -40,9 +40,9 @@ class SpecialUse:
 
     def identity(self, *, spellable: bool) -> dict[str, str]:
         """What tells it from uses as they were before there was a choice; nothing where no text could spell one."""
-        found = {SPECIAL_IN_TEXT: self.in_text} if spellable and self.in_text != "token" else {}
+        identity = {SPECIAL_IN_TEXT: self.in_text} if spellable and self.in_text != "token" else {}
         ends = {"bos": self.bos, "eos": self.eos}
-        return found | {name: str(token) for name, token in ends.items() if token is not None}
+        return identity | {name: str(token) for name, token in ends.items() if token is not None}
 
 
 class Spelling:
@@ -50,7 +50,7 @@ class Spelling:
 
     def __init__(self, tokens: Iterable[str], *, folded: Iterable[str] = ()) -> None:
         exact, loose = (
-            sorted(set(each), key=lambda token: (-len(token), token)) for each in (tokens, folded)
+            sorted(set(group), key=lambda token: (-len(token), token)) for group in (tokens, folded)
         )
         parts = ["|".join(map(re.escape, exact))] if exact else []
         parts += [f"(?i:{'|'.join(map(re.escape, loose))})"] if loose else []
@@ -61,7 +61,9 @@ class Spelling:
 
     def __contains__(self, text: str) -> bool:
         """Whether a text spells one."""
-        if self.pattern is None or (self._beginnings and not any(each in text for each in self._beginnings)):
+        if self.pattern is None or (
+            self._beginnings and not any(beginning in text for beginning in self._beginnings)
+        ):
             return False
         return self.pattern.search(text) is not None
 
@@ -119,14 +121,16 @@ class TokenizerFile:
     @property
     def special_tokens(self) -> dict[str, int]:
         """Those that are marked special, by their text."""
-        return {each.content: each.id for each in self._facts.added_tokens if each.special and each.content}
+        return {
+            token.content: token.id for token in self._facts.added_tokens if token.special and token.content
+        }
 
     @cached_property
     def spelling(self) -> Spelling:
         """Finds special tokens in text."""
-        specials = [each for each in self._facts.added_tokens if each.special and each.content]
-        folded = {each.content for each in specials if each.normalized and self._facts.normalizer}
-        return Spelling({each.content for each in specials} - folded, folded=folded)
+        specials = [token for token in self._facts.added_tokens if token.special and token.content]
+        folded = {token.content for token in specials if token.normalized and self._facts.normalizer}
+        return Spelling({token.content for token in specials} - folded, folded=folded)
 
     @cached_property
     def _forgeable(self) -> dict[int, _Added]:
@@ -135,13 +139,13 @@ class TokenizerFile:
             return {}
         unknown = self._facts.model
         return {
-            each.id: each
-            for each in self._facts.added_tokens
-            if each.special
-            and each.content
-            and each.content not in _BYTE_TOKENS
-            and each.content != unknown.unk_token
-            and each.id != unknown.unk_id
+            token.id: token
+            for token in self._facts.added_tokens
+            if token.special
+            and token.content
+            and token.content not in _BYTE_TOKENS
+            and token.content != unknown.unk_token
+            and token.id != unknown.unk_id
         }
 
     def is_forged(self, number: int, text: str) -> bool:
@@ -157,17 +161,17 @@ class TokenizerFile:
     @property
     def switched_off(self) -> dict[str, dict[str, Any]]:
         """What the file would do to tokens, and what is not done: ``truncation`` and ``padding``."""
-        found = {"truncation": self._facts.truncation, "padding": self._facts.padding}
-        return {name: each for name, each in found.items() if each is not None}
+        settings = {"truncation": self._facts.truncation, "padding": self._facts.padding}
+        return {name: setting for name, setting in settings.items() if setting is not None}
 
     @property
     def notes(self) -> list[str]:
         """What users should know of it."""
         shown = {
-            name: ", ".join(f"{key} {value}" for key, value in each.items() if not isinstance(value, dict))
-            for name, each in self.switched_off.items()
+            name: ", ".join(f"{key} {value}" for key, value in setting.items() if not isinstance(value, dict))
+            for name, setting in self.switched_off.items()
         }
-        return [f"{name} in {self.path.name} is switched off ({each})" for name, each in shown.items()]
+        return [f"{name} in {self.path.name} is switched off ({text})" for name, text in shown.items()]
 
     @property
     def post_processor(self) -> dict[str, Any]:
@@ -182,40 +186,40 @@ class TokenizerFile:
         """The tokenizer under which no text spells a special token."""
         if not self.special_tokens:
             return self.load()
-        found = self._loaded(json.dumps(_unspelt(json.loads(self.content)), ensure_ascii=False).encode())
-        found.encode_special_tokens = True
-        return found
+        tokenizer = self._loaded(json.dumps(_unspelt(json.loads(self.content)), ensure_ascii=False).encode())
+        tokenizer.encode_special_tokens = True
+        return tokenizer
 
     def _loaded(self, content: bytes) -> Any:
         from tokenizers import Tokenizer
 
         try:
-            found = Tokenizer.from_buffer(content)
+            tokenizer = Tokenizer.from_buffer(content)
         # The library raises bare Exceptions.
         except Exception as reason:
             raise UsageError(f"{self.path} must be a tokenizer.json: {reason}") from reason
         # Both are meant for a model's input, and would cut samples and fill them up before they are packed.
-        found.no_truncation()
-        found.no_padding()
-        return found
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
 
 
 def _unspelt(document: dict[str, Any]) -> dict[str, Any]:
     """The file of a tokenizer with other names for its special tokens."""
     model = document["model"]
     merged = {
-        "".join(each.split(" ") if isinstance(each, str) else each) for each in model.get("merges") or ()
+        "".join(merge.split(" ") if isinstance(merge, str) else merge) for merge in model.get("merges") or ()
     }
     # A token that merges give, or that stands for a byte, cannot be called anything else; the search for it is switched off.
     kept = merged | (_BYTE_TOKENS if model.get("byte_fallback") else frozenset())
     names = {
-        each["content"]: f"\ufdd0{each['id']}\ufdd1"
-        for each in document["added_tokens"]
-        if each["special"] and each["content"] not in kept
+        added["content"]: f"\ufdd0{added['id']}\ufdd1"
+        for added in document["added_tokens"]
+        if added["special"] and added["content"] not in kept
     }
-    for each in document["added_tokens"]:
-        if each["content"] in names:
-            each |= {"content": names[each["content"]], "normalized": False}
+    for token in document["added_tokens"]:
+        if token["content"] in names:
+            token |= {"content": names[token["content"]], "normalized": False}
     vocabulary = model.get("vocab")
     if isinstance(vocabulary, list):
         model["vocab"] = [[names.get(piece, piece), score] for piece, score in vocabulary]
@@ -226,26 +230,26 @@ def _unspelt(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def check_in_text(given: Any) -> None:
+def check_in_text(choice: Any) -> None:
     """That text may be treated so."""
-    if given not in IN_TEXT:
-        raise UsageError(f"{SPECIAL_IN_TEXT} must be plain, token or error, got {given!r:.50}")
+    if choice not in IN_TEXT:
+        raise UsageError(f"{SPECIAL_IN_TEXT} must be plain, token or error, got {choice!r:.50}")
 
 
-def named_token(which: str, given: Any, known: Mapping[str, int], tokenizer: Any = None) -> int:
+def named_token(which: str, token: Any, known: Mapping[str, int], tokenizer: Any = None) -> int:
     """The number of a token that is given by name or by number; ``which`` says what it is for."""
-    if isinstance(given, str):
-        found = known.get(given, tokenizer.token_to_id(given) if tokenizer is not None else None)
-        if found is None:
+    if isinstance(token, str):
+        number = known.get(token, tokenizer.token_to_id(token) if tokenizer is not None else None)
+        if number is None:
             shown = ", ".join(sorted(known)[:8])
             hint = f"special tokens are {shown}" if known else "give its number"
-            raise UsageError(f"{which}: the tokenizer has no token {given!r:.80}", hint=hint)
-        return int(found)
-    if type(given) is not int or not 0 <= given < 1 << 32:
+            raise UsageError(f"{which}: the tokenizer has no token {token!r:.80}", hint=hint)
+        return int(number)
+    if type(token) is not int or not 0 <= token < 1 << 32:
         raise UsageError(
-            f"{which} must be a token's number or name, got {given!r:.50}",
+            f"{which} must be a token's number or name, got {token!r:.50}",
             hint='"<|endoftext|>", or 0, or "auto"',
         )
-    if tokenizer is not None and tokenizer.id_to_token(given) is None:
-        raise UsageError(f"{which}: the tokenizer has no token {given}")
-    return given
+    if tokenizer is not None and tokenizer.id_to_token(token) is None:
+        raise UsageError(f"{which}: the tokenizer has no token {token}")
+    return token

@@ -34,25 +34,25 @@ class Template:
     words: dict[str, str]
 
 
-def is_template(given: str) -> bool:
+def is_template(text: str) -> bool:
     """Whether a text is a template itself, and not the path of one."""
-    return "{{" in given or "{%" in given or "\n" in given
+    return "{{" in text or "{%" in text or "\n" in text
 
 
-def find_template(tokenizer: Path, given: str = "") -> Template:
+def find_template(tokenizer: Path, template: str = "") -> Template:
     """The template that was given, or the one beside the tokenizer."""
     configuration = read_configuration(tokenizer.parent / CONFIGURATION)
     words = {name: word for name in _WORDS if (word := word_of(configuration.get(name)))}
-    if not isinstance(given, str):
-        raise UsageError(f"{given!r:.100} is neither a template nor the path of one")
-    if is_template(given):
-        return Template(given, words)
+    if not isinstance(template, str):
+        raise UsageError(f"{template!r:.100} is neither a template nor the path of one")
+    if is_template(template):
+        return Template(template, words)
     beside = tokenizer.parent / BESIDE
-    if given or beside.is_file():
-        return Template(_read(Path(given) if given else beside), words)
+    if template or beside.is_file():
+        return Template(_read(Path(template) if template else beside), words)
     text = configuration.get("chat_template")
     if isinstance(text, list):
-        text = next((each.get("template") for each in text if each.get("name") == "default"), None)
+        text = next((entry.get("template") for entry in text if entry.get("name") == "default"), None)
     if not isinstance(text, str):
         hint = "give template=, as text or as a path"
         raise UsageError(
@@ -86,7 +86,7 @@ def read_configuration(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} must be JSON: {reason}") from reason
 
 
-def word_of(given: Any) -> str:
+def word_of(token: Any) -> str:
     """A special token, which is a text or a table with its text under ``content``."""
-    found = given.get("content") if isinstance(given, dict) else given
-    return found if isinstance(found, str) else ""
+    word = token.get("content") if isinstance(token, dict) else token
+    return word if isinstance(word, str) else ""

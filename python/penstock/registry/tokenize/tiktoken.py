@@ -76,7 +76,7 @@ class RankTokens:
     def identity(self) -> dict[str, str]:
         """By content: ranks, pattern and special tokens."""
         special_tokens = msgspec.json.encode(self.special_tokens, order="deterministic")
-        found = {
+        identity = {
             "kind": "ranks",
             "tokenizer": digest(self._content),
             "pattern": self.pattern,
@@ -87,7 +87,7 @@ class RankTokens:
         }
         # Text was plain here before there was a choice.
         forbids = bool(self.special_tokens) and self.specials.in_text == "error"
-        return found | self.specials.identity(spellable=forbids)
+        return identity | self.specials.identity(spellable=forbids)
 
     @cached_property
     def payloads(self) -> dict[str, str]:
@@ -115,13 +115,13 @@ class RankTokens:
 
     def spelled(self, samples: "list[RankedText]") -> int:
         """How many texts spell a special token."""
-        return sum(each.spelled for each in samples)
+        return sum(sample.spelled for sample in samples)
 
     def compute(self, samples: "list[RankedText]") -> Computed:
         """Their lengths, and the tokens as they are kept."""
         dtype = self.payloads["tokens"]
-        tokens = [each.tokens.astype(dtype) for each in samples]
-        return [len(each) for each in tokens], {"tokens": tokens}
+        tokens = [sample.tokens.astype(dtype) for sample in samples]
+        return [len(ids) for ids in tokens], {"tokens": tokens}
 
     def encoded(self, text: str) -> tuple[list[int], None]:
         """The tokens of one text; of which characters each was made is not known."""
@@ -164,23 +164,23 @@ class RankTokens:
 
 
 def _ranks(path: Path, content: bytes) -> dict[bytes, int]:
-    found: dict[bytes, int] = {}
+    ranks: dict[bytes, int] = {}
     for number, line in enumerate(content.splitlines(), start=1):
         if not line:
             continue
         try:
             token, rank = line.split()
-            found[base64.b64decode(token, validate=True)] = int(rank)
+            ranks[base64.b64decode(token, validate=True)] = int(rank)
         except (ValueError, binascii.Error) as reason:
             raise UsageError(
                 f"line {number} of {path} must be a token and its rank, got {line!r:.60}",
                 hint="each line has a token in base64, a space, and a number",
             ) from reason
-    if len(set(found.values())) < len(found):
+    if len(set(ranks.values())) < len(ranks):
         raise UsageError(f"{path} has a rank twice")
-    missing = [byte for byte in range(256) if bytes([byte]) not in found]
+    missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
         raise UsageError(
             f"{path} has no rank for byte {missing[0]} ({len(missing)} are missing), so some text could not be encoded"
         )
-    return found
+    return ranks

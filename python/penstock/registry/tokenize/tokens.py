@@ -34,14 +34,14 @@ class TokenLength:
 
     def identity(self) -> dict[str, str]:
         """By the tokenizer's content, not its name."""
-        found = {
+        identity = {
             "kind": "tokens",
             "tokenizer": self.file.digest,
             "field": self.field,
             "special": str(self.specials.add).lower(),
             "library": f"tokenizers {installed('tokenizers')}",
         }
-        return found | self.choices()
+        return identity | self.choices()
 
     def choices(self) -> dict[str, str]:
         """What of the identity came later: only where it changes tokens."""
@@ -74,20 +74,20 @@ class TokenLength:
 
     def compute(self, samples: list[str]) -> Computed:
         """Encode some texts; the tokenizer's own threads do not hold the GIL."""
-        found = self.tokenizer.encode_batch_fast(samples, add_special_tokens=self.specials.add)
+        encodings = self.tokenizer.encode_batch_fast(samples, add_special_tokens=self.specials.add)
         (dtype,) = self.payloads.values()
-        tokens = [with_ends(np.array(encoding.ids, dtype=dtype), self.specials) for encoding in found]
-        return [len(each) for each in tokens], {"tokens": tokens}
+        tokens = [with_ends(np.array(encoding.ids, dtype=dtype), self.specials) for encoding in encodings]
+        return [len(ids) for ids in tokens], {"tokens": tokens}
 
     def encoded(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The tokens of one text, and of which characters each was made."""
-        found = self.tokenizer.encode(text, add_special_tokens=self.specials.add)
-        if not found.ids:
+        encoding = self.tokenizer.encode(text, add_special_tokens=self.specials.add)
+        if not encoding.ids:
             return [], []
         before = [] if self.specials.bos is None else [self.specials.bos]
         after = [] if self.specials.eos is None else [self.specials.eos]
-        spans = [*((0, 0) for _ in before), *found.offsets, *((len(text), len(text)) for _ in after)]
-        return [*before, *found.ids, *after], spans
+        spans = [*((0, 0) for _ in before), *encoding.offsets, *((len(text), len(text)) for _ in after)]
+        return [*before, *encoding.ids, *after], spans
 
     def payload_bytes(self, version: "Version") -> int:
         """From the size of the shards."""
@@ -115,8 +115,8 @@ def with_ends(tokens: "np.ndarray[Any, Any]", specials: SpecialUse) -> "np.ndarr
 def spells(text: str, spelling: Spelling) -> str:
     """Why a row is refused where special tokens may not be spelled."""
     assert spelling.pattern is not None
-    found = spelling.pattern.search(text)
-    return f"the text spells the special token {found[0] if found else ''!r}, which special_in_text forbids"
+    match = spelling.pattern.search(text)
+    return f"the text spells the special token {match[0] if match else ''!r}, which special_in_text forbids"
 
 
 def token_dtype(largest: int) -> str:

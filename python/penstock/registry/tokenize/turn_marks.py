@@ -98,9 +98,12 @@ def instrument(template: nodes.Template) -> nodes.Template:
     for node in [template, *template.find_all(nodes.Node)]:
         for name in node.fields:
             body = getattr(node, name)
-            if isinstance(body, list) and any(id(each) in ends for each in body):
-                joined = [[each, ends[id(each)]] if id(each) in ends else [each] for each in body]
-                setattr(node, name, [each for pair in joined for each in pair])
+            if isinstance(body, list) and any(id(statement) in ends for statement in body):
+                joined = [
+                    [statement, ends[id(statement)]] if id(statement) in ends else [statement]
+                    for statement in body
+                ]
+                setattr(node, name, [statement for pair in joined for statement in pair])
     return template
 
 
@@ -109,7 +112,7 @@ def _mark_sets(body: list[Any], loop: int, target: str) -> None:
     for node in list(body):
         if isinstance(node, nodes.Assign) and isinstance(node.target, nodes.Name):
             arguments = (nodes.Name(target, "load"), nodes.Name(node.target.name, "load"))
-            at = next(place for place, each in enumerate(body) if each is node)
+            at = next(place for place, statement in enumerate(body) if statement is node)
             body.insert(at + 1, _call(_SET_CALL, nodes.Const(loop), *arguments))
         elif isinstance(node, nodes.If):
             for branch in (node, *node.elif_):
@@ -150,20 +153,20 @@ def _part_with_mark(part: Any, mark: str) -> Any:
 
 
 def _with_mark(text: str, mark: str) -> str:
-    for found in _INSIDE.finditer(text):
-        if found["word"] or found["last"]:
-            return text[: found.end()] + mark + text[found.end() :]
+    for match in _INSIDE.finditer(text):
+        if match["word"] or match["last"]:
+            return text[: match.end()] + mark + text[match.end() :]
     return text
 
 
 def mark_plain(value: Any, spelling: "re.Pattern[str]") -> Any:
     """A value in which every text that spells a special token has marks around it."""
     if isinstance(value, str):
-        return spelling.sub(lambda found: f"{_PLAIN_OPEN}{found[0]}{_PLAIN_CLOSE}", value)
+        return spelling.sub(lambda match: f"{_PLAIN_OPEN}{match[0]}{_PLAIN_CLOSE}", value)
     if isinstance(value, Mapping):
-        return {mark_plain(key, spelling): mark_plain(each, spelling) for key, each in value.items()}
+        return {mark_plain(key, spelling): mark_plain(item, spelling) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [mark_plain(each, spelling) for each in value]
+        return [mark_plain(item, spelling) for item in value]
     return value
 
 
@@ -172,22 +175,22 @@ def texts_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for key, each in value.items():
+        for key, item in value.items():
             yield from texts_in(key)
-            yield from texts_in(each)
+            yield from texts_in(item)
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from texts_in(each)
+        for item in value:
+            yield from texts_in(item)
 
 
 def read_marks(rendered: str) -> Marked:
     """Take the marks out of a rendering."""
     reader = _Reader()
     at = 0
-    for found in _MARKS.finditer(rendered):
-        reader.text(rendered[at : found.start()])
-        at = found.end()
-        reader.mark(found)
+    for match in _MARKS.finditer(rendered):
+        reader.text(rendered[at : match.start()])
+        at = match.end()
+        reader.mark(match)
     reader.text(rendered[at:])
     return reader.marked()
 
@@ -223,20 +226,20 @@ class _Reader:
         else:
             self.turns.append((start, stop, messages))
 
-    def mark(self, found: "re.Match[str]") -> None:
+    def mark(self, match: "re.Match[str]") -> None:
         """One mark."""
-        if found["message"]:
-            self._close(_value(found["loop"]))
-            self.open.append((_value(found["loop"]), _value(found["message"])))
-        elif found["end"]:
-            self._close(_value(found["end"]))
-        elif found["said"]:
-            self.said.append((self.at, _value(found["said"])))
-        elif found["plain"] == _PLAIN_OPEN:
+        if match["message"]:
+            self._close(_value(match["loop"]))
+            self.open.append((_value(match["loop"]), _value(match["message"])))
+        elif match["end"]:
+            self._close(_value(match["end"]))
+        elif match["said"]:
+            self.said.append((self.at, _value(match["said"])))
+        elif match["plain"] == _PLAIN_OPEN:
             self.plain_start = self.at
-        elif found["plain"]:
+        elif match["plain"]:
             self.plain.append((self.plain_start, self.at))
-        elif found["generated"] == GENERATION_OPEN:
+        elif match["generated"] == GENERATION_OPEN:
             self.generation_start = self.at if self.depth == 0 else self.generation_start
             self.depth += 1
         else:

@@ -88,12 +88,12 @@ class Journal:
 def read(directory: str | os.PathLike[str]) -> list[Entry]:
     """The story so far: lives in order, ranks of a life merged by time."""
     folder = Path(directory) / FOLDER
-    found: list[Entry] = []
+    entries: list[Entry] = []
     if folder.is_dir():
         for path in sorted(folder.iterdir()):
             if _NAME.fullmatch(path.name):
-                found += _read_file(path)
-    return sorted(found, key=lambda entry: (entry.incarnation, entry.at, entry.rank))
+                entries += _read_file(path)
+    return sorted(entries, key=lambda entry: (entry.incarnation, entry.at, entry.rank))
 
 
 def _read_file(path: Path) -> list[Entry]:

@@ -91,11 +91,11 @@ def _cause(settings: Settings) -> str:
         return ""
     for path in sorted(Path(folder, "incidents").glob("*.json")):
         try:
-            found: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+            incident: dict[str, Any] = msgspec.json.decode(path.read_bytes())
         except (OSError, msgspec.MsgspecError):
             continue
-        if found.get("incarnation") == life - 1:
-            return str(found.get("first_cause", ""))
+        if incident.get("incarnation") == life - 1:
+            return str(incident.get("first_cause", ""))
     return ""
 
 
@@ -105,7 +105,7 @@ class Weights:
     def __init__(self, settings: Settings, step: int) -> None:
         schedule = settings.recipe.weight_schedule
         #: Those that are still to come, next one last.
-        self._coming = [each for each in reversed(schedule) if each[0] > step]
+        self._coming = [entry for entry in reversed(schedule) if entry[0] > step]
 
     def tell(self, journal: Journal, step: int) -> None:
         """Say it, if it is so from this step on."""

@@ -92,7 +92,7 @@ def ranks_of(directory: str | os.PathLike[str]) -> list[int]:
 
 def read(directory: str | os.PathLike[str], rank: int = 0) -> list[Logged]:
     """What a rank logged in steps that count, in order."""
-    found: list[Logged] = []
+    entries: list[Logged] = []
     folder = Path(directory) / FOLDER
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         name = _NAME.fullmatch(path.name)
@@ -100,10 +100,10 @@ def read(directory: str | os.PathLike[str], rank: int = 0) -> list[Logged]:
             continue
         for line in _read_file(path):
             if line.values:
-                found.append(line)
+                entries.append(line)
             else:
-                found = [each for each in found if each.step < line.step]
-    return found
+                entries = [entry for entry in entries if entry.step < line.step]
+    return entries
 
 
 def _read_file(path: Path) -> list[Logged]:

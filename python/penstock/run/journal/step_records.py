@@ -164,36 +164,36 @@ def last(directory: str | os.PathLike[str]) -> StepRecord | None:
 
 def last_step(directory: str | os.PathLike[str]) -> int:
     """The step that was executed last; -1 before any."""
-    found = last(directory)
-    return -1 if found is None else found.step
+    record = last(directory)
+    return -1 if record is None else record.step
 
 
 def read_rank(directory: str | os.PathLike[str], rank: int) -> dict[int, StepRecord]:
     """The steps of a rank that count, over all lives. A life on fewer ranks is told by its first one."""
-    found: dict[int, StepRecord] = {}
+    steps: dict[int, StepRecord] = {}
     for file in lives(directory, {0, rank}):
-        found = {step: each for step, each in found.items() if step < file.start}
+        steps = {step: record for step, record in steps.items() if step < file.start}
         if file.rank == rank:
-            found |= file.steps
-    return dict(sorted(found.items()))
+            steps |= file.steps
+    return dict(sorted(steps.items()))
 
 
 def read(directory: str | os.PathLike[str]) -> dict[int, Whole]:
     """The steps that count and that every rank of their life recorded, by number."""
-    found: dict[int, Whole] = {}
+    steps: dict[int, Whole] = {}
     by_life: dict[int, list[LifeRecord]] = {}
     for file in lives(directory):
         by_life.setdefault(file.incarnation, []).append(file)
     for incarnation, files in sorted(by_life.items()):
         start = min(file.start for file in files)
-        found = {step: each for step, each in found.items() if step < start}
+        steps = {step: whole for step, whole in steps.items() if step < start}
         if len(files) < files[0].ranks:
             continue
         for step in set.intersection(*(set(file.steps) for file in files)):
             lanes = {file.lane: file.steps[step].batch for file in files}
             by_rank = {file.rank: file.steps[step] for file in files}
-            found[step] = Whole(step, incarnation, join(list(lanes.values())), by_rank)
-    return dict(sorted(found.items()))
+            steps[step] = Whole(step, incarnation, join(list(lanes.values())), by_rank)
+    return dict(sorted(steps.items()))
 
 
 def born() -> float:
@@ -219,8 +219,8 @@ def lives(directory: str | os.PathLike[str], ranks: set[int] | None = None) -> I
         name = _NAME.fullmatch(path.name)
         if name is None or (ranks is not None and int(name[2]) not in ranks):
             continue
-        if (found := _read_file(path)) is not None:
-            yield found
+        if (life := _read_file(path)) is not None:
+            yield life
 
 
 def _read_file(path: Path) -> LifeRecord | None:
@@ -244,12 +244,12 @@ def _read_file(path: Path) -> LifeRecord | None:
             step = _RECORD.unpack(raw)[2]
             file = file or LifeRecord(incarnation, rank, ranks, lane, lanes, born_at, began, step)
             file.start = min(file.start, step)
-            file.steps = {known: each for known, each in file.steps.items() if known < step}
+            file.steps = {known: record for known, record in file.steps.items() if known < step}
             file.moments.append(Moment("mark", step, at))
         elif raw[0] == _STEP and file is not None:
-            found = _step(raw, stands, at)
-            file.steps[found.step] = found
-            file.moments.append(Moment("step", found.step, at))
+            step_record = _step(raw, stands, at)
+            file.steps[step_record.step] = step_record
+            file.moments.append(Moment("step", step_record.step, at))
         else:
             step, at, more = _unpacked_stands(raw)
             stands = {**stands, **more} if raw[0] == _STANDING else {}
@@ -270,14 +270,14 @@ def _turn(kind: int, stands: Mapping[str, int]) -> Literal["end", "phase", "trai
 def _step(raw: bytes, stands: dict[str, int], at: float) -> StepRecord:
     _, _, step, batch, loss, whole, norm, tokens, parameters = _RECORD.unpack(raw)
     written = "" if parameters == _NOTHING else parameters.hex()
-    found = StepRecord(step, batch.hex(), loss, whole, norm, tokens, written)
-    return replace(found, stands=stands, ended=at)
+    record = StepRecord(step, batch.hex(), loss, whole, norm, tokens, written)
+    return replace(record, stands=stands, ended=at)
 
 
-def _packed(kind: int, each: StepRecord) -> bytes:
-    digests = [bytes.fromhex(text) if text else _NOTHING for text in (each.batch, each.parameters)]
-    values = (each.loss, each.whole_loss, each.grad_norm, each.tokens)
-    return _checked(_RECORD.pack(kind, 0, each.step, digests[0], *values, digests[1]))
+def _packed(kind: int, record: StepRecord) -> bytes:
+    digests = [bytes.fromhex(text) if text else _NOTHING for text in (record.batch, record.parameters)]
+    values = (record.loss, record.whole_loss, record.grad_norm, record.tokens)
+    return _checked(_RECORD.pack(kind, 0, record.step, digests[0], *values, digests[1]))
 
 
 def _stands(kind: int, step: int, at: float, stands: Mapping[str, int]) -> bytes:

@@ -31,23 +31,23 @@ class Stretch:
 def stretches(steps: Mapping[int, Whole], entries: Iterable[Entry]) -> list[Stretch]:
     """Of all recorded steps, in order. Empty if nothing says how the lives began."""
     starts = {entry.incarnation: entry.facts for entry in entries if entry.kind == "start"}
-    found: list[Stretch] = []
+    parts: list[Stretch] = []
     for step, whole in sorted(steps.items()):
         facts = starts.get(whole.incarnation)
         if facts is None:
             return []
-        if found and all(found[-1].facts.get(name) == facts.get(name) for name in _SAME):
-            last = found[-1]
+        if parts and all(parts[-1].facts.get(name) == facts.get(name) for name in _SAME):
+            last = parts[-1]
             lives = last.lives if whole.incarnation in last.lives else (*last.lives, whole.incarnation)
-            found[-1] = Stretch(last.first, step + 1, last.facts, lives)
+            parts[-1] = Stretch(last.first, step + 1, last.facts, lives)
         else:
-            if found:
-                found[-1] = Stretch(found[-1].first, step, found[-1].facts, found[-1].lives)
-            found.append(Stretch(step, step + 1, facts, (whole.incarnation,)))
-    return found
+            if parts:
+                parts[-1] = Stretch(parts[-1].first, step, parts[-1].facts, parts[-1].lives)
+            parts.append(Stretch(step, step + 1, facts, (whole.incarnation,)))
+    return parts
 
 
 def between(known: Iterable[Stretch], first: int, stop: int) -> list[Stretch]:
     """The parts of stretches that lie in a range of steps."""
     cut = [Stretch(max(s.first, first), min(s.stop, stop), s.facts, s.lives) for s in known]
-    return [each for each in cut if each.first < each.stop]
+    return [part for part in cut if part.first < part.stop]

@@ -49,27 +49,27 @@ class Difference:
 
 def settings(recorded: Mapping[str, Any], repeated: Mapping[str, Any]) -> list[Difference]:
     """Of the facts of two starts: what decides bits and is not the same."""
-    found = []
+    differences = []
     for name in _SETTINGS:
         one, other = (dict(_leaves(name, facts.get(name))) for facts in (recorded, repeated))
-        for leaf in [*one, *(each for each in other if each not in one)]:
+        for leaf in [*one, *(key for key in other if key not in one)]:
             if one.get(leaf) != other.get(leaf):
-                found.append(Difference("setting", None, None, leaf, one.get(leaf), other.get(leaf)))
-    return found
+                differences.append(Difference("setting", None, None, leaf, one.get(leaf), other.get(leaf)))
+    return differences
 
 
 def steps(recorded: Mapping[int, Whole], repeated: Mapping[int, Whole]) -> list[Difference]:
     """Of all steps of either, in their order."""
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for step in sorted(recorded.keys() | repeated.keys()):
-        if len(found) >= DIFFERENCES_MAX:
+        if len(differences) >= DIFFERENCES_MAX:
             break
         if step not in recorded or step not in repeated:
-            one, other = ("executed" if step in each else "missing" for each in (recorded, repeated))
-            found.append(Difference("step", step, None, "", one, other))
+            one, other = ("executed" if step in side else "missing" for side in (recorded, repeated))
+            differences.append(Difference("step", step, None, "", one, other))
             continue
-        found += _of_step(recorded[step], repeated[step])
-    return found
+        differences += _of_step(recorded[step], repeated[step])
+    return differences
 
 
 def _of_step(one: Whole, other: Whole) -> Iterator[Difference]:

@@ -58,7 +58,7 @@ class _Rebuilt:
         return self._origins(number)[:_ORIGINS_SHOWN]
 
     def _origins(self, number: int) -> list[dict[str, Any]]:
-        return [each.to_json() for each in self._batch.origin(number)]
+        return [origin.to_json() for origin in self._batch.origin(number)]
 
 
 class _NoLonger(PenstockError):
@@ -69,16 +69,19 @@ def tensors(one: Checkpoint, other: Checkpoint) -> Iterator[Difference]:
     """Tensors and values that differ between the checkpoints of a step, in the order of their names."""
     if _same(one, other):
         return
-    found = state_difference(Reader(one.manifest, one.store), Reader(other.manifest, other.store))
+    comparison = state_difference(Reader(one.manifest, one.store), Reader(other.manifest, other.store))
     step = one.step
-    for change in sorted(found.changes, key=lambda change: change.name):
-        more = {"tensors that differ": len(found.changes), "of": found.equal + len(found.changes)}
+    for change in sorted(comparison.changes, key=lambda change: change.name):
+        more = {
+            "tensors that differ": len(comparison.changes),
+            "of": comparison.equal + len(comparison.changes),
+        }
         yield Difference("tensor", step, None, change.name, *_sides(change), more | _by(change))
-    for name in found.removed:
+    for name in comparison.removed:
         yield Difference("tensor", step, None, name, "there", "missing")
-    for name in found.added:
+    for name in comparison.added:
         yield Difference("tensor", step, None, name, "missing", "there")
-    for name, (before, now) in found.values.items():
+    for name, (before, now) in comparison.values.items():
         yield Difference("value", step, None, name, before, now)
 
 

@@ -69,7 +69,7 @@ class Proof:
         return {
             "equal": self.equal,
             **{name: getattr(self, name) for name in (*names, "ratio")},
-            "differences": [each.to_json() for each in self.differences],
+            "differences": [difference.to_json() for difference in self.differences],
         }
 
 
@@ -87,7 +87,7 @@ def prove(
     """
     run = look(directory)
     first, stop = _range(run, steps)
-    known = [each for each in run.stretches if each.first < stop]
+    known = [stretch for stretch in run.stretches if stretch.first < stop]
     if not anyway:
         _refuse_unpinned(run, known)
     with tempfile.TemporaryDirectory(prefix="penstock-proof-") as scratch:
@@ -100,12 +100,12 @@ def prove(
 def compare(run: Recorded, repetition: Repetition) -> Proof:
     """A run with what was executed again."""
     again = look(repetition.directory.path)
-    recorded, repeated = (_only(each.steps, repetition) for each in (run, again))
-    found = _of_settings(run, again, repetition)
+    recorded, repeated = (_only(side.steps, repetition) for side in (run, again))
+    diffs = _of_settings(run, again, repetition)
     of_steps = differing.steps(recorded, repeated)
     of_states, states = _of_states(run, again, repetition)
-    found += sorted([*of_steps, *of_states], key=_when)
-    found = _closer(found, run, again)
+    diffs += sorted([*of_steps, *of_states], key=_when)
+    diffs = _closer(diffs, run, again)
     count = sum(len(whole.ranks) for whole in recorded.values())
     digests = sum(bool(record.parameters) for whole in recorded.values() for record in whole.ranks.values())
     return Proof(
@@ -115,7 +115,7 @@ def compare(run: Recorded, repetition: Repetition) -> Proof:
         loaded=repetition.loaded,
         lives=_lives(run, repetition),
         compared={"steps": len(recorded), "batches": count, "losses": count, "parameters": digests, **states},
-        differences=found,
+        differences=diffs,
         trained_s=trained_s(run.directory.path, recorded),
         wall_s=repetition.wall_s,
         notes=_notes(run, again, repetition),
@@ -155,19 +155,19 @@ def _range(run: Recorded, steps: tuple[int, int] | None) -> tuple[int, int]:
 def _refuse_unpinned(run: Recorded, known: Iterable[Stretch]) -> None:
     lives = {life for stretch in known for life in stretch.lives}
     starts = [entry.facts for entry in run.entries if entry.kind == "start" and entry.incarnation in lives]
-    unpinned = list(dict.fromkeys(each for facts in starts for each in facts.get("unpinned", ())))
+    unpinned = list(dict.fromkeys(reason for facts in starts for reason in facts.get("unpinned", ())))
     if unpinned:
         raise RunUnpinned(directory=str(run.directory.path), unpinned=unpinned)
 
 
 def _lives(run: Recorded, repetition: Repetition) -> int:
     steps = range(repetition.first, repetition.stop)
-    found = {
+    incarnations = {
         life.incarnation
         for life in records.lives(run.directory.path)
         if any(moment.kind == "step" and moment.step in steps for moment in life.moments)
     }
-    return len(found)
+    return len(incarnations)
 
 
 def _only(steps: Mapping[int, Whole], repetition: Repetition) -> dict[int, Whole]:
@@ -179,25 +179,37 @@ def _starts(of: Recorded) -> list[dict[str, Any]]:
 
 
 def _of_settings(run: Recorded, again: Recorded, repetition: Repetition) -> list[Difference]:
-    found: list[Difference] = []
+    diffs: list[Difference] = []
     by_life = {entry.incarnation: entry.facts for entry in run.entries if entry.kind == "start"}
     for stretch, facts in zip(repetition.stretches, _starts(again), strict=False):
         # Every life of the stretch, not only its first: a later one may have had other libraries.
         for life in stretch.lives:
-            found += [each for each in differing.settings(by_life[life], facts) if each not in found]
-    return found
+            diffs += [
+                difference
+                for difference in differing.settings(by_life[life], facts)
+                if difference not in diffs
+            ]
+    return diffs
 
 
 def _of_states(
     run: Recorded, again: Recorded, repetition: Repetition
 ) -> tuple[list[Difference], dict[str, int]]:
     """What differs at checkpoints that both have."""
-    made = {each.step: each for each in again.checkpoints if each.incarnation > 0}
-    both = [each for each in run.checkpoints if each.step in made]
-    newest = {each.step: each for each in both if repetition.first <= each.step <= repetition.stop}
-    found = [diff for step, each in sorted(newest.items()) for diff in looking.tensors(each, made[step])]
-    tensors = sum(len(each.manifest.tensors) for each in newest.values())
-    return found, {"checkpoints": len(newest), "tensors": tensors}
+    repeated = {checkpoint.step: checkpoint for checkpoint in again.checkpoints if checkpoint.incarnation > 0}
+    both = [checkpoint for checkpoint in run.checkpoints if checkpoint.step in repeated]
+    newest = {
+        checkpoint.step: checkpoint
+        for checkpoint in both
+        if repetition.first <= checkpoint.step <= repetition.stop
+    }
+    diffs = [
+        diff
+        for step, checkpoint in sorted(newest.items())
+        for diff in looking.tensors(checkpoint, repeated[step])
+    ]
+    tensors = sum(len(checkpoint.manifest.tensors) for checkpoint in newest.values())
+    return diffs, {"checkpoints": len(newest), "tensors": tensors}
 
 
 def _when(difference: Difference) -> float:
@@ -206,28 +218,30 @@ def _when(difference: Difference) -> float:
     return difference.step - 0.5 if difference.kind in ("tensor", "value") else difference.step
 
 
-def _closer(found: list[Difference], run: Recorded, again: Recorded) -> list[Difference]:
+def _closer(diffs: list[Difference], run: Recorded, again: Recorded) -> list[Difference]:
     """The first batch with its first row that differs, the first parameters with their tensors."""
     for kind, closer in (("batch", _rows), ("parameters", _tensors)):
-        number = next((n for n, each in enumerate(found) if each.kind == kind), None)
+        number = next((n for n, difference in enumerate(diffs) if difference.kind == kind), None)
         if number is not None:
-            more = closer(found[number], found, run, again)
-            found = [*found[:number], replace(found[number], more=more), *found[number + 1 :]]
-    return found
+            more = closer(diffs[number], diffs, run, again)
+            diffs = [*diffs[:number], replace(diffs[number], more=more), *diffs[number + 1 :]]
+    return diffs
 
 
-def _rows(each: Difference, found: list[Difference], run: Recorded, again: Recorded) -> dict[str, Any]:
-    assert each.step is not None, "a batch belongs to a step"
-    wholes = run.steps[each.step], again.steps[each.step]
+def _rows(difference: Difference, diffs: list[Difference], run: Recorded, again: Recorded) -> dict[str, Any]:
+    assert difference.step is not None, "a batch belongs to a step"
+    wholes = run.steps[difference.step], again.steps[difference.step]
     recipes = tuple(
         next(e.facts["recipe"] for e in reversed(side.entries) if e.kind == "start") for side in (run, again)
     )
     return looking.row((run.directory, again.directory), (recipes[0], recipes[1]), wholes)
 
 
-def _tensors(each: Difference, found: list[Difference], run: Recorded, again: Recorded) -> dict[str, Any]:
+def _tensors(
+    difference: Difference, diffs: list[Difference], run: Recorded, again: Recorded
+) -> dict[str, Any]:
     """Those of the next checkpoint; right after the step they are the ones that differed first."""
-    tensors = [other for other in found if other.kind in ("tensor", "value")]
+    tensors = [other for other in diffs if other.kind in ("tensor", "value")]
     if not tensors:
         return {}
     next_step = tensors[0].step

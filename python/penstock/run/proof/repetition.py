@@ -57,8 +57,8 @@ class Recorded:
     def nearest(self, step: int) -> Checkpoint | None:
         """The newest checkpoint at a step or before it. None before the first one, and when nothing is to be loaded."""
         first = next(iter(self.steps), 0)
-        found = [each for each in self.checkpoints if first < each.step <= step]
-        return max(found, key=lambda each: each.step, default=None)
+        candidates = [checkpoint for checkpoint in self.checkpoints if first < checkpoint.step <= step]
+        return max(candidates, key=lambda checkpoint: checkpoint.step, default=None)
 
 
 def look(directory: str | os.PathLike[str]) -> Recorded:
@@ -66,7 +66,7 @@ def look(directory: str | os.PathLike[str]) -> Recorded:
     place = RunDirectory(directory)
     about = place.about()
     kept = Checkpoints(about.checkpoints, read_only=True)
-    checkpoints = [each for each in kept.list() if not each.damage]
+    checkpoints = [checkpoint for checkpoint in kept.list() if not checkpoint.damage]
     return Recorded(place, records.read(place.path), journal.read(place.path), checkpoints)
 
 
@@ -91,8 +91,8 @@ def repeat(
     if not known:
         reason = "no start of a life is in its journal" if run.steps else "no step was recorded"
         raise RepetitionImpossible(directory=str(run.directory.path), reason=reason)
-    found = run.nearest(first)
-    begin = known[0].first if found is None else found.step
+    nearest = run.nearest(first)
+    begin = known[0].first if nearest is None else nearest.step
     chosen = between(known, begin, stop)
     if not chosen:
         steps = f"{known[0].first} to {known[-1].stop - 1}"
@@ -100,29 +100,35 @@ def repeat(
             directory=str(run.directory.path), reason=f"steps {first}:{stop} were not recorded, only {steps}"
         )
     place = RunDirectory(scratch)
-    furnish(run, place, found)
+    furnish(run, place, nearest)
     began = time.monotonic()
     for number, stretch in enumerate(chosen):
-        saves = tuple(each.step for each in run.checkpoints if stretch.first <= each.step < stretch.stop)
+        saves = tuple(
+            checkpoint.step
+            for checkpoint in run.checkpoints
+            if stretch.first <= checkpoint.step < stretch.stop
+        )
         wanted = Repeat(str(stretch.facts["run"]), str(place.path), stretch.stop, saves)
         document = place.path / f"repeat-{number}.json"
         document.write_bytes(msgspec.json.encode(wanted))
         _start(stretch.facts, document, timeout_s - (time.monotonic() - began))
     wall_s = time.monotonic() - began
-    return Repetition(place, begin, chosen[-1].stop, None if found is None else found.step, chosen, wall_s)
+    return Repetition(
+        place, begin, chosen[-1].stop, None if nearest is None else nearest.step, chosen, wall_s
+    )
 
 
-def furnish(run: Recorded, place: RunDirectory, found: Checkpoint | None) -> None:
+def furnish(run: Recorded, place: RunDirectory, checkpoint: Checkpoint | None) -> None:
     """What the program finds there: decisions that are in force, skips, and a checkpoint."""
     place.path.mkdir(parents=True, exist_ok=True)
-    adopt(found, open_store(place.checkpoints))
+    adopt(checkpoint, open_store(place.checkpoints))
     if run.directory.skips.exists():
         shutil.copyfile(run.directory.skips, place.skips)
-    with journal.Journal(place.path, 0, 0) as told:
+    with journal.Journal(place.path, 0, 0) as new_journal:
         for entry in run.entries:
             decided = entry.kind == "verdict" and entry.facts.get("action") != "stop"
             if entry.kind == "start" or decided or (entry.kind == "replayed" and entry.facts.get("equal")):
-                told.write(entry.kind, entry.step, **entry.facts)
+                new_journal.write(entry.kind, entry.step, **entry.facts)
 
 
 def _start(facts: Mapping[str, Any], document: Path, timeout_s: float) -> None:
@@ -151,17 +157,17 @@ def _start(facts: Mapping[str, Any], document: Path, timeout_s: float) -> None:
         raise RepetitionFailed(command=shlex.join(command), reason=str(reason)) from reason
     if done.returncode:
         lines = output.read_text(errors="replace").splitlines()[-_LINES_SHOWN:]
-        told = f"exit code {done.returncode}, its last lines were\n" + "\n".join(
+        ending = f"exit code {done.returncode}, its last lines were\n" + "\n".join(
             f"  {line}" for line in lines
         )
-        raise RepetitionFailed(command=shlex.join(command), reason=told)
+        raise RepetitionFailed(command=shlex.join(command), reason=ending)
 
 
 def _environment(facts: Mapping[str, Any], document: Path) -> dict[str, str]:
     """As it is here, but for what decides bits and where modules are."""
     names = {*VARIABLES, *_LEFT_OUT, *_LAUNCHED, "PYTHONPATH"}
-    found = {name: value for name, value in os.environ.items() if name not in names}
-    found |= facts["pinned"]["variables"]
+    variables = {name: value for name, value in os.environ.items() if name not in names}
+    variables |= facts["pinned"]["variables"]
     if facts["path"]:
-        found["PYTHONPATH"] = facts["path"]
-    return {**found, VARIABLE: str(document)}
+        variables["PYTHONPATH"] = facts["path"]
+    return {**variables, VARIABLE: str(document)}

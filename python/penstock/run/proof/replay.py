@@ -49,7 +49,7 @@ class Replay:
                 }
                 for rank, record in self.recorded.ranks.items()
             ],
-            "differences": [each.to_json() for each in self.differences],
+            "differences": [difference.to_json() for difference in self.differences],
             "peek": self.peek,
         }
 
@@ -64,7 +64,7 @@ def replay(directory: str | os.PathLike[str], step: int, *, timeout_s: float = T
         )
     with tempfile.TemporaryDirectory(prefix="penstock-replay-") as scratch:
         repetition = repeat(run, step, step + 1, Path(scratch) / "run", timeout_s=timeout_s)
-        found = compare(run, repetition)
+        proof = compare(run, repetition)
         again = look(repetition.directory.path)
     if step not in again.steps:
         raise RepetitionImpossible(
@@ -78,13 +78,13 @@ def replay(directory: str | os.PathLike[str], step: int, *, timeout_s: float = T
         loaded=repetition.loaded,
         recorded=run.steps[step],
         repeated=again.steps[step],
-        differences=found.differences,
+        differences=proof.differences,
         peek=[*peek, "--registry", run.directory.about().registry] if recipe.exists() else [],
     )
 
 
 def _plain(record: StepRecord) -> dict[str, Any]:
     names = ("batch", "loss", "loss_bits", "grad_norm", "tokens", "parameters")
-    found = {name: getattr(record, name) for name in names}
+    values = {name: getattr(record, name) for name in names}
     # JSON has no NaN; it stands for what was not reported.
-    return {name: value if value == value else None for name, value in found.items()}
+    return {name: value if value == value else None for name, value in values.items()}

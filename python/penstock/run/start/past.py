@@ -39,16 +39,18 @@ class Past:
     def restore(self, skips: Skips, *, starting: bool) -> Restored | None:
         """Load the newest checkpoint that fits; None where a run starts and there is none."""
         refused: list[Checkpoint] = []
-        found = self._checkpoints.resume(self._state, fits=lambda each: self._fits(each, skips, refused))
-        if found is None:
+        checkpoint = self._checkpoints.resume(
+            self._state, fits=lambda candidate: self._fits(candidate, skips, refused)
+        )
+        if checkpoint is None:
             if refused or not starting:
                 raise self._impossible(skips, refused)
             return None
-        entries = self._checkpoints.entries(found, rank=self._state.rank)
+        entries = self._checkpoints.entries(checkpoint, rank=self._state.rank)
         if self._state.rank == 0:
-            self._leave_behind(found, skips)
-        window = [float.fromhex(each) for each in entries.get(WINDOW, [])]
-        return Restored(found, Cursor.from_json(entries[CURSOR]), window)
+            self._leave_behind(checkpoint, skips)
+        window = [float.fromhex(loss) for loss in entries.get(WINDOW, [])]
+        return Restored(checkpoint, Cursor.from_json(entries[CURSOR]), window)
 
     def feasible(self, verdict: Verdict, skips: Skips) -> Verdict:
         """A verdict to go back, or a stop where there is nothing to go back to: what is written down must be possible. All ranks call it."""
@@ -65,37 +67,45 @@ class Past:
 
     def reaches(self, step: int, skips: Skips) -> list[int] | None:
         """None if a checkpoint from before a step is there to go back to; otherwise the steps of those that are there."""
-        good = [each for each in self._checkpoints.list() if not each.damage and self._fits(each, skips, [])]
-        return None if any(each.step <= step for each in good) else sorted(each.step for each in good)
+        good = [
+            checkpoint
+            for checkpoint in self._checkpoints.list()
+            if not checkpoint.damage and self._fits(checkpoint, skips, [])
+        ]
+        return (
+            None
+            if any(checkpoint.step <= step for checkpoint in good)
+            else sorted(checkpoint.step for checkpoint in good)
+        )
 
     def _impossible(self, skips: Skips, refused: list[Checkpoint]) -> RollbackImpossible:
         first = min((steps[0] for steps in skips.steps), default=0)
-        known = [each.step for each in refused]
+        known = [checkpoint.step for checkpoint in refused]
         return RollbackImpossible(step=first, place=self._checkpoints.store.url, known=known)
 
-    def _fits(self, found: Checkpoint, skips: Skips, refused: list[Checkpoint]) -> bool:
+    def _fits(self, checkpoint: Checkpoint, skips: Skips, refused: list[Checkpoint]) -> bool:
         """Whether a checkpoint was made with the same steps left out before it."""
         try:
-            entries = self._checkpoints.entries(found, rank=0)
+            entries = self._checkpoints.entries(checkpoint, rank=0)
         except CheckpointDamaged:
             # Loading finds the same and quarantines it.
             return True
         if CURSOR not in entries:
             hint = "load it yourself into the state, and give the run another place for its checkpoints"
-            raise UsageError(f"the checkpoint of step {found.step} has no cursor", hint=hint)
+            raise UsageError(f"the checkpoint of step {checkpoint.step} has no cursor", hint=hint)
         cursor = Cursor.from_json(entries[CURSOR])
         if cursor.skips == skips.digest(cursor.step):
             return True
-        refused.append(found)
+        refused.append(checkpoint)
         return False
 
-    def _leave_behind(self, found: Checkpoint, skips: Skips) -> None:
+    def _leave_behind(self, checkpoint: Checkpoint, skips: Skips) -> None:
         """Checkpoints of an undone past are nobody's newest any more."""
         log = self._checkpoints.log
-        for each in log.read().good():
-            if each.number > found.number and not self._fits_committed(each.number, skips):
-                quarantine(log, each.number, "it was gone back behind", rank=0, at=time.time())
+        for commit in log.read().good():
+            if commit.number > checkpoint.number and not self._fits_committed(commit.number, skips):
+                quarantine(log, commit.number, "it was gone back behind", rank=0, at=time.time())
 
     def _fits_committed(self, number: int, skips: Skips) -> bool:
-        known = [each for each in self._checkpoints.list() if each.number == number]
-        return all(self._fits(each, skips, []) for each in known)
+        known = [checkpoint for checkpoint in self._checkpoints.list() if checkpoint.number == number]
+        return all(self._fits(checkpoint, skips, []) for checkpoint in known)

@@ -29,19 +29,19 @@ def explained(problem: CursorForeign, directory: RunDirectory, recipe: Recipe, s
     changed = list(_changes("", before, now))
     if not changed:
         return problem
-    told = "; ".join(
+    changes = "; ".join(
         f"{name} was {_short(old)}, is {_short(new)}" for name, old, new in changed[:_CHANGES_MAX]
     )
     ways = [
         way.format(step=step)
         for field, way in _SCHEDULED.items()
-        if any(field in each[0] for each in changed)
+        if any(field in change[0] for change in changed)
     ]
     hint = "begin another run, in another directory, and load the weights of this one into its state"
     if ways:
         hint = f"what is executed already stays as it was: change it from step {step} on, {', '.join(ways)}; or {hint}"
     return CursorForeign(
-        cursor=problem.cursor, recipe=problem.recipe, reason=f"{problem.reason}: {told}", hint=hint
+        cursor=problem.cursor, recipe=problem.recipe, reason=f"{problem.reason}: {changes}", hint=hint
     )
 
 

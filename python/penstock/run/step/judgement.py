@@ -38,7 +38,7 @@ class Report:
     @property
     def is_given(self) -> bool:
         """Whether the program has said anything."""
-        return any(each is not None for each in (self.loss, self.grad_norm, self.tokens))
+        return any(value is not None for value in (self.loss, self.grad_norm, self.tokens))
 
     def numbers(self) -> tuple[float | None, float | None, float]:
         """The values, once they are looked at."""
@@ -161,7 +161,7 @@ class Judge:
     def restored(self, window: Sequence[float], step: int) -> None:
         """Training goes on from a checkpoint. What was executed after it may be executed again, and compared."""
         self.window = tuple(window)
-        self._earlier = {at: each for at, each in self._losses.items() if at >= step}
+        self._earlier = {at: loss for at, loss in self._losses.items() if at >= step}
         self._losses = {}
 
     def _differs(self, step: int, loss: float) -> bool:

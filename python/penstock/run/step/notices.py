@@ -93,12 +93,12 @@ class Notices:
 
     def phase(self, name: str) -> AbstractContextManager[Any]:
         """Something that takes longer than a step, and is no hang."""
-        made: AbstractContextManager[Any] = nullcontext()
+        nothing: AbstractContextManager[Any] = nullcontext()
         if self._process is None:
-            return made
-        found: AbstractContextManager[Any] = self._process.phase(name)
+            return nothing
+        phase: AbstractContextManager[Any] = self._process.phase(name)
         # The agent does not end a process that saves; nothing may look like the end of the save before it is one.
-        return made if name == "checkpoint" and self._leaving else found
+        return nothing if name == "checkpoint" and self._leaving else phase
 
     def take(self) -> Notice | None:
         """What was heard since the last time."""
@@ -107,16 +107,16 @@ class Notices:
         heard, self._heard = self._heard, None
         return heard
 
-    def _listen(self, found: Any) -> None:
+    def _listen(self, notice: Any) -> None:
         """A notice of the agent in our words, once."""
-        if found is None or found.number == self._number:
+        if notice is None or notice.number == self._number:
             return
-        self._number = found.number
-        leave = found.kind != "save"
+        self._number = notice.number
+        leave = notice.kind != "save"
         # The save is what leaving takes time for, and the agent waits for it.
-        leave_by = found.save_by if math.isfinite(found.save_by) else 0.0
+        leave_by = notice.save_by if math.isfinite(notice.save_by) else 0.0
         self._leaving |= leave
-        self._heard = Notice(found.reason or found.kind, leave=leave, leave_by=leave_by)
+        self._heard = Notice(notice.reason or notice.kind, leave=leave, leave_by=leave_by)
 
     def hear(self, notice: Notice | None) -> None:
         """Put back what could not be heeded yet."""

@@ -39,8 +39,8 @@ class Requests:
 
     def taken(self) -> Wish:
         """What to tell the others. Once: whoever asks again is heard again."""
-        found, self.wish = self.wish, Wish.NOTHING
-        return found
+        wish, self.wish = self.wish, Wish.NOTHING
+        return wish
 
 
 def reason_of(state: Trainable, wishes: Sequence[Wish], own: str) -> str:

@@ -36,11 +36,11 @@ class Standing:
 
     def now(self) -> dict[str, int]:
         """Of everything, by name."""
-        found = {"python": _of_python(random.getstate()), "numpy": _of_numpy_global()}
-        found |= self._of_framework()
+        sums = {"python": _of_python(random.getstate()), "numpy": _of_numpy_global()}
+        sums |= self._of_framework()
         for domain, generator in self._given:
-            found[domain] = zlib.crc32(of(generator).to_bytes(4, "little"), found.get(domain, 0))
-        return found
+            sums[domain] = zlib.crc32(of(generator).to_bytes(4, "little"), sums.get(domain, 0))
+        return sums
 
 
 def of(generator: Any) -> int:
@@ -70,12 +70,12 @@ def _of_python(state: Any) -> int:
 
 def _of_numpy(state: Any) -> int:
     """Over everything in the document of a bit generator, in its order."""
-    found = 0
+    checksum = 0
     for value in state.values():
         if isinstance(value, dict):
-            found = zlib.crc32(_of_numpy(value).to_bytes(4, "little"), found)
+            checksum = zlib.crc32(_of_numpy(value).to_bytes(4, "little"), checksum)
         elif isinstance(value, np.ndarray):
-            found = zlib.crc32(value.tobytes(), found)
+            checksum = zlib.crc32(value.tobytes(), checksum)
         else:
-            found = zlib.crc32(repr(value).encode(), found)
-    return found
+            checksum = zlib.crc32(repr(value).encode(), checksum)
+    return checksum

@@ -66,7 +66,7 @@ class Saving:
 
     def is_busy(self) -> bool:
         """Whether an earlier capture is still being written."""
-        return any(not each.done() for each in self._under_way)
+        return any(not pending.done() for pending in self._under_way)
 
     def late(self) -> bool:
         """Whether it wants one by the clock. Ranks have clocks of their own, so that of rank 0 counts."""
@@ -77,19 +77,19 @@ class Saving:
         """Capture, and go on. What is ``late`` is asked for when the copies are launched: it may wait for the device, which has work
         meanwhile, and may call the save off by raising.
         """
-        found = Late({}, {})
+        collected = Late({}, {})
         waited_s = 0.0
 
         def entries() -> dict[str, Any]:
-            nonlocal found, waited_s
+            nonlocal collected, waited_s
             began = time.perf_counter()
-            found = late()
-            self._metrics |= found.metrics.keys()
+            collected = late()
+            self._metrics |= collected.metrics.keys()
             waited_s = time.perf_counter() - began
-            return found.entries
+            return collected.entries
 
         with events.span("run.capture", step=step, why=why):
-            pending = self.checkpoints.save(step, self._state, entries, metrics=lambda: found.metrics)
+            pending = self.checkpoints.save(step, self._state, entries, metrics=lambda: collected.metrics)
         # Waiting for the device's own work holds nobody up.
         pending.blocked_s -= waited_s
         self._under_way.append(pending)
@@ -120,8 +120,8 @@ class Saving:
         """Put into the journal what has ended by now."""
         if not self._under_way:
             return
-        ended = [each for each in self._under_way if each.done()]
-        self._under_way = [each for each in self._under_way if not each.done()]
+        ended = [entry for entry in self._under_way if entry.done()]
+        self._under_way = [entry for entry in self._under_way if not entry.done()]
         for pending in ended:
             self._journalled(pending)
 
@@ -132,7 +132,7 @@ class Saving:
         if self._state.rank or best is None or len(self._committed) < 2 or best.metric in self._metrics:
             return
         with suppress(PenstockError, OSError):
-            if not any(best.metric in each.metrics for each in self.checkpoints.list()):
+            if not any(best.metric in checkpoint.metrics for checkpoint in self.checkpoints.list()):
                 _log.warning(
                     "no checkpoint has the metric %r that Keep(best=…) goes by: log it on rank 0, run.log(%s=…), before a save",
                     best.metric,
@@ -155,14 +155,14 @@ class Saving:
         problem = pending.error
         # Not synced, which would wait for a busy disk: nobody acts on these lines, the log of the checkpoints is what counts.
         if problem is None:
-            found = pending.wait()
+            checkpoint = pending.wait()
             apart: dict[str, Any] = {"kept_apart": pending.kept_apart} if pending.kept_apart else {}
             self._journal.write(
                 "commit",
                 pending.step,
-                digest=found.digest,
-                number=found.number,
-                bytes=found.bytes,
+                digest=checkpoint.digest,
+                number=checkpoint.number,
+                bytes=checkpoint.bytes,
                 written=pending.bytes_written,
                 blocked_s=round(pending.blocked_s, 6),
                 durable_s=round(pending.durable_s, 6),

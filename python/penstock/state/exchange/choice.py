@@ -30,14 +30,14 @@ class Choice:
     def tensors(self, known: Iterable[str]) -> dict[str, str]:
         """The same for tensors, of which there has to be one."""
         known = list(known)
-        found = self.names(known)
-        if not found:
+        chosen = self.names(known)
+        if not chosen:
             some = ", ".join(sorted(known)[:4])
             raise UsageError(
                 f"no tensor is chosen by prefix {self.prefix!r} and {list(self.only) or 'no pattern'}",
                 hint=f"there are {some} …" if some else "the checkpoint has no tensors",
             )
-        return found
+        return chosen
 
     def cast(self, dtype: str) -> str:
         """The type that a tensor has outside."""

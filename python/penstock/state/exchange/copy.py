@@ -37,10 +37,12 @@ class CheckpointSource:
         """Read parts of pieces, all at once."""
         tensors = self._reader.manifest.tensors
         parts = [
-            ReadSpan(each.incoming.name, tensors[each.incoming.name], 0, len(each.memory), box=each.box)
-            for each in wanted
+            ReadSpan(
+                request.incoming.name, tensors[request.incoming.name], 0, len(request.memory), box=request.box
+            )
+            for request in wanted
         ]
-        self._reader.fill(parts, [each.memory for each in wanted])
+        self._reader.fill(parts, [request.memory for request in wanted])
 
 
 def copy_checkpoint(

@@ -96,14 +96,14 @@ def import_state(
     # Files of an incarnation that has not begun are nobody's garbage; should another one take the number, the fence is refused.
     incarnation = history.next_incarnation()
     # The whole tensors count, as they do when saving.
-    whole = {each.name: prod(each.shape) * ITEM_BYTES[each.dtype] for each in incoming}
+    whole = {tensor.name: prod(tensor.shape) * ITEM_BYTES[tensor.dtype] for tensor in incoming}
     writer = _Writer(store, name, incarnation, chunk_bytes_for(sum(whole.values())))
     with events.span("state.import", step=name.step, tensors=len(whole)):
         writer.write(source, incoming, tell)
         manifest = writer.manifest(source)
-        made = _describe(store, manifest, name)
+        new_commit = _describe(store, manifest, name)
         fence(log, Member(0, 1, uuid.uuid4().hex, incarnation))
-        committed = commit(log, made, borrowed=(), references=References(store))
+        committed = commit(log, new_commit, borrowed=(), references=References(store))
     assert not isinstance(committed, Gone), "nothing was borrowed"
     return Imported(
         checkpoint_of(committed, store),
@@ -145,7 +145,7 @@ class _Writer:
 
     def write(self, source: Source, incoming: list[Incoming], tell: Tell) -> None:
         """Everything, one half after another."""
-        total = sum(each.bytes for each in incoming)
+        total = sum(tensor.bytes for tensor in incoming)
         half = min(max(total // _FILES, HALF_BYTES_MIN), HALF_BYTES_MAX)
         batches = list(_batches(incoming, half))
         room = min(half, max((_bytes(batch) for batch in batches), default=0))
@@ -160,7 +160,7 @@ class _Writer:
                     before.result()
                 placed = list(_placed(batch, halves[side]))
                 source.fill(
-                    [Wanted(each.incoming, each.box, each.start, at) for each, at in placed if each.bytes]
+                    [Wanted(span.incoming, span.box, span.start, at) for span, at in placed if span.bytes]
                 )
                 written[side] = pool.submit(self._write, placed)
                 done += _bytes(batch)
@@ -181,12 +181,12 @@ class _Writer:
         }
         pieces = [
             (
-                piece_key(each.incoming.name, each.incoming.shape, each.box),
-                each.incoming.dtype,
-                each.box.shape,
-                each.bytes,
+                piece_key(span.incoming.name, span.incoming.shape, span.box),
+                span.incoming.dtype,
+                span.box.shape,
+                span.bytes,
             )
-            for each, _ in placed
+            for span, _ in placed
         ]
         header = encode_header(pieces, stamp)
         name = f"data/{self._incarnation}/{self._step}-0/0-{uuid.uuid4().hex[:8]}.safetensors"
@@ -194,21 +194,21 @@ class _Writer:
         reach("state.written")
         self._files.append(DataFile(name, length))
         at = len(header)
-        for (each, _), digits in zip(placed, hashes, strict=True):
-            piece = Piece(each.box.offset, each.box.shape, len(self._files) - 1, at, digits)
+        for (part, _), digits in zip(placed, hashes, strict=True):
+            piece = Piece(part.box.offset, part.box.shape, len(self._files) - 1, at, digits)
             known = self._tensors.setdefault(
-                each.incoming.name, Tensor(each.incoming.dtype, each.incoming.shape, [])
+                part.incoming.name, Tensor(part.incoming.dtype, part.incoming.shape, [])
             )
             known.pieces.append(piece)
-            at += each.bytes
+            at += part.bytes
 
     def manifest(self, source: Source) -> Manifest:
         """What was written."""
         part = Part(0, self._files, self._tensors, source.values, {})
         origin = Origin(self._run, self._step, self._incarnation, parent="")
-        made = assemble([part], origin, None, self._chunk_bytes)
+        manifest = assemble([part], origin, None, self._chunk_bytes)
         ranks = max(1, len(source.entries.ranks))
-        return msgspec.structs.replace(made, entries=source.entries, ranks=ranks)
+        return msgspec.structs.replace(manifest, entries=source.entries, ranks=ranks)
 
 
 def _batches(incoming: list[Incoming], most: int) -> Iterator[list[_Cut]]:
@@ -216,9 +216,9 @@ def _batches(incoming: list[Incoming], most: int) -> Iterator[list[_Cut]]:
     batch: list[_Cut] = []
     used = 0
     # Within a file every element begins at a multiple of its size, as the library that reads such files wishes.
-    for each in sorted(incoming, key=lambda each: -ITEM_BYTES[each.dtype]):
-        for box, start in cut(each.box, ITEM_BYTES[each.dtype], most):
-            part = _Cut(each, box, start)
+    for tensor in sorted(incoming, key=lambda item: -ITEM_BYTES[item.dtype]):
+        for box, start in cut(tensor.box, ITEM_BYTES[tensor.dtype], most):
+            part = _Cut(tensor, box, start)
             if batch and used + part.bytes > most:
                 yield batch
                 batch, used = [], 0

@@ -40,12 +40,12 @@ class SafetensorsSource:
         self._incoming: list[Incoming] = []
         homes: dict[str, Path] = {}
         for path in paths:
-            for each in _listed(path, prefix):
-                if each.name in homes:
-                    reason = f"{each.name} is in {homes[each.name].name} too"
+            for tensor in _listed(path, prefix):
+                if tensor.name in homes:
+                    reason = f"{tensor.name} is in {homes[tensor.name].name} too"
                     raise ForeignUnusable(path=str(path), reason=reason)
-                homes[each.name] = path
-                self._incoming.append(each)
+                homes[tensor.name] = path
+                self._incoming.append(tensor)
 
     def incoming(self) -> list[Incoming]:
         """Tensor by tensor, as they lie in the files."""
@@ -54,12 +54,12 @@ class SafetensorsSource:
     def fill(self, wanted: Sequence[Wanted]) -> None:
         """Read ranges of the files."""
         by_path: dict[Path, list[Wanted]] = {}
-        for each in wanted:
-            by_path.setdefault(each.incoming.where[0], []).append(each)
+        for request in wanted:
+            by_path.setdefault(request.incoming.where[0], []).append(request)
         for path, here in by_path.items():
             with path.open("rb", buffering=0) as file:
-                for each in here:
-                    read_exactly(file, each.incoming.where[1] + each.start, each.memory, path)
+                for request in here:
+                    read_exactly(file, request.incoming.where[1] + request.start, request.memory, path)
 
 
 def read_exactly(file: Any, start: int, memory: memoryview, path: Path) -> None:
@@ -95,12 +95,12 @@ def _listed(path: Path, prefix: str) -> Iterator[Incoming]:
             reason="it is a data file of a checkpoint, whose tensors may be in many files",
             hint="`penstock checkpoint export` gives whole tensors",
         )
-    for name, each in header.items():
-        yield _checked(path, f"{prefix}{name}", each, data, bytes_)
+    for name, entry in header.items():
+        yield _checked(path, f"{prefix}{name}", entry, data, bytes_)
 
 
-def _checked(path: Path, name: str, each: dict[str, Any], data: int, bytes_: int) -> Incoming:
-    dtype, shape, offsets = (each.get(key) for key in ("dtype", "shape", "data_offsets"))
+def _checked(path: Path, name: str, entry: dict[str, Any], data: int, bytes_: int) -> Incoming:
+    dtype, shape, offsets = (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
     if dtype not in ITEM_BYTES:
         raise ForeignUnusable(path=str(path), reason=f"{name} is of type {dtype}, which is not known")
     numbers = [*shape, *offsets] if isinstance(shape, list) and isinstance(offsets, list) else [-1]
@@ -179,28 +179,28 @@ def export_safetensors(
         raise UsageError(
             f"{existing[0]} exists already", hint="choose another place, or --force to replace it"
         )
-    made: dict[Path, Path] = {}
-    progress = _Progress(tell, sum(each.bytes for each in outgoing))
+    paths: dict[Path, Path] = {}
+    progress = _Progress(tell, sum(tensor.bytes for tensor in outgoing))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, shard in zip(names, shards, strict=True):
             temporary = folder / f".{name}.{uuid.uuid4().hex[:8]}"
-            made[temporary] = folder / name
+            paths[temporary] = folder / name
             _write(temporary, shard, reader, progress)
         for path in existing:
             path.unlink()
-        for temporary, path in made.items():
+        for temporary, path in paths.items():
             temporary.rename(path)
         if len(shards) > 1:
             _write_index(folder, dict(zip(names, shards, strict=True)))
-            return [*made.values(), folder / INDEX]
+            return [*paths.values(), folder / INDEX]
     except OSError as reason:
         raise UsageError(f"{destination} cannot be written: {reason.strerror or reason}") from reason
     finally:
-        for temporary in made:
+        for temporary in paths:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
-    return list(made.values())
+    return list(paths.values())
 
 
 @dataclass(slots=True)
@@ -228,12 +228,12 @@ def _shards(outgoing: list[_Outgoing], most: int) -> Iterator[list[_Outgoing]]:
     """In the order of names; a tensor that is larger than a shard has one of its own."""
     shard: list[_Outgoing] = []
     used = 0
-    for each in outgoing:
-        if shard and used + each.bytes > most:
+    for tensor in outgoing:
+        if shard and used + tensor.bytes > most:
             yield shard
             shard, used = [], 0
-        shard.append(each)
-        used += each.bytes
+        shard.append(tensor)
+        used += tensor.bytes
     yield shard
 
 
@@ -245,15 +245,15 @@ def _names(count: int) -> list[str]:
 
 def _write(path: Path, shard: list[_Outgoing], reader: Reader, progress: _Progress) -> None:
     # As the library orders them: large elements first, so that all begin at a multiple of their size.
-    ordered = sorted(shard, key=lambda each: (-ITEM_BYTES[each.cast], each.called))
-    of = {each.name: each for each in ordered}
+    ordered = sorted(shard, key=lambda tensor: (-ITEM_BYTES[tensor.cast], tensor.called))
+    of = {tensor.name: tensor for tensor in ordered}
     with path.open("xb") as file:
         _write_header(file, ordered)
-        parts = [part for each in ordered for part in reader.ordered(each.name)]
-        for each in reader.read(parts):
-            target = of[each.part.name]
+        parts = [part for tensor in ordered for part in reader.ordered(tensor.name)]
+        for chunk in reader.read(parts):
+            target = of[chunk.part.name]
             memory = (
-                each.memory if target.cast == target.dtype else cast(each.memory, target.dtype, target.cast)
+                chunk.memory if target.cast == target.dtype else cast(chunk.memory, target.dtype, target.cast)
             )
             file.write(memory)
             progress.add(len(memory))
@@ -265,21 +265,21 @@ def _write_header(file: BinaryIO, ordered: list[_Outgoing]) -> None:
     # Without this word transformers refuses the file.
     document: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
-    for each in ordered:
-        document[each.called] = {
-            "dtype": each.cast,
-            "shape": each.shape,
-            "data_offsets": (end, end + each.bytes),
+    for tensor in ordered:
+        document[tensor.called] = {
+            "dtype": tensor.cast,
+            "shape": tensor.shape,
+            "data_offsets": (end, end + tensor.bytes),
         }
-        end += each.bytes
+        end += tensor.bytes
     text = msgspec.json.encode(document)
     text += b" " * (-len(text) % _ALIGNED)
     file.write(len(text).to_bytes(8, "little") + text)
 
 
 def _write_index(folder: Path, shards: dict[str, list[_Outgoing]]) -> None:
-    total = sum(each.bytes for shard in shards.values() for each in shard)
-    weights = {each.called: name for name, shard in shards.items() for each in shard}
+    total = sum(tensor.bytes for shard in shards.values() for tensor in shard)
+    weights = {tensor.called: name for name, shard in shards.items() for tensor in shard}
     document = {"metadata": {"total_size": total}, "weight_map": dict(sorted(weights.items()))}
     temporary = folder / f".{INDEX}.{uuid.uuid4().hex[:8]}"
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))

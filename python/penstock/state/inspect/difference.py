@@ -147,8 +147,8 @@ class Difference:
             "removed": self.removed,
             "values": {name: list(pair) for name, pair in self.values.items()},
             "entries": {name: list(pair) for name, pair in self.entries.items()},
-            "stale_moments": [asdict(each) for each in self.stale],
-            "unmoved_parameters": [asdict(each) for each in self.unmoved],
+            "stale_moments": [asdict(still) for still in self.stale],
+            "unmoved_parameters": [asdict(still) for still in self.unmoved],
             "bytes_read": self.bytes_read,
         }
 
@@ -156,7 +156,7 @@ class Difference:
 def difference(before: Reader, after: Reader, tell: Tell = lambda done, total: None) -> Difference:
     """What differs between two checkpoints."""
     old, new = before.manifest, after.manifest
-    found = Difference(
+    result = Difference(
         added=[name for name in new.tensors if name not in old.tensors],
         removed=[name for name in old.tensors if name not in new.tensors],
         values=_differing(_leaves(old.values), _leaves(new.values)),
@@ -167,18 +167,18 @@ def difference(before: Reader, after: Reader, tell: Tell = lambda done, total: N
     to_read = []
     for name in both:
         if same_chunks and old.tensors[name].identity == new.tensors[name].identity:
-            found.equal_by_hash += 1
+            result.equal_by_hash += 1
         else:
             to_read.append(name)
-    changes = _compare(before, after, to_read, found, tell)
-    found.changes = [change for change in changes if change.changed or not _alike(change)]
-    found.changes.sort(key=lambda change: (-_rank(change), change.name))
-    found.equal = len(both) - len(found.changes)
-    _find_still(found, both)
-    return found
+    changes = _compare(before, after, to_read, result, tell)
+    result.changes = [change for change in changes if change.changed or not _alike(change)]
+    result.changes.sort(key=lambda change: (-_rank(change), change.name))
+    result.equal = len(both) - len(result.changes)
+    _find_still(result, both)
+    return result
 
 
-def _compare(before: Reader, after: Reader, names: list[str], found: Difference, tell: Tell) -> list[Change]:
+def _compare(before: Reader, after: Reader, names: list[str], result: Difference, tell: Tell) -> list[Change]:
     changes = {
         name: _change(name, before.manifest.tensors[name], after.manifest.tensors[name]) for name in names
     }
@@ -188,10 +188,10 @@ def _compare(before: Reader, after: Reader, names: list[str], found: Difference,
     needed = [(part, other) for part, other in pairs if other is not None]
     total = sum(part.bytes for part, _ in pairs) + sum(other.bytes for _, other in needed)
     with closing(after.read([other for _, other in needed])) as others:
-        for (part, other), each in zip(pairs, before.read([part for part, _ in pairs]), strict=True):
-            changes[part.name].add(each, None if other is None else next(others))
-            found.bytes_read += part.bytes + (0 if other is None else other.bytes)
-            tell(found.bytes_read, total)
+        for (part, other), chunk in zip(pairs, before.read([part for part, _ in pairs]), strict=True):
+            changes[part.name].add(chunk, None if other is None else next(others))
+            result.bytes_read += part.bytes + (0 if other is None else other.bytes)
+            tell(result.bytes_read, total)
     return list(changes.values())
 
 
@@ -256,14 +256,14 @@ def _bits(memory: memoryview, dtype: str) -> Array:
     return np.frombuffer(memory, f"u{ITEM_BYTES[dtype]}")
 
 
-def _find_still(found: Difference, both: list[str]) -> None:
+def _find_still(result: Difference, both: list[str]) -> None:
     """Moments and parameters of which one moved and the other did not."""
-    moved = {change.name for change in found.changes}
+    moved = {change.name for change in result.changes}
     for moment, parameter in moments_of(both).items():
         if parameter in moved and moment not in moved:
-            found.stale.append(Still(parameter, moment))
+            result.stale.append(Still(parameter, moment))
         elif moment in moved and parameter not in moved:
-            found.unmoved.append(Still(parameter, moment))
+            result.unmoved.append(Still(parameter, moment))
 
 
 def _differing(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -273,23 +273,23 @@ def _differing(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any,
 
 def _leaves(values: dict[str, Any]) -> dict[str, Any]:
     """Documents taken apart, so that what differs is a learning rate and not a whole schedule."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for name, value in values.items():
         inner = value.get("$dict", value) if isinstance(value, dict) else value
         if isinstance(inner, list) and len(inner) <= _ITEMS_MAX:
             inner = dict(enumerate(inner))
         if isinstance(inner, dict) and inner and not any(str(key).startswith("$") for key in inner):
-            found |= _leaves({f"{name}/{key}": below for key, below in inner.items()})
+            leaves |= _leaves({f"{name}/{key}": below for key, below in inner.items()})
         else:
-            found[name] = inner
-    return found
+            leaves[name] = inner
+    return leaves
 
 
 def _flat(entries: Entries) -> dict[str, Any]:
     """Entries of all ranks by name; those of a rank with its number."""
     own = {
         f"{name} of rank {rank}": value
-        for rank, each in enumerate(entries.ranks)
-        for name, value in each.items()
+        for rank, rank_entries in enumerate(entries.ranks)
+        for name, value in rank_entries.items()
     }
     return {**entries.shared, **own}

@@ -67,10 +67,10 @@ def own_type(dtype: str) -> "np.dtype[Any] | None":
     if dtype in _KNOWN:
         return np.dtype(_KNOWN[dtype])
     try:
-        found: np.dtype[Any] = np.dtype(getattr(import_module("ml_dtypes"), _OTHERS[dtype]))
+        numpy_type: np.dtype[Any] = np.dtype(getattr(import_module("ml_dtypes"), _OTHERS[dtype]))
     except ImportError:
         return None
-    return found
+    return numpy_type
 
 
 def cast(memory: memoryview, dtype: str, wanted: str) -> memoryview:
@@ -83,10 +83,10 @@ def cast(memory: memoryview, dtype: str, wanted: str) -> memoryview:
     if wanted != "BF16":
         # Beyond the largest number of the narrower type is infinity, as everywhere.
         with np.errstate(over="ignore", invalid="ignore"):
-            made: Array = numbers.astype(_KNOWN[wanted])
+            converted: Array = numbers.astype(_KNOWN[wanted])
     else:
-        made = _bfloat16(numbers)
-    return made.view(np.uint8).data if made.size else memoryview(b"")
+        converted = _bfloat16(numbers)
+    return converted.view(np.uint8).data if converted.size else memoryview(b"")
 
 
 def _bfloat16(numbers: Array) -> Array:

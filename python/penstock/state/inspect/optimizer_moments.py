@@ -29,13 +29,13 @@ def moments_of(names: Iterable[str]) -> dict[str, str]:
             # A moment does not repeat what the whole model is called.
             if len(parts) > 1:
                 parameters.setdefault(parts[1:], name)
-    found = {}
+    parameter_of = {}
     for name in names:
         if is_of_optimizer(name) and name.rpartition("/")[2] not in _COUNTS:
             parameter = _longest(tuple(name.split("/"))[1:], parameters)
             if parameter is not None:
-                found[name] = parameter
-    return found
+                parameter_of[name] = parameter
+    return parameter_of
 
 
 def _longest(path: tuple[str, ...], parameters: dict[tuple[str, ...], str]) -> str | None:

@@ -64,9 +64,9 @@ class Reader:
     def stored(self, names: Iterable[str] | None = None) -> list[ReadSpan]:
         """Every byte of some tensors (of all, unless given) in the order of the files; cut at chunks."""
         chosen = self.manifest.tensors if names is None else names
-        found = [part for name in chosen for part in self.of_piece(name)]
-        found.sort(key=lambda part: (self._piece(part).file, self._piece(part).start, part.start))
-        return found
+        spans = [part for name in chosen for part in self.of_piece(name)]
+        spans.sort(key=lambda part: (self._piece(part).file, self._piece(part).start, part.start))
+        return spans
 
     def of_piece(self, name: str, number: int | None = None) -> Iterator[ReadSpan]:
         """The bytes of one piece of a tensor, or of all of them."""
@@ -142,7 +142,7 @@ class Reader:
         for part in batch:
             slices.append(Slice(part, half[at : at + part.bytes]))
             at += _aligned(part.bytes)
-        self.fill(batch, [each.memory for each in slices])
+        self.fill(batch, [chunk.memory for chunk in slices])
         return slices
 
     def fill(self, parts: list[ReadSpan], memories: list[memoryview]) -> None:
@@ -154,9 +154,9 @@ class Reader:
         for number, (part, memory) in enumerate(zip(parts, memories, strict=True)):
             if not part.bytes:
                 continue
-            for piece, given in self._pieces(part):
+            for piece, span in self._pieces(part):
                 file = files.setdefault(piece.file, len(files))
-                pieces.append((number, file, *given))
+                pieces.append((number, file, *span))
                 owners.append((part.name, piece.file))
             offset, shape = ((0,), (part.bytes,)) if part.box is None else (part.box.offset, part.box.shape)
             targets.append((number, offset, shape, memory))

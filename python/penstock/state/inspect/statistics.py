@@ -93,11 +93,11 @@ def figures_of(
     reader: Reader, names: Iterable[str], tell: Tell = lambda done, total: None
 ) -> dict[str, Figures]:
     """The figures of some tensors, read in the order in which they are stored."""
-    found = {name: Figures() for name in names}
-    total = sum(reader.manifest.tensors[name].bytes for name in found)
+    figures = {name: Figures() for name in names}
+    total = sum(reader.manifest.tensors[name].bytes for name in figures)
     done = 0
-    for each in reader.read(reader.stored(found)):
-        found[each.part.name].add(each.memory, each.part.tensor.dtype)
-        done += each.part.bytes
+    for chunk in reader.read(reader.stored(figures)):
+        figures[chunk.part.name].add(chunk.memory, chunk.part.tensor.dtype)
+        done += chunk.part.bytes
         tell(done, total)
-    return found
+    return figures

@@ -127,15 +127,15 @@ class Verifier:
         self._verify(Reader(other, store), second, lambda done, total: None)
         report.loads = report.loads or second.ok
         report.bytes_read += second.bytes_read
-        report.damages += [each for each in second.damages if each not in report.damages]
+        report.damages += [damage for damage in second.damages if damage not in report.damages]
 
     def _verify(self, reader: Reader, report: Verified, tell: Tell) -> None:
         manifest = reader.manifest
         pieces = _by_file(manifest)
         readable: set[int] = set()
         for number, file in enumerate(manifest.files):
-            found, bytes_ = _of_file(reader.store, manifest, file, pieces[number])
-            report.damages += found
+            file_damages, bytes_ = _of_file(reader.store, manifest, file, pieces[number])
+            report.damages += file_damages
             if bytes_ == file.bytes:
                 readable.add(number)
         parts = [part for part in reader.stored() if _piece(part).file in readable]
@@ -146,7 +146,7 @@ class Verifier:
             if known is None:
                 fresh.append(part)
             else:
-                report.damages += [each for each in known if _inside_part(each, part)]
+                report.damages += [known_damage for known_damage in known if _inside_part(known_damage, part)]
                 done += part.bytes
         broken: list[tuple[ReadSpan, Damage]] = []
         for part, damages in _read(reader, fresh):
@@ -171,8 +171,8 @@ def _read(reader: Reader, parts: list[ReadSpan]) -> Iterator[tuple[ReadSpan, lis
     at = 0
     while at < len(parts):
         try:
-            for each in reader.read(parts[at:]):
-                yield each.part, []
+            for chunk in reader.read(parts[at:]):
+                yield chunk.part, []
                 at += 1
         except CheckpointDamaged:
             for part in next(reader.batches(parts[at:])):
@@ -245,8 +245,8 @@ def _of_file(
     damages = [Damage(file.name, 0, "", reason) for reason in _foreign(manifest, file, stamp)]
     try:
         listed = {
-            (start + each["data_offsets"][0], each["dtype"], tuple(each["shape"])): key.partition("@")[0]
-            for key, each in header.items()
+            (start + entry["data_offsets"][0], entry["dtype"], tuple(entry["shape"])): key.partition("@")[0]
+            for key, entry in header.items()
         }
     except (KeyError, TypeError, IndexError):
         return [*damages, Damage(file.name, 0, "", "its header is not valid")], bytes_
@@ -280,11 +280,11 @@ def _inside(pieces: list[tuple[str, str, Piece]]) -> str:
 
 
 def _by_file(manifest: Manifest) -> dict[int, list[tuple[str, str, Piece]]]:
-    found: dict[int, list[tuple[str, str, Piece]]] = {number: [] for number in range(len(manifest.files))}
+    by_number: dict[int, list[tuple[str, str, Piece]]] = {number: [] for number in range(len(manifest.files))}
     for name, tensor in manifest.tensors.items():
         for piece in tensor.pieces:
-            found[piece.file].append((name, tensor.dtype, piece))
-    return found
+            by_number[piece.file].append((name, tensor.dtype, piece))
+    return by_number
 
 
 def _inside_part(damage: Damage, part: ReadSpan) -> bool:

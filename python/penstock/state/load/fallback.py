@@ -28,31 +28,31 @@ _UNTOUCHED = (LayoutChanged, SelectionEmpty, TreeMismatch, UsageError)
 _LOG = logging.getLogger("penstock.state")
 
 
-def fill(found: Checkpoint, state: Tree, wish: Wish, log: Log) -> LoadReport:
+def fill(checkpoint: Checkpoint, state: Tree, wish: Wish, log: Log) -> LoadReport:
     """Load a checkpoint into a tree, with the entries of its rank. A checkpoint that was retired meanwhile is said to be that."""
     tree = state.root if isinstance(state, PlainTree) else state
     try:
-        manifest = found.manifest
+        manifest = checkpoint.manifest
     except CheckpointDamaged as problem:
-        raise retired_or(problem, log, found) from problem
+        raise retired_or(problem, log, checkpoint) from problem
     try:
-        report = _load_around(manifest, found.store, state, wish)
+        report = _load_around(manifest, checkpoint.store, state, wish)
         if not wish.only or wish.chosen(GENERATORS):
-            state.load_entries(entries_of(found, state.rank))
+            state.load_entries(entries_of(checkpoint, state.rank))
     except _UNTOUCHED:
         raise
     except BaseException as problem:
-        spoil(tree, found.step, wish.only, problem)
+        spoil(tree, checkpoint.step, wish.only, problem)
         if isinstance(problem, CheckpointDamaged):
-            raise retired_or(problem, log, found) from problem
+            raise retired_or(problem, log, checkpoint) from problem
         raise
     heal(tree, wish.only)
     return report
 
 
-def entries_of(found: Checkpoint, rank: int) -> dict[str, Any]:
+def entries_of(checkpoint: Checkpoint, rank: int) -> dict[str, Any]:
     """The documents that were saved with a checkpoint: the shared ones, and those of a rank."""
-    return {name: from_json(value) for name, value in found.manifest.entries.of(rank).items()}
+    return {name: from_json(value) for name, value in checkpoint.manifest.entries.of(rank).items()}
 
 
 def _load_around(manifest: Manifest, store: Store, tree: Tree, wish: Wish) -> LoadReport:

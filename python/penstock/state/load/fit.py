@@ -73,26 +73,26 @@ def fit(
     """
     report = LoadReport()
     different: list[tuple[Held, Tensor]] = []
-    found = Fit([], [], report)
+    result = Fit([], [], report)
     resized = resizes(manifest, wish)
-    for each in held:
-        saved = manifest.tensors.get(wish.saved_as(each.name))
+    for tensor in held:
+        saved = manifest.tensors.get(wish.saved_as(tensor.name))
         if saved is None:
-            report.missing.append(each.name)
-        elif (saved.dtype, saved.shape) == (each.dtype, tuple(each.shape)):
-            found.same.append(each)
-            report.loaded.append(each.name)
-        elif _can_adapt(each, saved, wish, resized.get(each.name)):
-            found.adapted.append((each, saved))
-            report.loaded.append(each.name)
-            if saved.dtype != each.dtype:
-                report.cast.append(f"{each.name} from {saved.dtype} to {each.dtype}")
-            if saved.shape != tuple(each.shape):
-                report.resized.append(f"{each.name} from {list(saved.shape)} to {list(each.shape)}")
+            report.missing.append(tensor.name)
+        elif (saved.dtype, saved.shape) == (tensor.dtype, tuple(tensor.shape)):
+            result.same.append(tensor)
+            report.loaded.append(tensor.name)
+        elif _can_adapt(tensor, saved, wish, resized.get(tensor.name)):
+            result.adapted.append((tensor, saved))
+            report.loaded.append(tensor.name)
+            if saved.dtype != tensor.dtype:
+                report.cast.append(f"{tensor.name} from {saved.dtype} to {tensor.dtype}")
+            if saved.shape != tuple(tensor.shape):
+                report.resized.append(f"{tensor.name} from {list(saved.shape)} to {list(tensor.shape)}")
         else:
-            different.append((each, saved))
+            different.append((tensor, saved))
     report.missing.extend(name for name, saved in values.items() if saved not in manifest.values)
-    known = {wish.saved_as(each.name) for each in held} | set(values.values()) | elsewhere
+    known = {wish.saved_as(own.name) for own in held} | set(values.values()) | elsewhere
     if not wish.only:
         report.unexpected.extend(n for n in [*manifest.tensors, *manifest.values] if n not in known)
     for names in (report.loaded, report.cast, report.resized, report.missing, report.unexpected):
@@ -100,7 +100,7 @@ def fit(
     nothing = bool(held and manifest.tensors and not report.loaded)
     if different or nothing or (wish.strict and (report.missing or report.unexpected)):
         _refuse(report, different, tell_names=wish.strict or nothing)
-    return found
+    return result
 
 
 def resizes(manifest: Manifest, wish: Wish) -> dict[str, str]:
@@ -112,25 +112,25 @@ def resizes(manifest: Manifest, wish: Wish) -> dict[str, str]:
             raise UsageError(
                 f"resize must be a known mode, got {mode!r}", hint=f"one of {', '.join(RESIZES)}"
             )
-    found = {}
+    modes = {}
     moments = moments_of(manifest.tensors)
     for saved in manifest.tensors:
         parameter = moments.get(saved, saved)
         for beginning, mode in wish.resize.items():
             if begins(wish.known_as(parameter), beginning) or begins(wish.known_as(saved), beginning):
-                found[wish.known_as(saved)] = mode
-    return found
+                modes[wish.known_as(saved)] = mode
+    return modes
 
 
 def resized_kinds(
     manifest: Manifest, held: Iterable[Held], wish: Wish
 ) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Types and shapes of what was saved, by names in the tree, with sizes as the tree will have them: it makes room by these."""
-    kinds = {wish.known_as(name): (each.dtype, each.shape) for name, each in manifest.tensors.items()}
+    kinds = {wish.known_as(name): (tensor.dtype, tensor.shape) for name, tensor in manifest.tensors.items()}
     modes = resizes(manifest, wish)
     if not modes:
         return kinds
-    here = {each.name: tuple(each.shape) for each in held}
+    here = {tensor.name: tuple(tensor.shape) for tensor in held}
     parameters = {
         wish.known_as(moment): wish.known_as(name) for moment, name in moments_of(manifest.tensors).items()
     }
@@ -155,10 +155,10 @@ def kinds_shape(manifest: Manifest, name: str, wish: Wish) -> tuple[int, ...] | 
     return None if saved is None else saved.shape
 
 
-def _can_adapt(each: Held, saved: Tensor, wish: Wish, resize: str | None) -> bool:
-    if saved.dtype != each.dtype and not (wish.cast and saved.dtype in FLOATS and each.dtype in TARGETS):
+def _can_adapt(tensor: Held, saved: Tensor, wish: Wish, resize: str | None) -> bool:
+    if saved.dtype != tensor.dtype and not (wish.cast and saved.dtype in FLOATS and tensor.dtype in TARGETS):
         return False
-    shape = tuple(each.shape)
+    shape = tuple(tensor.shape)
     if saved.shape == shape:
         return True
     if resize is None or len(saved.shape) != len(shape):
@@ -174,8 +174,8 @@ def _refuse(report: LoadReport, different: list[tuple[Held, Tensor]], *, tell_na
         missing=missing,
         unexpected=unexpected,
         different=[
-            f"{each.name} is {each.dtype} {list(each.shape)}, saved was {saved.dtype} {list(saved.shape)}"
-            for each, saved in different
+            f"{tensor.name} is {tensor.dtype} {list(tensor.shape)}, saved was {saved.dtype} {list(saved.shape)}"
+            for tensor, saved in different
         ],
         hint="; ".join(_hints(missing, unexpected, different)),
     )
@@ -183,15 +183,13 @@ def _refuse(report: LoadReport, different: list[tuple[Held, Tensor]], *, tell_na
 
 def _hints(missing: list[str], unexpected: list[str], different: list[tuple[Held, Tensor]]) -> Iterable[str]:
     if any(
-        saved.dtype in FLOATS and each.dtype in TARGETS
-        for each, saved in different
-        if saved.dtype != each.dtype
+        saved.dtype in FLOATS and own.dtype in TARGETS for own, saved in different if saved.dtype != own.dtype
     ):
         yield "cast=True converts floating-point types"
-    for each, saved in different:
-        if saved.shape != tuple(each.shape) and len(saved.shape) == len(each.shape):
-            larger = all(here >= there for here, there in zip(each.shape, saved.shape, strict=True))
-            yield f"resize={{{each.name!r}: {'pad' if larger else 'crop'!r}}} fills what both have"
+    for tensor, saved in different:
+        if saved.shape != tuple(tensor.shape) and len(saved.shape) == len(tensor.shape):
+            larger = all(here >= there for here, there in zip(tensor.shape, saved.shape, strict=True))
+            yield f"resize={{{tensor.name!r}: {'pad' if larger else 'crop'!r}}} fills what both have"
             break
     if (pair := _suggested(missing, unexpected)) is not None:
         yield f"rename={{{pair[0]!r}: {pair[1]!r}}} maps the tree's names to the checkpoint's"
@@ -211,9 +209,9 @@ def _suggested(missing: list[str], unexpected: list[str]) -> tuple[str, str] | N
         for candidate in unexpected:
             if not candidate.endswith(tail) or candidate[: -len(tail)][-1:] not in ("/", ".", ""):
                 continue
-            here, given = first[:start], candidate[: -len(tail)]
-            if here != given and all(
-                name.startswith(here) and given + name[len(here) :] in there for name in missing
+            here, saved_prefix = first[:start], candidate[: -len(tail)]
+            if here != saved_prefix and all(
+                name.startswith(here) and saved_prefix + name[len(here) :] in there for name in missing
             ):
-                return here, given
+                return here, saved_prefix
     return None

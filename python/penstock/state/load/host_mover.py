@@ -67,10 +67,10 @@ class HostMover:
 
     def sample(self, samples: list[Sample]) -> Done:
         """Copy samples out, now."""
-        for each in samples:
-            form = (each.rows, each.width)
-            places = np.ndarray(form, np.uint8, buffer=each.held.memory, strides=(each.pitch, 1))
-            np.frombuffer(each.host, np.uint8).reshape(form)[...] = places
+        for sample in samples:
+            form = (sample.rows, sample.width)
+            places = np.ndarray(form, np.uint8, buffer=sample.held.memory, strides=(sample.pitch, 1))
+            np.frombuffer(sample.host, np.uint8).reshape(form)[...] = places
         return DONE
 
 
@@ -98,10 +98,10 @@ class StridedMover:
 
     def sample(self, samples: list[Sample]) -> Done:
         """Copy samples out, now."""
-        for each in samples:
-            array: np.ndarray[Any, Any] = each.held.memory
-            index = np.unravel_index(elements_of(each, array.itemsize), array.shape)
-            each.host[:] = bytes_of(np.ascontiguousarray(array[index])).data
+        for sample in samples:
+            array: np.ndarray[Any, Any] = sample.held.memory
+            index = np.unravel_index(elements_of(sample, array.itemsize), array.shape)
+            sample.host[:] = bytes_of(np.ascontiguousarray(array[index])).data
         return DONE
 
 

@@ -41,26 +41,26 @@ def load(described: Manifest, store: Store, tree: Tree, wish: Wish) -> LoadRepor
     if wish.selects:
         # Before room is made: of what a fresh optimizer will hold, only the checkpoint knows the names.
         coming = filter(is_of_optimizer, saved_names)
-        wish.check([*(each.name for each in tree.held()), *tree.values(), *coming], saved_names)
+        wish.check([*(tensor.name for tensor in tree.held()), *tree.values(), *coming], saved_names)
     held = _held(manifest, tree, wish)
     values = tree.values()
-    wish.check([*(each.name for each in held), *values], saved_names)
+    wish.check([*(tensor.name for tensor in held), *values], saved_names)
     view.check(held, wish.saved_as, lambda name: wish.chosen(wish.known_as(name)))
-    held = [each for each in held if wish.chosen(each.name)]
+    held = [tensor for tensor in held if wish.chosen(tensor.name)]
     chosen = {name: wish.saved_as(name) for name in values if wish.chosen(name)}
-    found = fit(manifest, held, chosen, wish, view.elsewhere)
-    with events.span("state.load", step=manifest.step, tensors=len(found.report.loaded)):
+    fitted = fit(manifest, held, chosen, wish, view.elsewhere)
+    with events.span("state.load", step=manifest.step, tensors=len(fitted.report.loaded)):
         with Spool(f"{store.url} {manifest.run} {manifest.step} {manifest.made!r}") as spool:
             reader = _Reader(manifest, store, wish, spool)
-            reader.direct([each for each in found.same if each.mover is HOST])
-            reader.staged([each for each in found.same if each.mover is not HOST])
-            for each, saved in found.adapted:
-                reader.adapted(each, saved)
+            reader.direct([tensor for tensor in fitted.same if tensor.mover is HOST])
+            reader.staged([tensor for tensor in fitted.same if tensor.mover is not HOST])
+            for target, saved in fitted.adapted:
+                reader.adapted(target, saved)
         tree.load_values(
             {name: manifest.values[saved] for name, saved in chosen.items() if saved in manifest.values}
         )
         tree.loaded()
-    return found.report
+    return fitted.report
 
 
 def _held(manifest: Manifest, tree: Tree, wish: Wish) -> list[Held]:
@@ -88,22 +88,24 @@ class _Reader:
 
     def direct(self, held: list[Held]) -> int:
         """Fill contiguous host memory. What other ranks hold too is read through the page cache, so that a host reads it once."""
-        shares = [(Share(each, each.box, 0), each.memory.data) for each in held if each.bytes]
+        shares = [(Share(tensor, tensor.box, 0), tensor.memory.data) for tensor in held if tensor.bytes]
         alone = [pair for pair in shares if pair[0].held.replicas == 1]
         shared = [pair for pair in shares if pair[0].held.replicas > 1]
         return self._read(alone, direct=True) + self._read(shared, direct=False)
 
     def staged(self, held: list[Held]) -> int:
         """Fill other memory, through host memory in two halves."""
-        total = sum(each.bytes for each in held)
+        total = sum(tensor.bytes for tensor in held)
         wanted = min(max(total // 20, HALF_BYTES_MIN), HALF_BYTES_MAX)
-        parts = [part for each in held if each.bytes for part in parts_of(Share(each, each.box, 0), wanted)]
+        parts = [
+            part for tensor in held if tensor.bytes for part in parts_of(Share(tensor, tensor.box, 0), wanted)
+        ]
         if not parts:
             return 0
         largest = max(part.bytes for part in parts)
         half = max(min(wanted, sum(map(_room, parts))), largest)
         memory = memoryview(_rust.Arena(2 * half))
-        movers = list({id(each.mover): each.mover for each in held}.values())
+        movers = list({id(tensor.mover): tensor.mover for tensor in held}.values())
         for mover in movers:
             mover.prepare(memory)
         batches = list(_batches(parts, half))

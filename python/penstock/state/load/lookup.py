@@ -34,14 +34,14 @@ def newest_whole(log: Log, *, rank: int, marks: bool) -> Checkpoint | None:
     for _ in range(_LOOKS_MAX):
         retired = False
         for committed in reversed(log.read().good()):
-            found = checkpoint_of(committed, log.store)
-            reason = missing_parts(found)
+            checkpoint = checkpoint_of(committed, log.store)
+            reason = missing_parts(checkpoint)
             if not reason:
-                return found
+                return checkpoint
             if is_retired(log, committed.number):
                 retired = True
                 break
-            events.record("state.quarantine", step=found.step, reason=reason)
+            events.record("state.quarantine", step=checkpoint.step, reason=reason)
             if marks:
                 quarantine(log, committed.number, reason, rank=rank, at=time.time())
         if not retired:
@@ -55,23 +55,23 @@ def is_retired(log: Log, number: int) -> bool:
     return number not in history.living and number not in history.lost
 
 
-def retired_or(problem: CheckpointDamaged, log: Log, found: Checkpoint) -> Exception:
+def retired_or(problem: CheckpointDamaged, log: Log, checkpoint: Checkpoint) -> Exception:
     """Damage for what it is: a checkpoint whose files are gone because it was retired is not damaged."""
-    if found.store.url == log.store.url and is_retired(log, found.number):
-        return CheckpointRetired(place=log.store.url, step=found.step, number=found.number)
+    if checkpoint.store.url == log.store.url and is_retired(log, checkpoint.number):
+        return CheckpointRetired(place=log.store.url, step=checkpoint.step, number=checkpoint.number)
     return problem
 
 
-def missing_parts(found: Checkpoint) -> str:
+def missing_parts(checkpoint: Checkpoint) -> str:
     """Why a checkpoint is not whole, as far as that is seen without reading tensors."""
     try:
-        manifest = found.manifest
+        manifest = checkpoint.manifest
     except CheckpointDamaged as problem:
         return str(problem)
     files = manifest.files
 
     def look(file: DataFile) -> str:
-        owner, name = locate(found.store, file.name)
+        owner, name = locate(checkpoint.store, file.name)
         try:
             bytes_ = owner.describe(name).bytes
         except ObjectMissing:
@@ -92,8 +92,11 @@ def newest_that(
     history: History, store: Store, fits: "Callable[[Checkpoint], bool] | None"
 ) -> Committed | None:
     """The newest good one that fits."""
-    found = reversed(history.good())
-    return next((each for each in found if fits is None or fits(checkpoint_of(each, store))), None)
+    newest_first = reversed(history.good())
+    return next(
+        (committed for committed in newest_first if fits is None or fits(checkpoint_of(committed, store))),
+        None,
+    )
 
 
 def refuse_emptiness(log: Log, incarnation: int | None = None) -> None:
@@ -104,7 +107,10 @@ def refuse_emptiness(log: Log, incarnation: int | None = None) -> None:
     history, place = log.read(), log.store.url
     if history.good():
         return
-    reasons = {f"step {each.step} (number {each.number})": each.damage for each in history.checkpoints()}
+    reasons = {
+        f"step {committed.step} (number {committed.number})": committed.damage
+        for committed in history.checkpoints()
+    }
     reasons |= {f"record {number}": "it is lost, and may have been a commit" for number in history.lost}
     fences = [fence for _, fence in history.fences()]
     if not reasons and all(fence.incarnation == incarnation for fence in fences):

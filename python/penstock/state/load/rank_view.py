@@ -19,7 +19,7 @@ class View:
 
     def __init__(self, saved: Manifest, rank: int, ranks: int, *, first: bool) -> None:
         self._saved, self._rank, self._ranks, self._first = saved, rank, ranks, first
-        partial = {name: each.ranks for each in saved.partial for name in each.names}
+        partial = {name: entry.ranks for entry in saved.partial for name in entry.names}
         #: Names that this rank need not have, because others do.
         self.elsewhere: frozenset[str] = frozenset()
         self.manifest = saved
@@ -39,7 +39,7 @@ class View:
     ) -> None:
         """Refuse contents of single ranks in another layout. ``wanted`` is asked about names in the checkpoint."""
         names = [] if self._first else [name for name in self._saved.kept_apart if wanted(name)]
-        if not names or self._fits({saved_as(each.name): each for each in held}):
+        if not names or self._fits({saved_as(tensor.name): tensor for tensor in held}):
             return
         raise LayoutChanged(names=names, saved_ranks=self._saved.ranks, ranks=self._ranks)
 

@@ -54,7 +54,7 @@ class Wish:
 
     def chosen(self, name: str) -> bool:
         """Whether a name in the tree is wanted."""
-        return not self.only or any(begins(name, each) for each in self.only)
+        return not self.only or any(begins(name, selector) for selector in self.only)
 
     def saved_as(self, name: str) -> str:
         """What the checkpoint calls it."""
@@ -72,19 +72,19 @@ class Wish:
     def check(self, tree: Iterable[str], saved: Iterable[str]) -> None:
         """Refuse selectors and renames that find nothing, given the names on both sides."""
         tree, saved = list(tree), list(saved)
-        for each in self.only:
-            if each != GENERATORS and not any(begins(name, each) for name in tree):
-                _refuse(f"only={each!r}", each, "the tree", tree)
-        for each in self.resize:
-            if not any(begins(name, each) for name in tree):
-                _refuse(f"resize {each!r}", each, "the tree", tree)
+        for selector in self.only:
+            if selector != GENERATORS and not any(begins(name, selector) for name in tree):
+                _refuse(f"only={selector!r}", selector, "the tree", tree)
+        for selector in self.resize:
+            if not any(begins(name, selector) for name in tree):
+                _refuse(f"resize {selector!r}", selector, "the tree", tree)
         if not isinstance(self.rename, Mapping):
             return
         for here, there in self.rename.items():
-            wanted, given = _explicit(here, there)
+            wanted, saved_prefix = _explicit(here, there)
             if not any(begins(name, wanted) for name in tree):
                 _refuse(f"rename {here!r}", here, "the tree", tree)
-            if not any(begins(name, given) for name in saved):
+            if not any(begins(name, saved_prefix) for name in saved):
                 _refuse(f"rename {here!r} to {there!r}", there, "the checkpoint", saved)
 
 

@@ -35,7 +35,9 @@ def spoil(tree: Any, step: int, only: tuple[str, ...], reason: BaseException) ->
 def heal(tree: Any, only: tuple[str, ...]) -> None:
     """A load succeeded: what it was about is whole."""
     with _LOCK:
-        left = [each for each in _SPOILED if each.tree is not tree or (only and set(only) != set(each.only))]
+        left = [
+            entry for entry in _SPOILED if entry.tree is not tree or (only and set(only) != set(entry.only))
+        ]
         _SPOILED.clear()
         _SPOILED.extend(left)
 
@@ -43,6 +45,6 @@ def heal(tree: Any, only: tuple[str, ...]) -> None:
 def check_whole(tree: Any) -> None:
     """Raise ``TreeSpoiled`` for a tree that is filled in part."""
     with _LOCK:
-        found = next((each for each in reversed(_SPOILED) if each.tree is tree), None)
-    if found is not None:
-        raise TreeSpoiled(step=found.step, reason=found.reason)
+        spoiled = next((entry for entry in reversed(_SPOILED) if entry.tree is tree), None)
+    if spoiled is not None:
+        raise TreeSpoiled(step=spoiled.step, reason=spoiled.reason)

@@ -87,15 +87,15 @@ class Spool:
         return path
 
     def _make(self, path: Path, bytes_: int) -> None:
-        made = path.with_suffix(f".{uuid.uuid4().hex}")
-        with made.open("wb") as file:
+        temporary = path.with_suffix(f".{uuid.uuid4().hex}")
+        with temporary.open("wb") as file:
             file.truncate(bytes_)
         try:
-            os.link(made, path)
+            os.link(temporary, path)
         except FileExistsError:
             pass
         finally:
-            made.unlink()
+            temporary.unlink()
 
     def _fetch_if_free(self, path: Path, store: Store, file: DataFile, name: str, block: int) -> bool:
         """Fetch a block unless somebody has or does; whether it is there."""

@@ -19,27 +19,29 @@ from penstock.state.log.references import References
 from penstock.store import Store
 
 
-def adopt(found: Checkpoint | None, store: Store) -> Checkpoint | None:
+def adopt(checkpoint: Checkpoint | None, store: Store) -> Checkpoint | None:
     """Begin a place with incarnation 0, whose only checkpoint is that of another place, if one is given."""
     log = Log(store)
     fence(log, Member(0, 1, uuid.uuid4().hex, 0))
-    if found is None:
+    if checkpoint is None:
         return None
     files = [
-        file if "://" in file.name else replace(file, name=f"{found.store.url}/{file.name}", duplicates=())
-        for file in found.manifest.files
+        file
+        if "://" in file.name
+        else replace(file, name=f"{checkpoint.store.url}/{file.name}", duplicates=())
+        for file in checkpoint.manifest.files
     ]
-    data = replace(found.manifest, files=files).encode()
+    data = replace(checkpoint.manifest, files=files).encode()
     put_manifest(store, digest(data), data)
-    made = Commit(
+    new_commit = Commit(
         incarnation=0,
-        step=found.step,
+        step=checkpoint.step,
         attempt=0,
         manifest=digest(data),
-        bytes=found.bytes,
-        at=found.made,
-        metrics=found.metrics,
+        bytes=checkpoint.bytes,
+        at=checkpoint.made,
+        metrics=checkpoint.metrics,
     )
-    committed = commit(log, made, borrowed=(), references=References(store))
+    committed = commit(log, new_commit, borrowed=(), references=References(store))
     assert not isinstance(committed, Gone), "nothing was borrowed"
     return checkpoint_of(committed, store)

@@ -28,7 +28,7 @@ class Gone:
 
 def commit(
     log: Log,
-    made: Commit,
+    new_commit: Commit,
     *,
     borrowed: Collection[str],
     references: References,
@@ -40,38 +40,44 @@ def commit(
     from which the state was loaded; None for a state that was loaded from nowhere. Asking again for the same incarnation, step
     and attempt gives the commit that stands already, so a lost answer does no harm.
     """
-    made = msgspec.structs.replace(made, metrics={k: v for k, v in made.metrics.items() if isfinite(v)})
+    new_commit = msgspec.structs.replace(
+        new_commit, metrics={k: v for k, v in new_commit.metrics.items() if isfinite(v)}
+    )
     wanted = frozenset(name for name in borrowed if is_ours(name))
     standing: int | None = None
     gone: frozenset[str] = frozenset()
 
     def decide(history: History) -> Commit | None:
         nonlocal standing, gone
-        standing = history.committed_as(made)
+        standing = history.committed_as(new_commit)
         if standing is not None:
-            assert history.commit(standing).manifest == made.manifest, "every save has an attempt of its own"
+            assert history.commit(standing).manifest == new_commit.manifest, (
+                "every save has an attempt of its own"
+            )
             return None
-        check_newest(history, made.incarnation, log.store.url)
-        assert history.incarnation == made.incarnation, "an incarnation puts its fence before it commits"
+        check_newest(history, new_commit.incarnation, log.store.url)
+        assert history.incarnation == new_commit.incarnation, (
+            "an incarnation puts its fence before it commits"
+        )
         if seen is not None:
-            _check_seen(history, made.incarnation, seen, log.store.url)
+            _check_seen(history, new_commit.incarnation, seen, log.store.url)
         gone = wanted - _usable(history, references, wanted)
-        return None if gone else made
+        return None if gone else new_commit
 
     appended = log.append(decide)
     if appended is not None:
-        return Committed(appended.number, made)
+        return Committed(appended.number, new_commit)
     if standing is None:
         return Gone(gone)
-    return Committed(standing, made)
+    return Committed(standing, new_commit)
 
 
 def quarantine(log: Log, number: int, reason: str, *, rank: int, at: float) -> bool:
     """Put it into the log that a checkpoint is damaged; whether this call did. Nothing to do if it is known or retired."""
 
     def decide(history: History) -> Quarantine | None:
-        found = history.living.get(number)
-        if found is None or not found.good:
+        committed = history.living.get(number)
+        if committed is None or not committed.good:
             return None
         return Quarantine(commit=number, reason=reason or "damaged", rank=rank, at=at)
 
@@ -86,13 +92,13 @@ def _check_seen(history: History, incarnation: int, seen: int, place: str) -> No
 
 def _usable(history: History, references: References, wanted: frozenset[str]) -> frozenset[str]:
     """Those of the wanted files that a good checkpoint names; the newest are asked first, as it is mostly the parent."""
-    found: frozenset[str] = frozenset()
+    usable: frozenset[str] = frozenset()
     for checkpoint in reversed(history.good()):
-        if len(found) == len(wanted):
+        if len(usable) == len(wanted):
             break
         try:
-            found |= wanted & references.of(checkpoint.commit).keys()
+            usable |= wanted & references.of(checkpoint.commit).keys()
         except CheckpointDamaged:
             # Also one that was retired meanwhile: the number is taken then, and all of this is decided again.
             continue
-    return found
+    return usable

@@ -100,20 +100,25 @@ class History:
 
     def good(self) -> list[Committed]:
         """Those in which no damage was found, oldest first."""
-        return [each for each in self.living.values() if each.good]
+        return [committed for committed in self.living.values() if committed.good]
 
     def quarantined(self) -> list[Committed]:
         """Those in which damage was found, oldest first; ``damage`` says what."""
-        return [each for each in self.living.values() if not each.good]
+        return [committed for committed in self.living.values() if not committed.good]
 
     def newest_good(self) -> Committed | None:
         """The last in the log, which need not be the highest step."""
-        return next((each for each in reversed(self.living.values()) if each.good), None)
+        return next((committed for committed in reversed(self.living.values()) if committed.good), None)
 
     def at_step(self, step: int) -> Committed | None:
         """The last good one of a step."""
         return next(
-            (each for each in reversed(self.living.values()) if each.good and each.step == step), None
+            (
+                committed
+                for committed in reversed(self.living.values())
+                if committed.good and committed.step == step
+            ),
+            None,
         )
 
     def commits(self, since: int = 0) -> list[tuple[int, Commit]]:
@@ -218,8 +223,8 @@ class _Fold:
                 for retired in commits:
                     living.pop(retired, None)
             case Quarantine(commit, reason) if commit in living:
-                found = living[commit]
-                living[commit] = replace(found, damage=found.damage or reason or "damaged")
+                committed = living[commit]
+                living[commit] = replace(committed, damage=committed.damage or reason or "damaged")
             case Pin(commit, by) if commit in living:
                 living[commit] = replace(living[commit], pins=living[commit].pins | {by})
             case Unpin(commit, by) if commit in living:

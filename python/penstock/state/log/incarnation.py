@@ -80,13 +80,13 @@ def begin(log: Log, member: Member, clock: Clock, *, anew: bool = False) -> Fenc
         return Fence(incarnation=number, ranks=member.ranks, token=member.token, at=clock.now())
 
     appended = log.append(decide)
-    found = own if appended is None else appended.record
-    assert isinstance(found, Fence)
-    return found
+    standing = own if appended is None else appended.record
+    assert isinstance(standing, Fence)
+    return standing
 
 
 def _await(log: Log, member: Member, wait: Wait) -> Fence:
-    while (found := _find(log.read(), member, log.store.url)) is None:
+    while (standing := _find(log.read(), member, log.store.url)) is None:
         if not wait.again():
             raise RanksMissing(
                 what="the beginning of this incarnation",
@@ -94,26 +94,26 @@ def _await(log: Log, member: Member, wait: Wait) -> Fence:
                 ranks=member.ranks,
                 waited_s=wait.waited_s,
             )
-    return found
+    return standing
 
 
 def _find(history: History, member: Member, place: str) -> Fence | None:
     """The member's own fence, if it stands in the log. ``Fenced`` if another one stands in its place, or after it."""
-    for _, found in reversed(history.fences()):
-        number_fits = member.incarnation in (None, found.incarnation)
-        token_fits = member.token in ("", found.token)
+    for _, candidate in reversed(history.fences()):
+        number_fits = member.incarnation in (None, candidate.incarnation)
+        token_fits = member.token in ("", candidate.token)
         if number_fits and token_fits:
-            _check_ranks(found, member)
-            check_newest(history, found.incarnation, place)
-            return found
+            _check_ranks(candidate, member)
+            check_newest(history, candidate.incarnation, place)
+            return candidate
     if member.incarnation is not None and member.incarnation <= history.incarnation:
         raise Fenced(incarnation=member.incarnation, newer=history.incarnation, place=place)
     return None
 
 
-def _check_ranks(found: Fence, member: Member) -> None:
-    if found.ranks != member.ranks:
+def _check_ranks(standing: Fence, member: Member) -> None:
+    if standing.ranks != member.ranks:
         raise UsageError(
-            f"rank {member.rank} counts {member.ranks} ranks, but incarnation {found.incarnation} has {found.ranks}",
+            f"rank {member.rank} counts {member.ranks} ranks, but incarnation {standing.incarnation} has {standing.ranks}",
             hint="use a new token for every start",
         )

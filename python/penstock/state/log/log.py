@@ -150,10 +150,10 @@ class Log:
 
     def _probe(self) -> None:
         for _ in range(PROBES_MAX):
-            found = read_copies(self.store, self._history.length)
-            if found is None:
+            line = read_copies(self.store, self._history.length)
+            if line is None:
                 return
-            self._take([found])
+            self._take([line])
             self._fresh.add(self._history.length - 1)
 
     def _stands(self, number: int, line: bytes) -> bool:
@@ -163,15 +163,15 @@ class Log:
             # Nobody removes records; a put that failed for another reason is tried again.
             return False
 
-    def _take(self, found: Sequence[bytes | Lost]) -> None:
+    def _take(self, lines: Sequence[bytes | Lost]) -> None:
         history, check, loose = self._history, self._check, self._loose
         records: list[Record | Lost] = []
-        for number, each in enumerate(found, start=history.length):
-            if isinstance(each, Lost):
-                records.append(each)
+        for number, raw in enumerate(lines, start=history.length):
+            if isinstance(raw, Lost):
+                records.append(raw)
                 check, loose = LOST, True
                 continue
-            line = read_line(record_name(number), each, number)
+            line = read_line(record_name(number), raw, number)
             rebuilt = line.nonce == REBUILT
             if not rebuilt and not loose and line.after != check:
                 _check_lost(line, number)
@@ -187,7 +187,7 @@ class Log:
         self._check, self._loose = check, loose
         if first % _sizes()[0] == 0:
             self._lines = []
-        self._lines += [None if isinstance(each, Lost) else each for each in found]
+        self._lines += [None if isinstance(entry, Lost) else entry for entry in lines]
 
     def _take_page(self, size: int, page: int) -> bool:
         try:

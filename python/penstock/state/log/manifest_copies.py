@@ -24,9 +24,9 @@ def get_manifest(store: Store, manifest: str) -> Manifest:
             return read_manifest(name, store.get(name), manifest)
         except ObjectMissing:
             problem = problem or CheckpointDamaged(file=name, reason="the manifest is missing")
-        except CheckpointDamaged as found:
+        except CheckpointDamaged as damage:
             problem = (
-                problem if problem is not None and problem.reason != "the manifest is missing" else found
+                problem if problem is not None and problem.reason != "the manifest is missing" else damage
             )
     assert problem is not None, "there are two to look at"
     raise problem

@@ -18,11 +18,11 @@ def pin(log: Log, number: int, by: str, *, at: float) -> Committed:
     _check_name(by)
 
     def decide(history: History) -> Pin | None:
-        found = history.living.get(number)
-        if found is None:
-            steps = [each.step for each in history.good()]
+        committed = history.living.get(number)
+        if committed is None:
+            steps = [other.step for other in history.good()]
             raise CheckpointUnknown(place=log.store.url, wanted=f"number {number}", known=steps)
-        return None if by in found.pins else Pin(commit=number, by=by, at=at)
+        return None if by in committed.pins else Pin(commit=number, by=by, at=at)
 
     appended = log.append(decide)
     return (log.known if appended is None else appended.history).living[number]
@@ -33,15 +33,15 @@ def unpin(log: Log, number: int, by: str, *, at: float) -> bool:
     _check_name(by)
 
     def decide(history: History) -> Unpin | None:
-        found = history.living.get(number)
-        return None if found is None or by not in found.pins else Unpin(commit=number, by=by, at=at)
+        committed = history.living.get(number)
+        return None if committed is None or by not in committed.pins else Unpin(commit=number, by=by, at=at)
 
     return log.append(decide) is not None
 
 
 def unpin_all(log: Log, by: str, *, at: float) -> int:
     """Let go of everything that a run pinned, as when it ends for good; how many checkpoints that were."""
-    pinned = [each.number for each in log.read().checkpoints() if by in each.pins]
+    pinned = [committed.number for committed in log.read().checkpoints() if by in committed.pins]
     return sum(unpin(log, number, by, at=at) for number in pinned)
 
 

@@ -235,10 +235,10 @@ def _view(history: History, references: References) -> _View:
             kept_whole.add((commit.incarnation, commit.step, commit.attempt))
     return _View(
         newest=history.incarnation,
-        committed={(each.incarnation, each.step, each.attempt) for _, each in history.commits()},
+        committed={(entry.incarnation, entry.step, entry.attempt) for _, entry in history.commits()},
         kept_whole=kept_whole,
         named=named,
-        retired_manifests={manifest_name(each.manifest) for each in history.retired().values()},
+        retired_manifests={manifest_name(entry.manifest) for entry in history.retired().values()},
         lossy=bool(history.lost),
     )
 

@@ -51,20 +51,20 @@ def pages(store: Store) -> set[tuple[int, int]]:
 
 def read_copies(store: Store, number: int) -> bytes | Lost | None:
     """The line of a number from the first copy that is whole; None when there is no copy at all, so that it is free."""
-    found = _read_copies(store, number, paged=False)
-    if isinstance(found, Lost):
+    line = _read_copies(store, number, paged=False)
+    if isinstance(line, Lost):
         time.sleep(_AGAIN_S)
-        found = _read_copies(store, number, paged=True)
-    return found
+        line = _read_copies(store, number, paged=True)
+    return line
 
 
 def read_taken(store: Store, number: int) -> bytes | Lost:
     """The line of a number that is known to be taken."""
-    found = read_copies(store, number)
-    if found is None:
+    line = read_copies(store, number)
+    if line is None:
         time.sleep(_AGAIN_S)
-        found = _read_copies(store, number, paged=True)
-    return Lost("it is missing, but later records are there") if found is None else found
+        line = _read_copies(store, number, paged=True)
+    return Lost("it is missing, but later records are there") if line is None else line
 
 
 def earlier_line(store: Store, number: int, line: bytes) -> bytes | None:

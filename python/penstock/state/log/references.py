@@ -23,9 +23,9 @@ class References:
 
         Raises ``CheckpointDamaged`` when the manifest is missing or is not what was committed.
         """
-        found = self._known.get(commit.manifest)
-        if found is not None:
-            return found
+        known = self._known.get(commit.manifest)
+        if known is not None:
+            return known
         return self._remember(commit.manifest, get_manifest(self._store, commit.manifest))
 
     def remember(self, manifest: Manifest) -> None:

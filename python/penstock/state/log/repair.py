@@ -100,11 +100,11 @@ class Repaired:
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
-            "mended": [{"name": each.name, "what": each.what} for each in self.mends],
+            "mended": [{"name": mend.name, "what": mend.what} for mend in self.mends],
             "rebuilt": [
-                {"number": each.number, "reason": each.reason, "what": each.what} for each in self.rebuilt
+                {"number": entry.number, "reason": entry.reason, "what": entry.what} for entry in self.rebuilt
             ],
-            "appended": [msgspec.to_builtins(each) for each in self.appended],
+            "appended": [msgspec.to_builtins(record) for record in self.appended],
             "incarnation": self.incarnation,
         }
 
@@ -132,8 +132,8 @@ def repair(
         log.append(lambda _, record=record: record)  # type: ignore[misc]
     if done.rebuilt or done.appended:
         done.incarnation = fence(log, Member(0, 1, uuid.uuid4().hex), clock=clock).incarnation
-    for each in done.rebuilt:
-        _rebuild(store, each)
+    for rebuilt in done.rebuilt:
+        _rebuild(store, rebuilt)
     if done.rebuilt:
         # Pages can be put together again now.
         known = {mend.name for mend in done.mends}
@@ -207,14 +207,14 @@ def _page_is_whole(store: Store, size: int, page: int) -> bool:
 
 def _of_manifests(store: Store, history: History, done: Repaired) -> Iterator[Mend]:
     """Copies of manifests that are missing or damaged while the other one is whole."""
-    commits = [each.commit for each in history.checkpoints()]
-    rebuilt = [*done.appended, *(each.record for each in done.rebuilt)]
+    commits = [committed.commit for committed in history.checkpoints()]
+    rebuilt = [*done.appended, *(entry.record for entry in done.rebuilt)]
     commits += [record for record in rebuilt if isinstance(record, Commit)]
     for commit in commits:
         names = (manifest_name(commit.manifest), manifest_copy_name(commit.manifest))
-        found = {name: _whole_manifest(store, name, commit.manifest) for name in names}
-        whole = next((data for data in found.values() if data is not None), None)
-        for name, data in found.items():
+        copies = {name: _whole_manifest(store, name, commit.manifest) for name in names}
+        whole = next((data for data in copies.values() if data is not None), None)
+        for name, data in copies.items():
             if data is None and whole is not None:
                 yield Mend(name, "the manifest is missing or damaged; another copy is whole", whole)
 
@@ -232,10 +232,12 @@ def _lost(store: Store, history: History) -> Iterator[Rebuilt]:
     """What each lost record was, as well as can be told."""
     if not history.lost:
         return
-    reasons = {number: each.reason for number, each in history.records() if isinstance(each, Lost)}
+    reasons = {number: record.reason for number, record in history.records() if isinstance(record, Lost)}
     orphans = _orphans(store, history)
-    gone = [each for each in history.checkpoints() if not _has_manifest(store, each)]
-    retired = {number for _, each in history.records() if isinstance(each, Retire) for number in each.commits}
+    gone = [committed for committed in history.checkpoints() if not _has_manifest(store, committed)]
+    retired = {
+        number for _, record in history.records() if isinstance(record, Retire) for number in record.commits
+    }
     fenced: set[int] = set()
     for number in history.lost:
         gap = _Gap.around(history, number)
@@ -246,15 +248,15 @@ def _lost(store: Store, history: History) -> Iterator[Rebuilt]:
                 number, reasons[number], Fence(gap.next_incarnation, 1, uuid.uuid4().hex, gap.before)
             )
             continue
-        fitting = [] if number in retired else [each for each in orphans if gap.fits(each[1])]
+        fitting = [] if number in retired else [orphan for orphan in orphans if gap.fits(orphan[1])]
         if fitting:
             # One that was made since the record before is the likelier one; others may be of saves that failed.
-            found = next((each for each in fitting if each[1].made >= gap.before), fitting[-1])
-            orphans.remove(found)
-            yield Rebuilt(number, reasons[number], _commit_of(*found))
+            chosen = next((orphan for orphan in fitting if orphan[1].made >= gap.before), fitting[-1])
+            orphans.remove(chosen)
+            yield Rebuilt(number, reasons[number], _commit_of(*chosen))
             continue
-        commits = tuple(each.number for each in gone if each.number < number)
-        gone = [each for each in gone if each.number >= number]
+        commits = tuple(committed.number for committed in gone if committed.number < number)
+        gone = [committed for committed in gone if committed.number >= number]
         yield Rebuilt(number, reasons[number], Retire(commits, gap.before))
 
 
@@ -273,17 +275,17 @@ class _Gap:
 
     @staticmethod
     def around(history: History, number: int) -> "_Gap":
-        earlier = [each for at, each in history.records() if at < number and not isinstance(each, Lost)]
-        later = [each for at, each in history.records() if at > number and not isinstance(each, Lost)]
-        incarnations = [each.incarnation for each in earlier if isinstance(each, Fence | Commit)]
-        following = next((each for each in later if isinstance(each, Fence | Commit)), None)
+        earlier = [record for at, record in history.records() if at < number and not isinstance(record, Lost)]
+        later = [record for at, record in history.records() if at > number and not isinstance(record, Lost)]
+        incarnations = [record.incarnation for record in earlier if isinstance(record, Fence | Commit)]
+        following = next((record for record in later if isinstance(record, Fence | Commit)), None)
         return _Gap(
             incarnation=max(incarnations, default=-1),
             next_incarnation=None if following is None else following.incarnation,
             fence_follows=isinstance(following, Fence),
             # Others who put records may have other clocks.
-            before=max((each.at for each in earlier if isinstance(each, Commit)), default=0.0),
-            until=min((each.at for each in later if isinstance(each, Commit)), default=float("inf")),
+            before=max((record.at for record in earlier if isinstance(record, Commit)), default=0.0),
+            until=min((record.at for record in later if isinstance(record, Commit)), default=float("inf")),
         )
 
     @property
@@ -304,8 +306,8 @@ class _Gap:
 def _orphans(store: Store, history: History) -> list[tuple[str, Manifest]]:
     """Manifests that no record names, with all of their files, in the order in which they were made."""
     named = {commit.manifest for _, commit in history.commits()}
-    found = [each for each in _manifests(store) if each[0] not in named]
-    return [each for each in found if not missing_parts(checkpoint_of(_committed(*each), store))]
+    unnamed = [orphan for orphan in _manifests(store) if orphan[0] not in named]
+    return [orphan for orphan in unnamed if not missing_parts(checkpoint_of(_committed(*orphan), store))]
 
 
 def _manifests(store: Store) -> list[tuple[str, Manifest]]:
@@ -313,13 +315,13 @@ def _manifests(store: Store) -> list[tuple[str, Manifest]]:
     for top in ("manifests", "copies/manifests"):
         names = (_DIGEST.fullmatch(entry.name) for entry in store.entries(top))
         digests |= {f"b3:{name[1]}" for name in names if name}
-    found = []
-    for each in sorted(digests):
+    manifests = []
+    for digest in sorted(digests):
         try:
-            found.append((each, get_manifest(store, each)))
+            manifests.append((digest, get_manifest(store, digest)))
         except CheckpointDamaged:
             continue
-    return sorted(found, key=lambda each: (each[1].incarnation, each[1].made))
+    return sorted(manifests, key=lambda entry: (entry[1].incarnation, entry[1].made))
 
 
 def _has_manifest(store: Store, checkpoint: Committed) -> bool:

@@ -59,17 +59,17 @@ def to_retire(history: History, keep: Keep) -> tuple[int, ...]:
     if not good:
         return ()
     last = good[-keep.last :]
-    kept = {each.number for each in last}
-    kept |= {each.number for each in _periodic(good, keep.every)}
-    kept |= {found.number for step in keep.at if (found := history.at_step(step)) is not None}
-    kept |= {each.number for each in _best(good, keep.best)}
+    kept = {committed.number for committed in last}
+    kept |= {committed.number for committed in _periodic(good, keep.every)}
+    kept |= {chosen.number for step in keep.at if (chosen := history.at_step(step)) is not None}
+    kept |= {committed.number for committed in _best(good, keep.best)}
     oldest = last[0].number if len(last) == keep.last else -1
-    kept |= {each.number for each in history.quarantined() if each.number > oldest}
+    kept |= {committed.number for committed in history.quarantined() if committed.number > oldest}
     after = max(history.lost, default=-1)
     return tuple(
-        each.number
-        for each in history.checkpoints()
-        if each.number not in kept and not each.pins and each.number > after
+        committed.number
+        for committed in history.checkpoints()
+        if committed.number not in kept and not committed.pins and committed.number > after
     )
 
 
@@ -78,10 +78,10 @@ def _periodic(good: list[Committed], every: int | None) -> list[Committed]:
     if every is None:
         return []
     first: dict[int, Committed] = {}
-    for each in good:
-        known = first.get(each.step // every)
-        if known is None or each.step <= known.step:
-            first[each.step // every] = each
+    for committed in good:
+        known = first.get(committed.step // every)
+        if known is None or committed.step <= known.step:
+            first[committed.step // every] = committed
     return list(first.values())
 
 
@@ -90,8 +90,8 @@ def _best(good: list[Committed], best: Best | None) -> list[Committed]:
         return []
     sign = -1 if best.highest else 1
     measured = [
-        (sign * value, -each.number, each)
-        for each in good
-        if (value := each.commit.metrics.get(best.metric)) is not None and isfinite(value)
+        (sign * value, -committed.number, committed)
+        for committed in good
+        if (value := committed.commit.metrics.get(best.metric)) is not None and isfinite(value)
     ]
-    return [each for _, _, each in sorted(measured, key=lambda item: item[:2])[: best.count]]
+    return [committed for _, _, committed in sorted(measured, key=lambda item: item[:2])[: best.count]]

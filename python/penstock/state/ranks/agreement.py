@@ -125,12 +125,12 @@ class _Table:
     def choose(self, choose: Callable[[History], Committed | None]) -> int | None:
         """The number of the commit that was chosen, by this rank or by one that was faster."""
         name = f"{self._name}.json"
-        found = _get(self._log.store, name, _Choice)
-        if found is None:
+        choice = _get(self._log.store, name, _Choice)
+        if choice is None:
             proposed = choose(self._log.read())
             mine = _Choice(None if proposed is None else proposed.number, self._member.rank)
-            found = _put(self._log.store, name, mine)
-        return found.commit
+            choice = _put(self._log.store, name, mine)
+        return choice.commit
 
     def try_to(self, load: Callable[[Committed], None], chosen: int | None) -> _Report:
         """Load what was chosen. Damage is put into the log before anybody is told of it."""
@@ -149,13 +149,13 @@ class _Table:
             return _Report(rank, good=False, reason=str(damage))
         return _Report(rank, good=True)
 
-    def report(self, found: _Report) -> _Report:
+    def report(self, report: _Report) -> _Report:
         """Tell the others."""
-        standing = _put(self._log.store, f"{self._name}/{found.rank}.json", found)
-        if standing.good and not found.good:
+        standing = _put(self._log.store, f"{self._name}/{report.rank}.json", report)
+        if standing.good and not report.good:
             # Somebody reported for this rank before, and others may have returned on its word.
-            raise CheckpointDamaged(file=f"{self._name}/{found.rank}.json", reason=found.reason)
-        if not standing.good and found.rank == 0:
+            raise CheckpointDamaged(file=f"{self._name}/{report.rank}.json", reason=report.reason)
+        if not standing.good and report.rank == 0:
             self._settle(standing)
         return standing
 
@@ -194,9 +194,9 @@ class _Table:
         for entry in self._log.store.entries(self._name):
             name = self._report_name.fullmatch(entry.name)
             if name is not None and int(name[1]) not in reports:
-                found = _get(self._log.store, entry.name, _Report)
-                if found is not None:
-                    reports[int(name[1])] = found
+                report = _get(self._log.store, entry.name, _Report)
+                if report is not None:
+                    reports[int(name[1])] = report
         return [rank for rank in range(self._member.ranks) if rank not in reports]
 
     def _settle(self, verdict: _Report) -> _Report:
@@ -207,9 +207,9 @@ def _put(store: Store, name: str, value: T) -> T:
     """Put a document if absent, and return the one that stands there."""
     if store.put_if_absent(name, msgspec.json.encode(value)):
         return value
-    found = _get(store, name, type(value))
+    standing = _get(store, name, type(value))
     # Gone again: a pruner deletes what a fenced incarnation left. The next look at the log says so.
-    return value if found is None else found
+    return value if standing is None else standing
 
 
 def _get(store: Store, name: str, kind: type[T]) -> T | None:

@@ -43,17 +43,17 @@ class Division:
         self.digests = tuple(digests)
         self.id = digest("\n".join(digests).encode())
         alike: dict[str, list[int]] = defaultdict(list)
-        for number, each in enumerate(digests):
-            alike[each].append(number)
-        lists = {each: read_holdings(documents[each], ranks[0]) for each, ranks in alike.items()}
-        self.mode = _one_mode([(lists[each][0], ranks[0]) for each, ranks in alike.items()])
-        shared = [([h for h in lists[each][1] if not h.per_rank], ranks) for each, ranks in alike.items()]
+        for number, rank_digest in enumerate(digests):
+            alike[rank_digest].append(number)
+        lists = {key: read_holdings(documents[key], ranks[0]) for key, ranks in alike.items()}
+        self.mode = _one_mode([(lists[key][0], ranks[0]) for key, ranks in alike.items()])
+        shared = [([h for h in lists[key][1] if not h.per_rank], ranks) for key, ranks in alike.items()]
         #: Ranks that hold something of a tensor, by name.
         self.holders = _holders(shared, step)
-        kinds = {each.name: (each.dtype, each.shape) for held, _ in shared for each in held}
+        kinds = {holding.name: (holding.dtype, holding.shape) for held, _ in shared for holding in held}
         #: The size of chunks, for all ranks: by the whole tensors.
         self.chunk_bytes = chunk_bytes_for(sum(prod(s) * ITEM_BYTES[d] for d, s in kinds.values()))
-        self._boxes = {each: _boxes(held) for each, (_, held) in lists.items()}
+        self._boxes = {key: _boxes(held) for key, (_, held) in lists.items()}
         self._writers = _writers(shared, first=self.mode == "first")
         self.groups = _groups(self._writers)
         self.small = _small(self.groups, kinds)
@@ -92,11 +92,11 @@ class Division:
 
     def partial(self) -> dict[tuple[int, ...], list[str]]:
         """Names that not all ranks have, by the ranks that have them."""
-        found: dict[tuple[int, ...], list[str]] = defaultdict(list)
+        by_ranks: dict[tuple[int, ...], list[str]] = defaultdict(list)
         for name, ranks in self.holders.items():
             if len(ranks) < self.ranks:
-                found[ranks].append(name)
-        return found
+                by_ranks[ranks].append(name)
+        return by_ranks
 
 
 def _one_mode(modes: list[tuple[str, int]]) -> str:
@@ -114,24 +114,27 @@ def _holders(shared: list[tuple[list[Holding], list[int]]], step: int) -> dict[s
     kinds: dict[str, tuple[Holding, int]] = {}
     ranks_of: dict[str, set[int]] = defaultdict(set)
     for held, ranks in shared:
-        for each in held:
-            known, rank = kinds.setdefault(each.name, (each, ranks[0]))
-            if (known.dtype, known.shape) != (each.dtype, each.shape):
+        for holding in held:
+            known, rank = kinds.setdefault(holding.name, (holding, ranks[0]))
+            if (known.dtype, known.shape) != (holding.dtype, holding.shape):
                 raise RanksDiffer(
                     step=step,
-                    name=each.name,
+                    name=holding.name,
                     ranks=[rank, ranks[0]],
-                    reason=f"it is {known.dtype} {list(known.shape)} on rank {rank} and {each.dtype} "
-                    f"{list(each.shape)} on rank {ranks[0]}",
+                    reason=f"it is {known.dtype} {list(known.shape)} on rank {rank} and {holding.dtype} "
+                    f"{list(holding.shape)} on rank {ranks[0]}",
                     hint="tensors that are not the same on all ranks need names of their own",
                 )
-            ranks_of[each.name].update(ranks)
+            ranks_of[holding.name].update(ranks)
     return {name: tuple(sorted(ranks)) for name, ranks in ranks_of.items()}
 
 
 def _boxes(held: list[Holding]) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    spread = [each for each in held if each.size != each.shape]
-    return {each.name: (each.offset, each.size) for each in spread[:: max(1, len(spread) // BOXES)][:BOXES]}
+    spread = [holding for holding in held if holding.size != holding.shape]
+    return {
+        holding.name: (holding.offset, holding.size)
+        for holding in spread[:: max(1, len(spread) // BOXES)][:BOXES]
+    }
 
 
 def _writers(shared: list[tuple[list[Holding], list[int]]], *, first: bool) -> dict[Spot, tuple[int, ...]]:
@@ -139,17 +142,17 @@ def _writers(shared: list[tuple[list[Holding], list[int]]], *, first: bool) -> d
     holders: dict[Spot, set[int]] = defaultdict(set)
     sources: dict[Spot, set[int]] = defaultdict(set)
     for held, ranks in shared:
-        for each in held:
-            holders[each.spot].update(ranks)
-            if each.source >= 0:
-                sources[each.spot].add(each.source)
-    found = {}
+        for holding in held:
+            holders[holding.spot].update(ranks)
+            if holding.source >= 0:
+                sources[holding.spot].add(holding.source)
+    writers_of = {}
     for spot, ranks_of in holders.items():
         writers = tuple(sorted(sources[spot] & ranks_of if spot in sources else ())) or tuple(
             sorted(ranks_of)
         )
-        found[spot] = writers[:1] if first else writers
-    return found
+        writers_of[spot] = writers[:1] if first else writers
+    return writers_of
 
 
 def _groups(writers: dict[Spot, tuple[int, ...]]) -> tuple[Group, ...]:
@@ -162,10 +165,10 @@ def _groups(writers: dict[Spot, tuple[int, ...]]) -> tuple[Group, ...]:
 
 def _small(groups: tuple[Group, ...], kinds: dict[str, tuple[str, tuple[int, ...]]]) -> frozenset[Spot]:
     """Replicas that everybody captures. Counted over all groups, so that every rank comes to the same ones."""
-    found, total = set(), 0
+    small, total = set(), 0
     for spot in sorted(spot for group in groups for spot in group.spots):
         bytes_ = prod(spot[2]) * ITEM_BYTES[kinds[spot[0]][0]]
         if bytes_ <= SMALL_BYTES and total + bytes_ <= SMALL_BYTES_TOTAL:
-            found.add(spot)
+            small.add(spot)
             total += bytes_
-    return frozenset(found)
+    return frozenset(small)

@@ -56,7 +56,7 @@ class Holdings:
     def __init__(self, held: Sequence[Held], mode: str) -> None:
         self._mode = mode
         #: Equal for equal lists, and made faster than a digest.
-        self.key = tuple(_row(each) for each in held)
+        self.key = tuple(_row(tensor) for tensor in held)
         self._document: bytes | None = None
         self._digest = ""
 
@@ -75,18 +75,26 @@ class Holdings:
         return self._digest
 
 
-def _row(each: Held) -> tuple[Any, ...]:
-    source = -1 if each.source is None else each.source
-    return each.name, each.dtype, each.shape, each.box.offset, each.box.shape, source, each.per_rank
+def _row(tensor: Held) -> tuple[Any, ...]:
+    source = -1 if tensor.source is None else tensor.source
+    return (
+        tensor.name,
+        tensor.dtype,
+        tensor.shape,
+        tensor.box.offset,
+        tensor.box.shape,
+        source,
+        tensor.per_rank,
+    )
 
 
 def read_holdings(document: bytes, rank: int) -> tuple[str, list[Holding]]:
     """How a rank treats replicas, and what it holds."""
     try:
-        found = msgspec.json.decode(document, type=_List)
+        listed = msgspec.json.decode(document, type=_List)
     except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
         raise CheckpointDamaged(file=f"the list of what rank {rank} holds", reason=str(reason)) from reason
-    return found.mode, found.holdings
+    return listed.mode, listed.holdings
 
 
 def spot_of(held: Held) -> Spot:

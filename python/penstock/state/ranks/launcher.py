@@ -51,13 +51,13 @@ def place_of(environment: Mapping[str, str] = os.environ) -> Place:
     """Where this process stands. An sbatch script without srun counts as one process, whatever it was given."""
     for rank, ranks, local in _PLACES:
         if rank in environment and ranks in environment:
-            found = Place(*(_number(environment, name) for name in (rank, ranks, local)))
-            if not 0 <= found.rank < found.ranks:
+            place = Place(*(_number(environment, name) for name in (rank, ranks, local)))
+            if not 0 <= place.rank < place.ranks:
                 raise UsageError(
-                    f"the rank must be 0 or more and below the number of ranks, got rank {found.rank} of {found.ranks}",
+                    f"the rank must be 0 or more and below the number of ranks, got rank {place.rank} of {place.ranks}",
                     hint=f"look at {rank} and {ranks}",
                 )
-            return found
+            return place
     return Place()
 
 

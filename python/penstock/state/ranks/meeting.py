@@ -48,8 +48,8 @@ class Board:
         wait = Wait(self.deadline_s, self.clock)
         while True:
             for rank in range(ranks):
-                if rank not in posts and (found := self._get(save, rank)) is not None:
-                    posts[rank] = found
+                if rank not in posts and (post := self._get(save, rank)) is not None:
+                    posts[rank] = post
             missing = [rank for rank in range(ranks) if rank not in posts]
             if not missing:
                 return [posts[rank] for rank in range(ranks)]
@@ -89,11 +89,11 @@ class Meeting:
     def by_exchange(self, own: Holdings | None, exchange: Exchange, step: int) -> Division:
         """The division of a save, by ranks that can talk to each other. A rank that cannot save gives None, and all learn of it."""
         known = "" if self._division is None else self._division.id
-        told = _exchanged(exchange, _FAILED if own is None else f"{own.digest} {known}".encode(), step)
-        if failed := [rank for rank, said in enumerate(told) if said == _FAILED]:
+        answers = _exchanged(exchange, _FAILED if own is None else f"{own.digest} {known}".encode(), step)
+        if failed := [rank for rank, said in enumerate(answers) if said == _FAILED]:
             raise SaveFailed(step=step, reason=f"rank {failed[0]} could not say what it holds")
         assert own is not None, "a rank that has nothing to say has failed"
-        digests, divisions = zip(*(said.decode().split(" ") for said in told), strict=True)
+        digests, divisions = zip(*(said.decode().split(" ") for said in answers), strict=True)
         if self._division is not None and self._division.digests == digests and set(divisions) == {known}:
             return self._division
         # Of ranks with equal lists the first one tells it.

@@ -57,12 +57,12 @@ class Ranks:
         """
         if self.token:
             return
-        made = uuid.uuid4().hex
+        token = uuid.uuid4().hex
         exchange = exchange_of(state) if state.ranks > 1 else None
         if exchange is not None and incarnation is None:
-            self.token, self.drawn = exchange(made.encode())[0].decode(), True
+            self.token, self.drawn = exchange(token.encode())[0].decode(), True
         elif state.ranks == 1:
-            self.token, self.drawn = made, True
+            self.token, self.drawn = token, True
         else:
             launch = launch_of()
             self.token = "" if launch is None else launch.name
@@ -85,9 +85,9 @@ class Ranks:
         except PenstockError:
             self.decline(state, save[0])
             raise
-        made = Holdings(held, self._mode)
-        if self._own is None or self._own.key != made.key:
-            self._own, self._stowed = made, None
+        holdings = Holdings(held, self._mode)
+        if self._own is None or self._own.key != holdings.key:
+            self._own, self._stowed = holdings, None
         division = self._division(state, self._own, save, finisher)
         if self._stowed is None or self._stowed[0] is not division:
             self._stowed = (division, stow(held, division, memory_bytes))

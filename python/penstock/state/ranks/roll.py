@@ -49,9 +49,9 @@ class _Caller:
     def call(self) -> Fence:
         """Begin the incarnation, or join the one that rank 0 of this start begins."""
         if self.member.rank == 0:
-            found = begin(self.log, self.member, self.clock, anew=True)
-            self._gather(found)
-            return found
+            fence = begin(self.log, self.member, self.clock, anew=True)
+            self._gather(fence)
+            return fence
         return self._join()
 
     def _gather(self, own: Fence) -> None:
@@ -98,29 +98,29 @@ class _Caller:
             if not self.wait.again():
                 raise self._alone(newest, foreign)
 
-    def _is_meant(self, found: Fence) -> bool:
+    def _is_meant(self, fence: Fence) -> bool:
         """Whether it has the name of this start."""
         member = self.member
-        return member.incarnation in (None, found.incarnation) and member.token in ("", found.token)
+        return member.incarnation in (None, fence.incarnation) and member.token in ("", fence.token)
 
-    def _put(self, found: Fence) -> str:
+    def _put(self, fence: Fence) -> str:
         """Put this rank's text; the one that stands there."""
-        store, name = self.log.store, f"{_folder(found)}/{self.member.rank}"
+        store, name = self.log.store, f"{_folder(fence)}/{self.member.rank}"
         if store.put_if_absent(name, self.process.encode()):
             return self.process
         # Gone again: a pruner deletes what a fenced incarnation left. The next look at the log says so.
         return (_get(store, name) or b"").decode()
 
-    def _roll(self, found: Fence) -> _Roll | None:
-        data = _get(self.log.store, _name(found))
+    def _roll(self, fence: Fence) -> _Roll | None:
+        data = _get(self.log.store, _name(fence))
         if data is None:
             return None
         try:
             roll = msgspec.json.decode(data, type=_Roll)
         except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
-            raise CheckpointDamaged(file=_name(found), reason=str(reason)) from reason
-        if len(roll.processes) != found.ranks:
-            raise CheckpointDamaged(file=_name(found), reason=f"it does not name {found.ranks} ranks")
+            raise CheckpointDamaged(file=_name(fence), reason=str(reason)) from reason
+        if len(roll.processes) != fence.ranks:
+            raise CheckpointDamaged(file=_name(fence), reason=f"it does not name {fence.ranks} ranks")
         return roll
 
     def _alone(self, newest: Fence | None, foreign: str) -> RanksMissing:
@@ -131,12 +131,12 @@ class _Caller:
         return RanksMissing(what=what, missing=[0], ranks=self.member.ranks, waited_s=self.wait.waited_s)
 
 
-def _name(found: Fence) -> str:
-    return f"{_folder(found)}.json"
+def _name(fence: Fence) -> str:
+    return f"{_folder(fence)}.json"
 
 
-def _folder(found: Fence) -> str:
-    return f"resume/{found.incarnation}/roll"
+def _folder(fence: Fence) -> str:
+    return f"resume/{fence.incarnation}/roll"
 
 
 def _get(store: Store, name: str) -> bytes | None:

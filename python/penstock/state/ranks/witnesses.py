@@ -35,8 +35,8 @@ class Seen:
     def checks(self, division: Division) -> dict[str, str]:
         """What this rank says of its replicas, by the number of the group that it shares them with."""
         spots = list(self.memory)
-        found = _rust.hash_buffers([self.memory[spot] for spot in spots], CHUNK_BYTES_MIN, THREADS)
-        hashes = {**dict(zip(spots, found, strict=True)), **self.hashes}
+        digests = _rust.hash_buffers([self.memory[spot] for spot in spots], CHUNK_BYTES_MIN, THREADS)
+        hashes = {**dict(zip(spots, digests, strict=True)), **self.hashes}
         return {
             str(number): "".join(hashes.get(spot, _UNSEEN) for spot in group.spots)
             for number, group in enumerate(division.groups)
@@ -61,12 +61,12 @@ def sample_of(held: Held, host: memoryview) -> Sample:
 
 def hashes_of(large: Sequence[Held]) -> dict[Spot, str]:
     """Of all bytes of large replicas, one tensor at a time. Training waits for it."""
-    found = {}
-    for each in large:
-        room = memoryview(bytearray(each.bytes))
-        each.mover.take([Copy(each, 0, room)]).wait()
-        found[spot_of(each)] = blake2b(room, digest_size=HASH_DIGITS // 2).hexdigest()
-    return found
+    hashes = {}
+    for replica in large:
+        room = memoryview(bytearray(replica.bytes))
+        replica.mover.take([Copy(replica, 0, room)]).wait()
+        hashes[spot_of(replica)] = blake2b(room, digest_size=HASH_DIGITS // 2).hexdigest()
+    return hashes
 
 
 def differing(division: Division, checks: Sequence[Mapping[str, str]], step: int) -> dict[str, list[int]]:

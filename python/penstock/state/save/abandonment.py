@@ -21,8 +21,8 @@ class Event(threading.Event):
 
 def _leave() -> None:
     if getattr(sys, "last_type", None) is not None:
-        for each in list(_GIVEN_UP):
-            each.set()
+        for event in list(_GIVEN_UP):
+            event.set()
 
 
 # Called before threads are joined, which ``atexit`` is not; the last that is registered is called first.

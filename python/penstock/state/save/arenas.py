@@ -58,7 +58,9 @@ class Arenas:
                     # One that is in use and too small is replaced as soon as it is free.
                     if not self._free.wait_for(lambda: self._is_settled(bytes_), timeout=_PREPARE_S):
                         return
-                    small = any(not each.busy and len(each.memory) < bytes_ for each in self._arenas)
+                    small = any(
+                        not candidate.busy and len(candidate.memory) < bytes_ for candidate in self._arenas
+                    )
                     if self._closing or (len(self._arenas) == self._count and not small):
                         return
                     arena = self._make(bytes_)
@@ -70,7 +72,11 @@ class Arenas:
 
     def _is_settled(self, bytes_: int) -> bool:
         """Whether it is known if there is something to do: memory is allowed, idle, or large enough."""
-        return self._closing or self._has_room() or all(len(each.memory) >= bytes_ for each in self._arenas)
+        return (
+            self._closing
+            or self._has_room()
+            or all(len(candidate.memory) >= bytes_ for candidate in self._arenas)
+        )
 
     def _make(self, bytes_: int) -> Arena:
         """A new arena in the place of one that is too small, or beside the others."""

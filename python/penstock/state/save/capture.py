@@ -96,33 +96,36 @@ class Capture:
     @property
     def bytes(self) -> int:
         """Bytes that this rank holds captured."""
-        return sum(each.share.bytes for each in self.taken.captured)
+        return sum(captured.share.bytes for captured in self.taken.captured)
 
     def checks(self) -> dict[str, str]:
         """What this rank says of the contents of its replicas."""
         if self.plan.division is None:
             return {}
-        whole = {spot_of(each.share.held): each.memory for each in self.taken.witnesses}
-        samples = {spot_of(each.held): each.host for each in self.taken.samples}
+        whole = {spot_of(witness.share.held): witness.memory for witness in self.taken.witnesses}
+        samples = {spot_of(sample.held): sample.host for sample in self.taken.samples}
         return Seen({**whole, **samples}, self.plan.hashes).checks(self.plan.division)
 
     def shares(self, apart: frozenset[str]) -> list[Captured]:
         """What this rank writes, with its own replicas of names that ranks keep apart."""
         own = self.replicas(apart)
-        spots = {spot_of(each.share.held) for each in own}
-        return [*(each for each in self.taken.captured if spot_of(each.share.held) not in spots), *own]
+        spots = {spot_of(replica.share.held) for replica in own}
+        return [
+            *(captured for captured in self.taken.captured if spot_of(captured.share.held) not in spots),
+            *own,
+        ]
 
     def replicas(self, names: frozenset[str]) -> list[Captured]:
         """What this rank itself holds of replicas of some names."""
-        return [each for each in self.taken.witnesses if each.share.held.name in names]
+        return [witness for witness in self.taken.witnesses if witness.share.held.name in names]
 
     def part(self, written: "list[tuple[Written, frozenset[str]]]", checks: dict[str, str]) -> Part:
         """The document of what this rank wrote; with each writing, names of replicas in it that ranks keep apart."""
-        lone, seen = self.plan.per_rank, {each.share.held.name for each in self.taken.witnesses}
-        rounds = [(each, lone) for each in self.earlier]
-        rounds += [(each, lone | (apart & seen)) for each, apart in written]
-        divided = joined([each.without(own) for each, own in rounds])
-        kept = joined([each.only(own) for each, own in rounds])
+        lone, seen = self.plan.per_rank, {witness.share.held.name for witness in self.taken.witnesses}
+        rounds = [(writing, lone) for writing in self.earlier]
+        rounds += [(writing, lone | (apart & seen)) for writing, apart in written]
+        divided = joined([writing.without(own) for writing, own in rounds])
+        kept = joined([writing.only(own) for writing, own in rounds])
         division = "" if self.plan.division is None else self.plan.division.id
         return Part(
             self.rank,
@@ -138,16 +141,16 @@ class Capture:
 
 def numbers_of(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Metrics as plain numbers, looked at now: what is no number is told to the caller and not to a thread behind its back."""
-    found = {}
+    numbers = {}
     for name, value in metrics.items():
         try:
-            found[str(name)] = float(value.item() if hasattr(value, "item") else value)
+            numbers[str(name)] = float(value.item() if hasattr(value, "item") else value)
         except (TypeError, ValueError, OverflowError, RuntimeError) as reason:
             raise UsageError(
                 f"the metric {name!r} is {type(value).__name__}, not a number: {reason}",
                 hint="give numbers, or tensors with one element",
             ) from reason
-    return found
+    return numbers
 
 
 @contextmanager
@@ -197,9 +200,9 @@ class Pending:
         """Why it failed, if it has."""
         return self._future.exception() if self._future.done() else None
 
-    def settle(self, found: Checkpoint) -> None:
+    def settle(self, checkpoint: Checkpoint) -> None:
         """It exists."""
-        self._future.set_result(found)
+        self._future.set_result(checkpoint)
 
     def fail(self, problem: BaseException) -> None:
         """It will not exist."""
@@ -208,7 +211,7 @@ class Pending:
     def wait(self, timeout_s: float | None = None) -> Checkpoint:
         """The checkpoint, once it exists; or the error."""
         try:
-            found = self._future.result(timeout_s)
+            checkpoint = self._future.result(timeout_s)
         except TimeoutError as reason:
             if self._future.done():
                 raise
@@ -217,7 +220,7 @@ class Pending:
             self.noticed = True
             raise
         self.noticed = True
-        return found
+        return checkpoint
 
 
 def take(step: int, held: Sequence[Held], wave: Stowage, arenas: Arenas, *, deadline_s: float) -> Taken:
@@ -231,13 +234,15 @@ def take(step: int, held: Sequence[Held], wave: Stowage, arenas: Arenas, *, dead
         copies: dict[int, list[Copy]] = {id(mover): [] for mover in movers}
         for slot in (*wave.shares, *wave.whole):
             if slot.bytes:
-                each = held[slot.index]
-                copies[id(each.mover)].append(Copy(each, slot.start, memory[slot.at : slot.at + slot.bytes]))
+                tensor = held[slot.index]
+                copies[id(tensor.mover)].append(
+                    Copy(tensor, slot.start, memory[slot.at : slot.at + slot.bytes])
+                )
         samples = [sample_of(held[s.index], memory[s.at : s.at + s.bytes]) for s in wave.samples]
         under_way: list[Copying] = []
         for mover in movers:
             # Samples are small and go first, so that nobody waits for the rest because of them.
-            if mine := [each for each in samples if each.held.mover is mover]:
+            if mine := [sample for sample in samples if sample.held.mover is mover]:
                 under_way.append(cast(Sampler, mover).sample(mine))
             if copies[id(mover)]:
                 under_way.append(mover.take(copies[id(mover)]))
@@ -250,7 +255,7 @@ def take(step: int, held: Sequence[Held], wave: Stowage, arenas: Arenas, *, dead
 
 def movers_of(held: Sequence[Held]) -> list[Mover]:
     """Everybody who has to move something."""
-    return list({id(each.mover): each.mover for each in held}.values())
+    return list({id(tensor.mover): tensor.mover for tensor in held}.values())
 
 
 def capture(tree: Tree, entries: dict[str, Any], plan: Plan, taken: Taken, earlier: list[Written]) -> Capture:
@@ -262,9 +267,9 @@ def capture(tree: Tree, entries: dict[str, Any], plan: Plan, taken: Taken, earli
 
 def plan_of(step: int, held: Sequence[Held], division: Division | None, wave: Stowage) -> Plan:
     """How a save is made. With ``replicas="check"`` large replicas are hashed here."""
-    per_rank = frozenset(each.name for each in held if each.per_rank)
+    per_rank = frozenset(tensor.name for tensor in held if tensor.per_rank)
     if division is None:
-        whole = {each.name: prod(each.shape) * ITEM_BYTES[each.dtype] for each in held}
+        whole = {tensor.name: prod(tensor.shape) * ITEM_BYTES[tensor.dtype] for tensor in held}
         return Plan(step, chunk_bytes_for(sum(whole.values())), None, {}, per_rank)
     large = [held[slot.index] for slot in wave.samples] if division.mode == "check" else []
     return Plan(step, division.chunk_bytes, division, hashes_of(large), per_rank)

@@ -16,7 +16,9 @@ from penstock.state.manifest import DataFile, Duplicate, Manifest, Piece, Tensor
 def duplicate_of(file: DataFile, start: int, bytes_: int) -> Duplicate | None:
     """Where a range of a file is as well, if it is."""
     fitting = (
-        each for each in file.duplicates if each.start <= start and start + bytes_ <= each.start + each.bytes
+        duplicate
+        for duplicate in file.duplicates
+        if duplicate.start <= start and start + bytes_ <= duplicate.start + duplicate.bytes
     )
     return next(fitting, None)
 
@@ -24,17 +26,17 @@ def duplicate_of(file: DataFile, start: int, bytes_: int) -> Duplicate | None:
 def with_duplicates(file: DataFile, more: Iterable[Duplicate]) -> DataFile:
     """A file with further ranges that are elsewhere too; neighbours become one."""
     joined: list[Duplicate] = []
-    for each in sorted((*file.duplicates, *more), key=lambda duplicate: (duplicate.name, duplicate.start)):
+    for current in sorted((*file.duplicates, *more), key=lambda duplicate: (duplicate.name, duplicate.start)):
         last = joined[-1] if joined else None
         if (
             last is not None
-            and last.name == each.name
-            and last.start + last.bytes == each.start
-            and last.at + last.bytes == each.at
+            and last.name == current.name
+            and last.start + last.bytes == current.start
+            and last.at + last.bytes == current.at
         ):
-            joined[-1] = replace(last, bytes=last.bytes + each.bytes)
+            joined[-1] = replace(last, bytes=last.bytes + current.bytes)
         else:
-            joined.append(each)
+            joined.append(current)
     return replace(file, duplicates=tuple(joined))
 
 
@@ -70,24 +72,26 @@ def around(manifest: Manifest, damaged: str, tensor: str = "") -> Manifest | Non
 
     def without(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         return {
-            name: each
+            name: saved
             if tensor and name != tensor
-            else Tensor(each.dtype, each.shape, [moved(each.dtype, piece) for piece in each.pieces])
-            for name, each in tensors.items()
+            else Tensor(saved.dtype, saved.shape, [moved(saved.dtype, piece) for piece in saved.pieces])
+            for name, saved in tensors.items()
         }
 
     shared = without(manifest.tensors)
-    own = [replace(each, tensors=without(each.tensors)) for each in manifest.own]
+    own = [replace(part, tensors=without(part.tensors)) for part in manifest.own]
     return replace(manifest, files=files, tensors=shared, own=own) if changed else None
 
 
 def is_covered(manifest: Manifest, number: int, whole: "set[str]") -> bool:
     """Whether every piece in a file is in another one too, all of which are among the files that are there."""
     file = manifest.files[number]
-    found = [
+    duplicates = [
         duplicate_of(file, piece.start, piece.box.elements * ITEM_BYTES[tensor.dtype])
         for tensor in manifest.everything().values()
         for piece in tensor.pieces
         if piece.file == number and piece.box.elements
     ]
-    return bool(found) and all(duplicate is not None and duplicate.name in whole for duplicate in found)
+    return bool(duplicates) and all(
+        duplicate is not None and duplicate.name in whole for duplicate in duplicates
+    )

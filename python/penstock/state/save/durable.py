@@ -117,7 +117,7 @@ class Finisher:
                 reach("state.parted")
                 outcome = self._committed(capture, attempt, metrics, round_)
                 if isinstance(outcome, Committed):
-                    return outcome, joined([each for each, _ in written])
+                    return outcome, joined([writing for writing, _ in written])
                 fresh = frozenset(outcome.apart) - self.apart
                 self.apart |= fresh
                 if outcome.gone:
@@ -139,12 +139,12 @@ class Finisher:
         def trusted(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
             return {
                 name: Tensor(
-                    each.dtype, each.shape, [piece for piece in each.pieces if piece.file not in bad]
+                    tensor.dtype, tensor.shape, [piece for piece in tensor.pieces if piece.file not in bad]
                 )
-                for name, each in tensors.items()
+                for name, tensor in tensors.items()
             }
 
-        own = [msgspec.structs.replace(each, tensors=trusted(each.tensors)) for each in manifest.own]
+        own = [msgspec.structs.replace(part, tensors=trusted(part.tensors)) for part in manifest.own]
         return msgspec.structs.replace(manifest, tensors=trusted(manifest.tensors), own=own)
 
     def _write(
@@ -189,7 +189,7 @@ class Finisher:
         borrowed = [
             file.name for file in manifest.files if not file.name.startswith(own) and is_ours(file.name)
         ]
-        made = Commit(
+        new_commit = Commit(
             incarnation=self.incarnation,
             step=capture.step,
             attempt=attempt,
@@ -198,7 +198,7 @@ class Finisher:
             at=self.clock.now(),
             metrics=metrics,
         )
-        outcome = commit(self.log, made, borrowed=borrowed, references=self.references, seen=self.seen)
+        outcome = commit(self.log, new_commit, borrowed=borrowed, references=self.references, seen=self.seen)
         if isinstance(outcome, Gone):
             events.record("state.again", step=capture.step, files=len(outcome.files))
             return self._again(f"{folder}/again-{round_}.json", Again())
@@ -262,12 +262,12 @@ class Finisher:
         mine = (self.incarnation, capture.step, attempt)
         while True:
             history = self.log.read()
-            for number, made in reversed(history.commits()):
-                if (made.incarnation, made.step, made.attempt) == mine:
-                    found = Committed(number, made)
-                    self.parent = (made.manifest, checkpoint_of(found, self.store).manifest)
-                    return found
-                if made.incarnation < self.incarnation:
+            for number, candidate in reversed(history.commits()):
+                if (candidate.incarnation, candidate.step, candidate.attempt) == mine:
+                    committed = Committed(number, candidate)
+                    self.parent = (candidate.manifest, checkpoint_of(committed, self.store).manifest)
+                    return committed
+                if candidate.incarnation < self.incarnation:
                     break
             check_newest(history, self.incarnation, self.store.url)
             if (data := self._get(again)) is not None:
@@ -305,8 +305,8 @@ class Finisher:
 
     def _check_others(self, folder: str, step: int) -> None:
         if (data := self._get(f"{folder}/failed.json")) is not None:
-            found = msgspec.json.decode(data)
-            raise SaveFailed(step=step, reason=f"rank {found['rank']}: {found['reason']}")
+            failure = msgspec.json.decode(data)
+            raise SaveFailed(step=step, reason=f"rank {failure['rank']}: {failure['reason']}")
 
     def _get(self, name: str) -> bytes | None:
         try:

@@ -199,15 +199,15 @@ def _partial(parts: list[Part], division: Division | None) -> list[Partial]:
     """Names that not all ranks have."""
     if division is None:
         return []
-    found = division.partial()
+    by_ranks = division.partial()
     having: dict[str, list[int]] = {}
     for part in parts:
         for name in part.values:
             having.setdefault(name, []).append(part.rank)
     for name, ranks in having.items():
         if len(ranks) < len(parts):
-            found.setdefault(tuple(ranks), []).append(name)
-    return [Partial(ranks, sorted(names)) for ranks, names in sorted(found.items())]
+            by_ranks.setdefault(tuple(ranks), []).append(name)
+    return [Partial(ranks, sorted(names)) for ranks, names in sorted(by_ranks.items())]
 
 
 def _sorted(tensor: Tensor) -> Tensor:
@@ -225,5 +225,5 @@ def _entries(of_ranks: list[dict[str, Any]]) -> Entries:
         for name, value in first.items()
         if all(name in other and other[name] == value for other in of_ranks[1:])
     }
-    own = [{name: value for name, value in each.items() if name not in shared} for each in of_ranks]
+    own = [{name: value for name, value in entries.items() if name not in shared} for entries in of_ranks]
     return Entries(shared, own if any(own) else [])

@@ -75,10 +75,10 @@ class Patrol:
             try:
                 reader.fill([piece], [memoryview(bytearray(length))])
             except CheckpointDamaged as problem:
-                self._found(reader.manifest, part, problem)
+                self._report_damage(reader.manifest, part, problem)
                 return
 
-    def _found(self, manifest: Manifest, part: ReadSpan, problem: CheckpointDamaged) -> None:
+    def _report_damage(self, manifest: Manifest, part: ReadSpan, problem: CheckpointDamaged) -> None:
         piece = _piece(part)
         name = manifest.files[piece.file].name
         self.damaged |= {name}
@@ -95,7 +95,7 @@ class Patrol:
 
 
 def _parts(manifest: Manifest, borrowed: frozenset[str]) -> list[ReadSpan]:
-    found = [
+    places = [
         (
             piece.file,
             piece.start,
@@ -105,13 +105,13 @@ def _parts(manifest: Manifest, borrowed: frozenset[str]) -> list[ReadSpan]:
         for at, piece in enumerate(tensor.pieces)
         if manifest.files[piece.file].name in borrowed and piece.box.elements
     ]
-    return [part for _, _, part in sorted(found, key=lambda each: each[:2])]
+    return [part for _, _, part in sorted(places, key=lambda place: place[:2])]
 
 
 def _refers(manifest: Manifest, tensor: str, file: str, piece: Piece) -> bool:
     """Whether a checkpoint has this very piece, and no copy of it."""
     pieces = manifest.tensors[tensor].pieces if tensor in manifest.tensors else []
-    return any(manifest.files[each.file].name == file and each.start == piece.start for each in pieces)
+    return any(manifest.files[other.file].name == file and other.start == piece.start for other in pieces)
 
 
 def _piece(part: ReadSpan) -> Piece:

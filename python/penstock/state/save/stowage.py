@@ -44,9 +44,11 @@ class Stowage:
 
 def stow(held: Sequence[Held], division: Division | None, memory_bytes: int | None) -> list[Stowage]:
     """The waves of a capture: one, unless memory for captures asks for more. What is looked at stands in the last one."""
-    mine = held if division is None else [each for each in map(division.placed, held) if each is not None]
-    index = {spot_of(each): at for at, each in enumerate(held)}
-    shares = [share for each in mine if (share := share_of(each)) is not None]
+    mine = (
+        held if division is None else [placed for placed in map(division.placed, held) if placed is not None]
+    )
+    index = {spot_of(tensor): at for at, tensor in enumerate(held)}
+    shares = [share for placed in mine if (share := share_of(placed)) is not None]
     waves = [_stowed(wave, index) for wave in _waves(shares, memory_bytes)]
     if division is not None:
         waves[-1] = _with_witnesses(waves[-1], held, division)
@@ -55,7 +57,7 @@ def stow(held: Sequence[Held], division: Division | None, memory_bytes: int | No
 
 def room_to_prepare(held: Sequence[Held], memory_bytes: int | None) -> int:
     """Bytes that a capture will need. Ranks have not met yet, so what each will write is what it believes."""
-    replicas = [each.bytes for each in held if each.replicas > 1]
+    replicas = [tensor.bytes for tensor in held if tensor.replicas > 1]
     small = min(sum(bytes_ for bytes_ in replicas if bytes_ <= SMALL_BYTES), SMALL_BYTES_TOTAL)
     samples = sum(min(bytes_, SAMPLE_BYTES) for bytes_ in replicas)
     return max(wave.bytes for wave in stow(held, None, memory_bytes)) + small + samples
@@ -66,7 +68,7 @@ def _waves(shares: list[Share], memory_bytes: int | None) -> list[list[Share]]:
         return [shares]
     waves: list[list[Share]] = [[]]
     used = 0
-    for share in (part for each in shares for part in parts_of(each, memory_bytes)):
+    for share in (part for whole in shares for part in parts_of(whole, memory_bytes)):
         if waves[-1] and used + share.bytes > memory_bytes:
             waves.append([])
             used = 0
@@ -101,13 +103,13 @@ def _with_witnesses(wave: Stowage, held: Sequence[Held], division: Division) -> 
     whole: list[Slot] = []
     samples: list[Slot] = []
     written: list[int] = []
-    for index, each in enumerate(held):
-        kind = is_looked_at(each, division)
+    for index, tensor in enumerate(held):
+        kind = is_looked_at(tensor, division)
         if kind == "whole" and index in shares:
             written.append(shares[index])
         elif kind is not None:
-            bytes_ = each.bytes if kind == "whole" else SAMPLE_BYTES
-            slot = Slot(index, each.box, 0, at, bytes_)
+            bytes_ = tensor.bytes if kind == "whole" else SAMPLE_BYTES
+            slot = Slot(index, tensor.box, 0, at, bytes_)
             (whole if kind == "whole" else samples).append(slot)
             at += bytes_
     return Stowage(at, wave.shares, tuple(whole), tuple(written), tuple(samples))

@@ -52,47 +52,47 @@ class Behind:
         self.promoted_step: int | None = None
         self.failures: list[PenstockError] = []
 
-    def promote(self, found: Checkpoint) -> None:
+    def promote(self, checkpoint: Checkpoint) -> None:
         """Copy a checkpoint there soon; returns at once."""
         with self._lock:
-            waiting, self._next = self._next, found
+            waiting, self._next = self._next, checkpoint
         if waiting is None:
             self._copier.submit(self._promote_next)
 
     def _promote_next(self) -> None:
         with self._lock:
-            found, self._next = self._next, None
-        if found is None:
+            checkpoint, self._next = self._next, None
+        if checkpoint is None:
             return
         try:
             # Pinned, so that what is copied is not pruned meanwhile.
-            pin(self._first, found.number, self.store.url, at=time.time())
+            pin(self._first, checkpoint.number, self.store.url, at=time.time())
             try:
-                with events.span("state.promote", step=found.step):
-                    copy(found, self.log, self._begin(), self._references)
+                with events.span("state.promote", step=checkpoint.step):
+                    copy(checkpoint, self.log, self._begin(), self._references)
             finally:
-                unpin(self._first, found.number, self.store.url, at=time.time())
-            self.promoted_step = found.step
+                unpin(self._first, checkpoint.number, self.store.url, at=time.time())
+            self.promoted_step = checkpoint.step
             if self.keep is not None:
                 prune(self.log, self.keep, references=self._references)
         except PenstockError as problem:
             # The first place has it; the next one that is saved is tried again.
             self.failures.append(problem)
-            events.record("state.promote_failed", step=found.step, reason=str(problem))
+            events.record("state.promote_failed", step=checkpoint.step, reason=str(problem))
 
     def _begin(self) -> Member:
         history = self.log.read()
         own = self._member.incarnation
         assert own is not None, "the first place was fenced before"
         # Numbers of incarnations are counted per log; the token says whose they are.
-        known = any(each.token == self._token for _, each in history.fences())
+        known = any(standing.token == self._token for _, standing in history.fences())
         number = None if known else max(own, next_incarnation(history, self.store))
         return fence(self.log, Member(0, self._member.ranks, self._token, number))
 
     def newest(self) -> Checkpoint | None:
         """The newest good one there."""
-        found = self.log.read().newest_good()
-        return None if found is None else checkpoint_of(found, self.store)
+        committed = self.log.read().newest_good()
+        return None if committed is None else checkpoint_of(committed, self.store)
 
     def wait(self) -> None:
         """Return when everything that was to be copied is there, or has failed."""
@@ -103,29 +103,29 @@ class Behind:
         self._copier.shutdown(wait=True)
 
 
-def copy(found: Checkpoint, log: Log, member: Member, references: References) -> Committed:
+def copy(checkpoint: Checkpoint, log: Log, member: Member, references: References) -> Committed:
     """A checkpoint from its own place into another, where it exists when this returns."""
     store = log.store
-    manifest = found.manifest
+    manifest = checkpoint.manifest
     for file in manifest.files:
         if "://" not in file.name:
-            _copy_file(found.store, store, file.name, file.bytes)
+            _copy_file(checkpoint.store, store, file.name, file.bytes)
     for name, bytes_ in duplicate_files(manifest).items():
-        _copy_file(found.store, store, name, bytes_)
-    put_manifest(store, found.digest, manifest.encode())
+        _copy_file(checkpoint.store, store, name, bytes_)
+    put_manifest(store, checkpoint.digest, manifest.encode())
     references.remember(manifest)
     assert member.incarnation is not None, "fenced before"
-    attempt = sum(made.step == found.step for _, made in log.read().commits())
-    made = Commit(
+    attempt = sum(earlier.step == checkpoint.step for _, earlier in log.read().commits())
+    new_commit = Commit(
         incarnation=member.incarnation,
-        step=found.step,
+        step=checkpoint.step,
         attempt=attempt,
-        manifest=found.digest,
-        bytes=found.bytes,
-        at=found.made,
-        metrics=found.metrics,
+        manifest=checkpoint.digest,
+        bytes=checkpoint.bytes,
+        at=checkpoint.made,
+        metrics=checkpoint.metrics,
     )
-    outcome = commit(log, made, borrowed=(), references=references)
+    outcome = commit(log, new_commit, borrowed=(), references=references)
     assert not isinstance(outcome, Gone), "nothing was borrowed"
     return outcome
 

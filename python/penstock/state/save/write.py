@@ -94,8 +94,8 @@ class Known:
 
     def find(self, share: Share, hashes: str) -> tuple[Piece, DataFile] | None:
         """The parent's piece, if it has the same bytes."""
-        found = self._pieces.get((share.held.name, share.held.dtype, share.box))
-        return found if found is not None and found[0].hashes == hashes else None
+        entry = self._pieces.get((share.held.name, share.held.dtype, share.box))
+        return entry if entry is not None and entry[0].hashes == hashes else None
 
 
 def write(
@@ -103,7 +103,7 @@ def write(
 ) -> Written:
     """Make a capture durable at the first destination that works; what the last one said, if none does."""
     with events.span("state.hash", pieces=len(captured)):
-        hashes = _rust.hash_buffers([each.memory for each in captured], known.chunk_bytes, THREADS)
+        hashes = _rust.hash_buffers([capture.memory for capture in captured], known.chunk_bytes, THREADS)
     reach("state.hashed")
     old = _borrowed(captured, hashes, known)
     fresh = [at for at in range(len(captured)) if at not in old]
@@ -178,24 +178,26 @@ def _duplicated(
 def _joined(captured: list[Captured]) -> list[memoryview]:
     """Their memory, neighbours as one, so that whole pages of it are written from where they are."""
     runs: list[tuple[memoryview, int, int]] = []
-    for each in captured:
-        if runs and runs[-1][0] is each.arena and runs[-1][2] == each.at:
-            runs[-1] = (each.arena, runs[-1][1], each.at + each.share.bytes)
+    for capture in captured:
+        if runs and runs[-1][0] is capture.arena and runs[-1][2] == capture.at:
+            runs[-1] = (capture.arena, runs[-1][1], capture.at + capture.share.bytes)
         else:
-            runs.append((each.arena, each.at, each.at + each.share.bytes))
+            runs.append((capture.arena, capture.at, capture.at + capture.share.bytes))
     return [arena[first:end] for arena, first, end in runs]
 
 
 def _borrowed(captured: list[Captured], hashes: list[str], known: Known) -> dict[int, tuple[Piece, DataFile]]:
     """Which captures the parent's files hold already."""
-    found = {}
-    for at, each in enumerate(captured):
-        if each.share.bytes and (old := known.find(each.share, hashes[at])) is not None:
-            found[at] = old
+    borrowed = {}
+    for at, capture in enumerate(captured):
+        if capture.share.bytes and (old := known.find(capture.share, hashes[at])) is not None:
+            borrowed[at] = old
     needed: dict[str, int] = defaultdict(int)
-    for at, (_, file) in found.items():
+    for at, (_, file) in borrowed.items():
         needed[file.name] += captured[at].share.bytes
-    return {at: old for at, old in found.items() if needed[old[1].name] >= WORTH * old[1].bytes - SMALL_BYTES}
+    return {
+        at: old for at, old in borrowed.items() if needed[old[1].name] >= WORTH * old[1].bytes - SMALL_BYTES
+    }
 
 
 def _written(
@@ -209,8 +211,8 @@ def _written(
     numbers: dict[DataFile, int] = {} if file is None else {file: 0}
     tensors: dict[str, Tensor] = {}
     at_byte = header_bytes
-    for at, each in enumerate(captured):
-        share, held = each.share, each.share.held
+    for at, capture in enumerate(captured):
+        share, held = capture.share, capture.share.held
         if at in old:
             number = numbers.setdefault(old[at][1], len(numbers))
             piece = Piece(share.box.offset, share.box.shape, number, old[at][0].start, hashes[at])

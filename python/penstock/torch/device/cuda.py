@@ -93,7 +93,7 @@ class CudaMover:
         if self._snapshot is None or len({copy.held.memory.stream for copy in copies}) != 1:
             return None
         stretches = _stretches(copies)
-        if not stretches or not self._snapshot.has_room(sum(each.length for each in stretches)):
+        if not stretches or not self._snapshot.has_room(sum(stretch.length for stretch in stretches)):
             return None
         side = self._after(copies)
         taken = self._snapshot.copy(stretches, copies[0].held.memory.stream, side)
@@ -105,12 +105,12 @@ class CudaMover:
         """Launch copies of samples, under the same rules as ``take``."""
         with torch.cuda.device(self.device), torch.no_grad():
             # What may change before the copies are guarded is gathered now, in the order of its owner's work.
-            gathered = {id(each): _gathered(each) for each in samples if not _is_direct(each)}
+            gathered = {id(entry): _gathered(entry) for entry in samples if not _is_direct(entry)}
             side = self._after(samples)
             with torch.cuda.stream(side):
-                for each in samples:
-                    self._out_rows(each, gathered.get(id(each)), side)
-            tensors = [each.held.memory.tensor for each in samples]
+                for sample in samples:
+                    self._out_rows(sample, gathered.get(id(sample)), side)
+            tensors = [entry.held.memory.tensor for entry in samples]
             return self._copying(side, samples, [*tensors, *gathered.values()])
 
     def put(self, copies: list[Copy]) -> Copying:
@@ -195,7 +195,7 @@ _MOVERS: dict[torch.device, CudaMover] = {}
 
 def _stretches(copies: list[Copy]) -> list[Stretch] | None:
     """All of them as addresses; None if one is not stored as it is, or not into pinned memory."""
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     for copy in copies:
         tensor = copy.held.memory.tensor
         if not copy.host.nbytes:
@@ -204,11 +204,11 @@ def _stretches(copies: list[Copy]) -> list[Stretch] | None:
         if places is None:
             return None
         base = tensor.data_ptr() + copy.start
-        found += [
+        stretches += [
             Stretch(base + begin, address, length, ARENAS.begins_segment(address))
             for begin, address, length in places
         ]
-    return found
+    return stretches
 
 
 def _steady(copies: list[Copy]) -> dict[int, torch.Tensor]:

@@ -49,8 +49,8 @@ class Driver:
         self._allocate.argtypes = (ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)
         self._free = library.cuMemFree_v2
         self._free.argtypes = (ctypes.c_uint64,)
-        for each in (self._to_host, self._within, self._allocate, self._free):
-            each.restype = ctypes.c_int
+        for function in (self._to_host, self._within, self._allocate, self._free):
+            function.restype = ctypes.c_int
 
         self._rows = library.cuMemcpy2DAsync_v2
         self._rows.argtypes = (ctypes.POINTER(_Rows), ctypes.c_void_p)

@@ -73,8 +73,8 @@ class StridedMover:
 
     def sample(self, samples: list[Sample]) -> Copying:
         """Copy samples at once."""
-        for each in samples:
-            np.frombuffer(each.host, np.uint8)[:] = picked(each, each.held.memory).numpy()
+        for sample in samples:
+            np.frombuffer(sample.host, np.uint8)[:] = picked(sample, sample.held.memory).numpy()
         return DONE
 
 
@@ -136,7 +136,7 @@ def _index(
     """Where the elements of a sample are, by dimension. A model has many tensors and few shapes."""
     first = torch.arange(rows) * (pitch // item)
     flat = (first[:, None] + torch.arange(width // item)).reshape(-1)
-    return tuple(each.to(device) for each in torch.unravel_index(flat, shape))
+    return tuple(index.to(device) for index in torch.unravel_index(flat, shape))
 
 
 def strips(copy: Copy, tensor: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:

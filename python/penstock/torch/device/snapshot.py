@@ -56,13 +56,13 @@ class Snapshot:
             stream.wait_event(self._gone)
         at, handle = self._address, stream.cuda_stream
         runs: list[list[int]] = []
-        for each in stretches:
-            self._launch.within(at, each.source, each.length, handle)
-            if runs and runs[-1][0] + runs[-1][2] == each.host and not each.begins_segment:
-                runs[-1][2] += each.length
+        for stretch in stretches:
+            self._launch.within(at, stretch.source, stretch.length, handle)
+            if runs and runs[-1][0] + runs[-1][2] == stretch.host and not stretch.begins_segment:
+                runs[-1][2] += stretch.length
             else:
-                runs.append([each.host, at, each.length])
-            at += each.length
+                runs.append([stretch.host, at, stretch.length])
+            at += stretch.length
         taken = torch.cuda.Event()
         taken.record(stream)
         side.wait_event(taken)

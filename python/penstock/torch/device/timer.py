@@ -27,11 +27,11 @@ class DeviceTimer:
 
     def measured(self) -> list[tuple[str, int, float]]:
         """Name, step and seconds of what is over by now, oldest first."""
-        found = []
+        times = []
         while self._ended and self._ended[0][3].query():
             name, step, begin, end = self._ended.popleft()
-            found.append((name, step, begin.elapsed_time(end) / 1000))
-        return found
+            times.append((name, step, begin.elapsed_time(end) / 1000))
+        return times
 
     def _mark(self) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)

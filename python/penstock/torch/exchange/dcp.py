@@ -112,12 +112,12 @@ class DcpSource:
         self._incoming: list[Incoming] = []
         #: The chunk that was looked at last: chunks are read in several goes when they are large.
         self._last: tuple[Any, torch.Tensor] | None = None
-        for called, found in listed.state_dict_metadata.items():
-            if isinstance(found, TensorStorageMetadata):
-                self._take_tensor(called, found)
-            elif isinstance(found, BytesStorageMetadata):
+        for called, metadata in listed.state_dict_metadata.items():
+            if isinstance(metadata, TensorStorageMetadata):
+                self._take_tensor(called, metadata)
+            elif isinstance(metadata, BytesStorageMetadata):
                 self._take_value(called)
-        self._incoming.sort(key=lambda each: (each.where.relative_path, each.where.offset))
+        self._incoming.sort(key=lambda tensor: (tensor.where.relative_path, tensor.where.offset))
 
     def incoming(self) -> list[Incoming]:
         """Chunk by chunk, in the order of the files."""
@@ -125,19 +125,19 @@ class DcpSource:
 
     def fill(self, wanted: Sequence[Wanted]) -> None:
         """Read elements at their places in the files."""
-        for each in wanted:
-            info = each.incoming.where
+        for request in wanted:
+            info = request.incoming.where
             path = self._file(info)
             with path.open("rb", buffering=0) as file:
                 window = _Window(file, info.offset, info.length)
-                tensor = self._describe(each.incoming, window, path)
+                tensor = self._describe(request.incoming, window, path)
                 first = first_byte(tensor)
                 if first is not None:
-                    read_exactly(file, info.offset + first + each.start, each.memory, path)
+                    read_exactly(file, info.offset + first + request.start, request.memory, path)
                 else:
                     window.seek(0)
                     copy_elements(
-                        torch.load(io.BufferedReader(window), map_location="cpu", weights_only=True), each
+                        torch.load(io.BufferedReader(window), map_location="cpu", weights_only=True), request
                     )
 
     def _describe(self, incoming: Incoming, window: _Window, path: Path) -> torch.Tensor:
@@ -149,19 +149,19 @@ class DcpSource:
             self._last = (incoming, tensor)
         return self._last[1]
 
-    def _take_tensor(self, called: str, found: TensorStorageMetadata) -> None:
+    def _take_tensor(self, called: str, metadata: TensorStorageMetadata) -> None:
         name = self._name(called)
-        dtype = SAFETENSORS_NAMES.get(found.properties.dtype)
+        dtype = SAFETENSORS_NAMES.get(metadata.properties.dtype)
         if dtype is None:
-            reason = f"{name}: tensors of {found.properties.dtype} cannot be imported"
+            reason = f"{name}: tensors of {metadata.properties.dtype} cannot be imported"
             raise ForeignUnusable(path=str(self._path), reason=reason)
-        for chunk in found.chunks:
+        for chunk in metadata.chunks:
             box = Box(tuple(chunk.offsets), tuple(chunk.sizes))
             info = self._stored.get(MetadataIndex(called, chunk.offsets))
             if info is None:
                 raise ForeignUnusable(path=str(self._path), reason=f"{name} at {box.offset} is in no file")
             self._check(name, info)
-            self._incoming.append(Incoming(name, dtype, tuple(found.size), box, info))
+            self._incoming.append(Incoming(name, dtype, tuple(metadata.size), box, info))
 
     def _take_value(self, called: str) -> None:
         name = self._name(called)
@@ -205,7 +205,7 @@ class DcpSource:
 def _listed(path: Path) -> Metadata:
     file = path / ".metadata"
     try:
-        found = _Unpickler(io.BytesIO(file.read_bytes())).load()
+        metadata = _Unpickler(io.BytesIO(file.read_bytes())).load()
     except (
         pickle.UnpicklingError,
         EOFError,
@@ -217,11 +217,11 @@ def _listed(path: Path) -> Metadata:
         ImportError,
     ) as reason:
         raise ForeignUnusable(path=str(file), reason=f"it is not a list of tensors: {reason}") from reason
-    if not isinstance(found, Metadata) or not isinstance(found.storage_data, dict):
+    if not isinstance(metadata, Metadata) or not isinstance(metadata.storage_data, dict):
         raise ForeignUnusable(
-            path=str(file), reason=f"it must be a list of tensors, got {type(found).__name__}"
+            path=str(file), reason=f"it must be a list of tensors, got {type(metadata).__name__}"
         )
-    return found
+    return metadata
 
 
 class _Planner(DefaultSavePlanner):
@@ -237,7 +237,7 @@ class _Planner(DefaultSavePlanner):
     def create_local_plan(self) -> SavePlan:
         """What is written: tensors in chunks of rows."""
         plan = super().create_local_plan()
-        self.plan = replace(plan, items=[each for item in plan.items for each in self._cut(item)])
+        self.plan = replace(plan, items=[part for item in plan.items for part in self._cut(item)])
         return self.plan
 
     def _cut(self, item: WriteItem) -> list[WriteItem]:
@@ -249,15 +249,15 @@ class _Planner(DefaultSavePlanner):
         # The wider of both types counts, as both are in memory while one is cast to the other.
         bytes_ = max(ITEM_BYTES[tensor.dtype], ITEM_BYTES[self._choice.cast(tensor.dtype)])
         box = Box((0,) * len(data.size), tuple(data.size))
-        found: list[WriteItem] = []
+        items: list[WriteItem] = []
         for part, _ in cut(box, bytes_, CHUNK_BYTES):
             offsets, sizes = torch.Size(part.offset), torch.Size(part.shape)
             chunk = TensorWriteData(ChunkStorageMetadata(offsets, sizes), data.properties, data.size)
             kind = WriteItemType.TENSOR if part == box else WriteItemType.SHARD
-            found.append(
-                WriteItem(MetadataIndex(item.index.fqn, offsets, len(found)), kind, tensor_data=chunk)
+            items.append(
+                WriteItem(MetadataIndex(item.index.fqn, offsets, len(items)), kind, tensor_data=chunk)
             )
-        return found
+        return items
 
     def resolve_data(self, write_item: WriteItem) -> torch.Tensor | io.BytesIO:
         """Read a chunk into the memory that all chunks use, one after another."""

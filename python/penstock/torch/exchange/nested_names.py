@@ -62,19 +62,19 @@ def nested(manifest: Manifest, choice: Choice, stand_in: StandIn) -> dict[str, A
     """Chosen tensors and values as nested dicts. Tensors that a document refers to are where it has them."""
     tree: dict[str, Any] = {}
     tensors = choice.tensors(manifest.tensors)
-    made = {name: stand_in(name) for name in tensors}
+    stand_ins = {name: stand_in(name) for name in tensors}
     placed: set[str] = set()
 
     def fetch(name: str) -> Any:
         placed.add(name)
-        return made.get(name)
+        return stand_ins.get(name)
 
     values = {
         called: _plain(manifest.values[name], fetch) for name, called in choice.names(manifest.values).items()
     }
     for name, called in tensors.items():
         if name not in placed:
-            _put(tree, called, made[name])
+            _put(tree, called, stand_ins[name])
     for called, value in values.items():
         _put(tree, called, value)
     return tree
@@ -94,15 +94,15 @@ def _put(tree: dict[str, Any], name: str, leaf: Any) -> None:
 def _plain(value: Any, fetch: Callable[[str], Any]) -> Any:
     """A value of a manifest as torch can load it without running code."""
     if isinstance(value, list):
-        return [_plain(each, fetch) for each in value]
+        return [_plain(item, fetch) for item in value]
     if not isinstance(value, dict):
         return value
     if len(value) != 1 or not next(iter(value)).startswith("$"):
-        return {key: _plain(each, fetch) for key, each in value.items()}
+        return {key: _plain(item, fetch) for key, item in value.items()}
     ((kind, inner),) = value.items()
     if kind == "$dict" and isinstance(inner, dict):
-        return {key: _plain(each, fetch) for key, each in inner.items()}
-    made: dict[str, Callable[[], Any]] = {
+        return {key: _plain(item, fetch) for key, item in inner.items()}
+    decoders: dict[str, Callable[[], Any]] = {
         "$int": lambda: int(inner),
         "$float": lambda: float(inner),
         "$bytes": lambda: base64.b64decode(inner),
@@ -110,9 +110,9 @@ def _plain(value: Any, fetch: Callable[[str], Any]) -> Any:
         "$array": lambda: fetch(inner),
         "$dtype": lambda: getattr(torch, inner),
         "$device": lambda: torch.device(inner),
-        "$tuple": lambda: tuple(_plain(each, fetch) for each in inner),
-        "$set": lambda: [_plain(each, fetch) for each in inner],
+        "$tuple": lambda: tuple(_plain(item, fetch) for item in inner),
+        "$set": lambda: [_plain(item, fetch) for item in inner],
         "$counter": lambda: Counter({_plain(key, fetch): count for key, count in inner}),
-        "$dict": lambda: {_plain(key, fetch): _plain(each, fetch) for key, each in inner},
+        "$dict": lambda: {_plain(key, fetch): _plain(item, fetch) for key, item in inner},
     }
-    return made[kind]() if kind in made else value
+    return decoders[kind]() if kind in decoders else value

@@ -71,14 +71,14 @@ class TorchSource:
 
     def fill(self, wanted: Sequence[Wanted]) -> None:
         """Read elements at their places in the files."""
-        for each in wanted:
-            path, keys, tensor = each.incoming.where
+        for request in wanted:
+            path, keys, tensor = request.incoming.where
             first = first_byte(tensor)
             if first is not None:
                 with path.open("rb", buffering=0) as file:
-                    read_exactly(file, first + each.start, each.memory, path)
+                    read_exactly(file, first + request.start, request.memory, path)
             else:
-                copy_elements(self._map(path)[keys], each)
+                copy_elements(self._map(path)[keys], request)
 
     def _map(self, path: Path) -> dict[tuple[str, ...], Any]:
         if path not in self._mapped:
@@ -165,15 +165,15 @@ def _fill(path: Path, reader: Reader, starts: dict[str, int], choice: Choice, te
     done = 0
     places = dict(starts)
     with path.open("r+b") as file:
-        for each in reader.read([part for name in starts for part in reader.ordered(name)]):
-            name, dtype = each.part.name, each.part.tensor.dtype
+        for chunk in reader.read([part for name in starts for part in reader.ordered(name)]):
+            name, dtype = chunk.part.name, chunk.part.tensor.dtype
             wanted = choice.cast(dtype)
-            memory = each.memory if wanted == dtype else cast(each.memory, dtype, wanted)
+            memory = chunk.memory if wanted == dtype else cast(chunk.memory, dtype, wanted)
             file.seek(places[name])
             file.write(memory)
             places[name] += len(memory)
             sums[starts[name]] = zlib.crc32(memory, sums.get(starts[name], 0))
-            done += each.part.bytes
+            done += chunk.part.bytes
             tell(done, total)
         file.flush()
         _write_sums(path, file, sums)

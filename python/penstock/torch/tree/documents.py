@@ -123,7 +123,7 @@ def decode(document: Any, fetch: Fetch) -> Any:
     if len(document) != 1 or not next(iter(document)).startswith("$"):
         return {key: decode(item, fetch) for key, item in document.items()}
     ((kind, inner),) = document.items()
-    made: dict[str, Callable[[], Any]] = {
+    decoders: dict[str, Callable[[], Any]] = {
         "$tensor": lambda: fetch(inner),
         "$array": lambda: fetch(inner).numpy(),
         "$bytes": lambda: base64.b64decode(inner),
@@ -138,11 +138,11 @@ def decode(document: Any, fetch: Fetch) -> Any:
         "$counter": lambda: Counter({decode(key, fetch): count for key, count in inner}),
         "$dict": lambda: {decode(key, fetch): decode(item, fetch) for key, item in inner},
     }
-    if kind not in made:
+    if kind not in decoders:
         raise TreeInvalid(
             name=kind, reason="nothing is known of that kind", hint="read it with a newer Penstock"
         )
-    return made[kind]()
+    return decoders[kind]()
 
 
 def fill(live: Any, loaded: Any) -> Any:

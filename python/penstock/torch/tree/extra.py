@@ -19,40 +19,41 @@ from penstock.torch.tree.documents import Document, escaped, fill
 class Extra:
     """The program's own dict of objects, tensors and values, as part of a state."""
 
-    def __init__(self, given: dict[str, Any] | None, scheduler: Any = None) -> None:
-        if given is not None and not isinstance(given, dict):
+    def __init__(self, extra: dict[str, Any] | None, scheduler: Any = None) -> None:
+        if extra is not None and not isinstance(extra, dict):
             raise UsageError(
-                f"extra must be a dict, got {type(given).__name__}", hint='give a dict: extra={"ema": ema}'
+                f"extra must be a dict, got {type(extra).__name__}", hint='give a dict: extra={"ema": ema}'
             )
-        self._given: dict[str, Any] = {} if given is None else given
+        self._extra: dict[str, Any] = {} if extra is None else extra
         self._schedulers: dict[str, Any] = {}
         if isinstance(scheduler, list | tuple):
-            self._schedulers = {f"scheduler/{at}": each for at, each in enumerate(scheduler)}
+            self._schedulers = {f"scheduler/{at}": item for at, item in enumerate(scheduler)}
         elif scheduler is not None:
             self._schedulers = {"scheduler": scheduler}
-        for each in self._schedulers.values():
-            if not _has_state(each):
+        for member in self._schedulers.values():
+            if not _has_state(member):
                 raise UsageError(
-                    f"a scheduler must have state_dict and load_state_dict, got {type(each).__name__}"
+                    f"a scheduler must have state_dict and load_state_dict, got {type(member).__name__}"
                 )
 
     def values(self) -> list[Any]:
         """Everything that was given."""
-        return [*self._given.values(), *self._schedulers.values()]
+        return [*self._extra.values(), *self._schedulers.values()]
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Tensors by name, filled in place."""
-        return {_name(key): value for key, value in self._given.items() if isinstance(value, torch.Tensor)}
+        return {_name(key): value for key, value in self._extra.items() if isinstance(value, torch.Tensor)}
 
     def documents(self) -> dict[str, Document]:
         """Everything else by name."""
-        found = {
-            name: Document(each.state_dict, each.load_state_dict) for name, each in self._schedulers.items()
+        documents = {
+            name: Document(scheduler.state_dict, scheduler.load_state_dict)
+            for name, scheduler in self._schedulers.items()
         }
-        for key, value in self._given.items():
+        for key, value in self._extra.items():
             if not isinstance(value, torch.Tensor):
-                found[_name(key)] = self._document(key, value)
-        return found
+                documents[_name(key)] = self._document(key, value)
+        return documents
 
     def _document(self, key: str, value: Any) -> Document:
         if isinstance(value, nn.Module):
@@ -66,8 +67,8 @@ class Extra:
             raise TreeInvalid(
                 name=_name(key), reason=f"a {type(value).__name__} cannot be filled in place", hint=hint
             )
-        given = self._given
-        return Document(lambda: value, lambda loaded: given.__setitem__(key, fill(value, loaded)))
+        extra = self._extra
+        return Document(lambda: value, lambda loaded: extra.__setitem__(key, fill(value, loaded)))
 
 
 def _of_generator(value: Any) -> Document | None:

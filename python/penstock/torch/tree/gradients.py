@@ -82,11 +82,11 @@ class Gradients:
 
     def rooms(self, kinds: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, torch.Tensor]:
         """Room for the gradients that a checkpoint has; they become those of their parameters when they are filled."""
-        found = {}
+        rooms = {}
         for name, parameter in self._parameters.items():
             if name in kinds:
-                found[name] = torch.zeros_like(parameter.detach(), dtype=TORCH_TYPES[kinds[name][0]])
-        return found
+                rooms[name] = torch.zeros_like(parameter.detach(), dtype=TORCH_TYPES[kinds[name][0]])
+        return rooms
 
     def put(self, filled: Mapping[str, torch.Tensor]) -> None:
         """Make these the gradients, and no others: what was pending here belongs to steps that a load has undone."""
@@ -122,27 +122,32 @@ def zeros_among(pending: Mapping[str, torch.Tensor]) -> list[str]:
 def unowned(model: nn.Module, optimizers: Sequence[Optimizer]) -> tuple[str, ...]:
     """In words: gradients that no optimizer tells about, so that nobody knows whether they are used up. They are not saved."""
     owned = {
-        id(each) for optimizer in optimizers for group in optimizer.param_groups for each in group["params"]
+        id(parameter)
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
     }
-    found = [
-        name for name, each in model.named_parameters() if each.grad is not None and id(each) not in owned
+    names = [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None and id(parameter) not in owned
     ]
-    if not found:
+    if not names:
         return ()
-    others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    others = f" and {len(names) - 1} more" if len(names) > 1 else ""
     advice = "set it to None before every backward pass, or requires_grad_(False)"
     text = (
-        f"the gradient of {found[0]}{others} belongs to no optimizer of the state and is not saved: {advice}"
+        f"the gradient of {names[0]}{others} belongs to no optimizer of the state and is not saved: {advice}"
     )
     return (text,)
 
 
-def counted_elsewhere(given: Sequence[Optimizer]) -> tuple[str, ...]:
+def counted_elsewhere(optimizers: Sequence[Optimizer]) -> tuple[str, ...]:
     """In words: gradients are pending, and it is a count of Accelerate's that says when its wrapper of an optimizer steps. No state has that count."""
-    for wrapper in given:
+    for wrapper in optimizers:
         steps = getattr(getattr(wrapper, "gradient_state", None), "num_steps", 1)
-        members = (each for group in wrapper.param_groups for each in group["params"])
-        if isinstance(steps, int) and steps > 1 and any(is_pending(each.grad) for each in members):
+        members = (parameter for group in wrapper.param_groups for parameter in group["params"])
+        if isinstance(steps, int) and steps > 1 and any(is_pending(parameter.grad) for parameter in members):
             text = (
                 f"Accelerate counts the {steps} batches of an accumulation by itself, and begins at 0 in a resumed program: set accelerator.step = step when a "
                 f"step begins, or save only after steps of the optimizer, every {steps} batches"

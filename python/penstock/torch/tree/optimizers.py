@@ -52,8 +52,8 @@ class Kept:
     @property
     def state(self) -> dict[str, Any]:
         """Tensors and numbers by key; nothing before the first step."""
-        found: dict[str, Any] = self.optimizer.state.get(self.parameter, {})
-        return found
+        state: dict[str, Any] = self.optimizer.state.get(self.parameter, {})
+        return state
 
     def name_of(self, key: Any) -> str:
         """The name of a part of the state."""
@@ -99,12 +99,12 @@ class Optimizing:
 
     def documents(self) -> dict[str, Document]:
         """What optimizers have in a ``state_dict`` of their own, beyond parameters and groups."""
-        found = {}
+        documents = {}
         for number, optimizer in enumerate(self._optimizers):
             if _has_own_state_dict(optimizer):
                 read, write = partial(_further_state, optimizer), partial(_load_further, optimizer)
-                found[f"optimizer.{number}/state_dict"] = Document(read, write)
-        return found
+                documents[f"optimizer.{number}/state_dict"] = Document(read, write)
+        return documents
 
     @cached_property
     def _shared(self) -> set[int]:
@@ -112,24 +112,24 @@ class Optimizing:
         of = Counter(
             member
             for optimizer in self._optimizers
-            for member in {id(each) for group in optimizer.param_groups for each in group["params"]}
+            for member in {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         )
         return {parameter for parameter, count in of.items() if count > 1}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Every tensor by name."""
-        found = Tensors()
+        tensors = Tensors()
         for kept in self.kept():
             for key, value in kept.state.items():
                 if isinstance(value, torch.Tensor):
-                    found.add(kept.name_of(key), value)
+                    tensors.add(kept.name_of(key), value)
                 else:
-                    encode(kept.name_of(key), value, found.add)
-        return found
+                    encode(kept.name_of(key), value, tensors.add)
+        return tensors
 
     def values(self) -> dict[str, Any]:
         """Everything else by name."""
-        found: dict[str, Any] = {GROUPS: self._groups()}
+        values: dict[str, Any] = {GROUPS: self._groups()}
         cast: dict[str, str] = {}
         for kept in self.kept():
             for key, value in kept.state.items():
@@ -137,8 +137,8 @@ class Optimizing:
                     if self._dtype is not None and self.stored_as(kept.name_of(key), value) is not None:
                         cast[kept.name_of(key)] = SAFETENSORS_NAMES[value.dtype]
                 else:
-                    found[kept.name_of(key)] = encode(kept.name_of(key), value, lambda *_: None)
-        return {**found, DTYPES: cast}
+                    values[kept.name_of(key)] = encode(kept.name_of(key), value, lambda *_: None)
+        return {**values, DTYPES: cast}
 
     def stored_as(self, name: str, tensor: torch.Tensor) -> str | None:
         """The type that a tensor is stored in, if it is another than its own: that of floating-point tensors can be chosen."""
@@ -206,13 +206,13 @@ class Optimizing:
             for at, group in enumerate(optimizer.param_groups):
                 names = [(number, name) for name in map(self._named(at), group["params"])]
                 theirs = [of[name] for name in names if name in of]
-                for key in dict.fromkeys(key for each in theirs for key in each if key not in _ABOUT):
-                    found = [each[key] for each in theirs if key in each]
-                    if any(each != found[0] for each in found):
+                for key in dict.fromkeys(key for other in theirs for key in other if key not in _ABOUT):
+                    saved_values = [other[key] for other in theirs if key in other]
+                    if any(value != saved_values[0] for value in saved_values):
                         hint = f"group parameters as they were, or skip=({GROUPS!r},) to keep the values given now"
                         reason = f"group {at} has parameters that were saved with different {key}"
                         raise TreeInvalid(name=GROUPS, reason=reason, hint=hint)
-                    _set(group, key, decode(found[0], _no_tensor))
+                    _set(group, key, decode(saved_values[0], _no_tensor))
 
     def load_values(self, values: Mapping[str, Any]) -> None:
         """Take back what is not a tensor."""
@@ -223,7 +223,7 @@ class Optimizing:
                     kept.state[key] = decode(document, live.__getitem__)
 
     def _groups(self) -> list[dict[str, Any]]:
-        found = []
+        groups = []
         for optimizer in self._optimizers:
             for at, group in enumerate(optimizer.param_groups):
                 settings = {
@@ -235,14 +235,14 @@ class Optimizing:
                 owner = {CLASS: type(innermost(optimizer)).__name__} | (
                     {} if number is None else {NUMBER: number}
                 )
-                found.append({"params": list(map(self._named(at), group["params"])), **owner, **settings})
-        return found
+                groups.append({"params": list(map(self._named(at), group["params"])), **owner, **settings})
+        return groups
 
     def _number_of(self, optimizer: Optimizer) -> int | None:
         """Which optimizer it is, where that has to be said: parameters of several optimizers do not tell."""
         if not self._shared:
             return None
-        return next(number for number, each in enumerate(self._optimizers) if each is optimizer)
+        return next(number for number, other in enumerate(self._optimizers) if other is optimizer)
 
     def _make(
         self, kept: Kept, key: str, tensors: Kinds, values: Mapping[str, Any], native: Mapping[str, str]
@@ -282,7 +282,7 @@ class Optimizing:
 
 def with_inner(optimizers: Sequence[Optimizer]) -> tuple[Optimizer, ...]:
     """Optimizers, and those that they hold inside (SAM, Lookahead), whose moments no ``state_dict`` of the outer one has."""
-    found: dict[int, Optimizer] = {}
+    by_state: dict[int, Optimizer] = {}
     waiting = list(optimizers)
     while waiting:
         optimizer = waiting.pop(0)
@@ -290,19 +290,19 @@ def with_inner(optimizers: Sequence[Optimizer]) -> tuple[Optimizer, ...]:
             # Optimizer by name alone, as Accelerate's: it hands everything on, and hooks find no place in it.
             optimizer = innermost(optimizer)
         # One that only hands its inner one's state on is that one under another name.
-        if id(optimizer.state) not in found:
-            found[id(optimizer.state)] = optimizer
-            inner = [each for each in vars(optimizer).values() if isinstance(each, Optimizer)]
-            waiting.extend(each for each in inner if each is not optimizer)
-    return tuple(found.values())
+        if id(optimizer.state) not in by_state:
+            by_state[id(optimizer.state)] = optimizer
+            inner = [member for member in vars(optimizer).values() if isinstance(member, Optimizer)]
+            waiting.extend(member for member in inner if member is not optimizer)
+    return tuple(by_state.values())
 
 
 def innermost(optimizer: Optimizer) -> Optimizer:
     """The one that a wrapper, or several around each other, hands the state of."""
     for _ in range(_WRAPPERS_MAX):
-        inside = [each for each in vars(optimizer).values() if isinstance(each, Optimizer)]
+        inside = [member for member in vars(optimizer).values() if isinstance(member, Optimizer)]
         inner = next(
-            (each for each in inside if each is not optimizer and each.state is optimizer.state), None
+            (member for member in inside if member is not optimizer and member.state is optimizer.state), None
         )
         if inner is None:
             break

@@ -14,22 +14,26 @@ _STEPS: "WeakKeyDictionary[Optimizer, list[int]]" = WeakKeyDictionary()
 def progress_of(optimizers: Sequence[Optimizer]) -> tuple[int, tuple[tuple[int, int] | None, ...]]:
     """Steps of all of them since they were first asked about; and a sign for each gradient, another one when it was written to."""
     parameters = [
-        each for optimizer in optimizers for group in optimizer.param_groups for each in group["params"]
+        parameter
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
     ]
     looked_at = islice(parameters, 0, None, 1 + len(parameters) // _LOOKED_AT)
     signs = tuple(
-        None if (gradient := each.grad) is None else (id(gradient), gradient._version) for each in looked_at
+        None if (gradient := parameter.grad) is None else (id(gradient), gradient._version)
+        for parameter in looked_at
     )
-    return sum(_count(each)[0] for each in optimizers), signs
+    return sum(_count(optimizer)[0] for optimizer in optimizers), signs
 
 
 def _count(optimizer: Optimizer) -> list[int]:
-    found = _STEPS.get(optimizer)
-    if found is None:
-        count = found = _STEPS[optimizer] = [0]
+    counter = _STEPS.get(optimizer)
+    if counter is None:
+        count = counter = _STEPS[optimizer] = [0]
 
         def step_taken(*_: object) -> None:
             count[0] += 1
 
         optimizer.register_step_post_hook(step_taken)
-    return found
+    return counter

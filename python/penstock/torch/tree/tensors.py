@@ -84,10 +84,10 @@ class Holder:
                 )
         local = local_of(leaf.tensor)
         stored = leaf.dtype or SAFETENSORS_NAMES[local.dtype]
-        found = []
+        boxes = []
         for part in layout.parts:
             mover, memory = self._memory(stored, _window(local, part))
-            found.append(
+            boxes.append(
                 Held(
                     leaf.name,
                     stored,
@@ -102,7 +102,7 @@ class Holder:
                     leaf.per_rank,
                 )
             )
-        return found
+        return boxes
 
     def _memory(self, dtype: str, window: torch.Tensor) -> tuple[Any, Any]:
         if window.is_cuda:
@@ -145,9 +145,9 @@ def check(name: str, tensor: torch.Tensor) -> None:
 
 def _foreign_kind(tensor: torch.Tensor) -> str:
     """The class of a tensor that is made of other tensors (torchao's and the like); its own memory, if it has any, is not what it holds."""
-    for each in {id(each): each for each in (tensor, local_of(tensor))}.values():
-        if type(each) not in _PLAIN_KINDS and not is_dtensor(each) and _is_wrapper(type(each)):
-            return type(each).__name__
+    for candidate in {id(part): part for part in (tensor, local_of(tensor))}.values():
+        if type(candidate) not in _PLAIN_KINDS and not is_dtensor(candidate) and _is_wrapper(type(candidate)):
+            return type(candidate).__name__
     return ""
 
 

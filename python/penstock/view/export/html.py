@@ -87,13 +87,15 @@ def lint_page(address: str, report: LintReport) -> str:
     lines = [
         element(
             "tr",
-            element("td", element("span", each.severity, class_=each.severity)),
-            element("td", each.kind),
-            element("td", each.sentence, *([element("p", each.hint, class_="note")] if each.hint else [])),
-            element("td", f"{each.cost:.1%} of {each.unit}"),
-            element("td", element("code", f"penstock view {each.address}")),
+            element("td", element("span", finding.severity, class_=finding.severity)),
+            element("td", finding.kind),
+            element(
+                "td", finding.sentence, *([element("p", finding.hint, class_="note")] if finding.hint else [])
+            ),
+            element("td", f"{finding.cost:.1%} of {finding.unit}"),
+            element("td", element("code", f"penstock view {finding.address}")),
         )
-        for each in report.findings
+        for finding in report.findings
     ]
     heads = element("tr", *(element("th", head) for head in ("", "kind", "finding", "costs", "look")))
     counted = f"{len(report.findings)} findings in {report.batches:,} batches, {report.rows:,} rows, {report.tokens:,} tokens"
@@ -113,10 +115,10 @@ def stage_page(address: str, stages: SampleStagesAnswer, *, redact: bool = False
     raw = [
         element(
             "tr",
-            element("th", each["name"]),
-            element("td", f"[{each['size']}]" if redact else str(each["preview"])),
+            element("th", field["name"]),
+            element("td", f"[{field['size']}]" if redact else str(field["preview"])),
         )
-        for each in stages["raw"]["fields"]
+        for field in stages["raw"]["fields"]
     ]
     pieces = [
         element(
@@ -134,9 +136,9 @@ def stage_page(address: str, stages: SampleStagesAnswer, *, redact: bool = False
     places = [
         element(
             "li",
-            f"row {each['row']} {each['row_span']}, its tokens {each['token_span']}, {each['loss']} in the loss",
+            f"row {stretch['row']} {stretch['row_span']}, its tokens {stretch['token_span']}, {stretch['loss']} in the loss",
         )
-        for each in stages["input"]
+        for stretch in stages["input"]
     ]
     cut = [element("p", f"cut: {tokens['cut']}", class_="cut")] if tokens["cut"] else []
     return page(
@@ -166,9 +168,9 @@ def difference_page(lines: list[str], *, redact: bool = False) -> str:
 
 
 def _head(address: str, command: str, cuts: list[str], redact: bool) -> list[Markup]:
-    found = [element("h1", address), element("p", element("code", command))]
-    found += [element("p", f"shown: {cut}; the rest was cut", class_="cut") for cut in cuts]
-    return [*found, _redacted()] if redact else found
+    parts = [element("h1", address), element("p", element("code", command))]
+    parts += [element("p", f"shown: {cut}; the rest was cut", class_="cut") for cut in cuts]
+    return [*parts, _redacted()] if redact else parts
 
 
 def _redacted() -> Markup:
@@ -186,10 +188,10 @@ def _row(view: BatchView, window: TokenWindow, at: int, redact: bool) -> Markup:
     documents = [
         element(
             "li",
-            f"[{each.at}:{each.stop}] {view.sources[each.source].version} row {each.sample}, from its token {each.start}",
+            f"[{document.at}:{document.stop}] {view.sources[document.source].version} row {document.sample}, from its token {document.start}",
         )
-        for each in window.documents
-        if each.row == row
+        for document in window.documents
+        if document.row == row
     ]
     texts = window.texts()[at] if window.columns["tokens"].size else []
     spans = [_token(columns, place, text, redact) for place, text in enumerate(texts)]

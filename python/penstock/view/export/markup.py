@@ -32,12 +32,12 @@ class Markup(str):
 
 def element(tag: str, *children: str, **attributes: str) -> Markup:
     """An element with children, each escaped unless it is markup; ``class_`` is the attribute ``class``."""
-    given = "".join(
+    attribute_text = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"' for name, value in attributes.items()
     )
     if tag in _VOID:
-        return Markup(f"<{tag}{given}>")
-    return Markup(f"<{tag}{given}>{joined(*children)}</{tag}>")
+        return Markup(f"<{tag}{attribute_text}>")
+    return Markup(f"<{tag}{attribute_text}>{joined(*children)}</{tag}>")
 
 
 def joined(*children: str) -> Markup:

@@ -1,7 +1,7 @@
 """Lint: mistakes that data makes late, just before the model, each with what it costs and the place to look at.
 
-``lint_batches`` checks what any loader gives; ``lint_stream`` checks what a recipe will give at any steps. Both make ``Given`` batches
-of pieces of documents, and ``checks`` look at them.
+``lint_batches`` checks what any loader gives; ``lint_stream`` checks what a recipe will give at any steps. Both make a
+``CheckedBatch`` of each batch, with the pieces of its documents, and ``checks`` look at them.
 """
 
 from penstock.view.lint.checks.contamination import texts_of

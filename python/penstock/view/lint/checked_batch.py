@@ -46,8 +46,8 @@ class _Said(dict[int, bytes]):
     def __missing__(self, token: int) -> bytes:
         data = self._vocabulary.bytes_of(token) or b""
         continues = self._vocabulary.texts.get(token, "").startswith("##")
-        found = self[token] = b" " + data if self._spaced and not continues else data
-        return found
+        spelling = self[token] = b" " + data if self._spaced and not continues else data
+        return spelling
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Given:
+class CheckedBatch:
     """One batch."""
 
     tokens: npt.NDArray[np.int64]
@@ -116,8 +116,8 @@ class Given:
 
     def ids(self, piece: Piece) -> npt.NDArray[np.int64]:
         """The tokens of a piece."""
-        found: npt.NDArray[np.int64] = self.tokens[piece.row, piece.at : piece.stop]
-        return found
+        ids: npt.NDArray[np.int64] = self.tokens[piece.row, piece.at : piece.stop]
+        return ids
 
     def bytes_of(self, piece: Piece) -> bytes | None:
         """What a piece says, special tokens among it; None where there is no tokenizer."""
@@ -147,22 +147,22 @@ class Given:
         text = self.text(piece) or ""
         byte = len(text[:character].encode("utf-8", "surrogateescape"))
         offsets = self.offsets(piece, self.of(piece).written)
-        found = int(np.searchsorted(offsets, byte, side="right")) - 1
-        return piece.at + max(0, min(found, piece.length - 1))
+        index = int(np.searchsorted(offsets, byte, side="right")) - 1
+        return piece.at + max(0, min(index, piece.length - 1))
 
     @cached_property
     def starts(self) -> npt.NDArray[np.bool_]:
         """Where documents begin, as far as that is known."""
-        found = np.zeros(self.tokens.shape, dtype=np.bool_)
+        starts = np.zeros(self.tokens.shape, dtype=np.bool_)
         for piece in self.pieces:
             if piece.begins is not False:
-                found[piece.row, piece.at] = True
-        return found & self.real
+                starts[piece.row, piece.at] = True
+        return starts & self.real
 
 
-def given_of(batch: Mapping[str, Any], number: int, pad: int | None) -> Given:
+def checked_batch_of(batch: Mapping[str, Any], number: int, pad: int | None) -> CheckedBatch:
     """A batch that somebody else made; what its documents are is not yet looked at."""
-    arrays = {name: _found(batch, names) for name, names in _NAMES.items()}
+    arrays = {name: _first_array(batch, names) for name, names in _NAMES.items()}
     tokens = arrays["tokens"]
     if tokens is None:
         known = ", ".join(str(name) for name in batch)
@@ -187,15 +187,15 @@ def given_of(batch: Mapping[str, Any], number: int, pad: int | None) -> Given:
     if sources is not None and len(sources) != shape[0]:
         raise UsageError(f"batch {number} names {len(sources)} sources for {shape[0]} rows")
     loss, shift, agreeing = _loss(batch, ids)
-    return Given(
+    return CheckedBatch(
         tokens=ids,
         real=real,
         place=lambda row, token: f"batch {number}, row {row}" + ("" if token is None else f", token {token}"),
         loss=loss,
         segments=segments,
         positions=_reshaped(arrays["positions"], shape),
-        prompt=None if (found := _shaped(batch, "prompt_mask", shape)) is None else found != 0,
-        sources=None if sources is None else [str(each) for each in sources],
+        prompt=None if (mask := _shaped(batch, "prompt_mask", shape)) is None else mask != 0,
+        sources=None if sources is None else [str(source) for source in sources],
         shift=shift,
         agreeing=agreeing,
         edges=edges,
@@ -203,7 +203,7 @@ def given_of(batch: Mapping[str, Any], number: int, pad: int | None) -> Given:
     )
 
 
-def _found(batch: Mapping[str, Any], names: tuple[str, ...]) -> npt.NDArray[Any] | None:
+def _first_array(batch: Mapping[str, Any], names: tuple[str, ...]) -> npt.NDArray[Any] | None:
     return next((_array(batch[name]) for name in names if batch.get(name) is not None), None)
 
 
@@ -263,7 +263,7 @@ def _moved(
     if not counts.any():
         return 0, 1.0
     # Text that repeats itself agrees at several places; the right ones are tried first.
-    shift = max(shares, key=lambda each: (shares[each], -_SHIFTS.index(each)))
+    shift = max(shares, key=lambda candidate: (shares[candidate], -_SHIFTS.index(candidate)))
     for right in (0, 1):
         if shares.get(right, 0.0) >= _AGREEING_MIN:
             return right, shares[right]
@@ -281,5 +281,5 @@ def _edges(boundaries: npt.NDArray[Any], size: int, number: int) -> npt.NDArray[
 
 def trailing(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Of a mask, what reaches the end of its row: padding stands there, and the same number elsewhere may be a token."""
-    found: npt.NDArray[np.bool_] = np.logical_and.accumulate(mask[:, ::-1], axis=1)[:, ::-1]
-    return found
+    reaching: npt.NDArray[np.bool_] = np.logical_and.accumulate(mask[:, ::-1], axis=1)[:, ::-1]
+    return reaching

@@ -52,21 +52,21 @@ class Expected:
     def specials(self, vocabulary: Vocabulary | None) -> Specials:
         """The special tokens of a tokenizer, and those that were said."""
         known = Specials() if vocabulary is None else specials_of(vocabulary)
-        told = {
+        by_use = {
             "begin": known.begin | _one(self.bos),
             "end": known.end | _one(self.eos),
             "pad": known.pad | _one(self.pad),
         }
         # A token that is both fills up rows only where nothing else says so.
-        told["pad"] -= told["end"]
-        told["begin"] -= told["end"]
-        every = known.every | told["begin"] | told["end"] | told["pad"] | self.placeholders
-        return replace(known, **told, placeholder=known.placeholder | self.placeholders, every=every)
+        by_use["pad"] -= by_use["end"]
+        by_use["begin"] -= by_use["end"]
+        every = known.every | by_use["begin"] | by_use["end"] | by_use["pad"] | self.placeholders
+        return replace(known, **by_use, placeholder=known.placeholder | self.placeholders, every=every)
 
 
 def _one(number: int | None) -> frozenset[int]:
     return frozenset() if number is None else frozenset({number})
 
 
-def _first(known: int | None, found: frozenset[int]) -> int | None:
-    return min(found, default=None) if known is None else known
+def _first(known: int | None, candidates: frozenset[int]) -> int | None:
+    return min(candidates, default=None) if known is None else known

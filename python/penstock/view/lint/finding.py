@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from penstock.view.lint.checked_batch import Given
+from penstock.view.lint.checked_batch import CheckedBatch
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.kinds import KINDS
 
@@ -57,12 +57,14 @@ class Tally:
         self.tokens = 0
         self.places: list[str] = []
 
-    def add(self, given: Given, row: int, token: int | None, *, count: int = 1, tokens: int = 0) -> None:
+    def add(
+        self, batch: CheckedBatch, row: int, token: int | None, *, count: int = 1, tokens: int = 0
+    ) -> None:
         """One more that is wrong."""
         self.count += count
         self.tokens += tokens
         if len(self.places) < PLACES_MAX:
-            self.places.append(given.place(row, token))
+            self.places.append(batch.place(row, token))
 
     @property
     def share(self) -> float:
@@ -82,7 +84,7 @@ class Check(ABC):
         self.expected = expected
 
     @abstractmethod
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Take note of a batch."""
 
     @abstractmethod
@@ -125,31 +127,31 @@ class TokenCheck(Check):
         self.rows = self.example = 0
 
     @abstractmethod
-    def wrong(self, given: Given) -> npt.NDArray[np.bool_] | None:
+    def wrong(self, batch: CheckedBatch) -> npt.NDArray[np.bool_] | None:
         """Which tokens are wrong; None where a batch cannot say it."""
 
     @abstractmethod
     def sentence(self) -> str:
         """What is wrong, with values."""
 
-    def of_tokens(self, given: Given) -> int:
+    def of_tokens(self, batch: CheckedBatch) -> int:
         """Out of how many tokens."""
-        return int(given.real.sum())
+        return int(batch.real.sum())
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Count them."""
-        wrong = self.wrong(given)
+        wrong = self.wrong(batch)
         if wrong is None:
             return
-        self.tally.of += self.of_tokens(given)
+        self.tally.of += self.of_tokens(batch)
         if not wrong.any():
             return
         rows = np.flatnonzero(wrong.any(axis=1))
         if not self.tally.count:
-            self.example = int(given.tokens[rows[0], wrong[rows[0]].argmax()])
+            self.example = int(batch.tokens[rows[0], wrong[rows[0]].argmax()])
         for row in rows.tolist():
             count = int(wrong[row].sum())
-            self.tally.add(given, row, int(wrong[row].argmax()), count=count, tokens=count)
+            self.tally.add(batch, row, int(wrong[row].argmax()), count=count, tokens=count)
         self.rows += len(rows)
 
     def tell(self, tokens: int) -> list[Finding]:

@@ -105,6 +105,6 @@ def split(piece: Piece, tokens: npt.NDArray[np.int64], specials: Specials) -> It
 
 def changes(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Where the numbers of rows are others than before; the first of a row always is."""
-    found = np.ones(numbers.shape, dtype=np.bool_)
-    found[:, 1:] = numbers[:, 1:] != numbers[:, :-1]
-    return found
+    edges = np.ones(numbers.shape, dtype=np.bool_)
+    edges[:, 1:] = numbers[:, 1:] != numbers[:, :-1]
+    return edges

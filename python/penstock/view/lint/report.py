@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from penstock.errors import UsageError
-from penstock.view.lint.checked_batch import Given, Known, given_of
+from penstock.view.lint.checked_batch import CheckedBatch, Known, checked_batch_of
 from penstock.view.lint.checks import CHECKS
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Finding
@@ -37,7 +37,7 @@ class LintReport:
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return {
-            "findings": [each.to_json() for each in self.findings],
+            "findings": [finding.to_json() for finding in self.findings],
             "batches": self.batches,
             "rows": self.rows,
             "tokens": self.tokens,
@@ -52,7 +52,7 @@ def lint_batches(
     allow: Collection[str] = (),
     batches_max: int = BATCHES_MAX,
 ) -> LintReport:
-    """Check batches that anybody made: mappings of arrays or tensors, as a model gets them. See ``given`` for the names.
+    """Check batches that anybody made: mappings of arrays or tensors, as a model gets them. See ``checked_batch`` for the names.
 
     ``Expected().knowing(read_vocabulary(path))`` says which tokenizer they are of; without one only numbers are looked at.
     """
@@ -63,21 +63,21 @@ def lint_batches(
         if number == batches_max:
             linting.report.notes.append(f"only the first {batches_max:,} batches were looked at")
             break
-        given = given_of(batch, number, wanted.pad)
+        checked = checked_batch_of(batch, number, wanted.pad)
         pieces = [
             piece
-            for row in range(len(given.tokens))
+            for row in range(len(checked.tokens))
             for piece in pieces_of_row(
                 row,
-                given.tokens[row],
-                given.real[row],
-                None if given.segments is None else given.segments[row],
+                checked.tokens[row],
+                checked.real[row],
+                None if checked.segments is None else checked.segments[row],
                 known[""].specials,
             )
         ]
-        if given.sources is not None:
-            pieces = [replace(piece, source=given.sources[piece.row]) for piece in pieces]
-        linting.look(replace(given, pieces=pieces, known=known))
+        if checked.sources is not None:
+            pieces = [replace(piece, source=checked.sources[piece.row]) for piece in pieces]
+        linting.look(replace(checked, pieces=pieces, known=known))
     return linting.end()
 
 
@@ -94,25 +94,25 @@ class Linting:
 
     def check(self, kind: type[AnyCheck]) -> AnyCheck | None:
         """A check that is told more than batches; None where it is allowed."""
-        return next((each for each in self._checks if isinstance(each, kind)), None)
+        return next((candidate for candidate in self._checks if isinstance(candidate, kind)), None)
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Look at a batch."""
-        for check in self._checks if given.tokens.size else ():
-            check.look(given)
+        for check in self._checks if batch.tokens.size else ():
+            check.look(batch)
         self.report.batches += 1
-        self.report.rows += len(given.tokens)
-        self.report.tokens += given.tokens.size
+        self.report.rows += len(batch.tokens)
+        self.report.tokens += batch.tokens.size
 
     def end(self) -> LintReport:
         """What was found, the worst first."""
         self.report.findings = sorted(
-            self._found(),
-            key=lambda each: (each.severity != "error", -each.cost, list(KINDS).index(each.kind)),
+            self._findings(),
+            key=lambda finding: (finding.severity != "error", -finding.cost, list(KINDS).index(finding.kind)),
         )
         return self.report
 
-    def _found(self) -> Iterator[Finding]:
+    def _findings(self) -> Iterator[Finding]:
         seen: set[tuple[str, object]] = set()
         for check in self._checks:
             for finding in check.tell(self.report.tokens):

@@ -39,13 +39,13 @@ def shingles(tokens: npt.NDArray[np.int64], width: int) -> Hashes:
     if count <= 0:
         return np.zeros((*tokens.shape[:-1], 0), dtype=np.uint64)
     mixed = _mix(tokens.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
-    found = np.zeros((*tokens.shape[:-1], count), dtype=np.uint64)
+    hashes = np.zeros((*tokens.shape[:-1], count), dtype=np.uint64)
     factor = np.uint64(1)
     with np.errstate(over="ignore"):
         for at in range(width):
-            found += mixed[..., at : at + count] * factor
+            hashes += mixed[..., at : at + count] * factor
             factor = factor * np.uint64(0xD1342543DE82EF95) + np.uint64(2)
-    return _mix(found)
+    return _mix(hashes)
 
 
 def placed_hashes(tokens: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> Hashes:
@@ -59,8 +59,8 @@ def _mix(values: Hashes) -> Hashes:
     with np.errstate(over="ignore"):
         values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    found: Hashes = values ^ (values >> np.uint64(31))
-    return found
+    mixed: Hashes = values ^ (values >> np.uint64(31))
+    return mixed
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,9 @@ def specials_of(vocabulary: Vocabulary) -> Specials:
     numbers = {**{text: number for number, text in vocabulary.added.items()}, **named}
 
     def chosen(pattern: re.Pattern[str], name: str = "") -> frozenset[int]:
-        found = {number for text, number in named.items() if pattern.fullmatch(text)}
-        told = numbers.get(said.get(name, ""))
-        return frozenset(found if told is None else {*found, told})
+        tokens = {number for text, number in named.items() if pattern.fullmatch(text)}
+        extra = numbers.get(said.get(name, ""))
+        return frozenset(tokens if extra is None else {*tokens, extra})
 
     end = chosen(_END, "eos_token")
     begin = chosen(_BEGIN, "bos_token") - end
@@ -100,7 +100,7 @@ def specials_of(vocabulary: Vocabulary) -> Specials:
 
 def configured(tokenizer: Path) -> dict[str, str]:
     """What the files beside a tokenizer say of special tokens, such as ``eos_token``; nothing where there are none."""
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for name in _CONFIGURATIONS:
         path = tokenizer.parent / name
         try:
@@ -112,5 +112,5 @@ def configured(tokenizer: Path) -> dict[str, str]:
         for key, value in values.items():
             word = value.get("content") if isinstance(value, dict) else value
             if key.endswith("_token") and isinstance(word, str):
-                found.setdefault(key, word)
-    return found
+                words.setdefault(key, word)
+    return words

@@ -13,7 +13,7 @@ from penstock.data.stages import Chat, Filter, Pack, Stage, Tokenize, Truncate
 from penstock.errors import FeedClosed, UsageError
 from penstock.registry.tokenize.template import find_template
 from penstock.view.address import VersionAddress, at
-from penstock.view.lint.checked_batch import Given, Known
+from penstock.view.lint.checked_batch import CheckedBatch, Known
 from penstock.view.lint.checks.conversation import Roles
 from penstock.view.lint.checks.mixture import SameSource
 from penstock.view.lint.checks.size import EmptyDocuments
@@ -53,7 +53,7 @@ def lint_stream(
             break
         if not isinstance(view, BatchView):
             raise UsageError("records have no tokens, so there is nothing that lint would look at")
-        linting.look(looking.given(view, step))
+        linting.look(looking.checked_batch(view, step))
     looking.look_at_sources()
     linting.report.notes += looking.notes()
     return linting.end()
@@ -67,13 +67,15 @@ class _Looking:
         self._linting = linting
         self._samples = Samples(stream.plan, stream.vocabularies)
         recipe = stream.plan.recipe
-        stages = [recipe.stages_of(each.source) for each in stream.plan.prepared]
-        self._limits = [next((s for s in each if isinstance(s, Truncate)), None) for each in stages]
-        self._tokenizing = [tokenizing(each) for each in stages]
+        stages = [recipe.stages_of(prepared.source) for prepared in stream.plan.prepared]
+        self._limits = [
+            next((s for s in source_stages if isinstance(s, Truncate)), None) for source_stages in stages
+        ]
+        self._tokenizing = [tokenizing(source_stages) for source_stages in stages]
         self._roles = [_trained(stage) for stage in self._tokenizing]
         self._known = {
-            each.source.alias: Known(vocabulary, _specials(expected, of_source, vocabulary))
-            for each, of_source, vocabulary in zip(
+            prepared.source.alias: Known(vocabulary, _specials(expected, of_source, vocabulary))
+            for prepared, of_source, vocabulary in zip(
                 stream.plan.prepared, stages, stream.vocabularies, strict=True
             )
         }
@@ -90,14 +92,14 @@ class _Looking:
             if count
         ]
         names = sorted({name for name, _ in self._epochs})
-        epochs = {name: sum(each == name for each, _ in self._epochs) for name in names}
+        epochs = {name: sum(alias == name for alias, _ in self._epochs) for name in names}
         return left + [
             f"the steps hold {count} epochs of {name}, or parts of them"
             for name, count in epochs.items()
             if count > 1
         ]
 
-    def given(self, view: BatchView, step: int) -> Given:
+    def checked_batch(self, view: BatchView, step: int) -> CheckedBatch:
         """A batch with its documents."""
         arrays = view.arrays
         documents = [view.documents.of_row(row) for row in range(view.rows)]
@@ -109,7 +111,7 @@ class _Looking:
         tokens = np.asarray(arrays["tokens"]).astype(np.int64)
         segments = np.asarray(arrays["segments"]).astype(np.int64)
         self._note_messages(documents, place)
-        return Given(
+        return CheckedBatch(
             tokens=tokens,
             real=segments != 0,
             place=place,
@@ -119,15 +121,17 @@ class _Looking:
             prompt=self._prompt(view, documents),
             pieces=[
                 piece
-                for row, each in enumerate(documents)
-                for piece in self._pieces(each, tokens[row], segments[row])
+                for row, of_row in enumerate(documents)
+                for piece in self._pieces(of_row, tokens[row], segments[row])
             ],
             has_origins=True,
             cropped=frozenset(
-                each.source.alias for each in self._stream.plan.prepared if each.packing.policy == "crop"
+                prepared.source.alias
+                for prepared in self._stream.plan.prepared
+                if prepared.packing.policy == "crop"
             ),
             known=self._known,
-            sources=[view.sources[each[0].source].alias if each else "" for each in documents],
+            sources=[view.sources[of_row[0].source].alias if of_row else "" for of_row in documents],
             weights=self._stream.plan.recipe.weights_at(step),
             truncated=self._truncated(documents),
             says_padding=all(stage is not None for stage in self._tokenizing),
@@ -136,28 +140,32 @@ class _Looking:
     def _pieces(self, documents: list[Document], tokens: Any, segments: Any) -> Iterator[Piece]:
         """The documents of a row; stored tokens may hold several in one sample."""
         filled = int((segments != 0).sum())
-        for each in documents:
-            stage, alias = self._tokenizing[each.source], self._stream.plan.prepared[each.source].source.alias
-            made: Making = "stored" if stage is None else "chat" if isinstance(stage, Chat) else "text"
-            self._epochs.add((alias, each.epoch))
-            limit = self._limits[each.source]
-            cut = limit is not None and each.start + each.stop - each.at >= limit.length
+        for document in documents:
+            stage, alias = (
+                self._tokenizing[document.source],
+                self._stream.plan.prepared[document.source].source.alias,
+            )
+            making: Making = "stored" if stage is None else "chat" if isinstance(stage, Chat) else "text"
+            self._epochs.add((alias, document.epoch))
+            limit = self._limits[document.source]
+            cut = limit is not None and document.start + document.stop - document.at >= limit.length
             # What stops before the end of the row stops because the document does.
             piece = Piece(
-                each.row,
-                each.at,
-                each.stop,
+                document.row,
+                document.at,
+                document.stop,
                 alias,
-                each.sample,
-                each.start,
-                each.epoch,
-                begins=None if cut and limit is not None and limit.keep == "end" else each.start == 0,
+                document.sample,
+                document.start,
+                document.epoch,
+                begins=None if cut and limit is not None and limit.keep == "end" else document.start == 0,
                 ends=None
-                if (cut and limit is not None and limit.keep == "start") or each.stop >= filled == len(tokens)
+                if (cut and limit is not None and limit.keep == "start")
+                or document.stop >= filled == len(tokens)
                 else True,
-                made=made,
+                made=making,
             )
-            if made == "stored":
+            if making == "stored":
                 yield from split(piece, tokens, self._known[alias].specials)
             else:
                 yield piece
@@ -166,54 +174,65 @@ class _Looking:
         """Tokens of conversations that a role says on which nothing is to be learned."""
         if not any(self._roles):
             return None
-        found = np.zeros((view.rows, view.length), dtype=np.bool_)
+        prompt = np.zeros((view.rows, view.length), dtype=np.bool_)
         for row, of_row in enumerate(documents):
-            for each in of_row:
-                trained = self._roles[each.source]
+            for document in of_row:
+                trained = self._roles[document.source]
                 if trained is None or not self._may("roles"):
                     continue
-                roles = self._samples.roles(each)[each.start : each.start + each.stop - each.at]
+                roles = self._samples.roles(document)[
+                    document.start : document.start + document.stop - document.at
+                ]
                 said = [role != TEMPLATE and role not in trained for role in roles]
-                found[row, each.at : each.at + len(said)] = said
-        return found
+                prompt[row, document.at : document.at + len(said)] = said
+        return prompt
 
     def _note_messages(self, documents: list[list[Document]], place: Any) -> None:
         """Conversations as they were registered, each once."""
         roles = self._linting.check(Roles)
         for row, of_row in enumerate(documents):
-            for each in of_row:
-                key = (each.source, each.sample)
-                if roles is None or not self._samples.has_roles(each.source) or key in self._conversations:
+            for document in of_row:
+                key = (document.source, document.sample)
+                if (
+                    roles is None
+                    or not self._samples.has_roles(document.source)
+                    or key in self._conversations
+                ):
                     continue
                 if not self._may("messages"):
                     continue
                 self._conversations.add(key)
-                vocabulary = self._stream.vocabularies[each.source]
+                vocabulary = self._stream.vocabularies[document.source]
                 words = () if vocabulary is None else tuple(vocabulary.specials.values())
-                roles.conversation(self._samples.messages(*key), place(row, each.at), words)
+                roles.conversation(self._samples.messages(*key), place(row, document.at), words)
 
     def _truncated(self, documents: list[list[Document]]) -> tuple[int, int] | None:
         if not any(self._limits):
             return None
         cut = count = 0
-        for each in (each for of_row in documents for each in of_row):
-            limit = self._limits[each.source]
-            prepared = self._stream.plan.prepared[each.source]
+        for document in (part for of_row in documents for part in of_row):
+            limit = self._limits[document.source]
+            prepared = self._stream.plan.prepared[document.source]
             if limit is None or prepared.growing is not None or not self._may("lengths"):
                 continue
             count += 1
-            cut += len(next(iter(prepared.tokens[each.sample].values()))) > limit.length
+            cut += len(next(iter(prepared.tokens[document.sample].values()))) > limit.length
         return cut, count
 
     def look_at_sources(self) -> None:
         """What no batch shows: samples that are empty, and two sources that are one."""
         plan = self._stream.plan
         empty, same = self._linting.check(EmptyDocuments), self._linting.check(SameSource)
-        for each in plan.prepared:
-            stages = plan.recipe.stages_of(each.source)
-            filtered = each.source.split != "all" or any(isinstance(stage, Filter) for stage in stages)
-            if empty is not None and each.growing is None and not filtered and tokenizing(stages) is not None:
-                empty.count(*_empty(each, _spelled(self._known[each.source.alias].specials)))
+        for prepared in plan.prepared:
+            stages = plan.recipe.stages_of(prepared.source)
+            filtered = prepared.source.split != "all" or any(isinstance(stage, Filter) for stage in stages)
+            if (
+                empty is not None
+                and prepared.growing is None
+                and not filtered
+                and tokenizing(stages) is not None
+            ):
+                empty.count(*_empty(prepared, _spelled(self._known[prepared.source.alias].specials)))
         for one, other in combinations(plan.prepared, 2):
             alike = plan.recipe.stages_of(one.source) == plan.recipe.stages_of(other.source)
             if same is None or not alike or one.source.split != other.source.split:
@@ -234,7 +253,7 @@ def _empty(prepared: Prepared, specials: frozenset[int]) -> tuple[int, int, list
     """How many samples are empty, among some of all, and where the first are."""
     version = prepared.version
     chosen = np.unique(np.linspace(0, version.rows - 1, min(version.rows, _SAMPLED_MAX)).astype(np.int64))
-    failed = {each.row for each in prepared.undecodable}
+    failed = {failure.row for failure in prepared.undecodable}
     lengths = [_length(next(iter(row.values())), specials) for row in prepared.tokens.take(chosen)]
     empty = [
         int(row)
@@ -257,11 +276,11 @@ def _length(tokens: Any, specials: frozenset[int]) -> int:
 
 def _specials(expected: Expected, stages: Sequence[Stage], vocabulary: Vocabulary | None) -> Specials:
     """The special tokens of a source: those of its tokenizer, and what its stage puts at ends."""
-    found, stage = expected.specials(vocabulary), tokenizing(stages)
+    specials, stage = expected.specials(vocabulary), tokenizing(stages)
     put = [stage.specials.eos] if isinstance(stage, Tokenize) else []
     # What stands between documents ends them.
-    put += [each.separator for each in stages if isinstance(each, Pack)]
-    return found.with_end(number for number in put if number is not None)
+    put += [packing.separator for packing in stages if isinstance(packing, Pack)]
+    return specials.with_end(number for number in put if number is not None)
 
 
 def _trained(stage: Tokenize | Chat | None) -> set[str] | None:

@@ -21,7 +21,7 @@ _PAGE = 500
 
 def compare_batches(one: BatchView | RecordView, other: BatchView | RecordView) -> dict[str, Any]:
     """Two batches: equal or not, the first differing row and token with both sides, and how much differs."""
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "kind": "batches",
         "sides": [str(one.address), str(other.address)],
         "digests": [one.digest, other.digest],
@@ -34,8 +34,8 @@ def compare_batches(one: BatchView | RecordView, other: BatchView | RecordView) 
             raise UsageError("a batch of records and a batch of tokens have nothing that can be compared")
         assert isinstance(one, RecordView)
         assert isinstance(other, RecordView)
-        return found | _records(one, other)
-    return found | _tokens(one, other)
+        return result | _records(one, other)
+    return result | _tokens(one, other)
 
 
 def compare_streams(
@@ -79,7 +79,7 @@ def compare_versions(one: VersionView, other: VersionView, *, rows_max: int = RO
     for start in range(0, 0 if same else count, _PAGE):
         numbers = range(start, min(count, start + _PAGE))
         pairs = zip(numbers, one.version.take(numbers), other.version.take(numbers), strict=True)
-        first = next((found for n, a, b in pairs if (found := _row(n, a, b)) is not None), None)
+        first = next((difference for n, a, b in pairs if (difference := _row(n, a, b)) is not None), None)
         compared += len(numbers)
         if first is not None:
             break
@@ -113,7 +113,7 @@ def _tokens(one: BatchView, other: BatchView) -> dict[str, Any]:
     anything = differing | (masks[0] != masks[1])
     if not anything.any():
         return {"summary": summary, "equal": one.digest == other.digest}
-    row, token = (int(each) for each in np.argwhere(anything)[0])
+    row, token = (int(index) for index in np.argwhere(anything)[0])
     sides = [view.token(row, token) for view in (one, other)]
     data = [bytes.fromhex(side["bytes"] or "") for side in sides]
     byte = next((at for at, (x, y) in enumerate(zip(*data, strict=False)) if x != y), min(map(len, data)))

@@ -40,17 +40,17 @@ class FieldView:
 
     def to_json(self) -> FieldPreview:
         """As plain values."""
-        found: FieldPreview = {
+        preview: FieldPreview = {
             "name": self.name,
             "kind": self.kind,
             "preview": self.preview,
             "size": self.size,
         }
         if self.cut:
-            found["cut"] = self.cut
+            preview["cut"] = self.cut
         if self.type:
-            found["type"] = self.type
-        return found
+            preview["type"] = self.type
+        return preview
 
 
 def field_of(name: str, value: Any, *, text_max: int = TEXT_MAX) -> FieldView:
@@ -90,16 +90,16 @@ def trajectory_of(value: Any) -> np.ndarray[Any, Any] | None:
         return None
     if value.ndim not in (1, 2) or len(value) < _STEPS_MIN:
         return None
-    found = value.reshape(len(value), -1)
-    return found if 1 <= found.shape[1] <= _WIDTH_MAX else None
+    points = value.reshape(len(value), -1)
+    return points if 1 <= points.shape[1] <= _WIDTH_MAX else None
 
 
 def plain(value: Any) -> Any:
     """A value as JSON has it: bytes as their length and beginning, arrays as lists, numbers that JSON lacks as text."""
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if isinstance(value, bytes | bytearray | memoryview):
         return {"bytes": len(value), "begins": bytes(value[:16]).hex()}
     if isinstance(value, np.ndarray | np.generic):

@@ -48,7 +48,7 @@ class RecordView:
             {
                 "row": row,
                 "valid": bool(self.batch["valid"][row]),
-                "fields": [each.to_json() for each in self.fields(row, text_max=text_max)],
+                "fields": [field.to_json() for field in self.fields(row, text_max=text_max)],
                 "origin": [origin_facts(origin) for origin in self.origin(row)],
             }
             for row in range(max(0, first), min(stop, self.rows))

@@ -41,7 +41,7 @@ class RowView:
             "shard": self.shard,
             "place": self.place,
             "byte_range": self.byte_range,
-            "fields": [each.to_json() for each in self.fields],
+            "fields": [field.to_json() for field in self.fields],
         }
 
 
@@ -87,8 +87,8 @@ class VersionView:
 
     def chosen(self, numbers: "range | list[int]", *, text_max: int = _SHORT) -> list[RowView]:
         """Some rows."""
-        found = self.version.take(list(numbers))
-        return [self._row(number, row, text_max) for number, row in zip(numbers, found, strict=True)]
+        rows = self.version.take(list(numbers))
+        return [self._row(number, row, text_max) for number, row in zip(numbers, rows, strict=True)]
 
     def row(self, number: int, *, text_max: int = TEXT_MAX) -> RowView:
         """One row, with long previews."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.data.feed.lane import Lane
 from penstock.view.address import RunAddress
-from penstock.view.lint.checked_batch import given_of
+from penstock.view.lint.checked_batch import checked_batch_of
 from penstock.view.model.tokens.batch import BatchView, SourceView
 from penstock.view.model.tokens.documents import Document
 from penstock.view.model.tokens.lanes import unequal
@@ -24,20 +24,20 @@ def compare_taps(stream: OpenedStream, taps: list[Tapped]) -> TapComparison:
     for tapped in taps:
         rebuilt = "" if tapped.step is None else stream.batch(tapped.step, tapped.lane).digest
         ranks.append({**tapped.to_json(), "rebuilt": rebuilt, "equal": rebuilt == tapped.digest})
-    said = {each.name: (str(each.lane), each.step, each.digest) for each in taps if each.step is not None}
+    said = {tap.name: (str(tap.lane), tap.step, tap.digest) for tap in taps if tap.step is not None}
     return {"ranks": ranks, "unequal": unequal(said)}
 
 
 def shown_view(shown: TapEntry, name: str, run: str, vocabulary: Vocabulary | None) -> BatchView:
     """What a training loop showed, as a batch; the names of its arrays are those that lint knows."""
-    given = given_of(shown.arrays, shown.number, None)
-    arrays: dict[str, Any] = {"tokens": given.tokens}
-    segments = np.ones(given.tokens.shape, dtype=np.int64) if given.segments is None else given.segments
-    arrays["segments"] = np.where(given.real, np.maximum(segments, 1), 0)
-    if given.positions is not None:
-        arrays["positions"] = given.positions
-    arrays["loss_mask"] = (given.real if given.loss is None else given.loss).astype(np.uint8)
-    arrays |= {key: each for key, each in shown.arrays.items() if key not in (*arrays, "input_ids")}
+    batch = checked_batch_of(shown.arrays, shown.number, None)
+    arrays: dict[str, Any] = {"tokens": batch.tokens}
+    segments = np.ones(batch.tokens.shape, dtype=np.int64) if batch.segments is None else batch.segments
+    arrays["segments"] = np.where(batch.real, np.maximum(segments, 1), 0)
+    if batch.positions is not None:
+        arrays["positions"] = batch.positions
+    arrays["loss_mask"] = (batch.real if batch.loss is None else batch.loss).astype(np.uint8)
+    arrays |= {key: array for key, array in shown.arrays.items() if key not in (*arrays, "input_ids")}
     facts: TokenBatchIdentity = {
         "step": shown.facts.get("step") or 0,
         "lane": str(Lane()),

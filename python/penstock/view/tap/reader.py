@@ -104,7 +104,7 @@ def read_tap(path: Path) -> Tapped | None:
 def taps_in(folder: Path) -> list[Tapped]:
     """Every tap in a folder, those of dead processes too."""
     paths = sorted(folder.glob(f"*{tapping.SUFFIX}"))[:_FILES_MAX] if folder.is_dir() else []
-    return [found for path in paths if (found := read_tap(path)) is not None]
+    return [tap for path in paths if (tap := read_tap(path)) is not None]
 
 
 def rings_in(folder: Path) -> dict[str, Path]:
@@ -123,15 +123,15 @@ def read_ring(path: Path) -> tuple[list[TapEntry], int]:
         raise UsageError(
             f"{path} is a damaged ring: {places} places of {place_bytes:,} bytes in {len(data):,}"
         )
-    found = []
+    entries = []
     for number in range(places):
         at = showing.HEADER_BYTES + number * place_bytes
         entry, when, length, check = showing.PLACE.unpack_from(data, at)
         content = data[at + showing.PLACE.size : at + showing.PLACE.size + min(length, place_bytes)]
         if entry and crc32(content) == check:
             facts, arrays = unpack(content)
-            found.append(TapEntry(entry, when, facts, arrays))
-    return sorted(found, key=lambda each: each.number), left
+            entries.append(TapEntry(entry, when, facts, arrays))
+    return sorted(entries, key=lambda item: item.number), left
 
 
 def _content(path: Path) -> bytes:

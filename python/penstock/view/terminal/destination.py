@@ -10,17 +10,17 @@ _PARTS = ("step=", "lane=", "row=", "token=")
 
 def target(here: Address | None, text: str) -> Address:
     """The address that a text means. A number alone is a row of a version, or a step of a stream."""
-    given = text.strip()
-    if here is None or not (given.isdecimal() or given.startswith(_PARTS)):
-        return parse(given)
+    wanted = text.strip()
+    if here is None or not (wanted.isdecimal() or wanted.startswith(_PARTS)):
+        return parse(wanted)
     if isinstance(here, VersionAddress):
-        number = given.removeprefix("row=")
+        number = wanted.removeprefix("row=")
         if not number.isdecimal():
             raise AddressInvalid(
-                address=given, reason="a version has rows only", hint="type a number, or row=17"
+                address=wanted, reason="a version has rows only", hint="type a number, or row=17"
             )
         return parse(f"{here.version}/row/{number}")
-    part = f"step={given}" if given.isdecimal() else given
+    part = f"step={wanted}" if wanted.isdecimal() else wanted
     # A token alone is one of the row where one is.
     if part.startswith("token="):
         part = f"row={here.place.row or 0},{part}"

@@ -122,8 +122,8 @@ class TokenGrid(Pane):
             width = min(width, self.twin.text_width - self.number_width)
         marks = {} if self.colours else self._marks(stretch, row, first)
         lines = flow(stretch.texts, max(8, width), first=first, marks=marks, beside=beside)
-        made: list[Any] = [(line, stretch, first) for line in lines]
-        return [_HEAD, *made] if part == 0 else made
+        laid: list[Any] = [(line, stretch, first) for line in lines]
+        return [_HEAD, *laid] if part == 0 else laid
 
     def draw(self, block: int, line: int, laid: Any) -> Line:
         """A line: the number of its first token, and tokens."""
@@ -134,11 +134,11 @@ class TokenGrid(Pane):
         number = str(placed[0].token) if placed else ""
         pieces = [StyledText(number.rjust(self.number_width - 1) + " ", looks.DIM)]
         x = 0
-        for each in placed:
-            if each.x > x:
-                pieces.append(StyledText(" " * (each.x - x)))
-            pieces.append(StyledText(each.text, self._style(row, each, stretch, first)))
-            x = each.x + each.width
+        for cell in placed:
+            if cell.x > x:
+                pieces.append(StyledText(" " * (cell.x - x)))
+            pieces.append(StyledText(cell.text, self._style(row, cell, stretch, first)))
+            x = cell.x + cell.width
         return pieces
 
     def on_resize(self, _: events.Resize) -> None:
@@ -160,7 +160,7 @@ class TokenGrid(Pane):
     def place(self, row: int, token: int) -> Position:
         """Where a token stands among the lines."""
         block = row * self._parts + token // STRETCH
-        lines = [each[0] if each != _HEAD else () for each in self.lines_of(block)]
+        lines = [laid[0] if laid != _HEAD else () for laid in self.lines_of(block)]
         return block, line_of(lines, token)
 
     def action_move(self, tokens: int) -> None:
@@ -173,14 +173,14 @@ class TokenGrid(Pane):
         """To the token above or below."""
         block, line = self.place(*self.cursor)
         x = next((e.x for e in self.lines_of(block)[line][0] if e.token == self.cursor[1] and not e.mark), 0)
-        found = None
+        token = None
         at, before = (block, line), None
-        while found is None and at != before:
+        while token is None and at != before:
             before, at = at, moved(at, lines, blocks=self.block_count(), height=self.height_of)
             laid = self.lines_of(at[0])[at[1]]
-            found = None if laid == _HEAD else nearest(laid[0], x)
-        if found is not None:
-            self.go(at[0] // self._parts, found)
+            token = None if laid == _HEAD else nearest(laid[0], x)
+        if token is not None:
+            self.go(at[0] // self._parts, token)
 
     def action_page(self, pages: int) -> None:
         """A screen further; the cursor goes along."""
@@ -229,8 +229,8 @@ class TokenGrid(Pane):
             ]
         elif mode == "source":
             shown = [
-                (each.alias, looks.hue(looks.HUES[n % len(looks.HUES)], odd=False, colours=True))
-                for n, each in enumerate(self.view.sources)
+                (source.alias, looks.hue(looks.HUES[n % len(looks.HUES)], odd=False, colours=True))
+                for n, source in enumerate(self.view.sources)
             ]
         elif mode == "segment":
             shown = [
@@ -248,7 +248,7 @@ class TokenGrid(Pane):
 
     def _heading(self, row: int) -> str:
         documents = self.view.documents.of_row(row)
-        used = sum(each.stop - each.at for each in documents)
+        used = sum(document.stop - document.at for document in documents)
         words = [f"── row {row}", f"{len(documents)} document{'s' * (len(documents) != 1)}"]
         if "loss_mask" in self.view.arrays:
             loss = int((np.asarray(self.view.arrays["loss_mask"])[row] != 0).sum())
@@ -279,12 +279,12 @@ class TokenGrid(Pane):
         """Without colours: what is written before a token whose value differs from the one before."""
         if self.differing is not None:
             return {first + at: "≠" for at in range(len(stretch.texts)) if self._differs(row, first + at)}
-        found, before = {}, None
+        marks, before = {}, None
         for at, value in enumerate(stretch.values.tolist()):
             if value != before:
-                found[first + at] = f"|{self._word(value)}|"
+                marks[first + at] = f"|{self._word(value)}|"
             before = value
-        return found
+        return marks
 
     def _word(self, value: Any) -> str:
         mode = self.mode
@@ -302,10 +302,10 @@ class TokenGrid(Pane):
             return False
         return row >= table.shape[0] or token >= table.shape[1] or bool(table[row, token])
 
-    def _style(self, row: int, each: Placed, stretch: RowStretch, first: int) -> Style:
-        if each.mark:
+    def _style(self, row: int, placed: Placed, stretch: RowStretch, first: int) -> Style:
+        if placed.mark:
             return looks.MARK
-        at, token = each.token - first, each.token
+        at, token = placed.token - first, placed.token
         if (row, token) == self.cursor:
             return looks.CURSOR
         if self._differs(row, token):

@@ -41,17 +41,17 @@ class Lines(Pane):
     def lay(self, block: int) -> list[Line]:
         """A line as several where it is too long."""
         width = max(4, self.text_width)
-        made: list[list[StyledText]] = [[]]
+        lines: list[list[StyledText]] = [[]]
         used = 0
         for text, style in self.lines[block]:
             parts = wrapped(text, width - used) if used < width else ["", *wrapped(text, width)]
-            made[-1].append(StyledText(parts[0], style))
+            lines[-1].append(StyledText(parts[0], style))
             # What is left after a part that fitted beside others has whole lines.
             rest = "".join(parts[1:])
             for part in wrapped(rest, width) if rest else ():
-                made.append([StyledText(part, style)])
-            used = sum(len(strip.text) for strip in made[-1])
-        return list(made)
+                lines.append([StyledText(part, style)])
+            used = sum(len(strip.text) for strip in lines[-1])
+        return list(lines)
 
     def draw(self, block: int, line: int, laid: Line) -> Line:
         """As it is."""

@@ -159,12 +159,12 @@ class Page(Screen[None], inherit_bindings=False):
 
     def key_list(self) -> list[tuple[str, str]]:
         """All keys that do something here, by what they do."""
-        found: dict[str, list[str]] = {}
+        by_words: dict[str, list[str]] = {}
         for active in self.active_bindings.values():
             binding = active.binding
             if binding.description and active.enabled:
-                found.setdefault(binding.description, []).append(_KEY_NAMES.get(binding.key, binding.key))
-        return [(" ".join(dict.fromkeys(keys)), words) for words, keys in found.items()]
+                by_words.setdefault(binding.description, []).append(_KEY_NAMES.get(binding.key, binding.key))
+        return [(" ".join(dict.fromkeys(keys)), words) for words, keys in by_words.items()]
 
     def action_address(self) -> None:
         """Show address and commands, to be copied."""

@@ -131,8 +131,8 @@ class Pane(Widget, can_focus=True):
     def _bar(self, y: int) -> Line:
         if self._thumb is None or self._thumb[0] != self.top:
             count, screen = self.block_count(), self.size.height
-            found = walking.thumb(self._within(self.top), blocks=count, screen=screen, height=self.height_of)
-            self._thumb = (self.top, found)
+            thumb = walking.thumb(self._within(self.top), blocks=count, screen=screen, height=self.height_of)
+            self._thumb = (self.top, thumb)
         first, length = self._thumb[1]
         if not length:
             return (StyledText(" "),)

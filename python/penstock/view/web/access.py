@@ -75,15 +75,15 @@ def access_for(bind: str, port: int, *, allow_hosts: Iterable[str] = (), prefix:
 
 def checked_prefix(prefix: str) -> str:
     """A proxy's path as we compare it: with a slash in front, without one at the end."""
-    found = "/" + prefix.strip("/") if prefix.strip("/") else ""
-    parts = found.split("/")[1:]
-    if any(not part or part in (".", "..") for part in parts) or any(sign in found for sign in "?#%\\; "):
+    path = "/" + prefix.strip("/") if prefix.strip("/") else ""
+    parts = path.split("/")[1:]
+    if any(not part or part in (".", "..") for part in parts) or any(sign in path for sign in "?#%\\; "):
         raise UsageError(
             f"{prefix!r} is not a path of a proxy", hint="for example --prefix /user/ada/proxy/8090"
         )
-    if not (found.isascii() and found.isprintable()):
+    if not (path.isascii() and path.isprintable()):
         raise UsageError(f"the prefix {prefix!r} has characters that a URL escapes", hint="use plain letters")
-    return found
+    return path
 
 
 class Guard:
@@ -180,10 +180,10 @@ def cache_rule(path: str) -> str:
 
 def _token_of(scope: Scope) -> str | None:
     try:
-        found = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=20)
+        query = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=20)
     except ValueError:  # more fields than any page of ours has
         return None
-    return found["token"][0] if "token" in found else None
+    return query["token"][0] if "token" in query else None
 
 
 def _session_of(headers: Headers, name: str) -> str:
@@ -197,10 +197,10 @@ def _session_of(headers: Headers, name: str) -> str:
     return ""
 
 
-def _same(given: str, secret: str) -> bool:
+def _same(token: str, secret: str) -> bool:
     """Compared as digests, so that neither the place of a difference nor the length shows in the time."""
     return secrets.compare_digest(
-        hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest(),
+        hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest(),
         hashlib.sha256(secret.encode()).digest(),
     )
 

@@ -87,10 +87,10 @@ def _token(request: Request) -> Response:
     return JSONResponse(_json_safe({**view.token(place.row, place.token), "address": str(shown.address)}))
 
 
-def _json_safe(found: TokenDetail) -> TokenDetail:
+def _json_safe(detail: TokenDetail) -> TokenDetail:
     """Numbers that JSON lacks (not a number, infinities; columns have them) travel as text."""
-    odd = {name: str(value) for name, value in found.items() if value != value or value in (1e999, -1e999)}
-    return cast(TokenDetail, {**found, **odd})
+    odd = {name: str(value) for name, value in detail.items() if value != value or value in (1e999, -1e999)}
+    return cast(TokenDetail, {**detail, **odd})
 
 
 def _records(request: Request) -> Response:
@@ -132,14 +132,15 @@ def _differences(request: Request) -> Response:
 def _recipes(request: Request) -> Response:
     """What differs between two recipes, and the first step whose batch does; steps are compared from the addresses' on."""
     one, other = (_asked(request, side)[1] for side in ("a", "b"))
-    found = compare_streams(one, other)
+    comparison = compare_streams(one, other)
     answer: RecipeDifference = {
         "fields": {
-            name: [safe(str(side))[:_FIELD_MAX] for side in sides] for name, sides in found["fields"].items()
+            name: [safe(str(side))[:_FIELD_MAX] for side in sides]
+            for name, sides in comparison["fields"].items()
         },
-        "equal": found["equal"],
-        "compared_steps": found["compared_steps"],
-        "first_step": found["first_step"],
+        "equal": comparison["equal"],
+        "compared_steps": comparison["compared_steps"],
+        "first_step": comparison["first_step"],
     }
     return JSONResponse(answer)
 

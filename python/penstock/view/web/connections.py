@@ -47,7 +47,7 @@ class Strangers:
         if len(own) > self.limits.strangers_per_peer:
             return next(iter(own))
         if len(self) > self.limits.strangers:
-            crowded = max(self._peers, key=lambda each: len(self._peers[each]))
+            crowded = max(self._peers, key=lambda address: len(self._peers[address]))
             return next(iter(self._peers[crowded]))
         return None
 

@@ -112,14 +112,14 @@ def _filter(request: Request) -> Response:
     version = _asked_version(request)
     start = asked.number(request, "start", 0)
     count = asked.number(request, "count", 50, maximum=ROWS_MAX)
-    found = passing(version, asked.text(request, "where"), start=start, count=max(1, count))
+    passed = passing(version, asked.text(request, "where"), start=start, count=max(1, count))
     page: FilteredPage = {
-        "rows": _numbered(version, found.numbers, found.rows),
+        "rows": _numbered(version, passed.numbers, passed.rows),
         "of": version.rows,
-        "looked_at": found.looked_at,
-        "next": found.following,
-        "failed": found.failed,
-        "reason": safe(found.reason[:500]),
+        "looked_at": passed.looked_at,
+        "next": passed.following,
+        "failed": passed.failed,
+        "reason": safe(passed.reason[:500]),
     }
     return JSONResponse(page)
 
@@ -131,9 +131,9 @@ def _columns(request: Request) -> Response:
 def _difference(request: Request) -> Response:
     site = asked.site_of(request)
     before, after = asked.text(request, "before"), asked.text(request, "after")
-    found = site.registry.diff(before, after, rows=asked.number(request, "rows", 0) > 0)
-    command = site.command(f"data diff {found.before} {found.after}")
-    return JSONResponse(cast(VersionDifference, {**found.to_json(), "command": command}))
+    difference = site.registry.diff(before, after, rows=asked.number(request, "rows", 0) > 0)
+    command = site.command(f"data diff {difference.before} {difference.after}")
+    return JSONResponse(cast(VersionDifference, {**difference.to_json(), "command": command}))
 
 
 def _numbered(version: Version, numbers: Iterable[int], rows: list[dict[str, Any]]) -> list[RowLine]:

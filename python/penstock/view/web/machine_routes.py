@@ -80,8 +80,12 @@ def _recording(request: Request) -> Response:
 
 def _event(request: Request) -> Response:
     index = request.path_params["index"]
-    found = describe_event(read(_requested_path(request)), index)
-    return error_answer(404, f"the recording has no event {index}") if found is None else JSONResponse(found)
+    description = describe_event(read(_requested_path(request)), index)
+    return (
+        error_answer(404, f"the recording has no event {index}")
+        if description is None
+        else JSONResponse(description)
+    )
 
 
 def _requested_path(request: Request) -> Path:

@@ -17,19 +17,19 @@ def site_of(request: Request) -> Site:
 
 def text(request: Request, name: str, default: str | None = None) -> str:
     """A word of the question."""
-    found = request.query_params.get(name, default)
-    if found is None:
+    value = request.query_params.get(name, default)
+    if value is None:
         raise UsageError(f"missing query parameter {name!r}")
-    if len(found) > _TEXT_MAX:
+    if len(value) > _TEXT_MAX:
         raise UsageError(
-            f"query parameter {name!r} must have at most {_TEXT_MAX} characters, got {len(found)}"
+            f"query parameter {name!r} must have at most {_TEXT_MAX} characters, got {len(value)}"
         )
-    return found
+    return value
 
 
 def number(request: Request, name: str, default: int | None = None, *, maximum: int = _NUMBER_MAX) -> int:
     """A number of the question, from 0 to a limit; larger ones are held to it."""
-    found = text(request, name, None if default is None else str(default))
-    if not (found.isascii() and found.isdecimal() and len(found) <= 20):
-        raise UsageError(f"query parameter {name!r} must be a whole number from 0, got {found[:50]!r}")
-    return min(int(found), maximum)
+    value = text(request, name, None if default is None else str(default))
+    if not (value.isascii() and value.isdecimal() and len(value) <= 20):
+        raise UsageError(f"query parameter {name!r} must be a whole number from 0, got {value[:50]!r}")
+    return min(int(value), maximum)

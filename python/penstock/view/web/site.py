@@ -86,9 +86,9 @@ class Versions:
             if kept is not None:
                 self._kept.move_to_end(address)
                 return kept
-        found = self._registry.resolve(address)
+        version = self._registry.resolve(address)
         with self._lock:
-            kept = self._kept.setdefault(found.address, found)
+            kept = self._kept.setdefault(version.address, version)
             while len(self._kept) > _VERSIONS_KEPT:
                 self._kept.popitem(last=False)
         return kept
@@ -108,12 +108,12 @@ class Shelf:
             if kept is not None:
                 self._kept.move_to_end(key)
                 return kept
-        found = read()
+        data = read()
         with self._lock:
-            self._kept[key] = found
+            self._kept[key] = data
             while sum(map(len, self._kept.values())) > _MEDIA_BYTES_KEPT and len(self._kept) > 1:
                 self._kept.popitem(last=False)
-        return found
+        return data
 
 
 def outside(name: str) -> UsageError:

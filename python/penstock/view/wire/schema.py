@@ -20,25 +20,25 @@ _BY_NAME = ("properties", "definitions")
 
 def schema() -> dict[str, Any]:
     """All answers, by name in ``definitions``; the root is ``Answers``, with the answer of every route."""
-    forms = [form for each in _ALTERNATIVES for form in each.forms]
+    forms = [form for alternative in _ALTERNATIVES for form in alternative.forms]
     (root, *_), definitions = msgspec.json.schema_components(
         [answers.Answers, *forms], schema_hook=_any_of, ref_template=_REF
     )
-    ordered = {name: _declared(name, _plain(each)) for name, each in sorted(definitions.items())}
+    ordered = {name: _declared(name, _plain(definition)) for name, definition in sorted(definitions.items())}
     return {"$schema": "http://json-schema.org/draft-07/schema#", **root, "definitions": ordered}
 
 
 def for_pages(part: Any) -> Any:
     """The schema as pages carry it to check answers: without words, and open, since a newer server may say more."""
     if isinstance(part, list):
-        return [for_pages(each) for each in part]
+        return [for_pages(item) for item in part]
     if not isinstance(part, dict):
         return part
     kept = {
         key: value for key, value in part.items() if key not in _UNCHECKED and not isinstance(value, bool)
     }
     return {
-        key: {name: for_pages(each) for name, each in value.items()} if key in _BY_NAME else for_pages(value)
+        key: {name: for_pages(item) for name, item in value.items()} if key in _BY_NAME else for_pages(value)
         for key, value in kept.items()
     }
 
@@ -62,10 +62,10 @@ def _declared(name: str, definition: dict[str, Any]) -> dict[str, Any]:
 def _plain(part: Any) -> Any:
     """Draft 7 has no ``prefixItems``: the items of a tuple are a list of schemas."""
     if isinstance(part, list):
-        return [_plain(each) for each in part]
+        return [_plain(item) for item in part]
     if not isinstance(part, dict):
         return part
-    found = {key: _plain(value) for key, value in part.items()}
-    if "prefixItems" in found:
-        found["items"] = found.pop("prefixItems")
-    return found
+    result = {key: _plain(value) for key, value in part.items()}
+    if "prefixItems" in result:
+        result["items"] = result.pop("prefixItems")
+    return result

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from penstock.view.lint.checked_batch import Given
+from penstock.view.lint.checked_batch import CheckedBatch
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Tally, TokenCheck
 from penstock.view.lint.piece import changes
@@ -21,23 +21,23 @@ class AttentionLeak(TokenCheck):
         super().__init__(expected)
         self.severity = "warning"
 
-    def wrong(self, given: Given) -> npt.NDArray[np.bool_] | None:
+    def wrong(self, batch: CheckedBatch) -> npt.NDArray[np.bool_] | None:
         """First tokens of documents that stand in the segment of the token before."""
-        starts = _starts(given, self.expected.bos)
+        starts = _starts(batch, self.expected.bos)
         if not starts.any():
             return None
         # Without segments a row is one segment.
-        segments = np.zeros(given.tokens.shape) if given.segments is None else given.segments
-        joined = np.zeros(given.tokens.shape, dtype=np.bool_)
-        joined[:, 1:] = (segments[:, 1:] == segments[:, :-1]) & given.real[:, :-1]
+        segments = np.zeros(batch.tokens.shape) if batch.segments is None else batch.segments
+        joined = np.zeros(batch.tokens.shape, dtype=np.bool_)
+        joined[:, 1:] = (segments[:, 1:] == segments[:, :-1]) & batch.real[:, :-1]
         wrong: npt.NDArray[np.bool_] = starts & joined
-        if wrong.any() and (given.has_origins or _kept_apart(given)):
+        if wrong.any() and (batch.has_origins or _kept_apart(batch)):
             self.severity = "error"
         return wrong
 
-    def of_tokens(self, given: Given) -> int:
+    def of_tokens(self, batch: CheckedBatch) -> int:
         """Out of the documents."""
-        return int(_starts(given, self.expected.bos).sum())
+        return int(_starts(batch, self.expected.bos).sum())
 
     def sentence(self) -> str:
         """How many."""
@@ -54,20 +54,20 @@ class PositionsNotReset(TokenCheck):
         self.severity = "warning"
         self._first: set[int] = set()
 
-    def wrong(self, given: Given) -> npt.NDArray[np.bool_] | None:
+    def wrong(self, batch: CheckedBatch) -> npt.NDArray[np.bool_] | None:
         """First tokens of segments and documents whose position is not 0."""
-        if given.positions is None:
+        if batch.positions is None:
             return None
-        starts = self._starts(given)
-        self._first |= set(np.unique(given.positions[starts]).tolist())
-        wrong: npt.NDArray[np.bool_] = starts & (given.positions != 0)
-        if wrong.any() and (given.has_origins or _kept_apart(given)):
+        starts = self._starts(batch)
+        self._first |= set(np.unique(batch.positions[starts]).tolist())
+        wrong: npt.NDArray[np.bool_] = starts & (batch.positions != 0)
+        if wrong.any() and (batch.has_origins or _kept_apart(batch)):
             self.severity = "error"
         return wrong
 
-    def of_tokens(self, given: Given) -> int:
+    def of_tokens(self, batch: CheckedBatch) -> int:
         """Out of the beginnings."""
-        return int(self._starts(given).sum())
+        return int(self._starts(batch).sum())
 
     def tell(self, tokens: int) -> list[Finding]:
         """Nothing where positions begin at another number everywhere, as some models count."""
@@ -77,11 +77,11 @@ class PositionsNotReset(TokenCheck):
         """How many."""
         return f"{self.tally} documents do not begin at position 0, in {self.rows:,} rows"
 
-    def _starts(self, given: Given) -> npt.NDArray[np.bool_]:
-        starts = _starts(given, self.expected.bos)
-        if given.segments is not None:
-            starts = starts | changes(given.segments)
-        return starts & given.real
+    def _starts(self, batch: CheckedBatch) -> npt.NDArray[np.bool_]:
+        starts = _starts(batch, self.expected.bos)
+        if batch.segments is not None:
+            starts = starts | changes(batch.segments)
+        return starts & batch.real
 
 
 class PositionsJump(TokenCheck):
@@ -89,15 +89,15 @@ class PositionsJump(TokenCheck):
 
     kinds = ("positions-jump",)
 
-    def wrong(self, given: Given) -> npt.NDArray[np.bool_] | None:
+    def wrong(self, batch: CheckedBatch) -> npt.NDArray[np.bool_] | None:
         """Tokens whose position is neither 0 nor one more than the token before has."""
-        if given.positions is None:
+        if batch.positions is None:
             return None
-        wrong = np.zeros(given.tokens.shape, dtype=np.bool_)
-        steps = np.diff(given.positions, axis=1)
-        wrong[:, 1:] = (steps != 1) & (given.positions[:, 1:] != 0) & given.real[:, 1:] & given.real[:, :-1]
-        if given.segments is not None:
-            wrong &= ~changes(given.segments)
+        wrong = np.zeros(batch.tokens.shape, dtype=np.bool_)
+        steps = np.diff(batch.positions, axis=1)
+        wrong[:, 1:] = (steps != 1) & (batch.positions[:, 1:] != 0) & batch.real[:, 1:] & batch.real[:, :-1]
+        if batch.segments is not None:
+            wrong &= ~changes(batch.segments)
         return wrong
 
     def sentence(self) -> str:
@@ -115,13 +115,13 @@ class PositionsConstant(Check):
         self._values: set[int] = set()
         self._tally = Tally()
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Take note of positions."""
-        if given.positions is None or given.real.sum(axis=1).max(initial=0) < 2:
+        if batch.positions is None or batch.real.sum(axis=1).max(initial=0) < 2:
             return
-        self._values |= set(np.unique(given.positions[given.real])[:2].tolist())
-        self._tally.of += len(given.tokens)
-        self._tally.add(given, 0, None, count=len(given.tokens))
+        self._values |= set(np.unique(batch.positions[batch.real])[:2].tolist())
+        self._tally.of += len(batch.tokens)
+        self._tally.add(batch, 0, None, count=len(batch.tokens))
 
     def tell(self, tokens: int) -> list[Finding]:
         """Where there is but one."""
@@ -140,24 +140,24 @@ class BoundariesDisagree(Check):
         super().__init__(expected)
         self._tally = Tally()
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Compare both, over all rows one after another."""
-        if given.edges is None:
+        if batch.edges is None:
             return
-        told = np.zeros(given.tokens.size, dtype=np.bool_)
-        told[given.edges[given.edges < given.tokens.size]] = True
-        real = given.real.reshape(-1)
-        if given.positions is not None and (given.positions != 0).any():
-            begin = (given.positions == 0).reshape(-1)
-        elif given.segments is not None:
-            begin = changes(given.segments).reshape(-1)
+        declared = np.zeros(batch.tokens.size, dtype=np.bool_)
+        declared[batch.edges[batch.edges < batch.tokens.size]] = True
+        real = batch.real.reshape(-1)
+        if batch.positions is not None and (batch.positions != 0).any():
+            begin = (batch.positions == 0).reshape(-1)
+        elif batch.segments is not None:
+            begin = changes(batch.segments).reshape(-1)
         else:
             return
-        wrong = ((told != begin) & real).reshape(given.tokens.shape)
-        self._tally.of += int(((told | begin) & real).sum())
+        wrong = ((declared != begin) & real).reshape(batch.tokens.shape)
+        self._tally.of += int(((declared | begin) & real).sum())
         for row in np.flatnonzero(wrong.any(axis=1)).tolist():
             count = int(wrong[row].sum())
-            self._tally.add(given, row, int(wrong[row].argmax()), count=count)
+            self._tally.add(batch, row, int(wrong[row].argmax()), count=count)
 
     def tell(self, tokens: int) -> list[Finding]:
         """How many."""
@@ -169,28 +169,28 @@ class BoundariesDisagree(Check):
         return [self.found(sentence, self._tally.places, Cost(self._tally.share, "documents"))]
 
 
-def _kept_apart(given: Given) -> bool:
+def _kept_apart(batch: CheckedBatch) -> bool:
     """Whether anything in the batch keeps documents apart."""
-    if given.segments is None:
+    if batch.segments is None:
         return False
-    inner = changes(given.segments)[:, 1:] & given.real[:, 1:] & given.real[:, :-1]
+    inner = changes(batch.segments)[:, 1:] & batch.real[:, 1:] & batch.real[:, :-1]
     return bool(inner.any())
 
 
-def _starts(given: Given, bos: int | None) -> npt.NDArray[np.bool_]:
+def _starts(batch: CheckedBatch, bos: int | None) -> npt.NDArray[np.bool_]:
     """Where documents begin: by origin, or by a token that begins one."""
-    found = np.zeros(given.tokens.shape, dtype=np.bool_)
-    for piece in given.pieces:
-        if given.has_origins and piece.made != "stored":
-            found[piece.row, piece.at] = True
+    starts = np.zeros(batch.tokens.shape, dtype=np.bool_)
+    for piece in batch.pieces:
+        if batch.has_origins and piece.made != "stored":
+            starts[piece.row, piece.at] = True
         else:
-            begin = given.of(piece).specials.begin | ({bos} if bos is not None else set())
-            ids = given.ids(piece)
+            begin = batch.of(piece).specials.begin | ({bos} if bos is not None else set())
+            ids = batch.ids(piece)
             if len(ids) and begin:
                 here = np.isin(ids, list(begin))
                 # Two in a row are a doubled token, not two documents.
                 here[1:] &= ~here[:-1].copy()
-                if piece.at and given.tokens[piece.row, piece.at - 1] in begin:
+                if piece.at and batch.tokens[piece.row, piece.at - 1] in begin:
                     here[0] = False
-                found[piece.row, piece.at : piece.stop] |= here
-    return found & given.real
+                starts[piece.row, piece.at : piece.stop] |= here
+    return starts & batch.real

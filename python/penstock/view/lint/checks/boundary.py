@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import numpy.typing as npt
 
-from penstock.view.lint.checked_batch import Given, trailing
+from penstock.view.lint.checked_batch import CheckedBatch, trailing
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Tally, TokenCheck
 from penstock.view.lint.piece import Piece
@@ -26,26 +26,26 @@ class DoubledSpecial(TokenCheck):
 
     kinds = ("doubled-special",)
 
-    def wrong(self, given: Given) -> npt.NDArray[np.bool_] | None:
+    def wrong(self, batch: CheckedBatch) -> npt.NDArray[np.bool_] | None:
         """Tokens that are the same beginning or end as the token before, in the same document."""
-        wrong = np.zeros(given.tokens.shape, dtype=np.bool_)
+        wrong = np.zeros(batch.tokens.shape, dtype=np.bool_)
         for special in {self.expected.bos, self.expected.eos} - {None}:
-            mask = given.tokens == special
-            again = mask[:, 1:] & mask[:, :-1] & given.real[:, 1:] & given.real[:, :-1]
+            mask = batch.tokens == special
+            again = mask[:, 1:] & mask[:, :-1] & batch.real[:, 1:] & batch.real[:, :-1]
             # A run up to the end of the row fills it up.
             runs = trailing(mask)
             again &= ~(runs[:, 1:] & (runs.sum(axis=1) > 2)[:, None])
             wrong[:, 1:] |= again
-        if given.has_origins:
+        if batch.has_origins:
             # An end and a beginning that are the same token stand beside each other rightly.
-            for piece in given.pieces:
+            for piece in batch.pieces:
                 if piece.made != "stored":
                     wrong[piece.row, piece.at] = False
         return wrong
 
-    def of_tokens(self, given: Given) -> int:
+    def of_tokens(self, batch: CheckedBatch) -> int:
         """Out of the documents."""
-        return len(given.pieces)
+        return len(batch.pieces)
 
     def tell(self, tokens: int) -> list[Finding]:
         """Where it is more than an accident."""
@@ -69,21 +69,21 @@ class MissingSpecial(Check):
         super().__init__(expected)
         self._tally = Tally()
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """First (last) tokens of documents that are something else."""
         begins = self.expected.begins and self.expected.bos is not None
         ends = self.expected.ends and self.expected.eos is not None
         if not (begins or ends):
             return
-        for piece in given.pieces:
+        for piece in batch.pieces:
             if not piece.length:
                 continue
             self._tally.of += 1
-            ids = given.ids(piece)
+            ids = batch.ids(piece)
             if begins and piece.begins and ids[0] != self.expected.bos:
-                self._tally.add(given, piece.row, piece.at, tokens=piece.length)
-            elif ends and piece.ends and not ended(given, piece):
-                self._tally.add(given, piece.row, piece.stop - 1, tokens=piece.length)
+                self._tally.add(batch, piece.row, piece.at, tokens=piece.length)
+            elif ends and piece.ends and not ended(batch, piece):
+                self._tally.add(batch, piece.row, piece.stop - 1, tokens=piece.length)
 
     def tell(self, tokens: int) -> list[Finding]:
         """How many."""
@@ -105,11 +105,11 @@ class EndOfText(Check):
         #: Rows that join documents, by source.
         self._joined: Counter[str] = Counter()
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Count documents whose end is here."""
         before: Piece | None = None
-        for piece in given.pieces:
-            if piece.made == "chat" or not given.of(piece).specials.end:
+        for piece in batch.pieces:
+            if piece.made == "chat" or not batch.of(piece).specials.end:
                 continue
             tally = self._tallies[piece.source]
             if before is not None and before.row == piece.row:
@@ -117,12 +117,12 @@ class EndOfText(Check):
             before = piece
             if piece.ends and piece.length:
                 tally.of += 1
-                if not ended(given, piece):
-                    tally.add(given, piece.row, piece.stop - 1)
+                if not ended(batch, piece):
+                    tally.add(batch, piece.row, piece.stop - 1)
 
     def tell(self, tokens: int) -> list[Finding]:
         """A finding for every source that never ends one."""
-        found = []
+        findings = []
         for name, tally in self._tallies.items():
             if tally.of < _DOCUMENTS_MIN or tally.share < 1.0:
                 continue
@@ -133,10 +133,10 @@ class EndOfText(Check):
             )
             severity = "error" if joined else "warning"
             cost = Cost(1.0, "documents")
-            found.append(
+            findings.append(
                 self.found(sentence, tally.places, cost, severity=severity, source=name, documents=tally.of)  # type: ignore[arg-type]
             )
-        return found
+        return findings
 
 
 class SpecialInside(Check):
@@ -149,27 +149,27 @@ class SpecialInside(Check):
         self._tally = Tally()
         self._examples: Counter[str] = Counter()
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Documents that a tokenizer made of text."""
-        for piece in given.pieces:
+        for piece in batch.pieces:
             if piece.made != "text":
                 continue
             self._tally.of += 1
-            known = given.of(piece)
+            known = batch.of(piece)
             specials = known.specials
             control = (specials.begin | specials.end | specials.pad) - specials.header - specials.placeholder
-            ids = given.ids(piece)
+            ids = batch.ids(piece)
             first = 1 if piece.start == 0 else 0
             here = np.flatnonzero(np.isin(ids[first:-1], list(control))) if control and len(ids) > 2 else ()
             places = [first + int(at) for at in here]
             # Ends at the end, and beginnings at the beginning, are not inside.
             edge = specials.begin | specials.end
-            while places and places[0] <= 1 and all(int(each) in edge for each in ids[: places[0]]):
+            while places and places[0] <= 1 and all(int(token) in edge for token in ids[: places[0]]):
                 places.pop(0)
-            while places and all(int(each) in edge for each in ids[places[-1] :]):
+            while places and all(int(token) in edge for token in ids[places[-1] :]):
                 places.pop()
             if places:
-                self._tally.add(given, piece.row, piece.at + places[0], tokens=piece.length)
+                self._tally.add(batch, piece.row, piece.at + places[0], tokens=piece.length)
                 if known.vocabulary is not None:
                     self._examples[known.vocabulary.added.get(int(ids[places[0]]), "")] += 1
 
@@ -195,18 +195,18 @@ class MixedBoundaries(Check):
         self._begun: dict[str, Tally] = defaultdict(Tally)
         self._without: dict[str, str] = {}
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Count beginnings by source."""
-        for piece in given.pieces:
-            begin = given.of(piece).specials.begin
+        for piece in batch.pieces:
+            begin = batch.of(piece).specials.begin
             if not begin or not piece.begins or not piece.length:
                 continue
             tally = self._begun[piece.source]
             tally.of += 1
-            if int(given.ids(piece)[0]) in begin:
-                tally.add(given, piece.row, piece.at)
+            if int(batch.ids(piece)[0]) in begin:
+                tally.add(batch, piece.row, piece.at)
             else:
-                self._without.setdefault(piece.source, given.place(piece.row, piece.at))
+                self._without.setdefault(piece.source, batch.place(piece.row, piece.at))
 
     def tell(self, tokens: int) -> list[Finding]:
         """Where conventions differ."""
@@ -214,7 +214,7 @@ class MixedBoundaries(Check):
         always = [name for name, tally in seen.items() if tally.share >= _ALWAYS]
         never = [name for name, tally in seen.items() if tally.share <= _NEVER]
         total = sum(tally.of for tally in seen.values())
-        found = []
+        findings = []
         if always and never:
             sentence = (
                 f"documents of {', '.join(f'{name} ({seen[name].of:,})' for name in always)} begin with a special token, "
@@ -223,26 +223,28 @@ class MixedBoundaries(Check):
             less = min(sum(seen[name].of for name in names) for names in (always, never))
             cost = Cost(less / max(1, total), "documents")
             places = [self._without[never[0]], seen[always[0]].places[0]]
-            found.append(self.found(sentence, places, cost, severity="warning", always=always, never=never))
+            findings.append(
+                self.found(sentence, places, cost, severity="warning", always=always, never=never)
+            )
         for name, tally in seen.items():
             if _NEVER < tally.share < _ALWAYS:
                 sentence = f"{tally} documents{f' of {name}' if name else ''} begin with a special token, the others do not"
                 cost = Cost(min(tally.share, 1 - tally.share) * tally.of / max(1, total), "documents")
                 places = [self._without[name], *tally.places[:2]]
-                found.append(self.found(sentence, places, cost, severity="warning", source=name))
-        return found
+                findings.append(self.found(sentence, places, cost, severity="warning", source=name))
+        return findings
 
 
-def ended(given: Given, piece: Piece) -> bool:
+def ended(batch: CheckedBatch, piece: Piece) -> bool:
     """Whether a document ends with a token that ends texts or turns, or a separator follows it."""
-    ends = given.of(piece).specials.ends
-    row = given.tokens[piece.row]
+    ends = batch.of(piece).specials.ends
+    row = batch.tokens[piece.row]
     last = row[max(piece.at, piece.stop - 1 - _AFTER_MAX) : piece.stop]
-    follows = piece.stop < len(row) and given.real[piece.row, piece.stop] and int(row[piece.stop]) in ends
+    follows = piece.stop < len(row) and batch.real[piece.row, piece.stop] and int(row[piece.stop]) in ends
     # What follows may be the next document's own beginning where both are the same token.
-    return bool(set(last.tolist()) & ends) or bool(follows and given.has_origins and _is_gap(given, piece))
+    return bool(set(last.tolist()) & ends) or bool(follows and batch.has_origins and _is_gap(batch, piece))
 
 
-def _is_gap(given: Given, piece: Piece) -> bool:
+def _is_gap(batch: CheckedBatch, piece: Piece) -> bool:
     """Whether the token after a piece belongs to no document."""
-    return not any(each.row == piece.row and each.at == piece.stop for each in given.pieces)
+    return not any(other.row == piece.row and other.at == piece.stop for other in batch.pieces)

@@ -15,7 +15,7 @@ import numpy as np
 from penstock.errors import UsageError
 from penstock.registry import Version
 from penstock.view.address import VersionAddress
-from penstock.view.lint.checked_batch import Given
+from penstock.view.lint.checked_batch import CheckedBatch
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import PLACES_MAX, Check, Cost, Finding
 from penstock.view.lint.sketch import Hashes, shingles
@@ -50,12 +50,12 @@ class Contamination(Check):
         self._places: dict[int, str] = {}
         self._tokens: defaultdict[int, int] = defaultdict(int)
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Look for runs of the test set."""
         if not len(self._hashes):
             return
-        for piece in given.pieces:
-            text = given.text(piece)
+        for piece in batch.pieces:
+            text = batch.text(piece)
             runs = _runs(text) if text else np.zeros(0, dtype=np.uint64)
             if not len(runs):
                 continue
@@ -64,7 +64,7 @@ class Contamination(Check):
             for first, stop in zip(low[high > low].tolist(), high[high > low].tolist(), strict=True):
                 self._seen[first:stop] = True
                 for owner in self._owners[first:stop].tolist():
-                    self._places.setdefault(owner, given.place(piece.row, piece.at))
+                    self._places.setdefault(owner, batch.place(piece.row, piece.at))
                     self._tokens[owner] = max(self._tokens[owner], piece.length)
 
     def tell(self, tokens: int) -> list[Finding]:
@@ -76,10 +76,10 @@ class Contamination(Check):
         if not learned:
             return []
         looked = int((self._sizes > 0).sum())
-        names = [self.expected.against[each][0] for each in learned[:3]]
+        names = [self.expected.against[owner][0] for owner in learned[:3]]
         sentence = f"{len(learned):,} of {looked:,} texts that must not be learned stand in the data, such as {names[0]}"
-        places = [self._places[each] for each in learned[:PLACES_MAX]]
-        cost = Cost(sum(self._tokens[each] for each in learned) / max(1, tokens))
+        places = [self._places[owner] for owner in learned[:PLACES_MAX]]
+        cost = Cost(sum(self._tokens[owner] for owner in learned) / max(1, tokens))
         return [self.found(sentence, places, cost, texts=names, found=len(learned), of=looked)]
 
 
@@ -103,11 +103,11 @@ def _strings(value: Any) -> Iterator[str]:
     elif isinstance(value, bytes):
         yield value.decode("utf-8", "replace")
     elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _strings(each)
+        for item in value.values():
+            yield from _strings(item)
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _strings(each)
+        for item in value:
+            yield from _strings(item)
 
 
 def _runs(text: str) -> Hashes:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.view.lint.checked_batch import Given
+from penstock.view.lint.checked_batch import CheckedBatch
 from penstock.view.lint.checks.loss import counted
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import PLACES_MAX, Check, Cost, Finding, Severity, Tally
@@ -69,22 +69,22 @@ class Turn:
         return self.role in _PROMPT
 
 
-def turns_of(given: Given, piece: Piece) -> list[Turn]:
+def turns_of(batch: CheckedBatch, piece: Piece) -> list[Turn]:
     """Turns that headers in the text show; none where there is no prompt and answer."""
-    data = given.bytes_of(piece)
+    data = batch.bytes_of(piece)
     if not data or (b"<" not in data and b"[" not in data and b":" not in data):
         return []
-    found = [
-        (match.start(), match.end(), next(each for each in match.groups() if each).lower())
+    headers = [
+        (match.start(), match.end(), next(group for group in match.groups() if group).lower())
         for match in _HEADER.finditer(data)
     ]
-    roles = [role for _, _, role in found]
+    roles = [role for _, _, role in headers]
     if not (set(roles) & _PROMPT and set(roles) & _ASSISTANT):
         return []
-    offsets = given.offsets(piece, given.of(piece).said)
-    edges = [start for start, _, _ in found[1:]] + [len(data)]
+    offsets = batch.offsets(piece, batch.of(piece).said)
+    edges = [start for start, _, _ in headers[1:]] + [len(data)]
     turns = []
-    for (_, begin, role), end in zip(found, edges, strict=True):
+    for (_, begin, role), end in zip(headers, edges, strict=True):
         start = int(np.searchsorted(offsets, begin, side="left"))
         stop = int(np.searchsorted(offsets, end, side="right")) - 1
         if role in _PROMPT | _ASSISTANT and stop > start:
@@ -102,18 +102,18 @@ class RenderedChats(Check):
         self._as_text, self._leaks = Tally(), Tally()
         self._prompts = self._loss = 0
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Find turns, and what of them counts."""
-        if given.loss is None and given.has_origins:
+        if batch.loss is None and batch.has_origins:
             return
-        for piece in given.pieces:
+        for piece in batch.pieces:
             if piece.made == "chat":
                 continue
             self._as_text.of += 1
-            turns = turns_of(given, piece)
+            turns = turns_of(batch, piece)
             if not turns:
                 continue
-            counts = counted(given, piece)
+            counts = counted(batch, piece)
             self._loss += int(counts.sum())
             prompt = np.zeros(piece.length, dtype=np.bool_)
             answer = np.zeros(piece.length, dtype=np.bool_)
@@ -125,26 +125,26 @@ class RenderedChats(Check):
             wrong = prompt & counts
             at = piece.at + int(wrong.argmax())
             if min(both) >= _ALL:
-                self._as_text.add(given, piece.row, at, tokens=int(wrong.sum()))
+                self._as_text.add(batch, piece.row, at, tokens=int(wrong.sum()))
             elif both[0] > _LEAK:
-                self._leaks.add(given, piece.row, at, tokens=int(wrong.sum()))
+                self._leaks.add(batch, piece.row, at, tokens=int(wrong.sum()))
 
     def tell(self, tokens: int) -> list[Finding]:
         """Both."""
-        found = []
+        findings = []
         if self._as_text.count >= _CHATS_MIN:
             tally = self._as_text
             sentence = f"{tally} documents are conversations as text, and {tally.tokens:,} tokens of prompts count in the loss"
             cost = Cost(tally.tokens / max(1, tokens), "loss")
-            found.append(
+            findings.append(
                 self.found(sentence, tally.places, cost, kind="chat-as-text", severity="warning", of=tally.of)
             )
         if self._leaks.count >= 1:
             tally = self._leaks
             sentence = f"{tally.tokens:,} tokens of prompts count in the loss, in {tally.count:,} conversations of which others are masked"
             cost = Cost(tally.tokens / max(1, self._loss), "loss")
-            found.append(self.found(sentence, tally.places, cost, kind="loss-on-prompt"))
-        return found
+            findings.append(self.found(sentence, tally.places, cost, kind="loss-on-prompt"))
+        return findings
 
 
 class TurnEnds(Check):
@@ -156,42 +156,42 @@ class TurnEnds(Check):
         super().__init__(expected)
         self._open, self._empty, self._cut = Tally(), Tally(), Tally()
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Look at every run of tokens that counts in a conversation."""
-        if given.loss is None:
+        if batch.loss is None:
             return
-        width = given.tokens.shape[1]
-        for piece in given.pieces:
+        width = batch.tokens.shape[1]
+        for piece in batch.pieces:
             if piece.made != "chat":
                 continue
-            specials = given.of(piece).specials
+            specials = batch.of(piece).specials
             if not specials.every:
                 continue
-            ids = given.tokens[piece.row]
-            for first, stop in _runs(counted(given, piece)):
+            ids = batch.tokens[piece.row]
+            for first, stop in _runs(counted(batch, piece)):
                 first, stop = piece.at + first, piece.at + stop
                 self._cut.of += 1
                 if stop == piece.stop and piece.ends is None and stop == width:
                     if int(ids[stop - 1]) not in specials.every:
-                        self._cut.add(given, piece.row, stop - 1)
+                        self._cut.add(batch, piece.row, stop - 1)
                     continue
                 near = ids[max(first, stop - 1 - _AFTER_MAX) : min(stop + 1, piece.stop)]
                 self._open.of += 1
                 self._empty.of += 1
                 if not set(near.tolist()) & (specials.every | specials.ends):
-                    self._open.add(given, piece.row, stop - 1, tokens=stop - first)
-                if stop - first <= 3 and _says_nothing(given, piece, first, stop):
-                    self._empty.add(given, piece.row, first)
+                    self._open.add(batch, piece.row, stop - 1, tokens=stop - first)
+                if stop - first <= 3 and _says_nothing(batch, piece, first, stop):
+                    self._empty.add(batch, piece.row, first)
 
     def tell(self, tokens: int) -> list[Finding]:
         """All three."""
-        found = []
+        findings = []
         if self._open.count >= _CHATS_MIN and self._open.share >= _MOST:
             sentence = (
                 f"{self._open} answers do not end with a special token: the model does not learn to stop"
             )
             cost = Cost(self._open.share, "answers")
-            found.append(self.found(sentence, self._open.places, cost, kind="no-end-of-turn"))
+            findings.append(self.found(sentence, self._open.places, cost, kind="no-end-of-turn"))
         for tally, kind, words, least in (
             (self._empty, "empty-answers", "say nothing", _EMPTY_MIN),
             (self._cut, "answers-cut", "are cut off by the end of a row", _CUT_MIN),
@@ -199,8 +199,8 @@ class TurnEnds(Check):
             if tally.count >= 2 and tally.share >= least:
                 cost = Cost(tally.share, "answers")
                 sentence = f"{tally} answers {words}"
-                found.append(self.found(sentence, tally.places, cost, kind=kind, severity="warning"))
-        return found
+                findings.append(self.found(sentence, tally.places, cost, kind=kind, severity="warning"))
+        return findings
 
 
 def _runs(mask: "np.ndarray[Any, np.dtype[np.bool_]]") -> Iterator[tuple[int, int]]:
@@ -209,13 +209,13 @@ def _runs(mask: "np.ndarray[Any, np.dtype[np.bool_]]") -> Iterator[tuple[int, in
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _says_nothing(given: Given, piece: Piece, first: int, stop: int) -> bool:
-    known = given.of(piece)
+def _says_nothing(batch: CheckedBatch, piece: Piece, first: int, stop: int) -> bool:
+    known = batch.of(piece)
     if known.vocabulary is None:
         return False
     words = [
         known.vocabulary.bytes_of(token) or b""
-        for token in given.tokens[piece.row, first:stop].tolist()
+        for token in batch.tokens[piece.row, first:stop].tolist()
         if token not in known.specials.every
     ]
     return not b"".join(words).strip()
@@ -233,30 +233,35 @@ class Roles(Check):
         self._turns: Counter[str] = Counter()
         self._asking: list[str] = []
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Nothing: messages are told apart from batches."""
 
     def conversation(
         self, messages: Sequence[Mapping[str, Any]], place: str, specials: Sequence[str]
     ) -> None:
         """Take note of one conversation, as it was registered."""
-        said = [each for each in messages if each.get("role") in ("user", "assistant")]
+        said = [message for message in messages if message.get("role") in ("user", "assistant")]
         if not said:
             return
         for tally in (self._swapped, self._double, self._spelled):
             tally.of += 1
-        roles = [str(each["role"]) for each in said]
+        roles = [str(message["role"]) for message in said]
         if roles[0] == "assistant" and roles[-1] == "user":
             _note(self._swapped, place)
-        contents = [(each, text) for each in messages if isinstance(text := each.get("content"), str)]
+        contents = [
+            (message, text) for message in messages if isinstance(text := message.get("content"), str)
+        ]
         if any(_INSIDE.search(text) for _, text in contents):
             _note(self._double, place)
         elif any(
-            word in text for each, text in contents if each.get("role") == "assistant" for word in specials
+            word in text
+            for message, text in contents
+            if message.get("role") == "assistant"
+            for word in specials
         ):
             _note(self._spelled, place)
-        for each, text in contents:
-            role = str(each.get("role"))
+        for turn, text in contents:
+            role = str(turn.get("role"))
             self._turns[role] += 1
             asks = text.rstrip().endswith(("?", "？", "؟"))
             self._asked[role] += asks
@@ -265,21 +270,21 @@ class Roles(Check):
 
     def tell(self, tokens: int) -> list[Finding]:
         """All three."""
-        found = []
+        findings = []
         if self._swapped.count >= _CHATS_MIN and self._swapped.share >= _MOST:
             sentence = f"{self._swapped} conversations begin with the assistant and end with the user"
-            found.append(self._told(self._swapped, sentence, "roles-swapped", "error"))
+            findings.append(self._finding(self._swapped, sentence, "roles-swapped", "error"))
         elif self._looks_swapped():
             asked = {role: self._asked[role] / self._turns[role] for role in ("assistant", "user")}
             sentence = f"the assistant asks in {asked['assistant']:.0%} of its turns, the user in {asked['user']:.0%}"
-            found.append(self._told(self._swapped, sentence, "roles-swapped", "warning"))
+            findings.append(self._finding(self._swapped, sentence, "roles-swapped", "warning"))
         if self._double.count >= 2 and self._double.share >= _DOUBLE_MIN:
             sentence = f"{self._double} conversations have the headers of a template inside their contents"
-            found.append(self._told(self._double, sentence, "double-template", "error"))
+            findings.append(self._finding(self._double, sentence, "double-template", "error"))
         if self._spelled.count:
             sentence = f"{self._spelled} conversations have an answer that spells a special token"
-            found.append(self._told(self._spelled, sentence, "special-in-answer", "warning"))
-        return found
+            findings.append(self._finding(self._spelled, sentence, "special-in-answer", "warning"))
+        return findings
 
     def _looks_swapped(self) -> bool:
         most, least = _QUESTIONS
@@ -288,7 +293,7 @@ class Roles(Check):
             return False
         return self._asked["assistant"] / answers >= most and self._asked["user"] / users <= least
 
-    def _told(self, tally: Tally, sentence: str, kind: str, severity: Severity) -> Finding:
+    def _finding(self, tally: Tally, sentence: str, kind: str, severity: Severity) -> Finding:
         share = tally.share if tally.count else 1.0
         places = tally.places or self._asking
         return self.found(

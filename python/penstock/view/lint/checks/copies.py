@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._rust import digest
-from penstock.view.lint.checked_batch import Given
+from penstock.view.lint.checked_batch import CheckedBatch
 from penstock.view.lint.checks.loss import counted
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import PLACES_MAX, Check, Cost, Finding, Severity
@@ -54,29 +54,29 @@ class RepeatedSample(Check):
         self._batches = 0
         self._left = self._tokens = 0
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Remember what the batch is made of: samples where they are known, else what rows hold."""
         self._batches += 1
-        if given.has_origins:
-            found = [
+        if batch.has_origins:
+            stretches = [
                 Stretch(
                     piece.source,
                     (piece.sample, piece.epoch),
                     piece.start,
                     piece.start + piece.length,
-                    given.place(piece.row, piece.at),
+                    batch.place(piece.row, piece.at),
                 )
-                for piece in given.pieces
-                if given.sources is None or given.sources[piece.row] not in given.cropped
+                for piece in batch.pieces
+                if batch.sources is None or batch.sources[piece.row] not in batch.cropped
             ]
             room = max(0, _KEPT_MAX - len(self._stretches))
-            self._stretches += found[:room]
-            self._left += len(found[room:])
+            self._stretches += stretches[:room]
+            self._left += len(stretches[room:])
             return
-        for row in range(len(given.tokens)):
-            tokens = given.tokens[row][given.real[row]]
+        for row in range(len(batch.tokens)):
+            tokens = batch.tokens[row][batch.real[row]]
             if len(tokens) >= _TOKENS_MIN and len(self._rows) < _KEPT_MAX:
-                self._rows.append((digest(tokens.tobytes()), given.place(row, None), len(tokens)))
+                self._rows.append((digest(tokens.tobytes()), batch.place(row, None), len(tokens)))
 
     def tell(self, tokens: int) -> list[Finding]:
         """One finding for all of them, with the first."""
@@ -92,7 +92,7 @@ class RepeatedSample(Check):
             f"{first.first.source}, at {first.first.place} and again at {first.again.place}{left}"
         )
         places = [first.again.place, first.first.place]
-        cost = Cost(sum(each.tokens for each in repeats) / max(1, tokens))
+        cost = Cost(sum(repeat.tokens for repeat in repeats) / max(1, tokens))
         return [self.found(sentence, places, cost, repeats=len(repeats))]
 
     def _of_rows(self, tokens: int) -> list[Finding]:
@@ -121,7 +121,7 @@ class RepeatedSample(Check):
         first: dict[str, int] = {}
         for number, (content, _, _) in enumerate(self._rows):
             if content in first:
-                rest = {each for each, _, _ in self._rows[number:]}
+                rest = {row_content for row_content, _, _ in self._rows[number:]}
                 enough = number * self._batches >= _BATCHES_MIN * len(self._rows)
                 return number if enough and rest <= set(first) else None
             first[content] = number
@@ -144,24 +144,24 @@ class Copies(Check):
         #: The hash of what each document holds, token by place.
         self._sums: list[int] = []
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Add the shingles of what counts."""
         if not self._width:
-            self._width = shingle_width(given.tokens[given.real])
-        owners = np.full(given.tokens.shape, NOBODY, dtype=np.int64)
-        offsets = np.zeros(given.tokens.shape, dtype=np.int64)
-        for piece in given.pieces:
+            self._width = shingle_width(batch.tokens[batch.real])
+        owners = np.full(batch.tokens.shape, NOBODY, dtype=np.int64)
+        offsets = np.zeros(batch.tokens.shape, dtype=np.int64)
+        for piece in batch.pieces:
             offsets[piece.row, piece.at : piece.stop] = np.arange(piece.start, piece.start + piece.length)
-        placed = placed_hashes(given.tokens, offsets)
+        placed = placed_hashes(batch.tokens, offsets)
         contents: dict[int, str] = {}
-        for piece in given.pieces:
-            number = self._number(given, piece, contents)
+        for piece in batch.pieces:
+            number = self._number(batch, piece, contents)
             if number == NOBODY:
                 continue
-            specials = given.of(piece).specials
+            specials = batch.of(piece).specials
             # Neither says anything.
-            nothing = np.isin(given.ids(piece), list(specials.unknown | specials.pad))
-            counts = counted(given, piece) & ~nothing
+            nothing = np.isin(batch.ids(piece), list(specials.unknown | specials.pad))
+            counts = counted(batch, piece) & ~nothing
             owners[piece.row, piece.at : piece.stop] = np.where(counts, number, NOBODY)
             # Of a document that comes again in a later epoch one reading counts.
             if piece.epoch == self._epochs[number]:
@@ -170,7 +170,7 @@ class Copies(Check):
                 self._sums[number] += int(
                     placed[piece.row, piece.at : piece.stop][counts].sum(dtype=np.uint64)
                 )
-        hashes = shingles(given.tokens, self._width)
+        hashes = shingles(batch.tokens, self._width)
         if not hashes.size:
             return
         first, last = owners[:, : hashes.shape[1]], owners[:, self._width - 1 :]
@@ -179,18 +179,18 @@ class Copies(Check):
         whole = (gaps[:, self._width :] - gaps[:, : hashes.shape[1]]) == 0
         self._sketch.add(hashes.reshape(-1), np.where((first == last) & whole, first, NOBODY).reshape(-1))
 
-    def _number(self, given: Given, piece: Piece, contents: dict[int, str]) -> int:
+    def _number(self, batch: CheckedBatch, piece: Piece, contents: dict[int, str]) -> int:
         """The number of a document. Rows of others that hold the same are the same: they are repeated, not copied."""
         key: Hashable = (piece.source, piece.sample)
-        if not given.has_origins:
+        if not batch.has_origins:
             if piece.row not in contents:
-                contents[piece.row] = digest(given.tokens[piece.row].tobytes())
+                contents[piece.row] = digest(batch.tokens[piece.row].tobytes())
             key = (contents[piece.row], piece.at)
         if key not in self._numbers:
             if len(self._numbers) == _DOCUMENTS_MAX:
                 return NOBODY
             self._numbers[key] = len(self._numbers)
-            self._places.append(given.place(piece.row, piece.at))
+            self._places.append(batch.place(piece.row, piece.at))
             self._sizes.append(0)
             self._epochs.append(piece.epoch)
             self._sums.append(0)
@@ -210,18 +210,18 @@ class Copies(Check):
         near = (rare >= _SHINGLES_MIN) & (shared.common >= _NEAR * rare) & ~same
         rest = enough & ~same & ~near
         frequent = float((shared.frequent[rest] / np.maximum(1, shared.shingles[rest]) * sizes[rest]).sum())
-        found = self._copied(same, like, sizes) + self._nearly(near, shared.like, sizes)
+        findings = self._copied(same, like, sizes) + self._nearly(near, shared.like, sizes)
         total = max(1, int(sizes.sum()))
         if documents >= 2 * _COPIES_OF_ONE and frequent / total >= _FREQUENT_MIN:
             top = np.argsort(-(shared.frequent * rest))[:PLACES_MAX].tolist()
             sentence = (
                 f"{frequent / total:.1%} of the text stands in at least {many:,} of {documents:,} documents"
             )
-            places = [self._places[each] for each in top]
-            found.append(
+            places = [self._places[document] for document in top]
+            findings.append(
                 self.found(sentence, places, Cost(frequent / total), kind="boilerplate", severity="warning")
             )
-        return found
+        return findings
 
     def _originals(self) -> Owners:
         """For every document the first that holds the very same; itself where there is none, and where it is short."""
@@ -247,8 +247,8 @@ class Copies(Check):
             f"{len(numbers):,} of {len(sizes):,} documents are copies of another one; the one at "
             f"{self._places[original]} is there {most + 1:,} times"
         )
-        copies = [each for each in numbers if like[each] == original][: PLACES_MAX - 1]
-        places = [self._places[each] for each in (*copies, original)]
+        copies = [document for document in numbers if like[document] == original][: PLACES_MAX - 1]
+        places = [self._places[document] for document in (*copies, original)]
         return [
             self.found(
                 sentence,
@@ -272,7 +272,7 @@ class Copies(Check):
             f"{self._places[first]} and that at {self._places[int(like[first])]}"
         )
         places = [self._places[first], self._places[int(like[first])]]
-        places += [self._places[each] for each in numbers[1:3]]
+        places += [self._places[document] for document in numbers[1:3]]
         severity: Severity = "error" if cost >= _NEAR_ERROR else "warning"
         return [
             self.found(
@@ -298,15 +298,15 @@ class RepetitiveText(Check):
         self._width = 0
         self._sources: defaultdict[str, int] = defaultdict(int)
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """How many runs of a piece stood in it before."""
         if not self._width:
-            self._width = shingle_width(given.tokens[given.real])
-        for piece in given.pieces:
+            self._width = shingle_width(batch.tokens[batch.real])
+        for piece in batch.pieces:
             self._of += piece.length
             if piece.length < max(_REPETITIVE_TOKENS, 2 * self._width):
                 continue
-            ids = given.ids(piece)
+            ids = batch.ids(piece)
             # One token up to the end fills a row up.
             filling = int(np.logical_and.accumulate(ids[::-1] == ids[-1]).sum())
             hashes = shingles(ids[: len(ids) - filling], self._width)
@@ -314,8 +314,8 @@ class RepetitiveText(Check):
                 len(hashes) >= _REPETITIVE_TOKENS // 2
                 and 1 - len(np.unique(hashes)) / len(hashes) >= _REPETITIVE
             ):
-                key = (piece.source, piece.sample, piece.row, piece.at, given.place(piece.row, piece.at))
-                self._bad[key] = (given.place(piece.row, piece.at), piece.length)
+                key = (piece.source, piece.sample, piece.row, piece.at, batch.place(piece.row, piece.at))
+                self._bad[key] = (batch.place(piece.row, piece.at), piece.length)
 
     def tell(self, tokens: int) -> list[Finding]:
         """Where it is much of the text."""

@@ -7,7 +7,7 @@ import re
 from abc import abstractmethod
 from collections import defaultdict
 
-from penstock.view.lint.checked_batch import Given
+from penstock.view.lint.checked_batch import CheckedBatch
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Severity, Tally
 
@@ -57,17 +57,17 @@ class _Text(Check):
     def first(self, text: str) -> int | None:
         """The first character that is wrong, or None where the text is good enough."""
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Judge every document."""
-        for piece in given.pieces:
-            text = given.text(piece)
+        for piece in batch.pieces:
+            text = batch.text(piece)
             if text is None or len(text) < _CHARACTERS_MIN:
                 continue
             self._tally.of += 1
             at = self.first(text)
             if at is not None:
-                token = given.token_at(piece, at) if len(self._tally.places) < 5 else piece.at
-                self._tally.add(given, piece.row, token, tokens=piece.length)
+                token = batch.token_at(piece, at) if len(self._tally.places) < 5 else piece.at
+                self._tally.add(batch, piece.row, token, tokens=piece.length)
                 self._example = self._example or text[at : at + 24]
 
     def tell(self, tokens: int) -> list[Finding]:
@@ -89,16 +89,19 @@ class Mojibake(_Text):
 
     def first(self, text: str) -> int | None:
         """Two places at least, since one may be what somebody wrote, and one of them no two letters."""
-        found = [match for match in _MOJIBAKE.finditer(text) if _was_meant(match[0])]
-        if len(found) < 2 or all(match[0].isalpha() for match in found):
+        matches = [match for match in _MOJIBAKE.finditer(text) if _was_meant(match[0])]
+        if len(matches) < 2 or all(match[0].isalpha() for match in matches):
             return None
-        return found[0].start()
+        return matches[0].start()
 
 
 def _was_meant(text: str) -> bool:
     """Whether characters are the bytes of another one that people write."""
     try:
-        data = b"".join(bytes([ord(each)]) if ord(each) < 0x100 else each.encode("cp1252") for each in text)
+        data = b"".join(
+            bytes([ord(character)]) if ord(character) < 0x100 else character.encode("cp1252")
+            for character in text
+        )
         number = ord(data.decode("utf-8"))
     except (UnicodeError, TypeError):
         return False
@@ -114,10 +117,10 @@ class ReplacedCharacters(_Text):
 
     def first(self, text: str) -> int | None:
         """Two of them, or one in a few hundred characters."""
-        found = text.find("\ufffd")
-        if found < 0 or text.count("\ufffd") < max(2, len(text) / 1000):
+        place = text.find("\ufffd")
+        if place < 0 or text.count("\ufffd") < max(2, len(text) / 1000):
             return None
-        return found
+        return place
 
 
 class ControlCharacters(_Text):
@@ -129,8 +132,8 @@ class ControlCharacters(_Text):
 
     def first(self, text: str) -> int | None:
         """Two of them, or one in a few hundred characters."""
-        found = [match.start() for match in _CONTROL.finditer(text)]
-        return found[0] if len(found) >= max(2, len(text) / 1000) else None
+        places = [match.start() for match in _CONTROL.finditer(text)]
+        return places[0] if len(places) >= max(2, len(text) / 1000) else None
 
 
 class WhitespaceRuns(_Text):
@@ -142,8 +145,8 @@ class WhitespaceRuns(_Text):
 
     def first(self, text: str) -> int | None:
         """A fifth of the text."""
-        found = list(_SPACES.finditer(text))
-        return found[0].start() if found and sum(map(_size, found)) >= len(text) / 5 else None
+        matches = list(_SPACES.finditer(text))
+        return matches[0].start() if matches and sum(map(_size, matches)) >= len(text) / 5 else None
 
 
 class BinaryText(_Text):
@@ -155,8 +158,8 @@ class BinaryText(_Text):
 
     def first(self, text: str) -> int | None:
         """A third of the text, of runs with capitals, small letters and digits (base64), or of digits up to f."""
-        found = [match for match in _BLOB.finditer(text) if _is_blob(match[0])]
-        return found[0].start() if found and sum(map(_size, found)) >= len(text) / 3 else None
+        matches = [match for match in _BLOB.finditer(text) if _is_blob(match[0])]
+        return matches[0].start() if matches and sum(map(_size, matches)) >= len(text) / 3 else None
 
 
 def _is_blob(run: str) -> bool:
@@ -175,8 +178,8 @@ class MarkupLeft(_Text):
 
     def first(self, text: str) -> int | None:
         """A sixth of the text."""
-        found = list(_TAG.finditer(text))
-        return found[0].start() if len(found) >= 4 and sum(map(_size, found)) >= len(text) / 6 else None
+        matches = list(_TAG.finditer(text))
+        return matches[0].start() if len(matches) >= 4 and sum(map(_size, matches)) >= len(text) / 6 else None
 
 
 def _size(match: re.Match[str]) -> int:
@@ -198,10 +201,10 @@ class LostCase(Check):
         self._cased: dict[int, bool] = {}
         self._epochs: dict[str, int] = {}
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Count letters that have a case."""
-        for piece in given.pieces:
-            text, vocabulary = given.text(piece), given.of(piece).vocabulary
+        for piece in batch.pieces:
+            text, vocabulary = batch.text(piece), batch.of(piece).vocabulary
             # A hundred thousand letters of a source are enough, and those of an epoch count once.
             self._epochs.setdefault(piece.source, piece.epoch)
             if piece.epoch != self._epochs[piece.source]:
@@ -210,7 +213,7 @@ class LostCase(Check):
                 continue
             if id(vocabulary) not in self._cased:
                 few = list(vocabulary.texts.values())[:20_000]
-                self._cased[id(vocabulary)] = sum(each != each.lower() for each in few) > len(few) / 20
+                self._cased[id(vocabulary)] = sum(word != word.lower() for word in few) > len(few) / 20
             if not self._cased[id(vocabulary)]:
                 continue
             small, large = text.lower(), text.upper()
@@ -219,11 +222,11 @@ class LostCase(Check):
                 self._lower[piece.source] += sum(a != b for a, b in zip(text, large, strict=True))
             self._tokens[piece.source] += piece.length
             if len(self._places[piece.source]) < 3:
-                self._places[piece.source].append(given.place(piece.row, piece.at))
+                self._places[piece.source].append(batch.place(piece.row, piece.at))
 
     def tell(self, tokens: int) -> list[Finding]:
         """A finding for every source that has but one of both."""
-        found = []
+        findings = []
         for name, places in self._places.items():
             lower, upper = self._lower[name], self._upper[name]
             if lower + upper < self._LETTERS_MIN or min(lower, upper) > 0:
@@ -233,5 +236,5 @@ class LostCase(Check):
                 f"{lower + upper:,} letters{f' of {name}' if name else ''}, and not one {what} among them"
             )
             cost = Cost(self._tokens[name] / max(1, sum(self._tokens.values())))
-            found.append(self.found(sentence, places, cost, severity="warning", source=name))
-        return found
+            findings.append(self.found(sentence, places, cost, severity="warning", source=name))
+        return findings

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
-from penstock.view.lint.checked_batch import Given, trailing
+from penstock.view.lint.checked_batch import CheckedBatch, trailing
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Tally, TokenCheck
 from penstock.view.lint.piece import Piece
@@ -24,20 +24,20 @@ class LossOnPadding(TokenCheck):
 
     kinds = ("loss-on-padding",)
 
-    def wrong(self, given: Given) -> npt.NDArray[np.bool_] | None:
+    def wrong(self, batch: CheckedBatch) -> npt.NDArray[np.bool_] | None:
         """Padding that counts: what the batch says, every padding token, and undeclared runs at the end of rows."""
-        if given.loss is None:
+        if batch.loss is None:
             return None
-        padding = ~given.real
+        padding = ~batch.real
         if self.expected.pad is not None and self.expected.pad != self.expected.eos:
-            padding = padding | (given.tokens == self.expected.pad)
-        elif not given.says_padding:
-            padding = padding | _undeclared(given.tokens)
-        return padding & given.loss
+            padding = padding | (batch.tokens == self.expected.pad)
+        elif not batch.says_padding:
+            padding = padding | _undeclared(batch.tokens)
+        return padding & batch.loss
 
-    def of_tokens(self, given: Given) -> int:
+    def of_tokens(self, batch: CheckedBatch) -> int:
         """Out of what counts."""
-        return 0 if given.loss is None else int(given.loss.sum())
+        return 0 if batch.loss is None else int(batch.loss.sum())
 
     def cost(self, tokens: int) -> Cost:
         """Of the loss."""
@@ -61,14 +61,14 @@ def _undeclared(tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         return none
     # The first of a run may be the end of the text.
     runs[np.arange(len(tokens)), tokens.shape[1] - lengths.clip(1)] = False
-    found: npt.NDArray[np.bool_] = runs & (lengths >= _RUN_MIN)[:, None]
-    return found
+    padding: npt.NDArray[np.bool_] = runs & (lengths >= _RUN_MIN)[:, None]
+    return padding
 
 
 class _LossOn(TokenCheck):
-    def of_tokens(self, given: Given) -> int:
+    def of_tokens(self, batch: CheckedBatch) -> int:
         """Out of the tokens that count."""
-        return 0 if given.loss is None else int(given.loss.sum())
+        return 0 if batch.loss is None else int(batch.loss.sum())
 
     def cost(self, tokens: int) -> Cost:
         """Of the loss."""
@@ -80,11 +80,11 @@ class LossOnPlaceholder(_LossOn):
 
     kinds = ("loss-on-placeholder",)
 
-    def wrong(self, given: Given) -> npt.NDArray[np.bool_] | None:
+    def wrong(self, batch: CheckedBatch) -> npt.NDArray[np.bool_] | None:
         """Placeholders that count."""
-        if given.loss is None or not self.expected.placeholders:
+        if batch.loss is None or not self.expected.placeholders:
             return None
-        return np.isin(given.tokens, sorted(self.expected.placeholders)) & given.loss
+        return np.isin(batch.tokens, sorted(self.expected.placeholders)) & batch.loss
 
     def sentence(self) -> str:
         """How much of the loss."""
@@ -100,11 +100,11 @@ class LossOnPrompt(_LossOn):
         super().__init__(expected)
         self._least = 0.0
 
-    def wrong(self, given: Given) -> npt.NDArray[np.bool_] | None:
+    def wrong(self, batch: CheckedBatch) -> npt.NDArray[np.bool_] | None:
         """Prompts that count."""
         # Roles of a recipe are found by looking for contents in the text, which may be wrong for single words.
-        self._least = _PROMPT_MIN if given.has_origins else 0.0
-        return None if given.loss is None or given.prompt is None else given.prompt & given.loss
+        self._least = _PROMPT_MIN if batch.has_origins else 0.0
+        return None if batch.loss is None or batch.prompt is None else batch.prompt & batch.loss
 
     def sentence(self) -> str:
         """How much of the loss."""
@@ -124,14 +124,14 @@ class RowWithoutLoss(Check):
         super().__init__(expected)
         self._tally = Tally()
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Count rows that hold tokens, and no loss."""
-        if given.loss is None:
+        if batch.loss is None:
             return
-        filled = given.real.any(axis=1)
+        filled = batch.real.any(axis=1)
         self._tally.of += int(filled.sum())
-        for row in np.flatnonzero(filled & ~given.loss.any(axis=1)).tolist():
-            self._tally.add(given, row, None)
+        for row in np.flatnonzero(filled & ~batch.loss.any(axis=1)).tolist():
+            self._tally.add(batch, row, None)
 
     def tell(self, tokens: int) -> list[Finding]:
         """One finding for all of them."""
@@ -155,19 +155,19 @@ class EndUnlearned(Check):
         super().__init__(expected)
         self._tally = Tally()
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Count ends that follow what counts."""
-        if given.loss is None:
+        if batch.loss is None:
             return
-        for piece in given.pieces:
-            ends = given.of(piece).specials.ends
+        for piece in batch.pieces:
+            ends = batch.of(piece).specials.ends
             if not ends or piece.length < 2:
                 continue
-            ids, loss = given.ids(piece), given.loss[piece.row, piece.at : piece.stop]
+            ids, loss = batch.ids(piece), batch.loss[piece.row, piece.at : piece.stop]
             after = np.isin(ids[1:], list(ends)) & loss[:-1]
             self._tally.of += int(after.sum())
             for at in np.flatnonzero(after & ~loss[1:]).tolist():
-                self._tally.add(given, piece.row, piece.at + at + 1)
+                self._tally.add(batch, piece.row, piece.at + at + 1)
 
     def tell(self, tokens: int) -> list[Finding]:
         """One finding, where it is the rule."""
@@ -190,24 +190,24 @@ class LabelsMoved(Check):
         self._places: dict[int | None, list[str]] = {}
         self._agreeing = 0.0
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Take note of where labels agree."""
-        if given.loss is None or not given.loss.any() or (given.shift is None and given.agreeing == 1.0):
+        if batch.loss is None or not batch.loss.any() or (batch.shift is None and batch.agreeing == 1.0):
             return
         self._batches += 1
-        if given.shift is None:
-            at = given.tokens[given.loss]
+        if batch.shift is None:
+            at = batch.tokens[batch.loss]
             common = Counter(at.tolist()).most_common(1)[0][1] / len(at)
             if common > 0.5:  # masked language modelling: what counts is hidden behind one token
                 return
-            self._agreeing += given.agreeing
-        self._shifts[given.shift] += 1
-        row = int(given.loss.any(axis=1).argmax())
-        self._places.setdefault(given.shift, []).append(given.place(row, int(given.loss[row].argmax())))
+            self._agreeing += batch.agreeing
+        self._shifts[batch.shift] += 1
+        row = int(batch.loss.any(axis=1).argmax())
+        self._places.setdefault(batch.shift, []).append(batch.place(row, int(batch.loss[row].argmax())))
 
     def tell(self, tokens: int) -> list[Finding]:
         """What is not right."""
-        found = []
+        findings = []
         for shift in (2, -1):
             if count := self._shifts[shift]:
                 where = "two tokens ahead" if shift == 2 else "one token behind"
@@ -215,7 +215,7 @@ class LabelsMoved(Check):
                     f"the labels of {count:,} of {self._batches:,} batches are {where} of where they stand"
                 )
                 cost = Cost(count / self._batches, "loss")
-                found.append(
+                findings.append(
                     self.found(sentence, self._places[shift][:5], cost, kind="labels-shifted", shift=shift)
                 )
         if count := self._shifts[None]:
@@ -225,17 +225,17 @@ class LabelsMoved(Check):
                 f"{agreeing:.0%} agree"
             )
             cost = Cost(count / self._batches * (1 - agreeing), "loss")
-            found.append(
+            findings.append(
                 self.found(
                     sentence, self._places[None][:5], cost, kind="labels-differ", severity="warning", of=count
                 )
             )
-        return found
+        return findings
 
 
-def counted(given: Given, piece: Piece) -> npt.NDArray[np.bool_]:
+def counted(batch: CheckedBatch, piece: Piece) -> npt.NDArray[np.bool_]:
     """Which tokens of a piece count; all where nobody says it."""
-    if given.loss is None:
+    if batch.loss is None:
         return np.ones(piece.length, dtype=np.bool_)
-    found: npt.NDArray[np.bool_] = given.loss[piece.row, piece.at : piece.stop]
-    return found
+    counts: npt.NDArray[np.bool_] = batch.loss[piece.row, piece.at : piece.stop]
+    return counts

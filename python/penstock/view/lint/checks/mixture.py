@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from penstock.view.lint.checked_batch import Given
+from penstock.view.lint.checked_batch import CheckedBatch
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding
 
@@ -22,30 +22,30 @@ class DominatingSource(Check):
         self._first: dict[str, str] = {}
         self._rows = 0
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Count what counts, by source, and what the weights would have."""
-        weights = given.weights or self.expected.weights
-        if given.sources is None or not weights:
+        weights = batch.weights or self.expected.weights
+        if batch.sources is None or not weights:
             return
         total = sum(weights.values())
         for name, weight in weights.items():
-            self._weights[name] += weight / total * len(given.sources)  # type: ignore[assignment]
-        counts = given.real if given.loss is None else given.loss
-        self._rows += len(given.sources)
-        for row, name in enumerate(given.sources):
+            self._weights[name] += weight / total * len(batch.sources)  # type: ignore[assignment]
+        counts = batch.real if batch.loss is None else batch.loss
+        self._rows += len(batch.sources)
+        for row, name in enumerate(batch.sources):
             self._loss[name] += int(counts[row].sum())
-            self._first.setdefault(name, given.place(row, None))
+            self._first.setdefault(name, batch.place(row, None))
 
     def tell(self, tokens: int) -> list[Finding]:
         """A finding for every source that is too much."""
         loss, weights = sum(self._loss.values()), sum(self._weights.values())
-        found = []
+        findings = []
         for name, count in self._loss.most_common():
             share, weight = count / max(1, loss), self._weights[name] / max(1e-9, weights)
             if name and share - weight > self.expected.dominance_max and self._rows >= _ROWS_MIN:
                 sentence = f"{name} has {share:.1%} of the tokens that count in the loss, with a weight of {weight:.1%}"
                 cost = Cost(share - weight, "loss")
-                found.append(
+                findings.append(
                     self.found(
                         sentence,
                         [self._first[name]],
@@ -56,7 +56,7 @@ class DominatingSource(Check):
                         weight=weight,
                     )
                 )
-        return found
+        return findings
 
 
 class SameSource(Check):
@@ -74,15 +74,15 @@ class SameSource(Check):
         """Take note that so much of a source is another one's too."""
         self._pairs.append((one, other, share))
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Take note of where sources are."""
-        for piece in given.pieces:
-            self._first.setdefault(piece.source, given.place(piece.row, piece.at))
+        for piece in batch.pieces:
+            self._first.setdefault(piece.source, batch.place(piece.row, piece.at))
             self._tokens[piece.source] += piece.length
 
     def tell(self, tokens: int) -> list[Finding]:
         """A finding for every pair."""
-        found = []
+        findings = []
         for one, other, share in self._pairs:
             sentence = (
                 f"{other} and {one} are the same data: {share:.0%} of the files of {other} are those of {one}"
@@ -90,5 +90,5 @@ class SameSource(Check):
             cost = Cost(share * self._tokens[other] / max(1, tokens))
             places = [self._first[name] for name in (other, one) if name in self._first]
             if places:
-                found.append(self.found(sentence, places, cost, sources=[one, other], share=share))
-        return found
+                findings.append(self.found(sentence, places, cost, sources=[one, other], share=share))
+        return findings

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from penstock.view.lint.checked_batch import Given
+from penstock.view.lint.checked_batch import CheckedBatch
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Tally
 
@@ -27,19 +27,19 @@ class TruncatedShare(Check):
         super().__init__(expected)
         self._tally = Tally()
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Count them, where origins say it, or where documents should end with a token that ends them."""
-        if given.truncated is not None:
-            cut, documents = given.truncated
+        if batch.truncated is not None:
+            cut, documents = batch.truncated
             self._tally.of += documents
             if cut:
-                self._tally.add(given, 0, None, count=cut)
-        elif self.expected.ends and self.expected.eos is not None and not given.has_origins:
+                self._tally.add(batch, 0, None, count=cut)
+        elif self.expected.ends and self.expected.eos is not None and not batch.has_origins:
             # A row that is full and does not end with an end was cut.
-            full = given.real.all(axis=1)
-            self._tally.of += len(given.tokens)
-            for row in np.flatnonzero(full & (given.tokens[:, -1] != self.expected.eos)).tolist():
-                self._tally.add(given, row, given.tokens.shape[1] - 1)
+            full = batch.real.all(axis=1)
+            self._tally.of += len(batch.tokens)
+            for row in np.flatnonzero(full & (batch.tokens[:, -1] != self.expected.eos)).tolist():
+                self._tally.add(batch, row, batch.tokens.shape[1] - 1)
 
     def tell(self, tokens: int) -> list[Finding]:
         """The share, where it passes the limit."""
@@ -73,24 +73,24 @@ class TinyDocuments(Check):
         self._tallies: dict[str, Tally] = defaultdict(Tally)
         self._lengths: dict[str, list[int]] = defaultdict(list)
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Count tokens of documents that are here as a whole."""
-        for piece in given.pieces:
+        for piece in batch.pieces:
             if not (piece.begins and piece.ends) or piece.made == "chat":
                 continue
-            specials = given.of(piece).specials
+            specials = batch.of(piece).specials
             every = specials.every - specials.unknown
-            length = sum(token not in every for token in given.ids(piece)[: _TINY + 4].tolist())
+            length = sum(token not in every for token in batch.ids(piece)[: _TINY + 4].tolist())
             tally = self._tallies[piece.source]
             tally.of += 1
             if 0 < length <= _TINY:
-                tally.add(given, piece.row, piece.at)
+                tally.add(batch, piece.row, piece.at)
             else:
                 self._lengths[piece.source].append(piece.length)
 
     def tell(self, tokens: int) -> list[Finding]:
         """Where there are many, and others are longer."""
-        found = []
+        findings = []
         for name, tally in self._tallies.items():
             longer = float(np.median(self._lengths[name])) if self._lengths[name] else 0.0
             # Where all are short, they are short by nature: names, labels, words.
@@ -100,12 +100,12 @@ class TinyDocuments(Check):
                 f", the others have {longer:,.0f} in the middle" if longer else ""
             )
             cost = Cost(tally.share, "documents")
-            found.append(
+            findings.append(
                 self.found(
                     sentence, tally.places, cost, severity="warning", source=name, documents=tally.count
                 )
             )
-        return found
+        return findings
 
 
 class MostlyPadding(Check):
@@ -118,14 +118,14 @@ class MostlyPadding(Check):
         self._tally = Tally()
         self._rows = 0
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Count padding of rows that hold something."""
-        filled = np.asarray(given.real.any(axis=1))
-        empty = (~given.real & filled[:, None]).sum(axis=1)
+        filled = np.asarray(batch.real.any(axis=1))
+        empty = (~batch.real & filled[:, None]).sum(axis=1)
         self._rows += int(filled.sum())
-        self._tally.of += int(filled.sum()) * given.tokens.shape[1]
+        self._tally.of += int(filled.sum()) * batch.tokens.shape[1]
         if empty.any():
-            self._tally.add(given, int(empty.argmax()), None, count=int(empty.sum()))
+            self._tally.add(batch, int(empty.argmax()), None, count=int(empty.sum()))
 
     def tell(self, tokens: int) -> list[Finding]:
         """Where it is most of the work."""
@@ -146,15 +146,15 @@ class EmptyDocuments(Check):
         super().__init__(expected)
         self._tally = Tally()
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Rows without a token, in batches that others made."""
-        if given.has_origins:
+        if batch.has_origins:
             return
-        rows = np.asarray(given.real.any(axis=1))
+        rows = np.asarray(batch.real.any(axis=1))
         if rows.any():
             self._tally.of += len(rows)
             for row in np.flatnonzero(~rows).tolist():
-                self._tally.add(given, row, None)
+                self._tally.add(batch, row, None)
 
     def count(self, empty: int, of: int, places: list[str]) -> None:
         """Take note of samples that were counted elsewhere."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.view.lint.checked_batch import Given
+from penstock.view.lint.checked_batch import CheckedBatch
 from penstock.view.lint.expectation import Expected
 from penstock.view.lint.finding import Check, Cost, Finding, Tally, TokenCheck
 from penstock.view.model.tokens.vocabulary import Vocabulary
@@ -26,16 +26,16 @@ class OutsideVocabulary(TokenCheck):
 
     kinds = ("outside-vocabulary",)
 
-    def wrong(self, given: Given) -> npt.NDArray[np.bool_] | None:
+    def wrong(self, batch: CheckedBatch) -> npt.NDArray[np.bool_] | None:
         """Tokens that are negative, or as large as the vocabulary or larger."""
-        wrong = (given.tokens < 0) & given.real
+        wrong = (batch.tokens < 0) & batch.real
         general = self.expected.vocabulary_size or (1 << 62)
-        if not given.has_origins:
-            return wrong | ((given.tokens >= general) & given.real)
-        for piece in given.pieces:
-            vocabulary = given.of(piece).vocabulary
+        if not batch.has_origins:
+            return wrong | ((batch.tokens >= general) & batch.real)
+        for piece in batch.pieces:
+            vocabulary = batch.of(piece).vocabulary
             size = general if vocabulary is None else vocabulary.size
-            wrong[piece.row, piece.at : piece.stop] |= given.ids(piece) >= size
+            wrong[piece.row, piece.at : piece.stop] |= batch.ids(piece) >= size
         return wrong
 
     def sentence(self) -> str:
@@ -55,13 +55,13 @@ class UnknownTokens(Check):
         self._unknown, self._fallback = Tally(), Tally()
         self._bytes: dict[int, frozenset[int]] = {}
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Count both."""
-        for piece in given.pieces:
-            known = given.of(piece)
+        for piece in batch.pieces:
+            known = batch.of(piece)
             if known.vocabulary is None:
                 continue
-            ids = given.ids(piece)
+            ids = batch.ids(piece)
             for tally, numbers in (
                 (self._unknown, known.specials.unknown),
                 (self._fallback, self._of(known.vocabulary)),
@@ -71,11 +71,11 @@ class UnknownTokens(Check):
                 tally.of += len(ids)
                 here = np.isin(ids, list(numbers))
                 if count := int(here.sum()):
-                    tally.add(given, piece.row, piece.at + int(here.argmax()), count=count)
+                    tally.add(batch, piece.row, piece.at + int(here.argmax()), count=count)
 
     def tell(self, tokens: int) -> list[Finding]:
         """Where it is too much."""
-        found = []
+        findings = []
         for tally, kind, what, least in (
             (self._unknown, "unknown-tokens", "are unknown to the tokenizer", _UNKNOWN_MIN),
             (self._fallback, "byte-fallback", "are single bytes", _FALLBACK_MIN),
@@ -86,18 +86,18 @@ class UnknownTokens(Check):
                 )
                 sentence = f"{tally} tokens {what}"
                 cost = Cost(tally.share)
-                found.append(self.found(sentence, tally.places, cost, kind=kind, severity=severity))  # type: ignore[arg-type]
-        return found
+                findings.append(self.found(sentence, tally.places, cost, kind=kind, severity=severity))  # type: ignore[arg-type]
+        return findings
 
     def _of(self, vocabulary: Vocabulary) -> frozenset[int]:
         """Tokens that are single bytes in a vocabulary that has other words too."""
         if id(vocabulary) not in self._bytes:
-            found = [
+            single_bytes = [
                 n for n, text in vocabulary.texts.items() if len(text) == 6 and text.startswith(_BYTE[0])
             ]
             # A vocabulary of bytes alone cannot have anything else.
-            words = len(vocabulary.texts) - len(found)
-            self._bytes[id(vocabulary)] = frozenset(found if words > 1024 else ())
+            words = len(vocabulary.texts) - len(single_bytes)
+            self._bytes[id(vocabulary)] = frozenset(single_bytes if words > 1024 else ())
         return self._bytes[id(vocabulary)]
 
 
@@ -112,23 +112,23 @@ class WrongTokenizer(Check):
         self._alike: defaultdict[str, list[float]] = defaultdict(list)
         self._tokenizers: dict[str, Any] = {}
 
-    def look(self, given: Given) -> None:
+    def look(self, batch: CheckedBatch) -> None:
         """Make the text of some documents into tokens again."""
-        for piece in given.pieces:
-            vocabulary = given.of(piece).vocabulary
+        for piece in batch.pieces:
+            vocabulary = batch.of(piece).vocabulary
             if piece.made != "stored" or vocabulary is None or len(self._alike[piece.source]) >= _AGAIN_MAX:
                 continue
             if piece.length < _AGAIN_TOKENS[0] or vocabulary.style not in ("byte level", "metaspace"):
                 continue
             alike = self._again(
-                given.ids(piece)[: _AGAIN_TOKENS[1]], vocabulary, given.of(piece).specials.every
+                batch.ids(piece)[: _AGAIN_TOKENS[1]], vocabulary, batch.of(piece).specials.every
             )
             if alike is None:
                 continue
             self._alike[piece.source].append(alike)
             self._tally.of += 1
             if alike < _AGAIN_MIN:
-                self._tally.add(given, piece.row, piece.at, tokens=piece.length)
+                self._tally.add(batch, piece.row, piece.at, tokens=piece.length)
 
     def _again(
         self, ids: npt.NDArray[np.int64], vocabulary: Vocabulary, specials: frozenset[int]
@@ -142,10 +142,10 @@ class WrongTokenizer(Check):
         if path not in self._tokenizers:
             from tokenizers import Tokenizer
 
-            made = Tokenizer.from_file(path)
-            made.no_truncation()
-            made.no_padding()
-            self._tokenizers[path] = made
+            tokenizer = Tokenizer.from_file(path)
+            tokenizer.no_truncation()
+            tokenizer.no_padding()
+            self._tokenizers[path] = tokenizer
         again = self._tokenizers[path].encode(text, add_special_tokens=False).ids
         common = Counter(kept) & Counter(again)
         # Both ends may be in the middle of a word.
@@ -153,7 +153,7 @@ class WrongTokenizer(Check):
 
     def tell(self, tokens: int) -> list[Finding]:
         """A source most of whose documents come out differently."""
-        found = []
+        findings = []
         for name, shares in self._alike.items():
             alike = float(np.median(shares)) if shares else 1.0
             if len(shares) < 4 or alike >= _AGAIN_MIN:
@@ -162,5 +162,5 @@ class WrongTokenizer(Check):
                 f"tokens{f' of {name}' if name else ''} are not what the tokenizer makes of their text: "
                 f"{alike:.0%} of them come out again"
             )
-            found.append(self.found(sentence, self._tally.places, Cost(1.0), source=name, alike=alike))
-        return found
+            findings.append(self.found(sentence, self._tally.places, Cost(1.0), source=name, alike=alike))
+        return findings

@@ -87,9 +87,9 @@ class TokenWindow:
     def texts(self) -> list[list[str]]:
         """The display of every token, row by row."""
         ends = self.text_ends.tolist()
-        found = [self.text[start:stop].decode() for start, stop in zip([0, *ends], ends, strict=False)]
+        texts = [self.text[start:stop].decode() for start, stop in zip([0, *ends], ends, strict=False)]
         width = self.tokens[1] - self.tokens[0]
-        return [found[at : at + width] for at in range(0, len(found), width)] if width else []
+        return [texts[at : at + width] for at in range(0, len(texts), width)] if width else []
 
     def packed(self, facts: Mapping[str, Any] | None = None) -> bytes:
         """The window as packed columns, with its own facts in front or with others."""
@@ -124,7 +124,7 @@ class BatchView:
         self._tokens = np.asarray(arrays["tokens"])
         if self._tokens.ndim != 2:
             raise UsageError(f"tokens have the shape {list(self._tokens.shape)}, not rows and tokens")
-        self.rows, self.length = (int(each) for each in self._tokens.shape)
+        self.rows, self.length = (int(size) for size in self._tokens.shape)
 
     @property
     def digest(self) -> str:
@@ -187,10 +187,10 @@ class BatchView:
             )
         where = (slice(*chosen_rows), slice(*chosen))
         documents = [
-            each
+            document
             for row in range(*chosen_rows)
-            for each in self.documents.of_row(row)
-            if each.at < chosen[1] and each.stop > chosen[0]
+            for document in self.documents.of_row(row)
+            if document.at < chosen[1] and document.stop > chosen[0]
         ]
         names = [*(name for name in COLUMNS if name in self.arrays), *self.numeric]
         columns = {name: np.asarray(self.arrays[name])[where] for name in names}
@@ -213,7 +213,7 @@ class BatchView:
 
     def picture(self) -> bytes:
         """How rows are packed, as packed columns: documents of all rows with their places, and the boundaries that attention gets."""
-        documents = [each for row in range(self.rows) for each in self.documents.of_row(row)]
+        documents = [document for row in range(self.rows) for document in self.documents.of_row(row)]
         columns = document_columns(documents)
         if "cu_seqlens" in self.arrays:
             columns["cu_seqlens"] = np.asarray(self.arrays["cu_seqlens"])
@@ -223,8 +223,12 @@ class BatchView:
         """Where a row came from, or the one document that a token belongs to."""
         if not 0 <= row < self.rows:
             raise RowOutOfRange(row=row, rows=self.rows)
-        found = [each for each in self.documents.of_row(row) if token is None or each.at <= token < each.stop]
-        return [origin for each in found if (origin := self.documents.origin(each)) is not None]
+        touched = [
+            document
+            for document in self.documents.of_row(row)
+            if token is None or document.at <= token < document.stop
+        ]
+        return [origin for document in touched if (origin := self.documents.origin(document)) is not None]
 
     def token(self, row: int, token: int) -> TokenDetail:
         """Everything about one token: its exact bytes, its place, its document."""
@@ -238,7 +242,7 @@ class BatchView:
         vocabulary = self._vocabulary(source)
         data = None if vocabulary is None else vocabulary.bytes_of(number)
         columns = {name: values[0, 0].item() for name, values in window.columns.items()}
-        found: TokenFacts = {
+        facts: TokenFacts = {
             "row": row,
             "token": token,
             "id": number,
@@ -247,13 +251,15 @@ class BatchView:
             "kind": KIND_NAMES[columns["kinds"]],
             "origin": [origin_facts(origin) for origin in self.origin(row, token)],
         }
-        return cast(TokenDetail, {**columns, **found})
+        return cast(TokenDetail, {**columns, **facts})
 
     def _vocabulary(self, source: int) -> Vocabulary | None:
         """The vocabulary of a source; padding is shown with the first one that there is."""
         if source < len(self.sources):
             return self.sources[source].vocabulary
-        return next((each.vocabulary for each in self.sources if each.vocabulary is not None), None)
+        return next(
+            (candidate.vocabulary for candidate in self.sources if candidate.vocabulary is not None), None
+        )
 
     def _displayed(
         self, tokens: npt.NDArray[Any], sources: npt.NDArray[np.uint16], real: npt.NDArray[np.bool_]
@@ -272,9 +278,9 @@ class BatchView:
         lengths = np.array([len(piece) for piece in pieces], dtype=np.uint32)
         ends = np.cumsum(lengths[which], dtype=np.uint32) if len(which) else np.zeros(0, dtype=np.uint32)
         text = b"".join([pieces[at] for at in which.tolist()])
-        found = kinds[which].reshape(tokens.shape)
-        found[~real] = TokenKind.PADDING
-        return text, ends, found
+        shown_kinds = kinds[which].reshape(tokens.shape)
+        shown_kinds[~real] = TokenKind.PADDING
+        return text, ends, shown_kinds
 
     def _joined(
         self,
@@ -296,10 +302,10 @@ class BatchView:
                 if vocabulary is not None:
                     around = reach(segments[row], first + start, first + end)
                     ids = self._tokens[row, around.start : around.stop].tolist()
-                    shown = join([vocabulary.bytes_of(each) or b"" for each in ids])
+                    shown = join([vocabulary.bytes_of(token) or b"" for token in ids])
                     begin = first + start - around.start
                     parts[place + start : place + end] = [
-                        each.encode() for each in shown[begin : begin + end - start]
+                        piece.encode() for piece in shown[begin : begin + end - start]
                     ]
         return b"".join(parts), np.cumsum([len(part) for part in parts], dtype=np.uint32)
 
@@ -309,8 +315,8 @@ def view_of(
 ) -> BatchView:
     """The view of a batch of tokens that a plan has made."""
     sources = [
-        SourceView(each.source.alias, each.version.address, vocabulary)
-        for each, vocabulary in zip(plan.prepared, vocabularies, strict=True)
+        SourceView(prepared.source.alias, prepared.version.address, vocabulary)
+        for prepared, vocabulary in zip(plan.prepared, vocabularies, strict=True)
     ]
     facts: TokenBatchIdentity = {"step": batch.step, "lane": str(lane), "digest": batch.digest}
     return BatchView(
@@ -327,8 +333,8 @@ def _distinct(
     source = np.minimum(sources, count).astype(np.int64)
     least, width = int(numbers.min(initial=0)), int(numbers.max(initial=0)) + 1
     if least < 0 or width > _COUNTED_MAX:
-        found, which = np.unique(np.stack([numbers, source]), axis=1, return_inverse=True)
-        return which.reshape(-1), list(zip(*found.tolist(), strict=True)) if found.size else []
+        distinct, which = np.unique(np.stack([numbers, source]), axis=1, return_inverse=True)
+        return which.reshape(-1), list(zip(*distinct.tolist(), strict=True)) if distinct.size else []
     # Counting is much faster than sorting, and most vocabularies are small.
     keys = source * width + numbers
     counted = np.bincount(keys)

@@ -21,8 +21,8 @@ def budget(view: BatchView) -> dict[str, Any]:
     mask = np.asarray(view.arrays["loss_mask"]) != 0
     sources, kinds = window.columns["sources"], window.columns["kinds"]
     by_source = [
-        {"source": each.alias, "tokens": int((sources == n).sum()), "loss": int(mask[sources == n].sum())}
-        for n, each in enumerate(view.sources)
+        {"source": source.alias, "tokens": int((sources == n).sum()), "loss": int(mask[sources == n].sum())}
+        for n, source in enumerate(view.sources)
     ]
     by_kind = [
         {"kind": name, "tokens": int((kinds == n).sum()), "loss": int(mask[kinds == n].sum())}
@@ -45,19 +45,19 @@ def budget_by_role(view: BatchView, samples: Samples, *, samples_max: int = SAMP
     looked = left = 0
     mask = np.asarray(view.arrays["loss_mask"])
     for row in range(view.rows):
-        for each in view.documents.of_row(row):
-            if not samples.has_roles(each.source):
+        for document in view.documents.of_row(row):
+            if not samples.has_roles(document.source):
                 continue
             if looked == samples_max:
                 left += 1
                 continue
             looked += 1
-            roles = samples.roles(each)[each.start : each.start + each.stop - each.at]
-            for role, counts in zip(roles, mask[row, each.at : each.stop].tolist(), strict=False):
+            roles = samples.roles(document)[document.start : document.start + document.stop - document.at]
+            for role, counts in zip(roles, mask[row, document.at : document.stop].tolist(), strict=False):
                 tokens[role] += 1
                 loss[role] += int(bool(counts))
-    found: list[RoleShare] = [
+    shares: list[RoleShare] = [
         {"role": role, "tokens": count, "loss": loss[role]} for role, count in tokens.most_common()
     ]
     cut = f"{left:,} documents of {looked + left:,} were not looked at" if left else ""
-    return {"by_role": found, "documents": looked, "cut": cut}
+    return {"by_role": shares, "documents": looked, "cut": cut}

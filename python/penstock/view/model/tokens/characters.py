@@ -25,14 +25,14 @@ _ESCAPED = 0xDC00
 
 def join(pieces: Sequence[bytes]) -> list[str]:
     """The display of neighbouring tokens, given their bytes; a shared character is shown at its first token."""
-    found: list[str] = []
+    displays: list[str] = []
     shown: list[str] = []
     #: Bytes of the text before the next token, and before the next character.
     end, at, token = len(pieces[0]) if pieces else 0, 0, 0
     last = len(pieces) - 1
     for character in b"".join(pieces).decode("utf-8", "surrogateescape"):
         while at >= end and token < last:
-            found.append("".join(shown))
+            displays.append("".join(shown))
             token += 1
             # A character that began earlier goes on in this token.
             shown = [CONTINUED] if at > end else []
@@ -44,22 +44,22 @@ def join(pieces: Sequence[bytes]) -> list[str]:
         else:
             shown.append(glyph(character, first=not shown))
             at += 1 if number < 0x80 else 2 if number < 0x800 else 3 if number < 0x10000 else 4
-    while len(found) < len(pieces):
-        found.append("".join(shown))
+    while len(displays) < len(pieces):
+        displays.append("".join(shown))
         shown = [CONTINUED]
-    return found
+    return displays
 
 
 def joined_tokens(
     ids: Sequence[int], texts: Sequence[str], kinds: Sequence[int], vocabulary: Vocabulary | None
 ) -> list[str]:
     """The display of the tokens of one text, with shared characters whole."""
-    found = list(texts)
+    displays = list(texts)
     if vocabulary is None:
-        return found
+        return displays
     for first, stop in partial_runs(np.asarray(kinds)):
-        found[first:stop] = join([vocabulary.bytes_of(each) or b"" for each in ids[first:stop]])
-    return found
+        displays[first:stop] = join([vocabulary.bytes_of(token) or b"" for token in ids[first:stop]])
+    return displays
 
 
 def partial_runs(

@@ -43,14 +43,14 @@ class BatchDocuments:
     """The documents of a batch that a plan has made."""
 
     def __init__(self, batch: Batch, plan: Plan) -> None:
-        self._made = batch.made
+        self._rust_batch = batch.made
         self._plan = plan
 
     def of_row(self, row: int) -> list[Document]:
         """The documents of a row, in order."""
         return [
             Document(row, at, at + length, source, sample, start, epoch)
-            for at, length, source, sample, start, epoch in self._made.origins(row)
+            for at, length, source, sample, start, epoch in self._rust_batch.origins(row)
         ]
 
     def origin(self, document: Document) -> Origin:
@@ -74,7 +74,7 @@ def document_columns(documents: Sequence[Document]) -> dict[str, npt.NDArray[Any
         "epoch": np.uint32,
     }
     return {
-        f"document_{name}": np.array([getattr(each, name) for each in documents], dtype=dtype)
+        f"document_{name}": np.array([getattr(document, name) for document in documents], dtype=dtype)
         for name, dtype in names.items()
     }
 
@@ -83,9 +83,9 @@ def source_column(
     documents: Sequence[Document], rows: tuple[int, int], tokens: tuple[int, int]
 ) -> npt.NDArray[np.uint16]:
     """The number of each token's source, in a window."""
-    found = np.full((rows[1] - rows[0], tokens[1] - tokens[0]), NO_SOURCE, dtype=np.uint16)
-    for each in documents:
-        first, stop = max(each.at, tokens[0]) - tokens[0], min(each.stop, tokens[1]) - tokens[0]
+    column = np.full((rows[1] - rows[0], tokens[1] - tokens[0]), NO_SOURCE, dtype=np.uint16)
+    for document in documents:
+        first, stop = max(document.at, tokens[0]) - tokens[0], min(document.stop, tokens[1]) - tokens[0]
         if first < stop:
-            found[each.row - rows[0], first:stop] = each.source
-    return found
+            column[document.row - rows[0], first:stop] = document.source
+    return column

@@ -51,7 +51,10 @@ def shown_text(text: str) -> tuple[str, bool]:
         return text, False
     pieces = [glyph(character, first=at == 0) for at, character in enumerate(text)]
     # Ends of lines and tabs are in all text, and a mark that leans on nothing can be seen.
-    hidden = any(piece[-1] != each and each not in _NAMED for piece, each in zip(pieces, text, strict=True))
+    hidden = any(
+        piece[-1] != character and character not in _NAMED
+        for piece, character in zip(pieces, text, strict=True)
+    )
     return "".join(pieces), hidden
 
 

@@ -29,31 +29,31 @@ def rank_lens(stream: "OpenedStream", step: int, of: int, *, steps: int = 1) -> 
         raise UsageError(f"{of} lanes of {steps} steps cannot be shown", hint=f"choose 1 to {LANES_MAX}")
     lanes: list[dict[str, Any]] = []
     stretches: list[Stretch] = []
-    for each in range(step, step + steps):
+    for at in range(step, step + steps):
         for number in range(of):
-            lane = _lane(stream, each, Lane(number, of=of))
+            lane = _lane(stream, at, Lane(number, of=of))
             lanes.append(lane)
             stretches += _stretches(lane["address"], lane["rows"])
         if len(stretches) > DOCUMENTS_MAX:
             raise UsageError(
-                f"there are more than {DOCUMENTS_MAX:,} documents in step {each}, too many for one picture"
+                f"there are more than {DOCUMENTS_MAX:,} documents in step {at}, too many for one picture"
             )
-    found = repeats_of(stretches)
+    repeats = repeats_of(stretches)
     return {
         "step": step,
         "steps": steps,
         "of": of,
         "digest": join([lane["digest"] for lane in lanes[:of]]),
         "lanes": lanes,
-        "repeats": [each.to_json() for each in found[:_REPEATS_SHOWN]],
-        "repeats_total": len(found),
+        "repeats": [repeat.to_json() for repeat in repeats[:_REPEATS_SHOWN]],
+        "repeats_total": len(repeats),
         "row_columns": ["source", "sample", "first token", "tokens"],
     }
 
 
 def _lane(stream: "OpenedStream", step: int, lane: Lane) -> dict[str, Any]:
     """What one lane has."""
-    aliases = [each.source.alias for each in stream.plan.prepared]
+    aliases = [prepared.source.alias for prepared in stream.plan.prepared]
     batch = batch_of(stream.plan, step, lane)
     rows = [
         [

@@ -46,11 +46,11 @@ class Repeat:
 def repeats_of(stretches: Iterable[Stretch]) -> list[Repeat]:
     """Every stretch that overlaps one before it, with that one."""
     by_sample: dict[Hashable, list[Stretch]] = defaultdict(list)
-    found = []
-    for each in stretches:
-        known = by_sample[each.source, each.sample]
-        before = next((old for old in known if old.start < each.stop and each.start < old.stop), None)
+    repeats = []
+    for stretch in stretches:
+        known = by_sample[stretch.source, stretch.sample]
+        before = next((old for old in known if old.start < stretch.stop and stretch.start < old.stop), None)
         if before is not None:
-            found.append(Repeat(before, each))
-        known.append(each)
-    return found
+            repeats.append(Repeat(before, stretch))
+        known.append(stretch)
+    return repeats

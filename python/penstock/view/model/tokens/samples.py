@@ -69,8 +69,8 @@ class Samples:
 
     def text_of(self, source: int, sample: int) -> str | None:
         """The text that a sample's tokens are made of; None where there is none."""
-        found = self._text(source, sample)
-        return None if found is None else str(found["text"])
+        content = self._text(source, sample)
+        return None if content is None else str(content["text"])
 
     def messages(self, source: int, sample: int) -> list[Mapping[str, Any]]:
         """The messages of a conversation, as the template gets them; none where a sample is something else."""
@@ -78,14 +78,16 @@ class Samples:
         messages = self._row(source, sample).get(stage.field) if isinstance(stage, Chat) else None
         if isinstance(messages, str):
             messages = json.loads(messages)
-        return [each for each in messages or () if isinstance(each, Mapping)]
+        return [message for message in messages or () if isinstance(message, Mapping)]
 
     def stages(self, view: BatchView, row: int, token: int) -> SampleStagesAnswer:
         """The sample of a token in its four stages."""
-        found = [each for each in view.documents.of_row(row) if each.at <= token < each.stop]
-        if not found:
+        documents = [
+            candidate for candidate in view.documents.of_row(row) if candidate.at <= token < candidate.stop
+        ]
+        if not documents:
             raise UsageError(f"token {token} of row {row} is padding, so it comes from no sample")
-        document = found[0]
+        document = documents[0]
         prepared = self._plan.prepared[document.source]
         origin = view.documents.origin(document)
         assert isinstance(origin, Origin)
@@ -112,15 +114,15 @@ class Samples:
             text = value if isinstance(value, str) else ""
             return {"text": text, "sample": text, "trained": None, "messages": None}
         try:
-            told = self._measure(source).read(row)
+            conversation = self._measure(source).read(row)
         except NothingToMeasure as reason:
             return {"text": "", "trained": (), "messages": [], "problem": str(reason)}
-        assert isinstance(told, Conversation)
+        assert isinstance(conversation, Conversation)
         messages = row.get(stage.field)
         return {
-            "text": told.text,
-            "sample": told,
-            "trained": told.trained,
+            "text": conversation.text,
+            "sample": conversation,
+            "trained": conversation.trained,
             "messages": messages if isinstance(messages, list) else [],
         }
 
@@ -128,19 +130,19 @@ class Samples:
         """The row that the stage which makes tokens gets: after the maps before it."""
         stage, prepared = self._stage(source), self._plan.prepared[source]
         row: Any = prepared.version[sample]
-        for each in self._plan.recipe.stages_of(prepared.source):
-            if each is stage:
+        for other in self._plan.recipe.stages_of(prepared.source):
+            if other is stage:
                 break
-            if isinstance(each, Map) and not each.random:
-                row = each.called(row)
+            if isinstance(other, Map) and not other.random:
+                row = other.called(row)
         return row
 
     def _templated(self, source: int, sample: int) -> TemplatedText | None:
-        found = self._text(source, sample)
-        if found is None:
+        content = self._text(source, sample)
+        if content is None:
             return None
-        text, trained = found["text"], found["trained"]
-        turns = _turns(text, found["messages"]) if found["messages"] is not None else []
+        text, trained = content["text"], content["trained"]
+        turns = _turns(text, content["messages"]) if content["messages"] is not None else []
         edges = {0, len(text), *(edge for span in trained or () for edge in span)}
         edges |= {edge for start, stop, _ in turns for edge in (start, stop)}
         ordered = sorted(edges)
@@ -154,7 +156,7 @@ class Samples:
             }
             for start, stop in pairwise(ordered)
         ]
-        return {"characters": len(text), "pieces": pieces, "problem": found.get("problem", "")}
+        return {"characters": len(text), "pieces": pieces, "problem": content.get("problem", "")}
 
     def _tokens(self, source: int, sample: int) -> SampleTokens:
         stored = self._stored(source, sample)
@@ -203,8 +205,10 @@ class Samples:
         """The tokens of a sample, made as they were when it was measured."""
         if "problem" in text:
             return [], []
-        found: tuple[list[int], list[tuple[int, int]] | None] = self._measure(source).encoded(text["sample"])
-        return found
+        encoded: tuple[list[int], list[tuple[int, int]] | None] = self._measure(source).encoded(
+            text["sample"]
+        )
+        return encoded
 
     def _measure(self, source: int) -> Any:
         """What makes the tokens of a source."""
@@ -219,20 +223,21 @@ class Samples:
         mask = np.asarray(view.arrays["loss_mask"])
         return [
             {
-                "row": each.row,
-                "row_span": [each.at, each.stop],
-                "token_span": [each.start, each.start + each.stop - each.at],
-                "loss": int(mask[each.row, each.at : each.stop].sum()),
+                "row": stretch.row,
+                "row_span": [stretch.at, stretch.stop],
+                "token_span": [stretch.start, stretch.start + stretch.stop - stretch.at],
+                "loss": int(mask[stretch.row, stretch.at : stretch.stop].sum()),
             }
             for row in range(view.rows)
-            for each in view.documents.of_row(row)
-            if (each.source, each.sample, each.epoch) == (document.source, document.sample, document.epoch)
+            for stretch in view.documents.of_row(row)
+            if (stretch.source, stretch.sample, stretch.epoch)
+            == (document.source, document.sample, document.epoch)
         ]
 
 
 def _turns(text: str, messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, str]]:
     """Where in the text each message stands: its content, looked for in order. What is not found is the template's."""
-    found, at = [], 0
+    turns, at = [], 0
     for message in messages:
         content = message.get("content")
         if not isinstance(content, str) or not content:
@@ -241,9 +246,9 @@ def _turns(text: str, messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, 
             start = text.find(words, at) if words else -1
             if start >= 0:
                 at = start + len(words)
-                found.append((start, at, str(message.get("role", ""))))
+                turns.append((start, at, str(message.get("role", ""))))
                 break
-    return found
+    return turns
 
 
 def _roles_of(spans: Sequence[tuple[int, int]], turns: Sequence[tuple[int, int, str]]) -> list[str]:

@@ -73,10 +73,10 @@ class Vocabulary:
 
     def bytes_of(self, token: int) -> bytes | None:
         """What a token stands for; None where the tokenizer has no such number. Made once for each number."""
-        found = self._bytes.get(token, b"")
-        if found == b"":
-            found = self._bytes[token] = self._read(token)
-        return found
+        data = self._bytes.get(token, b"")
+        if data == b"":
+            data = self._bytes[token] = self._read(token)
+        return data
 
     def _read(self, token: int) -> bytes | None:
         if token in self.added:
@@ -86,10 +86,10 @@ class Vocabulary:
 
     def display(self, token: int) -> tuple[bytes, TokenKind]:
         """How a token looks, and what it is. Looked up once for each number that was ever shown."""
-        found = self._shown.get(token)
-        if found is None:
-            found = self._shown[token] = self._display(token)
-        return found
+        display = self._shown.get(token)
+        if display is None:
+            display = self._shown[token] = self._display(token)
+        return display
 
     def _display(self, token: int) -> tuple[bytes, TokenKind]:
         data = self.bytes_of(token)
@@ -157,8 +157,8 @@ def read_vocabulary(path: Path) -> Vocabulary:
         if isinstance(vocab, dict)
         else {number: text for number, (text, _) in enumerate(vocab)}
     )
-    added = {each.id: each.content for each in file.added_tokens or ()}
-    specials = {each.id: each.content for each in file.added_tokens or () if each.special}
+    added = {token.id: token.content for token in file.added_tokens or ()}
+    specials = {token.id: token.content for token in file.added_tokens or () if token.special}
     return Vocabulary(str(path), style, texts, _reading(style, file.model), added, specials)
 
 
@@ -190,10 +190,10 @@ def _content(path: Path) -> bytes:
 def _style(file: _File) -> str:
     parts = [*_parts(file.decoder), *_parts(file.pre_tokenizer)]
     kinds = [part["type"] for part in parts]
-    replaced = [each for each in (*parts, *_parts(file.normalizer)) if each["type"] == "Replace"]
+    replaced = [part for part in (*parts, *_parts(file.normalizer)) if part["type"] == "Replace"]
     if "ByteLevel" in kinds:
         return "byte level"
-    if "Metaspace" in kinds or any(_METASPACE in str(each) for each in replaced):
+    if "Metaspace" in kinds or any(_METASPACE in str(part) for part in replaced):
         return "metaspace"
     if file.model.type == "Unigram":
         return "metaspace"
@@ -203,12 +203,12 @@ def _style(file: _File) -> str:
     return "text"
 
 
-def _parts(given: Any) -> list[dict[str, Any]]:
+def _parts(step: Any) -> list[dict[str, Any]]:
     """A step of a tokenizer, or the steps of a sequence of them."""
-    if not given:
+    if not step:
         return []
-    inner = given.get("decoders") or given.get("pretokenizers") or given.get("normalizers")
-    return [part for each in inner for part in _parts(each)] if inner else [given]
+    inner = step.get("decoders") or step.get("pretokenizers") or step.get("normalizers")
+    return [part for inner_step in inner for part in _parts(inner_step)] if inner else [step]
 
 
 def _reading(style: str, model: _Model) -> Callable[[str], bytes]:
@@ -240,8 +240,8 @@ def _from_alphabet(text: str, table: dict[str, int]) -> bytes:
 
 
 def _from_metaspace(text: str, *, fallback: bool) -> bytes:
-    found = _FALLBACK.fullmatch(text) if fallback else None
-    return bytes([int(found[1], 16)]) if found else _utf8(text.replace(_METASPACE, " "))
+    match = _FALLBACK.fullmatch(text) if fallback else None
+    return bytes([int(match[1], 16)]) if match else _utf8(text.replace(_METASPACE, " "))
 
 
 def _utf8(text: str) -> bytes:

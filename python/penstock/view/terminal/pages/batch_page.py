@@ -107,11 +107,11 @@ class StreamPage(Page):
 
     def _fetch(self, step: int, lane: Lane, row: int | None = None, token: int | None = None) -> None:
         def work() -> AnyBatch:
-            found = self.stream.batch(step, lane)
-            check_place(found, Place(row=row, token=token))
-            return found
+            batch = self.stream.batch(step, lane)
+            check_place(batch, Place(row=row, token=token))
+            return batch
 
-        self.ask("batch", work, lambda found: self.show(found, row, token))
+        self.ask("batch", work, lambda batch: self.show(batch, row, token))
 
 
 class BatchPage(StreamPage):
@@ -198,7 +198,7 @@ class BatchPage(StreamPage):
         self.ask(
             "open",
             lambda: sample_of(self.samples, view, cursor),
-            lambda found: self.app.push_screen(OriginPage(found)),
+            lambda sample: self.app.push_screen(OriginPage(sample)),
         )
 
     def action_difference(self) -> None:
@@ -213,7 +213,7 @@ class BatchPage(StreamPage):
         self.ask(
             "open",
             lambda: other_side(self.view_app.opener, target(here, text)),
-            lambda found: self.app.push_screen(DiffPage(view, found)),
+            lambda other: self.app.push_screen(DiffPage(view, other)),
         )
 
     def _search(self, text: str) -> None:
@@ -222,9 +222,9 @@ class BatchPage(StreamPage):
 
     def _look(self, *, backward: bool) -> None:
         view, wanted, cursor = self.view, self._wanted, self.grid.cursor
-        self.ask("search", lambda: find(view, wanted, cursor, backward=backward), self._found)
+        self.ask("search", lambda: find(view, wanted, cursor, backward=backward), self._show_match)
 
-    def _found(self, match: Match | None) -> None:
+    def _show_match(self, match: Match | None) -> None:
         if match is None:
             self.grid.matches = {}
             self.grid.refresh()
@@ -235,5 +235,5 @@ class BatchPage(StreamPage):
         if match.around:
             self.say("the search went around the end of the batch")
 
-    def _status(self, found: dict[str, Any]) -> None:
-        self.query_one("#status", Bar).show(*token_lines(found))
+    def _status(self, detail: dict[str, Any]) -> None:
+        self.query_one("#status", Bar).show(*token_lines(detail))

@@ -44,7 +44,7 @@ class ListPage(Page):
         self.ask(
             f"page {page}",
             lambda: self.lines(page * PAGE, stop),
-            lambda found: self.listing.fetched(page, found),
+            lambda lines: self.listing.fetched(page, lines),
         )
 
     def on_loaded(self, message: Loaded) -> None:
@@ -91,12 +91,12 @@ class DatasetsPage(ListPage):
 
     def _search(self, text: str) -> None:
         words = text.lower().split()
-        found = [name for name in self._all if all(word in name.lower() for word in words)]
-        if not found:
+        names = [name for name in self._all if all(word in name.lower() for word in words)]
+        if not names:
             self.say(f"no dataset has “{text}” in its name")
             return
-        self._wanted, self._names = text.strip(), found
-        self.listing.renew(len(found))
+        self._wanted, self._names = text.strip(), names
+        self.listing.renew(len(names))
         self.listing.go(0)
         self.retitle()
 
@@ -106,7 +106,7 @@ class DatasetsPage(ListPage):
         self.ask(
             "open",
             lambda: self.view_app.opener.registry.versions(name),
-            lambda found: self.app.push_screen(VersionsPage(name, found)),
+            lambda versions: self.app.push_screen(VersionsPage(name, versions)),
         )
 
 
@@ -131,12 +131,12 @@ class VersionsPage(ListPage):
         """Number, format and size."""
         return [
             [
-                StyledText(f"{each.address:<16}", looks.BOLD),
+                StyledText(f"{version.address:<16}", looks.BOLD),
                 StyledText(
-                    f" {each.rows:>13,} rows {each.bytes:>17,} bytes  {each.manifest.format}  {each.record.created[:16]}"
+                    f" {version.rows:>13,} rows {version.bytes:>17,} bytes  {version.manifest.format}  {version.record.created[:16]}"
                 ),
             ]
-            for each in self._versions[first:stop]
+            for version in self._versions[first:stop]
         ]
 
     def on_listing_chosen(self, message: Listing.Chosen) -> None:
@@ -214,5 +214,5 @@ class RowsPage(ListPage):
         self.ask(
             "open",
             lambda: self.view_app.opener.registry.versions(name),
-            lambda found: self.app.push_screen(VersionsPage(name, found)),
+            lambda versions: self.app.push_screen(VersionsPage(name, versions)),
         )

@@ -37,14 +37,14 @@ def other_side(opener: Opener, address: Address) -> BatchView:
 def differing(one: BatchView, other: BatchView) -> npt.NDArray[np.bool_]:
     """Which tokens, or whether they count in the loss, differ; where one side has none, they do."""
     shape = (max(one.rows, other.rows), max(one.length, other.length))
-    found = np.ones(shape, dtype=np.bool_)
+    mask = np.ones(shape, dtype=np.bool_)
     both = (slice(0, min(one.rows, other.rows)), slice(0, min(one.length, other.length)))
-    found[both] = False
+    mask[both] = False
     for name in ("tokens", "loss_mask"):
         if name in one.arrays and name in other.arrays:
             sides = [np.asarray(view.arrays[name])[both] for view in (one, other)]
-            found[both] |= sides[0] != sides[1]
-    return found
+            mask[both] |= sides[0] != sides[1]
+    return mask
 
 
 class DiffPage(Page):

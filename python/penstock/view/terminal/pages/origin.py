@@ -47,15 +47,15 @@ class SampleStages:
         spans = self.stages["tokens"]["spans"]
         if spans is None or self.text is None:
             return None
-        found, done = [], 0
+        pieces, done = [], 0
         for at, (start, stop) in enumerate(spans):
             end = max(done, stop)
             # What no token holds stands with the one before it.
             following = spans[at + 1][0] if at + 1 < len(spans) else len(self.text)
             end = max(end, min(following, len(self.text)))
-            found.append(self.text[min(start, done) if start < done else done : end] if end > done else "")
+            pieces.append(self.text[min(start, done) if start < done else done : end] if end > done else "")
             done = end
-        return found
+        return pieces
 
 
 def sample_of(samples: Samples, view: BatchView, cursor: tuple[int, int]) -> SampleStages:
@@ -64,7 +64,11 @@ def sample_of(samples: Samples, view: BatchView, cursor: tuple[int, int]) -> Sam
     origin = stages["origin"]
     start, stop = origin["token_span"]
     token = start + cursor[1] - origin["row_span"][0]
-    document = next(each for each in view.documents.of_row(cursor[0]) if each.at <= cursor[1] < each.stop)
+    document = next(
+        candidate
+        for candidate in view.documents.of_row(cursor[0])
+        if candidate.at <= cursor[1] < candidate.stop
+    )
     text = samples.text_of(document.source, document.sample)
     return SampleStages(
         VersionAddress(origin["version"], origin["sample"]), stages, text, token, (start, stop)
@@ -119,7 +123,7 @@ class TokenPane(Pane):
 
     def draw(self, block: int, line: int, laid: list[Placed]) -> Line:
         """Tokens; those that are not in the row are dim."""
-        return [StyledText(each.text, self._style(each.token)) for each in laid]
+        return [StyledText(placed.text, self._style(placed.token)) for placed in laid]
 
     def settle(self) -> None:
         """Keep the cursor in sight."""
@@ -144,11 +148,11 @@ class TokenPane(Pane):
     def action_line(self, lines: int) -> None:
         """To the token above or below."""
         block, line = self._place()
-        x = next((each.x for each in self.lines_of(block)[line] if each.token == self.cursor), 0)
+        x = next((placed.x for placed in self.lines_of(block)[line] if placed.token == self.cursor), 0)
         at = moved((block, line), lines, blocks=self.block_count(), height=self.height_of)
-        found = nearest(self.lines_of(at[0])[at[1]], x)
-        if found is not None:
-            self.post_message(self.Moved(found))
+        token = nearest(self.lines_of(at[0])[at[1]], x)
+        if token is not None:
+            self.post_message(self.Moved(token))
 
     def _place(self) -> Position:
         block = self.cursor // _STRETCH
@@ -174,20 +178,20 @@ class OriginPage(Page):
         "OriginPage > #sides { height: 1fr; } OriginPage #right { border-left: solid ansi_default; }"
     )
 
-    def __init__(self, found: SampleStages) -> None:
+    def __init__(self, sample: SampleStages) -> None:
         super().__init__()
-        self._found = found
-        self._tokens = found.stages["tokens"]
+        self._sample = sample
+        self._tokens = sample.stages["tokens"]
 
     @property
     def address(self) -> Address:
         """That of the sample."""
-        return self._found.address
+        return self._sample.address
 
     def heading(self) -> Line:
         """The sample, and where its tokens are."""
-        inputs = len(self._found.stages["input"])
-        more = f"{self._found.stages['source']}  {len(self._tokens['ids'])} tokens, {inputs} stretch{'es' * (inputs != 1)} in the batch"
+        inputs = len(self._sample.stages["input"])
+        more = f"{self._sample.stages['source']}  {len(self._tokens['ids'])} tokens, {inputs} stretch{'es' * (inputs != 1)} in the batch"
         return titled(str(self.address), more, self.size.width)
 
     def body(self) -> Iterator[Widget]:
@@ -195,20 +199,20 @@ class OriginPage(Page):
         yield Sides(self._left(), self._right(), id="sides")
 
     def _left(self) -> list[Widget]:
-        pieces = self._found.pieces
+        pieces = self._sample.pieces
         raw = Lines(self._raw_lines(), id="raw")
         raw.display = pieces is None
         if pieces is None:
             return [raw]
-        return [TokenPane(pieces, self._found.stretch, colours=self.colours, breaks=True, id="left"), raw]
+        return [TokenPane(pieces, self._sample.stretch, colours=self.colours, breaks=True, id="left"), raw]
 
     def _right(self) -> Widget:
-        return TokenPane(self._tokens["joined"], self._found.stretch, colours=self.colours, id="right")
+        return TokenPane(self._tokens["joined"], self._sample.stretch, colours=self.colours, id="right")
 
     def on_mount(self) -> None:
         """Both cursors on the token one came from."""
         self.query_one("#right", TokenPane).focus()
-        self.call_after_refresh(self._move, self._found.token)
+        self.call_after_refresh(self._move, self._sample.token)
 
     def on_token_pane_moved(self, message: TokenPane.Moved) -> None:
         """One cursor in both."""
@@ -234,7 +238,7 @@ class OriginPage(Page):
         self.query_one("#status", Bar).show(*self._status(token))
 
     def _status(self, token: int) -> list[Line]:
-        tokens, (first, stop) = self._tokens, self._found.stretch
+        tokens, (first, stop) = self._tokens, self._sample.stretch
         if not tokens["ids"]:
             return [[StyledText("the sample has no tokens", looks.DIM)]]
         token = min(token, len(tokens["ids"]) - 1)
@@ -257,7 +261,7 @@ class OriginPage(Page):
         ]
 
     def _raw_lines(self) -> list[Line]:
-        fields = [FieldView(**field) for field in self._found.stages["raw"]["fields"]]
+        fields = [FieldView(**field) for field in self._sample.stages["raw"]["fields"]]
         return field_lines(fields)
 
 

@@ -63,7 +63,7 @@ class RecordsPage(StreamPage):
         self.ask(
             f"page {page}",
             lambda: _lines(view, page * PAGE, stop),
-            lambda found: self.listing.fetched(page, found),
+            lambda lines: self.listing.fetched(page, lines),
         )
 
     def on_listing_chosen(self, message: Listing.Chosen) -> None:
@@ -84,15 +84,15 @@ class RecordsPage(StreamPage):
 
 
 def _lines(view: RecordView, first: int, stop: int) -> Sequence[Line]:
-    found: list[Line] = []
+    lines: list[Line] = []
     for row in range(first, stop):
         origins = view.origin(row)
         place = f"{origins[0].version}/row/{origins[0].sample}" if origins else "padding"
-        found.append(
+        lines.append(
             [
                 StyledText(f"{row:>4} ", looks.DIM),
                 StyledText(f"{place}  "),
                 *one_line(view.fields(row, text_max=_SHORT)),
             ]
         )
-    return found
+    return lines

@@ -141,8 +141,8 @@ class SamplePage(Page):
         number, text_max = self._number, self._text_max
         self.ask("sample", lambda: self._samples.read(number, text_max), self._show)
 
-    def _show(self, found: tuple[str, Sequence[FieldView]]) -> None:
-        self._place, fields = found
+    def _show(self, sample: tuple[str, Sequence[FieldView]]) -> None:
+        self._place, fields = sample
         self.content.replace(field_lines(fields))
         self.retitle()
 

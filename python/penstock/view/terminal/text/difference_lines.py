@@ -16,11 +16,11 @@ def differences(opener: Opener, here: VersionView | RecordView, there: Address) 
     if isinstance(here, VersionView):
         if not isinstance(opened, OpenedVersion):
             raise UsageError("a version can be compared with another version only", hint="web@2, for example")
-        found = compare_versions(here, opened)
+        comparison = compare_versions(here, opened)
     elif isinstance(opened, OpenedVersion):
         raise UsageError(
             "a batch can be compared with another batch only", hint="step=8, or recipe.toml#step=8"
         )
     else:
-        found = compare_batches(here, opened.batch())
-    return [[StyledText(line)] for line in difference_lines(found)]
+        comparison = compare_batches(here, opened.batch())
+    return [[StyledText(line)] for line in difference_lines(comparison)]

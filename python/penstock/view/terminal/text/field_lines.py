@@ -13,16 +13,16 @@ _SHORT = 300
 
 def field_lines(fields: Sequence[FieldView]) -> list[Line]:
     """All fields of a sample, one below the other."""
-    found: list[Line] = []
+    lines: list[Line] = []
     for field in fields:
         kind = field.type or field.kind
         size = f", {field.size}" if field.size else ""
-        found.append([StyledText(field.name, looks.BOLD), StyledText(f"  {kind}{size}", looks.DIM)])
-        found += [[StyledText(f"  {line}")] for line in _content(field)]
+        lines.append([StyledText(field.name, looks.BOLD), StyledText(f"  {kind}{size}", looks.DIM)])
+        lines += [[StyledText(f"  {line}")] for line in _content(field)]
         if field.cut:
-            found.append([StyledText(f"  … left out: {field.cut} (m shows more)", looks.DIM)])
-        found.append([])
-    return found[:-1]
+            lines.append([StyledText(f"  … left out: {field.cut} (m shows more)", looks.DIM)])
+        lines.append([])
+    return lines[:-1]
 
 
 def one_line(fields: Sequence[FieldView]) -> Line:
@@ -36,14 +36,14 @@ def one_line(fields: Sequence[FieldView]) -> Line:
 
 def sparkline(values: Sequence[Any]) -> str:
     """Numbers as bars of eight heights; what is no number is a gap."""
-    numbers = [float(each) if isinstance(each, int | float) else float("nan") for each in values]
-    finite = [each for each in numbers if each == each and abs(each) != float("inf")]
+    numbers = [float(value) if isinstance(value, int | float) else float("nan") for value in values]
+    finite = [number for number in numbers if number == number and abs(number) != float("inf")]
     if not finite:
         return ""
     low, high = min(finite), max(finite)
     span = (high - low) or 1.0
     return "".join(
-        _BARS[min(7, int((each - low) / span * 8))] if low <= each <= high else " " for each in numbers
+        _BARS[min(7, int((number - low) / span * 8))] if low <= number <= high else " " for number in numbers
     )
 
 
@@ -51,7 +51,9 @@ def _content(field: FieldView) -> list[str]:
     if field.kind in ("image", "audio", "video"):
         return []
     if field.kind in ("trajectory", "array") and isinstance(field.preview, list):
-        numbers = " ".join(f"{each:.4g}" if isinstance(each, float) else str(each) for each in field.preview)
+        numbers = " ".join(
+            f"{value:.4g}" if isinstance(value, float) else str(value) for value in field.preview
+        )
         bars = sparkline(field.preview) if field.kind == "trajectory" else ""
         return [bars, numbers] if bars else [numbers]
     return str(field.preview).split("\n") if field.preview != "" else []

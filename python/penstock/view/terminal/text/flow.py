@@ -81,11 +81,11 @@ def _over_lines(lines: list[list[Placed]], token: int, text: str, width: int) ->
 
 def line_of(lines: Sequence[Sequence[Placed]], token: int) -> int:
     """The first line that has a token."""
-    return next((at for at, line in enumerate(lines) if any(each.token == token for each in line)), 0)
+    return next((at for at, line in enumerate(lines) if any(placed.token == token for placed in line)), 0)
 
 
 def nearest(line: Sequence[Placed], x: int) -> int | None:
     """The token of a line at a cell, or the nearest to it."""
     if not line:
         return None
-    return min(line, key=lambda each: max(each.x - x, x - (each.x + each.width - 1), 0)).token
+    return min(line, key=lambda placed: max(placed.x - x, x - (placed.x + placed.width - 1), 0)).token

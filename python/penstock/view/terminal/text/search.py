@@ -35,9 +35,11 @@ def find(view: BatchView, text: str, start: tuple[int, int], *, backward: bool =
         spans = _spans(view, row, text)
         last = turn == view.rows
         if turn == 0:
-            chosen = [each for each in spans if (each[0] < start[1] if backward else each[0] > start[1])]
+            chosen = [place for place in spans if (place[0] < start[1] if backward else place[0] > start[1])]
         elif last:
-            chosen = [each for each in spans if (each[0] >= start[1] if backward else each[0] <= start[1])]
+            chosen = [
+                place for place in spans if (place[0] >= start[1] if backward else place[0] <= start[1])
+            ]
         else:
             chosen = spans
         if chosen:
@@ -54,20 +56,20 @@ def _spans(view: BatchView, row: int, text: str) -> list[tuple[int, int]]:
     window = view.window((row, row + 1))
     tokens, sources = window.columns["tokens"][0], window.columns["sources"][0]
     number = text.removeprefix(_ID)
-    known = any(each.vocabulary is not None for each in view.sources)
+    known = any(source.vocabulary is not None for source in view.sources)
     if number.isdecimal() and (text.startswith(_ID) or not known):
         return [(at, at + 1) for at in np.flatnonzero(tokens == int(number)).tolist()]
     data, ends = _bytes(view, tokens, sources)
     wanted = text.encode()
     if text == text.lower():
         data = data.lower()
-    found, at = [], data.find(wanted)
+    spans, at = [], data.find(wanted)
     while at >= 0:
         first = int(np.searchsorted(ends, at, side="right"))
         stop = int(np.searchsorted(ends, at + len(wanted) - 1, side="right")) + 1
-        found.append((first, stop))
+        spans.append((first, stop))
         at = data.find(wanted, at + 1)
-    return found
+    return spans
 
 
 def _bytes(

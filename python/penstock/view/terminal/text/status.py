@@ -23,9 +23,9 @@ _BASIC = {
 }
 
 
-def token_lines(found: dict[str, Any]) -> list[Line]:
+def token_lines(detail: dict[str, Any]) -> list[Line]:
     """Three lines about a token, as the view-model gives it."""
-    data = found["bytes"]
+    data = detail["bytes"]
     if data is None:
         shown = "no tokenizer is known"
     else:
@@ -33,20 +33,20 @@ def token_lines(found: dict[str, Any]) -> list[Line]:
         left = len(pairs) - _BYTES_SHOWN
         shown = " ".join(pairs[:_BYTES_SHOWN]) + (f" and {left} bytes more" if left > 0 else "")
     first: Line = [
-        StyledText(f"row {found['row']} token {found['token']}", looks.BOLD),
+        StyledText(f"row {detail['row']} token {detail['token']}", looks.BOLD),
         StyledText("  id "),
-        StyledText(str(found["id"]), looks.BOLD),
-        StyledText(f"  {found['kind']}  ", looks.DIM),
-        StyledText(f"“{found['text']}”"),
+        StyledText(str(detail["id"]), looks.BOLD),
+        StyledText(f"  {detail['kind']}  ", looks.DIM),
+        StyledText(f"“{detail['text']}”"),
         StyledText(f"  bytes {shown}", looks.DIM),
     ]
     words = [
-        f"{name} {found[column]:g}"
+        f"{name} {detail[column]:g}"
         for name, column in (("segment", "segments"), ("position", "positions"), ("loss", "loss_mask"))
-        if column in found
+        if column in detail
     ]
-    words += [f"{name} {value:.6g}" for name, value in found.items() if name not in _BASIC]
-    origins = found["origin"]
+    words += [f"{name} {value:.6g}" for name, value in detail.items() if name not in _BASIC]
+    origins = detail["origin"]
     words.append(f"source {origins[0]['source']}" if origins else "no source")
     return [first, [StyledText("  ".join(words))], _origin_line(origins)]
 

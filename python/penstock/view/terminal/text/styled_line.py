@@ -54,14 +54,14 @@ def strip_of(line: Line, width: int) -> Strip:
 
 def merged(line: Iterable[StyledText]) -> list[StyledText]:
     """Pieces that may be sent, those of the same style put together."""
-    found: list[StyledText] = []
+    pieces: list[StyledText] = []
     for text, style in line:
         safe = cell_text(text)
-        if found and found[-1].style == style:
-            found[-1] = StyledText(found[-1].text + safe, style)
+        if pieces and pieces[-1].style == style:
+            pieces[-1] = StyledText(pieces[-1].text + safe, style)
         elif safe:
-            found.append(StyledText(safe, style))
-    return found
+            pieces.append(StyledText(safe, style))
+    return pieces
 
 
 def shortened(text: str, width: int) -> str:
@@ -77,11 +77,11 @@ def wrapped(text: str, width: int) -> list[str]:
     safe = cell_text(text)
     if cell_len(safe) <= width:
         return [safe]
-    found, line, used = [], "", 0
+    lines, line, used = [], "", 0
     for character in safe:
         size = cell_len(character)
         if used + size > width:
-            found.append(line)
+            lines.append(line)
             line, used = "", 0
         line, used = line + character, used + size
-    return [*found, line]
+    return [*lines, line]

@@ -60,12 +60,12 @@ def safe(text: str) -> str:
 
 
 def _cut(kind: str, text: str, limit: int, *, items: int | None = None) -> CellValue:
-    found: CellValue = {"kind": kind, "text": safe(text[:limit])}
+    cell_value: CellValue = {"kind": kind, "text": safe(text[:limit])}
     if items is not None:
-        found["items"] = items
+        cell_value["items"] = items
     if len(text) > limit:
-        found["of"] = len(text)
-    return found
+        cell_value["of"] = len(text)
+    return cell_value
 
 
 def _number(value: int | float) -> str:
@@ -79,22 +79,22 @@ def _bytes(value: bytes | memoryview, limit: int) -> CellValue:
     if media is not None:
         return {"kind": media.kind, "text": media.type, "size": len(value)}
     shown = min(len(value), limit // 3)
-    found: CellValue = {"kind": "bytes", "text": bytes(value[:shown]).hex(" "), "size": len(value)}
-    return found if shown == len(value) else {**found, "of": len(value)}
+    cell_value: CellValue = {"kind": "bytes", "text": bytes(value[:shown]).hex(" "), "size": len(value)}
+    return cell_value if shown == len(value) else {**cell_value, "of": len(value)}
 
 
 def _array(value: "np.ndarray[Any, Any]", limit: int) -> CellValue:
     flat = value.reshape(-1)[: min(_NUMBERS_MAX, limit // 2)]
-    text = " ".join(_plain_number(each) for each in flat.tolist())
-    found: CellValue = {
+    text = " ".join(_plain_number(number) for number in flat.tolist())
+    cell_value: CellValue = {
         "kind": "array",
         "text": safe(text[:limit]),
         "dtype": str(value.dtype),
         "shape": list(value.shape),
     }
     if len(flat) < value.size or len(text) > limit:
-        found["of"] = int(value.size)
-    return found
+        cell_value["of"] = int(value.size)
+    return cell_value
 
 
 def _plain_number(value: Any) -> str:
@@ -107,16 +107,16 @@ def _nested(value: Any, limit: int, depth: int = 0) -> str:
         return "…"
     if isinstance(value, dict):
         parts = []
-        for key, each in list(value.items())[:limit]:
-            parts.append(f"{_nested(str(key), limit)}: {_nested(each, limit, depth + 1)}")
+        for key, item in list(value.items())[:limit]:
+            parts.append(f"{_nested(str(key), limit)}: {_nested(item, limit, depth + 1)}")
             if sum(map(len, parts)) > limit:
                 break
         return "{" + ", ".join(parts) + "}"
     if isinstance(value, list | tuple):
         items: list[str] = []
         length = 0
-        for each in value:
-            items.append(_nested(each, limit, depth + 1))
+        for item in value:
+            items.append(_nested(item, limit, depth + 1))
             length += len(items[-1]) + 2
             if length > limit:
                 break

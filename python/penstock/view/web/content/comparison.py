@@ -11,16 +11,16 @@ _SAMPLES_MAX = 100
 
 def compare_views(a: BatchView | RecordView, b: BatchView | RecordView) -> BatchDifference:
     """Equal or not, where they first differ, how much does, and whose samples."""
-    found = compare_batches(a, b)
+    comparison = compare_batches(a, b)
     samples = [_samples(view) for view in (a, b)]
     only = [sorted(samples[0] - samples[1]), sorted(samples[1] - samples[0])]
-    first = found["first"]
+    first = comparison["first"]
     place = None if first is None else {name: first[name] for name in first if name != "sides"}
     return {
         "kind": a.kind,
-        "equal": found["equal"],
-        "digests": found["digests"],
-        "summary": found["summary"],
+        "equal": comparison["equal"],
+        "digests": comparison["digests"],
+        "summary": comparison["summary"],
         "first": cast(FirstDifference | None, place),
         "only": [side[:_SAMPLES_MAX] for side in only],
         "only_counts": [len(side) for side in only],
@@ -31,9 +31,9 @@ def compare_views(a: BatchView | RecordView, b: BatchView | RecordView) -> Batch
 def _samples(view: BatchView | RecordView) -> set[tuple[str, int]]:
     """Samples by version and row, whatever part of them a batch has."""
     if isinstance(view, RecordView):
-        return {(each.version, each.sample) for row in range(view.rows) for each in view.origin(row)}
+        return {(origin.version, origin.sample) for row in range(view.rows) for origin in view.origin(row)}
     return {
-        (view.sources[each.source].version, each.sample)
+        (view.sources[document.source].version, document.sample)
         for row in range(view.rows)
-        for each in view.documents.of_row(row)
+        for document in view.documents.of_row(row)
     }

@@ -53,12 +53,12 @@ def _dataset(registry: Registry, name: str) -> DatasetLine:
 def list_versions(site: Site, name: str) -> VersionList:
     """All versions of a dataset, newest first."""
     registry = site.registry
-    found = registry.versions(name)[::-1]
+    versions = registry.versions(name)[::-1]
     return {
         "name": name,
-        "versions": [summary(version) for version in found[:VERSIONS_MAX]],
+        "versions": [summary(version) for version in versions[:VERSIONS_MAX]],
         "tags": registry.tags(name),
-        "left_out": max(0, len(found) - VERSIONS_MAX),
+        "left_out": max(0, len(versions) - VERSIONS_MAX),
         "command": site.command(f"data list {name}"),
     }
 
@@ -107,10 +107,10 @@ def list_shards(version: Version, start: int) -> ShardPage:
     first = 0
     for shard in shards[:start]:
         first += shard.rows
-    found: list[ShardLine] = []
+    lines: list[ShardLine] = []
     for shard in shards[start : start + SHARDS_MAX]:
         document = msgspec.to_builtins(shard)
-        found.append(
+        lines.append(
             {
                 "name": safe(shard.name),
                 "rows": shard.rows,
@@ -121,7 +121,7 @@ def list_shards(version: Version, start: int) -> ShardPage:
             }
         )
         first += shard.rows
-    return {"shards": found, "start": start, "of": len(shards)}
+    return {"shards": lines, "start": start, "of": len(shards)}
 
 
 def describe_lineage(site: Site, lineage: Lineage) -> LineageGraph:

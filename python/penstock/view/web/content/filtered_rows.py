@@ -35,32 +35,32 @@ def passing(version: Version, where: str, *, start: int, count: int) -> Passed:
     """Rows from `start` on that pass, at most `count` of them."""
     judge = bind_filter(where, version)
     check_inner_fields(where, version, all_rows=False)
-    found = Passed()
+    passed = Passed()
     at = start
     deadline = time.monotonic() + SECONDS_MAX
-    while at < version.rows and len(found.numbers) < count:
+    while at < version.rows and len(passed.numbers) < count:
         # One chunk is always read, so that every look gets on.
-        if found.looked_at >= LOOKED_AT_MAX or (found.looked_at and time.monotonic() > deadline):
+        if passed.looked_at >= LOOKED_AT_MAX or (passed.looked_at and time.monotonic() > deadline):
             break
         end = min(version.rows, at + CHUNK_ROWS)
-        at = _look(version, judge, range(at, end), count, found)
-    found.following = at if at < version.rows else None
-    return found
+        at = _look(version, judge, range(at, end), count, passed)
+    passed.following = at if at < version.rows else None
+    return passed
 
 
-def _look(version: Version, judge: RowFilter, numbers: range, count: int, found: Passed) -> int:
+def _look(version: Version, judge: RowFilter, numbers: range, count: int, passed: Passed) -> int:
     """Look at a chunk; the row after the last one looked at."""
     for number, row in zip(numbers, version.take(numbers), strict=True):
-        found.looked_at += 1
+        passed.looked_at += 1
         try:
             passes = judge(row, number)
         except (TypeError, ValueError, ArithmeticError, AttributeError) as reason:
-            found.failed += 1
-            found.reason = found.reason or f"row {number}: {reason}"
+            passed.failed += 1
+            passed.reason = passed.reason or f"row {number}: {reason}"
             continue
         if passes:
-            found.numbers.append(number)
-            found.rows.append(row)
-            if len(found.numbers) >= count:
+            passed.numbers.append(number)
+            passed.rows.append(row)
+            if len(passed.numbers) >= count:
                 return number + 1
     return numbers.stop

@@ -35,26 +35,26 @@ def look_at_lanes(stream: OpenedStream, *, lanes: int, equal: int) -> LaneLens:
         raise UsageError(f"{lanes} lanes of {whole.rows:,} rows are too much for one page", hint=hint)
     if lanes * equal > REBUILT_MAX and equal > 1:
         raise UsageError(f"{lanes * equal} ranks are too many to build each", hint=f"at most {REBUILT_MAX}")
-    found = rank_lens(stream, step, lanes)
+    lens = rank_lens(stream, step, lanes)
     contents = _contents(whole)
     same = _same_rows(contents, whole.rows // lanes)
     return {
         "step": step,
-        "lanes": [_lane(lane, contents, number) for number, lane in enumerate(found["lanes"])],
+        "lanes": [_lane(lane, contents, number) for number, lane in enumerate(lens["lanes"])],
         "digest": whole.digest,
-        "adds_up": found["digest"] == whole.digest,
+        "adds_up": lens["digest"] == whole.digest,
         "same_rows": same[:_NAMED_MAX],
         "same_rows_count": len(same),
         "repeats": [
             {
-                "source": each["source"],
-                "sample": each["sample"],
-                "tokens": each["tokens"],
-                "places": [_spot(place) for place in each["places"]],
+                "source": repeat["source"],
+                "sample": repeat["sample"],
+                "tokens": repeat["tokens"],
+                "places": [_spot(place) for place in repeat["places"]],
             }
-            for each in found["repeats"]
+            for repeat in lens["repeats"]
         ],
-        "repeats_count": found["repeats_total"],
+        "repeats_count": lens["repeats_total"],
         "ranks": _ranks(stream, step, lanes, equal),
     }
 
@@ -80,15 +80,15 @@ def _lane(lane: dict[str, Any], contents: list[str], number: int) -> LensLane:
 
 def _contents(view: BatchView | RecordView) -> list[str]:
     """What tells the rows of a whole step apart: a digest of their tokens, or where a record came from."""
-    found = []
+    contents = []
     for row in range(view.rows):
         if isinstance(view, BatchView):
             tokens = np.ascontiguousarray(view.arrays["tokens"][row])
-            found.append(digest(tokens.tobytes())[3:19] if view.documents.of_row(row) else "")
+            contents.append(digest(tokens.tobytes())[3:19] if view.documents.of_row(row) else "")
         else:
             origins = view.origin(row)
-            found.append(f"{origins[0].version}/row/{origins[0].sample}" if origins else "")
-    return found
+            contents.append(f"{origins[0].version}/row/{origins[0].sample}" if origins else "")
+    return contents
 
 
 def _same_rows(contents: list[str], rows: int) -> list[list[tuple[int, int]]]:
@@ -97,7 +97,7 @@ def _same_rows(contents: list[str], rows: int) -> list[list[tuple[int, int]]]:
     for at, content in enumerate(contents):
         if content:
             places[content].append((at // rows, at % rows))
-    return [each for each in places.values() if len(each) > 1]
+    return [group for group in places.values() if len(group) > 1]
 
 
 def _spot(place: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ def look_at_run(stream: OpenedStream) -> RunTaps:
     if not isinstance(stream.address, RunAddress):
         return {"ranks": [], "unequal": [], "shown": []}
     folder = RunDirectory(stream.address.run).taps
-    live = [each for each in taps_in(folder) if each.alive is not False]
+    live = [tap for tap in taps_in(folder) if tap.alive is not False]
     return {**compare_taps(stream, live), "shown": sorted(rings_in(folder))}
 
 
@@ -31,7 +31,7 @@ def shown_by(stream: OpenedStream, name: str) -> tuple[BatchView, list[str]]:
     entries, left = read_ring(rings[name])
     if not entries:
         raise UsageError(f"the run has shown nothing under the name {name!r} yet")
-    vocabulary = next((each for each in stream.vocabularies if each is not None), None)
+    vocabulary = next((candidate for candidate in stream.vocabularies if candidate is not None), None)
     view = shown_view(entries[-1], name, stream.address.run, vocabulary)
     missing = [str(cut) for cut in entries[-1].facts.get("cuts", [])]
     return view, [*missing, *([f"{left:,} calls left out by the budget"] if left else [])]

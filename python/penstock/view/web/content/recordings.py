@@ -52,10 +52,10 @@ def find_recording(directory: Path, name: str) -> Path | None:
         return None
     path = directory / name
     try:
-        found = stat.S_ISREG(path.lstat().st_mode)
+        is_file = stat.S_ISREG(path.lstat().st_mode)
     except OSError:
         return None
-    return path if found else None
+    return path if is_file else None
 
 
 def list_recordings(directory: Path) -> RecordingList:

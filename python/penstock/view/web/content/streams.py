@@ -34,7 +34,7 @@ _LEADS_OUT = "links that lead out of the folders of this server (--root FOLDER o
 
 
 @dataclass
-class _Found:
+class _Search:
     """What was found, and what was left out and why."""
 
     recipes: list[str] = field(default_factory=list)
@@ -52,45 +52,45 @@ class _Found:
 
 def find_streams(site: Site) -> StreamList:
     """Names of recipes and runs, as addresses have them: relative to their root."""
-    found = _Found()
+    search = _Search()
     for number, root in enumerate(site.roots):
         # A name that an earlier folder has already is told apart by its whole path.
         earlier = site.roots[:number]
-        for folder, files in _folders(root, site, found):
+        for folder, files in _folders(root, site, search):
             if "run.json" in files:
-                found.runs.append(_name(folder, root, earlier))
+                search.runs.append(_name(folder, root, earlier))
                 continue
             for name in sorted(files):
-                if name.endswith(RECIPES) and _is_recipe(folder / name, found):
-                    found.recipes.append(_name(folder / name, root, earlier))
-    for what, names in (("recipes", found.recipes), ("runs", found.runs)):
-        found.left_out[f"{what} more"] += max(0, len(names) - LISTED_MAX)
+                if name.endswith(RECIPES) and _is_recipe(folder / name, search):
+                    search.recipes.append(_name(folder / name, root, earlier))
+    for what, names in (("recipes", search.recipes), ("runs", search.runs)):
+        search.left_out[f"{what} more"] += max(0, len(names) - LISTED_MAX)
     return {
-        "recipes": [safe(name) for name in sorted(set(found.recipes))[:LISTED_MAX]],
-        "runs": [safe(name) for name in sorted(set(found.runs))[:LISTED_MAX]],
+        "recipes": [safe(name) for name in sorted(set(search.recipes))[:LISTED_MAX]],
+        "runs": [safe(name) for name in sorted(set(search.runs))[:LISTED_MAX]],
         "roots": [safe(str(root)) for root in site.roots],
-        "left_out": sum(found.left_out.values()),
-        "reasons": {what: count for what, count in found.left_out.items() if count},
+        "left_out": sum(search.left_out.values()),
+        "reasons": {what: count for what, count in search.left_out.items() if count},
     }
 
 
-def _folders(root: Path, site: Site, found: _Found) -> Iterator[tuple[Path, list[str]]]:
+def _folders(root: Path, site: Site, search: _Search) -> Iterator[tuple[Path, list[str]]]:
     """Folders and the names of their files, level by level, each once however many links lead to it."""
     waiting: deque[tuple[Path, int]] = deque([(root, 0)])
     seen: set[tuple[int, int]] = set()
     while waiting:
         folder, depth = waiting.popleft()
-        if found.spent():
-            found.left_out["folders not looked into, since the list is limited"] += 1
+        if search.spent():
+            search.left_out["folders not looked into, since the list is limited"] += 1
             continue
         try:
             about = folder.stat()
             if (about.st_dev, about.st_ino) in seen:
                 continue
             seen.add((about.st_dev, about.st_ino))
-            folders, files = _entries(folder, site, found)
+            folders, files = _entries(folder, site, search)
         except OSError:
-            found.left_out["folders that cannot be read"] += 1
+            search.left_out["folders that cannot be read"] += 1
             continue
         yield folder, files
         if "run.json" in files or {"objects", "datasets"} <= set(folders):
@@ -98,33 +98,33 @@ def _folders(root: Path, site: Site, found: _Found) -> Iterator[tuple[Path, list
             continue
         inner = [name for name in sorted(folders) if not name.startswith(".") and name not in _QUIET]
         if depth == DEPTH_MAX:
-            found.left_out[f"folders more than {DEPTH_MAX} levels down"] += len(inner)
+            search.left_out[f"folders more than {DEPTH_MAX} levels down"] += len(inner)
             continue
         waiting.extend((folder / name, depth + 1) for name in inner)
 
 
-def _entries(folder: Path, site: Site, found: _Found) -> tuple[list[str], list[str]]:
+def _entries(folder: Path, site: Site, search: _Search) -> tuple[list[str], list[str]]:
     """Names of folders and of files that may matter; links are followed while they stay below the server's folders."""
     folders: list[str] = []
     files: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            found.entries += 1
-            if found.spent():
-                found.left_out["folders looked into only in part, since the list is limited"] += 1
+            search.entries += 1
+            if search.spent():
+                search.left_out["folders looked into only in part, since the list is limited"] += 1
                 break
             # Most names are of data: what cannot matter costs no look at the file.
             matters = entry.name == "run.json" or entry.name.endswith(RECIPES)
             try:
                 if entry.is_symlink() and _leads_out(entry, site):
-                    found.left_out[_LEADS_OUT] += matters or entry.is_dir()
+                    search.left_out[_LEADS_OUT] += matters or entry.is_dir()
                 elif entry.is_dir():
                     folders.append(entry.name)
                 elif matters:
                     files.append(entry.name)
             except OSError:
                 # A link that leads to itself.
-                found.left_out["links that lead nowhere"] += 1
+                search.left_out["links that lead nowhere"] += 1
     return folders, files
 
 
@@ -138,26 +138,26 @@ def _name(path: Path, root: Path, earlier: tuple[Path, ...]) -> str:
     return str(path if any((other / relative).exists() for other in earlier) else relative)
 
 
-def _is_recipe(path: Path, found: _Found) -> bool:
+def _is_recipe(path: Path, search: _Search) -> bool:
     """Whether a file reads as a recipe; nothing that it names is opened."""
-    if found.spent():
-        found.left_out["files not read, since the list is limited"] += 1
+    if search.spent():
+        search.left_out["files not read, since the list is limited"] += 1
         return False
     try:
         if not path.is_file() or path.stat().st_size > _RECIPE_BYTES_MAX:
             return False
         data = path.read_bytes()
     except OSError:
-        found.left_out["files that cannot be read"] += 1
+        search.left_out["files that cannot be read"] += 1
         return False
-    found.read_bytes += len(data)
+    search.read_bytes += len(data)
     if b"sources" not in data or b"batch" not in data:
         return False
     try:
         text = data.decode("utf-8-sig")
         document = msgspec.json.decode(text) if path.suffix == ".json" else tomllib.loads(text)
     except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
-        found.left_out["files that look like recipes and are no TOML or JSON"] += 1
+        search.left_out["files that look like recipes and are no TOML or JSON"] += 1
         return False
     return _has_sources(document)
 
@@ -167,6 +167,6 @@ def _has_sources(document: Any) -> bool:
         return False
     sources = document.get("sources")
     named = isinstance(sources, list) and all(
-        isinstance(each, dict) and isinstance(each.get("name"), str) for each in sources
+        isinstance(source, dict) and isinstance(source.get("name"), str) for source in sources
     )
     return named and bool(sources)
