@@ -20,6 +20,8 @@ class Mask:
     end_aligned: bool = False
     #: Pairs (useful, executed) of a mask of blocks, for all rows and one head.
     blocks: tuple[int, int] | None = None
+    #: Tokens up to which it was seen to be so: a mask that was read from values says nothing about longer rows.
+    length_max: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("left", "right"):
@@ -31,6 +33,18 @@ class Mask:
     def is_full(self) -> bool:
         """Whether nothing is hidden."""
         return self.left is None and self.right is None and self.documents is None and self.blocks is None
+
+    def agree(self, other: "Mask") -> "Mask | None":
+        """The one rule behind masks of two lengths, of which the shorter may not show a window; None when there is none."""
+        long, short = sorted((self, other), key=lambda mask: mask.length_max or 0, reverse=True)
+        if short.length_max is None or long.length_max is None:
+            return self if self == other else None
+        side = short.length_max - 1
+        same = all(
+            mine == its or (its is None and mine is not None and mine >= side)
+            for mine, its in ((long.left, short.left), (long.right, short.right))
+        )
+        return long if same and long.documents == short.documents else None
 
     def __str__(self) -> str:
         if self.blocks is not None:

@@ -5,7 +5,7 @@ step. What follows no rule is known for the traced shapes alone. Where anything 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -117,6 +117,15 @@ class ModelFlops:
         return tuple(_rule(one, two, shapes) for one, two in zip(self.first.seen, second.seen, strict=True))
 
     @cached_property
+    def sites(self) -> tuple[Seen, ...]:
+        """Everything seen, with masks as all traces together show them."""
+        others = [trace for trace in self.traces[1:] if _aligned(self.first, trace)]
+        return tuple(
+            _with_agreed_mask(entry, [trace.seen[place] for trace in others])
+            for place, entry in enumerate(self.first.seen)
+        )
+
+    @cached_property
     def unknown(self) -> tuple[Unknown, ...]:
         """Everything that may cost FLOPs and has no count, each once."""
         hidden = [
@@ -149,7 +158,7 @@ class _Plan:
     def of(cls, model: ModelFlops) -> "_Plan":
         """Group what was seen."""
         is_bound = any(rule is None for rule in model.rules)
-        products, sites = ((), ()) if is_bound else _groups(model.first.seen, model.rules)
+        products, sites = ((), ()) if is_bound else _groups(model.sites, model.rules)
         traced = {}
         if is_bound:
             for trace in model.traces:
@@ -227,7 +236,9 @@ def _aligned(one: ShapeTrace, two: ShapeTrace) -> bool:
 
 def _rule(one: Seen, two: Seen, shapes: tuple[Shape, Shape]) -> tuple[Dimension, ...] | None:
     if isinstance(one, Site) and isinstance(two, Site):
-        if one.mask != two.mask or (one.mask is not None and one.mask.blocks is not None):
+        if one.mask is None or two.mask is None or one.mask.blocks is not None:
+            return None if one.mask != two.mask or one.mask is not None else ()
+        if one.mask.agree(two.mask) is None:
             return None
         sizes = zip((one.rows, one.queries, one.keys), (two.rows, two.queries, two.keys), strict=True)
     else:
@@ -236,6 +247,16 @@ def _rule(one: Seen, two: Seen, shapes: tuple[Shape, Shape]) -> tuple[Dimension,
         sizes = zip(one.dims, two.dims, strict=True)
     rule = [dimension_of(first, second, shapes) for first, second in sizes]
     return None if None in rule else tuple(dimension for dimension in rule if dimension is not None)
+
+
+def _with_agreed_mask(entry: Seen, others: list[Seen]) -> Seen:
+    if not isinstance(entry, Site) or entry.mask is None:
+        return entry
+    mask = entry.mask
+    for other in others:
+        if isinstance(other, Site) and other.mask is not None:
+            mask = mask.agree(other.mask) or mask
+    return replace(entry, mask=mask)
 
 
 def _fixed_rule(seen: Seen) -> tuple[Dimension, ...]:

@@ -45,6 +45,8 @@ class SiteGroup:
 def count_pairs(site: SiteGroup, layout: BatchLayout) -> PairCounts | str:
     """The pairs, or why they are not known."""
     rows, queries, keys = (dimension.of(layout.shape) for dimension in site.dims)
+    if site.mask.length_max is not None and max(queries, keys) > site.mask.length_max:
+        return f"the mask was seen at {site.mask.length_max} tokens, and rows have {max(queries, keys)} now"
     if site.mask.blocks is not None:
         useful, executed = site.mask.blocks
         return PairCounts(useful, executed, rows * queries * keys)

@@ -3,7 +3,9 @@
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor
+
+from penstock.torch.arithmetic.known_values import real_tensors
 
 #: Blocks of at least this size stand for no mask at all.
 _NO_MASK_BLOCK = 1 << 30
@@ -28,7 +30,7 @@ def pairs_of(
         return None
     # With fewer rows than the batch, all rows have the same mask.
     repeats = rows if partial.shape[0] == 1 else 1
-    with unset_fake_temporarily(), torch.utils._python_dispatch._disable_current_modes():
+    with real_tensors():
         executed = useful = 0
         if whole is not None:
             executed = useful = _whole_pairs(whole, block_mask[5], (queries, keys), (size_q, size_k))

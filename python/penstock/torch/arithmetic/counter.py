@@ -50,7 +50,8 @@ class FlopCounter:
         module or a pattern of it. ``autocast`` is the type that products run in under autocast. ``shapes`` are further batches,
         whose shapes are traced because something in the model is not linear in tokens.
         """
-        from penstock.torch.arithmetic.tracer import Tracer, bare
+        from penstock.torch.arithmetic.fake_model import bare
+        from penstock.torch.arithmetic.tracer import Tracer
 
         tracer = Tracer(bare(model), forward, dict(masks or {}), autocast, backward)
         first = tracer.trace(batch, shape_of(batch))

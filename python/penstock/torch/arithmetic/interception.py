@@ -36,13 +36,14 @@ class Interception(TorchFunctionMode):
         """One call of a function of torch."""
         keywords = kwargs or {}
         if func is torch.nn.functional.scaled_dot_product_attention:
-            return _attend(*args, **keywords)
+            return _attend(self._trace, *args, **keywords)
         if func is torch.ops.higher_order.flex_attention:
             return _flex(self._trace, *args, **keywords)
         return func(*args, **keywords)
 
 
 def _attend(
+    trace: Trace,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -61,7 +62,10 @@ def _attend(
             query, key, value, dropout_p, is_causal, scale=scale
         )
     else:
-        bias = None if attn_mask is None else _bias(attn_mask, query, key)
+        bias = None
+        if attn_mask is not None:
+            bias = _bias(attn_mask, query, key)
+            trace.know_bias(bias, attn_mask)
         result = torch.ops.aten._scaled_dot_product_efficient_attention(
             query, key, value, bias, torch.is_grad_enabled(), dropout_p, is_causal, scale=scale
         )
@@ -86,11 +90,10 @@ def _four_dimensions(tensor: torch.Tensor, leading: tuple[int, ...]) -> torch.Te
 
 def _bias(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     """A mask as the bias that the operator takes."""
-    shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     added = torch.zeros_like(mask, dtype=query.dtype) if mask.dtype == torch.bool else mask.to(query.dtype)
     while added.dim() > 4:
         added = added.flatten(0, 1)
-    return added.expand(shape)
+    return added.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
 
 
 def _flex(
@@ -101,7 +104,7 @@ def _flex(
     score_mod: Any,
     block_mask: tuple[Any, ...],
     *rest: Any,
-    **keywords: Any,  # noqa: ANN401
+    **keywords: Any,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     pairs = pairs_of(block_mask, rows=query.shape[0], queries=query.shape[2], keys=key.shape[2])
     attention = AttentionCall(

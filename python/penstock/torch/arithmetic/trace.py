@@ -20,10 +20,13 @@ from penstock.observe.flops import Mask, Product, Site, Unknown
 from penstock.observe.flops.model_flops import Seen
 from penstock.observe.flops.product import Phase
 from penstock.torch.arithmetic.attention import ATTENTION, AttentionCall, read_call
+from penstock.torch.arithmetic.known_values import KnownValues, real_tensors
+from penstock.torch.arithmetic.mask_pattern import recognise
 from penstock.torch.arithmetic.operators import Cost, formula_of, is_free, number_type, registered
 
 _ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _CHECKPOINT_FILE = checkpoint.__file__
+_ITEM = torch.ops.aten._local_scalar_dense.default
 _MODULE_CALL = torch.nn.Module._call_impl.__code__
 #: Operators that give the same values in another type, place or shape.
 _CARRIERS = frozenset(
@@ -51,6 +54,10 @@ class Trace(TorchDispatchMode):
         #: Tensors that are fields of the batch, or carry their values.
         self._fields = WeakTensorKeyDictionary()
         self._handlers: dict[Any, Callable[..., None] | None] = {}
+        self.known = KnownValues()
+        #: Masks that layers share, read once.
+        self._bias_masks = WeakTensorKeyDictionary()
+        self._bias_sources = WeakTensorKeyDictionary()
         self.in_backward = False
         self.seen: list[Seen] = []
         self.unknown: list[Unknown] = []
@@ -101,10 +108,28 @@ class Trace(TorchDispatchMode):
         if handler is self:
             handler = self._handlers[func] = self._handler_of(func)
         if handler is None:
-            return func(*args, **keywords)
+            return self._free(func, args, keywords)
         self.last_operator = _name_of(func)
         result = func(*args, **keywords)
         handler(func, args, keywords, result)
+        return result
+
+    def _free(self, func: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """An operator that costs nothing, but may make values that follow from shapes, or ask for one."""
+        if func is _ITEM:
+            value = self.known.item(args[0])
+            if value is not None:
+                return value
+        if func.namespace != "aten" or self.in_backward:
+            return func(*args, **keywords)
+        self.last_operator = _name_of(func)
+        if func._schema.is_mutable:
+            before = args[0]._version if args and isinstance(args[0], torch.Tensor) else 0
+            result = func(*args, **keywords)
+            self.known.note_change(func, args, keywords, before)
+            return result
+        result = func(*args, **keywords)
+        self.known.note(func, args, keywords, result)
         return result
 
     def _handler_of(self, func: Any) -> Callable[..., None] | None:
@@ -123,6 +148,8 @@ class Trace(TorchDispatchMode):
         return self._by_nobody
 
     def _carry(self, func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
+        if not self.in_backward:
+            self.known.note(func, args, keywords, result)
         if args and isinstance(args[0], torch.Tensor) and isinstance(result, torch.Tensor):
             field = self._fields.get(args[0])
             if field is not None and args[0].numel() == result.numel():
@@ -221,14 +248,33 @@ class Trace(TorchDispatchMode):
         declared = declared_mask(self._masks, module)
         if declared is not None:
             return declared
-        if attention.bias is not None or attention.inscrutable:
+        if attention.inscrutable:
             return None
+        if attention.bias is not None:
+            return self._mask_of_bias(attention)
         if attention.boundaries is None:
             return attention.mask(None)
         field = self._fields.get(attention.boundaries)
         keys = attention.key_boundaries
         same = keys is None or self._fields.get(keys) == field
         return attention.mask(field) if field is not None and same else None
+
+    def _mask_of_bias(self, attention: AttentionCall) -> Mask | None:
+        """What a mask of known values hides, together with what the operator hides by itself."""
+        assert attention.bias is not None
+        mask = self._bias_sources.get(attention.bias, attention.bias)
+        if mask not in self._bias_masks:
+            values = self.known.of(mask)
+            rule = None
+            if values is not None and attention.mask(None).is_full:
+                with real_tensors():
+                    rule = recognise(values, rows=attention.rows)
+            self._bias_masks[mask] = rule
+        return self._bias_masks[mask]  # type: ignore[no-any-return]
+
+    def know_bias(self, bias: torch.Tensor, mask: torch.Tensor) -> None:
+        """Say that a bias was made of a mask, which is smaller."""
+        self._bias_sources[bias] = mask
 
 
 def declared_mask(masks: Mapping[str, Mask], module: str) -> Mask | None:

@@ -21,7 +21,7 @@ from penstock.observe.flops import Mask, Unknown
 from penstock.observe.flops.dimension import Shape
 from penstock.observe.flops.model_flops import ShapeTrace
 from penstock.torch.arithmetic.batch_layout import is_boundaries, shape_of
-from penstock.torch.arithmetic.fake_model import bare, device_of, fake_batch, fake_parameters, resized
+from penstock.torch.arithmetic.fake_model import device_of, fake_batch, fake_parameters, resized
 from penstock.torch.arithmetic.interception import Interception
 from penstock.torch.arithmetic.trace import Trace
 
