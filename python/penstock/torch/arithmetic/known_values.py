@@ -107,7 +107,6 @@ class KnownValues:
                 return None
             return values[0]
 
-
     def item(self, tensor: torch.Tensor) -> Any:
         """The one number of a tensor; None when it is not known."""
         values = self.of(tensor)
