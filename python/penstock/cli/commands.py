@@ -101,6 +101,11 @@ COMMANDS = (
         "penstock.cli.doctor:app",
     ),
     Command(
+        "flops",
+        "Count what a step of a model computes, by module, on fake tensors: no GPU, no weights.",
+        "penstock.cli.flops:app",
+    ),
+    Command(
         "events",
         "Print the events that a process recorded, or what happened to a job.",
         "penstock.cli.events:app",

@@ -7,6 +7,9 @@
     │   ├── EventFileUnusable    cannot be created, opened or read
     │   ├── EventFormatUnknown   written by a newer Penstock
     │   └── NotAnEventFile       something else, or a damaged header
+    ├── ObserveError             what is counted or measured
+    │   ├── BatchUnreadable      rows or boundaries that cannot be read without waiting for a device
+    │   └── ModelUntraceable     a model whose operators cannot be seen on fake tensors
     ├── StoreError               where bytes live
     │   ├── CacheUnusable        a directory cannot be the cache of this host
     │   ├── ObjectMissing        nothing has that name
@@ -155,6 +158,11 @@ from penstock.errors.events import (
     EventFormatUnknown,
     NotAnEventFile,
 )
+from penstock.errors.observe import (
+    BatchUnreadable,
+    ModelUntraceable,
+    ObserveError,
+)
 from penstock.errors.process import (
     AgentMissing,
     HomeUnwritable,
@@ -253,6 +261,7 @@ __all__ = [
     "AgentMissing",
     "BadRow",
     "BatchDamaged",
+    "BatchUnreadable",
     "BucketMissing",
     "CacheUnusable",
     "CheckpointDamaged",
@@ -292,6 +301,7 @@ __all__ = [
     "ManifestDamaged",
     "ManifestNewer",
     "MaskLengthWrong",
+    "ModelUntraceable",
     "NameUnwritable",
     "NotAnEventFile",
     "NotEqual",
@@ -301,6 +311,7 @@ __all__ = [
     "NumbersContended",
     "ObjectChanged",
     "ObjectMissing",
+    "ObserveError",
     "PenstockError",
     "PlaceInUse",
     "PlaceUnknown",

@@ -1,5 +1,6 @@
 """PyTorch: batches as tensors on their device, lanes from process groups and meshes, state for checkpoints and runs."""
 
+from penstock.torch.arithmetic.counter import Flops, flops
 from penstock.torch.batch import Batch
 from penstock.torch.gang import join
 from penstock.torch.lane import current_lane, lane_of
@@ -7,4 +8,16 @@ from penstock.torch.loader import Loader, loader
 from penstock.torch.replication import ddp
 from penstock.torch.state import State, state
 
-__all__ = ["Batch", "Loader", "State", "current_lane", "ddp", "join", "lane_of", "loader", "state"]
+__all__ = [
+    "Batch",
+    "Flops",
+    "Loader",
+    "State",
+    "current_lane",
+    "ddp",
+    "flops",
+    "join",
+    "lane_of",
+    "loader",
+    "state",
+]

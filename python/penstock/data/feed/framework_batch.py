@@ -24,6 +24,11 @@ class FrameworkBatch(dict[str, Any]):
         """A hash of this lane's rows, the same in every framework; see ``penstock.data.join`` for the whole step's."""
         return self._host().digest
 
+    @property
+    def host(self) -> Batch | None:
+        """The batch on the host that it was made of; None when it was rebuilt from bare arrays."""
+        return self._of
+
     def origin(self, row: int) -> list[Origin]:
         """What a row of this lane is made of, in order: version, shard, sample, bytes and tokens."""
         return self._host().origin(row)

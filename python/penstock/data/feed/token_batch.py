@@ -99,6 +99,11 @@ class TokenBatch(Batch):
                     mask[row, at : at + length] = 0
         return mask
 
+    @property
+    def real_tokens(self) -> npt.NDArray[np.uint8]:
+        """1 for tokens, 0 for padding."""
+        return self._real_tokens
+
     @cached_property
     def _real_tokens(self) -> npt.NDArray[np.uint8]:
         return np.frombuffer(self._rust_batch.real_tokens(), dtype=np.uint8).reshape(self._tokens.shape)

@@ -1,0 +1,1 @@
+"""Arithmetic: what a model computes, traced on fake tensors; and how fast this device multiplies."""
