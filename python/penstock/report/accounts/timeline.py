@@ -35,13 +35,16 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepColumns:
-    """Executions of steps in order of time. ``parts`` are nanoseconds of each step by part, where rows recorded them."""
+    """Executions of steps in order of time."""
 
     numbers: Times = field(default_factory=no_times)
     begins: Times = field(default_factory=no_times)
     #: ``UNMEASURED`` where a death came first.
     ends: Times = field(default_factory=no_times)
+    #: Nanoseconds of each step by part, where rows recorded them.
     parts: dict[str, Times] = field(default_factory=dict)
+    #: Other columns of the rows, named as in the step table.
+    others: dict[str, Times] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
