@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.table import Table
-from penstock.report.accounts.account_names import SPAN_PARTS
+from penstock.report.accounts.account_names import STEP_PARTS
 from penstock.report.accounts.ledger import ledger_from
 from penstock.report.accounts.timeline import LifeTimeline, Marks, RankTimeline, StepColumns
 
@@ -68,7 +68,7 @@ def rank_timeline(rank: int) -> RankTimeline:
         first = max(0, number * (count - AGAIN))
         begins = at + 30_000_000_000 + np.arange(count, dtype=np.int64) * STEP_NS
         parts = {
-            part: chance.integers(0, STEP_NS // len(SPAN_PARTS), count, dtype=np.int64) for part in SPAN_PARTS
+            part: chance.integers(0, STEP_NS // len(STEP_PARTS), count, dtype=np.int64) for part in STEP_PARTS
         }
         steps = StepColumns(np.arange(first, first + count, dtype=np.int64), begins, begins + STEP_NS, parts)
         marks = Marks(begins[:1], np.array([first], np.int64))

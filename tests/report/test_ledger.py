@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import TimelineInvalid
-from penstock.report.accounts.account_names import ACCOUNTS, PARTS, SPAN_ACCOUNTS, SPAN_PARTS
+from penstock.report.accounts.account_names import ACCOUNTS, PARTS, SPAN_ACCOUNTS, STEP_PARTS
 from penstock.report.accounts.ledger import Ledger, ledger_from, ledger_of
 from penstock.report.accounts.timeline import (
     UNMEASURED,
@@ -22,7 +22,7 @@ from penstock.report.accounts.timeline import (
 )
 from tests.report.painter import last, paint
 
-SPAN_NAMES = (*SPAN_ACCOUNTS, *SPAN_PARTS)
+SPAN_NAMES = (*SPAN_ACCOUNTS, *STEP_PARTS)
 
 
 def life_by_chance(chance: random.Random, start: int) -> dict[str, Any]:

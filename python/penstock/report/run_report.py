@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.report.accounts.account_names import SPAN_PARTS, UNKNOWN
+from penstock.report.accounts.account_names import STEP_PARTS, UNKNOWN
 from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.timeline import UNMEASURED, RankTimeline, Times
 from penstock.report.diagnosis.diagnosis import Diagnosis, diagnosis_of
@@ -129,7 +129,7 @@ def breakdown_of(observation: Observation) -> dict[str, Any]:
     sides: dict[str, Any] = {}
     for side in ("host", "device"):
         parts: dict[str, Any] = {}
-        for part in (*SPAN_PARTS, *(("idle",) if side == "device" else ())):
+        for part in (*STEP_PARTS, *(("idle",) if side == "device" else ())):
             values = observation.matrix(f"{side}.{part}")
             parts[part] = UNKNOWN if values is None or not values.size else int(values.sum()) // values.size
         sides[side] = parts if any(value != UNKNOWN for value in parts.values()) else UNKNOWN
@@ -144,7 +144,7 @@ def stalls_of(observation: Observation) -> list[dict[str, Any]]:
     slowest = observation.times.max(axis=0)
     places = np.flatnonzero(slowest > _STALL_TIMES * max(usual, 1))
     places = places[np.lexsort((observation.steps[places], -slowest[places]))][:_STALLS_MAX]
-    matrices = {part: observation.matrix(f"host.{part}") for part in SPAN_PARTS}
+    matrices = {part: observation.matrix(f"host.{part}") for part in STEP_PARTS}
     stalls = []
     for place in places.tolist():
         row = int(np.argmax(observation.times[:, place]))

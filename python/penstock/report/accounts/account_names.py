@@ -45,7 +45,8 @@ PARTS = {
 #: Accounts that a span may name; the other accounts follow from marks and steps.
 SPAN_ACCOUNTS = tuple(name for name in ACCOUNTS if name not in ("train", "lost", "torn", UNKNOWN))
 #: Parts that a span may name.
-SPAN_PARTS = tuple(name for name in PARTS if name != UNKNOWN)
+STEP_PARTS = tuple(name for name in PARTS if name != UNKNOWN)
+SPAN_PARTS = frozenset(STEP_PARTS)
 
 _NAMES = (*ACCOUNTS, *(f"train.{part}" for part in PARTS))
 #: Small numbers for arrays: accounts first, then parts.

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.report.accounts.account_names import ACCOUNTS, PARTS, SPAN_PARTS, UNKNOWN
+from penstock.report.accounts.account_names import ACCOUNTS, PARTS, UNKNOWN
 from penstock.report.accounts.incidents import (
     NOT_OBSERVED,
     REPAIR_PARTS,
@@ -159,7 +159,7 @@ def ledger_from(timelines: Iterable[RankTimeline]) -> Ledger:
 def _rank_ledger(timeline: RankTimeline) -> tuple[RankLedger, dict[IncidentKey, Incident]]:
     lives = timeline.lives
     undone = undone_steps(lives)
-    has_parts = any(name in SPAN_PARTS for life in lives for name in set(life.spans.names))
+    open_part = timeline.open_part_of_spans
     accounts: list[LifeAccounts] = []
     stretches: list[Stretches] = []
     overlaps: list[dict[str, int]] = []
@@ -172,7 +172,7 @@ def _rank_ledger(timeline: RankTimeline) -> tuple[RankLedger, dict[IncidentKey, 
             overlaps.append({"life": life.number, "overlap_ns": life.last - later.first})
         elif later is not None:
             until = later.first
-        of_life, fine = accounts_of(life, undone.by_life[place], until, has_parts=has_parts)
+        of_life, fine = accounts_of(life, undone.by_life[place], until, open_part)
         accounts.append(of_life)
         stretches.append(fine)
     incidents = incidents_of(lives, stretches, undone)

@@ -144,20 +144,20 @@ def sums_of(codes: Times, lengths: Times) -> dict[str, int]:
 
 
 def accounts_of(
-    life: LifeTimeline, undone_by: Times, until: int | None, *, has_parts: bool
+    life: LifeTimeline, undone_by: Times, until: int | None, open_part: str | None
 ) -> tuple[LifeAccounts, Stretches]:
-    """Sum a life. ``has_parts``: the rank's spans name parts of steps, so what they leave open is ``rest``."""
+    """Sum a life. ``open_part`` is the part of what the rank's spans leave open; None where no span of it names a part."""
     base = stretches_of(life, undone_by, until)
-    fine = _overlaid(base, pieces_of(life.spans), by_parts=has_parts and not life.steps.parts)
+    fine = _overlaid(base, pieces_of(life.spans), None if life.steps.parts else open_part)
     sums = sums_of(fine.codes, fine.lengths)
     parts = {part: sums[f"train.{part}"] for part in PARTS}
     broken = 0
     if life.steps.parts:
         parts, broken = _recorded_parts(life, base, fine)
-    elif not has_parts:
+    elif open_part is None:
         parts[UNKNOWN] += sums["train"]
     accounts = {name: sums[name] for name in ACCOUNTS}
-    if not life.steps.parts and has_parts:
+    if not life.steps.parts and open_part is not None:
         accounts["train"] += sum(parts.values())
     torn = int((life.steps.ends == UNMEASURED).sum())
     lost = int(((undone_by != COUNTS) & (life.steps.ends != UNMEASURED)).sum())
@@ -175,13 +175,15 @@ def accounts_of(
     ), fine
 
 
-def _overlaid(base: Stretches, pieces: Pieces, *, by_parts: bool) -> Stretches:
+def _overlaid(base: Stretches, pieces: Pieces, open_part: str | None) -> Stretches:
     """Stretches, cut where spans begin and end."""
     train, first_part = CODE["train"], len(ACCOUNTS)
     if not len(pieces.begins):
-        if not by_parts:
+        if open_part is None:
             return base
-        return Stretches(base.edges, np.where(base.codes == train, PART_CODE["rest"], base.codes), base.steps)
+        return Stretches(
+            base.edges, np.where(base.codes == train, PART_CODE[open_part], base.codes), base.steps
+        )
     edges = np.sort(np.concatenate([base.edges, pieces.begins, pieces.ends]), kind="stable")
     starts = edges[:-1]
     place = np.clip(np.searchsorted(base.edges, starts, side="right") - 1, 0, len(base.codes) - 1)
@@ -191,8 +193,10 @@ def _overlaid(base: Stretches, pieces: Pieces, *, by_parts: bool) -> Stretches:
     span_codes = np.where(is_owned, pieces.codes[owner], -1)
     is_train = codes == train
     is_account = is_owned & (span_codes < first_part)
-    if by_parts:
-        codes = np.where(is_train, np.where(span_codes >= first_part, span_codes, PART_CODE["rest"]), codes)
+    if open_part is not None:
+        codes = np.where(
+            is_train, np.where(span_codes >= first_part, span_codes, PART_CODE[open_part]), codes
+        )
     return Stretches(edges, np.where(is_account, span_codes, codes), steps)
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.report.accounts.account_names import SPAN_PARTS
+
 Times = NDArray[np.int64]
 
 #: A value that was not measured; never 0 (O7).
@@ -104,3 +106,11 @@ class RankTimeline:
 
     rank: int
     lives: tuple[LifeTimeline, ...]
+    #: The part of what spans of parts leave open in a step.
+    open_part: str = "rest"
+
+    @property
+    def open_part_of_spans(self) -> str | None:
+        """The same; None where no span names a part, so that nothing is known about the inside of steps."""
+        is_divided = any(not SPAN_PARTS.isdisjoint(life.spans.names) for life in self.lives)
+        return self.open_part if is_divided else None

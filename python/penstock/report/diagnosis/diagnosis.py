@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock.report.accounts.account_names import SPAN_PARTS
+from penstock.report.accounts.account_names import STEP_PARTS
 from penstock.report.diagnosis import device_rules, life_rules, part_rules, rank_rules
 from penstock.report.diagnosis.cause import SHARE_MIN, Cause, seconds, share_text
 from penstock.report.diagnosis.observation import Observation
@@ -89,7 +89,7 @@ def _nothing(observation: Observation) -> str:
         return f"{words}: {bound.sentence}"
     total = int(observation.times.max(axis=0).sum())
     sums = {}
-    for part in SPAN_PARTS:
+    for part in STEP_PARTS:
         column = observation.middle(f"host.{part}")
         if column is not None:
             sums[part] = int(column.sum())
