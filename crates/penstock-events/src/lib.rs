@@ -10,6 +10,7 @@ pub mod record;
 pub mod recorder;
 pub mod ring;
 pub mod spool;
+pub mod steps;
 
 pub use error::EventError;
 pub use read::EventFile;

@@ -16,6 +16,7 @@ mod shard;
 mod share;
 mod source;
 mod state;
+mod steps;
 mod store;
 mod structure;
 
@@ -60,6 +61,9 @@ mod _rust {
 
     #[pymodule_export]
     use crate::state::{Arena, copy_buffers, hash_buffers, read_tensors, write_buffers};
+
+    #[pymodule_export]
+    use crate::steps::{Part, PartClock, StepFile, StepWriter};
 
     #[pymodule_export]
     use crate::store::{StoreClient, store_counts, store_flying};

@@ -23,8 +23,9 @@ from penstock.data.feed.options import BatchKeywords
 from penstock.data.feed.prefetch import Prefetch
 from penstock.data.tap.arrays import place_rings
 from penstock.data.tap.feed_tap import Tap
-from penstock.errors import RunStopped, SaveFailed, SilentCorruption, UsageError
+from penstock.errors import RunStopped, SilentCorruption, UsageError
 from penstock.events.points import reach
+from penstock.observe.steps.recorder import recorder_of
 from penstock.run.contract import Trainable
 from penstock.run.journal import journal
 from penstock.run.journal import life_entry as telling
@@ -41,6 +42,7 @@ from penstock.run.start.upkeep import keep_of
 from penstock.run.step.garbage import Frozen
 from penstock.run.step.judgement import Answer, Judge, Report, Said, number
 from penstock.run.step.notices import CLOSING_S, Leave, Notice, Notices
+from penstock.run.step.observation import Observation
 from penstock.run.step.phases import Phases
 from penstock.run.step.progress import StepProgress
 from penstock.run.step.randomness import derive, seed_globals
@@ -55,7 +57,9 @@ _log = logging.getLogger("penstock.run")
 class Life:
     """One life of a run: opens everything, runs the steps, closes everything."""
 
-    def __init__(self, settings: Settings, state: Trainable, wanted: BatchKeywords) -> None:
+    def __init__(
+        self, settings: Settings, state: Trainable, wanted: BatchKeywords, *, record: bool = True
+    ) -> None:
         self.settings, self.state = settings, state
         self._wanted = wanted
         self.lane = state.lane_of(**wanted)
@@ -94,10 +98,15 @@ class Life:
         self._past = Past(self._checkpoints, state)
         self._metrics = Metrics(settings.directory.path, self.incarnation, state.rank)
         self._requests = Requests()
+        place, repeats = settings.directory.path, settings.repeat is not None
+        self.observed = Observation(
+            recorder_of(place, self.incarnation, state.rank) if record and not repeats else None
+        )
+        self._metrics.seen, self._saving.committed = self.observed.scalars, self.observed.commit
         #: Why the program wants to end after this step, if it does.
         self._stopping: str | None = None
         self._to_host = getattr(state, "to_host", lambda value: value)
-        self._phases = Phases(state, self.lane, settings.seed)
+        self._phases = Phases(state, self.lane, settings.seed, self.observed)
         self._progress = StepProgress(state)
 
     @property
@@ -113,7 +122,7 @@ class Life:
             events.start(directory.events(self.incarnation, self.state.rank))
             self._own_events = True
         before = shared_decisions(self.state, directory)
-        self.judge = Judge(self.state, self.settings.policy, before)
+        self.judge = Judge(self.state, self.settings.policy, before, self.observed)
         self._skips = shared_skips(self.state, directory)
         if self.settings.repeat is None:
             # A repetition is compared, and names it.
@@ -136,8 +145,9 @@ class Life:
         stop = self.settings.policy.stop_at
         while True:
             batch = None
+            self.observed.begin(self.next_step)
             if stop is None or self.next_step < stop:
-                with events.span("run.data", step=self.next_step):
+                with events.span("run.data", step=self.next_step), self.observed.part("data"):
                     batch = next(batches, None)
             if batch is None or (stop is not None and batch.step >= stop):
                 if not self._undo(self._judge_rest()):
@@ -145,12 +155,14 @@ class Life:
                 batches = iter(self._batches)
                 continue
             self._begin_step(batch)
-            with events.span("run.step", step=batch.step):
+            with events.span("run.step", step=batch.step), self.observed.part("user"):
                 yield batch.step, batch
             if self._end_step(batch.step):
                 batches = iter(self._batches)
+            self.observed.end(batch.step)
             if self._stopping is not None:
                 break
+        self.observed.pause()
         self._save("end")
         with self._notices.phase("checkpoint"):
             self._saving.settle()
@@ -196,6 +208,8 @@ class Life:
     def _begin_step(self, batch: Any) -> None:
         step = batch.step
         reach("run.step")
+        assert self._batches is not None, "the batch is of it"
+        self.observed.batch(batch, self._batches)
         self._notices.pulse(step)
         if self._tap is not None:
             self._tap.show(step, batch.digest)
@@ -243,7 +257,7 @@ class Life:
             self._is_prepared = True
             self._checkpoints.prepare(self.state)
         if answer.failing:
-            self._raise_failed(answer.failing)
+            self._saving.raise_failed(self.next_step, answer.failing)
         if wish == Wish.STOP:
             self._stopping = reason_of(self.state, answer.wishes, self._requests.reason)
             if self.is_first:
@@ -251,17 +265,6 @@ class Life:
         if answer.notice is not None:
             self._heed(answer.notice)
         return False
-
-    def _raise_failed(self, ranks: tuple[int, ...]) -> None:
-        """A save failed, here or elsewhere: all ranks know after the same step, and nobody trains on without being saved."""
-        problem = self._saving.failed
-        if problem is not None:
-            raise problem
-        raise SaveFailed(
-            step=self.next_step,
-            reason=f"rank {', '.join(map(str, ranks))} could not save",
-            hint="the journal of that rank says why",
-        )
 
     def _judge_rest(self) -> Verdict | None:
         """Look at every value that was reported; the first verdict that wants to go back, if there is one."""
@@ -329,6 +332,7 @@ class Life:
         values = (answer.own_loss, whole, norm, tokens, report.parameters)
         self._records.write(StepRecord(report.step, report.digest, *values, report.stands, report.ended))
         self._last_loss = whole
+        self.observed.scalars(report.step, report.scalars())
         events.record("run.report", step=report.step, loss=whole, grad_norm=norm, tokens=tokens)
         if self.timer is not None:
             for name, step, seconds in self.timer.measured():
@@ -339,6 +343,9 @@ class Life:
         if verdict is None or not verdict.goes_back:
             return False
         self._unjudged.clear()
+        # The step that went wrong is over; going back is in no step.
+        self.observed.end(self._report.step)
+        self.observed.pause()
         self._saving.settle()
         if verdict.leave_out is not None:
             if self.is_first:
@@ -405,7 +412,7 @@ class Life:
             return Late({CURSOR: cursor, WINDOW: window}, metrics | self._metrics.take())
 
         try:
-            with self._notices.phase("checkpoint"):
+            with self._notices.phase("checkpoint"), self.observed.part("checkpoint"):
                 self._saving.save(self.next_step, late, why)
         except CalledOff as called_off:
             return called_off.verdict
@@ -451,18 +458,9 @@ class Life:
             return
         self._ended = True
         self._saving.end()
-        how = "done"
-        if isinstance(problem, Leave):
-            how = "left"
-        elif isinstance(problem, RunStopped):
-            how = "stopped"
-        elif isinstance(problem, GeneratorExit):
-            how = "broken off"
-        elif problem is not None:
-            how = "failed"
-            facts = {**facts, "error": type(problem).__name__, "reason": str(problem)[:2000]}
+        how, of_problem = telling.ending(problem)
         if self.is_first or how == "failed":
-            self._journal.write("end", self.next_step, sync=True, how=how, **facts)
+            self._journal.write("end", self.next_step, sync=True, how=how, **facts, **of_problem)
         if self._closed:
             self._journal.close()
 
@@ -471,6 +469,7 @@ class Life:
         if self._closed:
             return
         self._closed = True
+        self.observed.close(orderly=orderly)
         self._notices.close()
         self._garbage.thaw()
         if self._tap is not None:

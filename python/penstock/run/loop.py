@@ -85,11 +85,12 @@ class Run:
         seed_globals(seed, step=0, lane=0)
         pinning.seed_frameworks(derive(seed, "init"))
 
-    def steps(self, state: Any, **wanted: Unpack[BatchKeywords]) -> "Steps":
+    def steps(self, state: Any, *, record: bool = True, **wanted: Unpack[BatchKeywords]) -> "Steps":
         """Join the gang, go on from the newest good checkpoint, and give ``(step, batch)`` after ``(step, batch)``.
 
         ``state`` is what ``penstock.torch.state`` or ``penstock.jax.state`` makes, or a dict of numpy arrays. What is ``wanted`` is for its
-        batches: ``fields``, ``prefetch``, ``device`` with torch; ``mesh``, ``axis`` and ``fields`` with JAX.
+        batches: ``fields``, ``prefetch``, ``device`` with torch; ``mesh``, ``axis`` and ``fields`` with JAX. ``record``: whether each step becomes a
+        row of the step table (``steps/`` in the run's directory), which changes no bit of training.
         """
         if self._life is not None:
             raise UsageError("this run is under way already", hint="one loop at a time")
@@ -98,7 +99,7 @@ class Run:
         # Again, for frameworks that were loaded and threads that were set since.
         pins = pinning.pin(deterministic=self.settings.deterministic, threads=self._threads)
         self.settings = replace(self.settings, pins=pins)
-        return Steps(self, Life(self.settings, trainable, wanted))
+        return Steps(self, Life(self.settings, trainable, wanted, record=record))
 
     def accept(self, loss: Any = None, grad_norm: Any = None, tokens: Any = None) -> bool:
         """Whether the optimizer may step: call it between backward and ``optimizer.step()``, on every rank.
@@ -141,7 +142,7 @@ class Run:
         """Time a part of a step, such as ``forward``: on the host as an event, and on the device where that does the work."""
         life = self._now()
         step = life.next_step - 1
-        with events.span(f"run.{name}", step=step), ExitStack() as after:
+        with events.span(f"run.{name}", step=step), life.observed.part(name), ExitStack() as after:
             if life.timer is not None:
                 life.timer.begin(name, step)
                 after.callback(life.timer.end, name)

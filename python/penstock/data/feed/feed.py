@@ -116,6 +116,11 @@ class Feed:
         """Batches that are made and wait to be asked for."""
         return self._source.ready()
 
+    def busy_s(self) -> dict[str, float]:
+        """Seconds of all threads since it was opened, by stage. Cheap."""
+        times = self._source.stage_times()
+        return {"plan": times.plan_s, "read": times.read_s, "digest": times.digest_s}
+
     def statistics(self, *, recurrence: bool = False) -> FeedStatistics:
         """Counts, waits and times since opening. Cheap, unless ``recurrence`` asks how often packs recur; safe from any thread."""
         source = self._source

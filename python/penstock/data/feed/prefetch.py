@@ -137,6 +137,10 @@ class Prefetch(Generic[Turned]):
         """Batches that were turned ahead and not handed out yet."""
         return len(self._waiting)
 
+    def standing(self) -> tuple[int, dict[str, float]]:
+        """Batches that are ready, turned or not, and the seconds that all threads of the feed have been busy, by stage. Cheap."""
+        return len(self._waiting) + self._feed.ready, self._feed.busy_s()
+
     def cursor(self, *, after: int | None = None) -> Cursor:
         """Where to resume so that the batch handed out last (or that of step ``after``) is not seen again."""
         return cursor_at(self.plan, self._step if after is None else after + 1)

@@ -11,12 +11,14 @@ import msgspec
 
 from penstock._rust import digest_file
 from penstock.data import Lane
+from penstock.errors import RunStopped
 from penstock.run.contract import Trainable
 from penstock.run.directory import About
 from penstock.run.journal.journal import Journal
 from penstock.run.settings import Settings
 from penstock.run.start.decisions import Decisions
 from penstock.run.start.upkeep import say_once
+from penstock.run.step.notices import Leave
 from penstock.state import Checkpoints
 
 
@@ -33,6 +35,19 @@ def about(settings: Settings, checkpoints: Checkpoints) -> About:
         checkpoints=checkpoints.store.url,
         keeps_few=True,
     )
+
+
+def ending(problem: BaseException | None) -> tuple[str, dict[str, object]]:
+    """How a life ended, in words, and what is known about it."""
+    if problem is None:
+        return "done", {}
+    if isinstance(problem, Leave):
+        return "left", {}
+    if isinstance(problem, RunStopped):
+        return "stopped", {}
+    if isinstance(problem, GeneratorExit):
+        return "broken off", {}
+    return "failed", {"error": type(problem).__name__, "reason": str(problem)[:2000]}
 
 
 def begin(journal: Journal, settings: Settings, state: Trainable, lane: Lane, before: Decisions) -> None:

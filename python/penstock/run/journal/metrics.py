@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ class Metrics:
     def __init__(self, directory: Path, incarnation: int, rank: int) -> None:
         self._incarnation, self._rank = incarnation, rank
         self._file = AppendFile(directory / FOLDER / f"{incarnation:06d}-{rank:04d}.jsonl")
+        #: Hears what was logged in a step once it was looked at.
+        self.seen: Callable[[int, dict[str, float]], None] = _nobody
         #: Logged, and not looked at yet.
         self._coming: deque[tuple[int, float, dict[str, Any]]] = deque()
         #: Looked at since the last save.
@@ -59,6 +62,7 @@ class Metrics:
             step, at, values = self._coming.popleft()
             seen = numbers_of(values)
             self._since_save |= seen
+            self.seen(step, seen)
             lines = [] if self._mark is None else [self._line(at, self._mark, {})]
             self._file.write(b"".join([*lines, self._line(at, step, seen)]))
             self._mark = None
@@ -81,6 +85,10 @@ class Metrics:
     def close(self) -> None:
         """Everything is on the disk."""
         self._file.close()
+
+
+def _nobody(step: int, values: dict[str, float]) -> None:
+    """Nobody listens."""
 
 
 def ranks_of(directory: str | os.PathLike[str]) -> list[int]:

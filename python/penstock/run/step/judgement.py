@@ -13,6 +13,7 @@ from penstock.run.journal.step_records import bits
 from penstock.run.policies import Case, Observed, Policy, Verdict, joined, judge, push
 from penstock.run.start.decisions import Decisions
 from penstock.run.step.notices import Notice
+from penstock.run.step.observation import Observation
 from penstock.run.step.requests import Wish
 
 #: So many steps before a replay can be compared; earlier ones are executed again without.
@@ -44,6 +45,11 @@ class Report:
         """The values, once they are looked at."""
         loss, norm, tokens = map(number, (self.loss, self.grad_norm, self.tokens))
         return loss, norm, tokens or 0.0
+
+    def scalars(self) -> dict[str, float]:
+        """What was said, by name, once it is looked at."""
+        values = {"loss": self.loss, "grad_norm": self.grad_norm, "tokens": self.tokens}
+        return {name: known for name, value in values.items() if (known := number(value)) is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +90,11 @@ class Said:
 class Judge:
     """Decides about steps, in their order."""
 
-    def __init__(self, state: Trainable, policy: Policy, decisions: Decisions) -> None:
+    def __init__(
+        self, state: Trainable, policy: Policy, decisions: Decisions, observed: Observation | None = None
+    ) -> None:
         self._state, self._policy = state, policy
+        self._observed = observed or Observation(None)
         self.forced: dict[int, str] = dict(decisions.forced)
         self.replayed = frozenset(decisions.replayed)
         #: The step that is being executed again, and the bits of the loss of all ranks the first time.
@@ -100,7 +109,9 @@ class Judge:
 
     def exchange(self, report: Report | None, said: Said, *, early: bool) -> Answer:
         """Tell the others and hear them. All ranks call it, for the same step."""
-        own = (None, None, 0.0) if report is None else report.numbers()
+        with self._observed.part("judge"):
+            # Waits for the values of this step alone.
+            own = (None, None, 0.0) if report is None else report.numbers()
         loss = math.nan if own[0] is None else own[0]
         differs = report is not None and self._differs(report.step, loss)
         notice = said.notice
@@ -118,7 +129,8 @@ class Judge:
             float(said.failing),
             float(said.busy),
         ]
-        rows = self._state.agree(mine)
+        with self._observed.part("exchange"):
+            rows = self._state.agree(mine)
         asked = (
             _notice(rows, notice),
             bool(rows[0][2]),

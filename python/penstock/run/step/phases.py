@@ -15,14 +15,16 @@ from penstock.run.contract import Trainable
 from penstock.run.journal.journal import Journal
 from penstock.run.journal.step_records import Records
 from penstock.run.step.notices import Notices
+from penstock.run.step.observation import Observation
 from penstock.run.step.randomness import derive, kept_globals, restore_globals, seed_globals
 
 
 class Phases:
     """Those of one life."""
 
-    def __init__(self, state: Trainable, lane: Lane, seed: int) -> None:
+    def __init__(self, state: Trainable, lane: Lane, seed: int, observed: Observation) -> None:
         self._state, self._lane, self._seed = state, lane, seed
+        self._observed = observed
         #: How many are around what happens now.
         self._depth = 0
 
@@ -43,7 +45,8 @@ class Phases:
         if is_outermost:
             records.begin_phase(name, step)
         try:
-            with notices.phase(name), events.span(f"run.phase.{name}", step=step), self._aside(name, step):
+            span, part = events.span(f"run.phase.{name}", step=step), self._observed.part("eval")
+            with notices.phase(name), span, part, self._aside(name, step):
                 yield
         finally:
             self._depth -= 1

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from penstock import events
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SaveFailed
 from penstock.run.contract import Trainable
 from penstock.run.journal.journal import Journal
 from penstock.run.policies import Policy, Verdict
@@ -43,6 +43,8 @@ class Saving:
         self._journal = journal
         self._under_way: list[Pending] = []
         self._committed: set[int] = set()
+        #: Hears of every checkpoint that was committed, by the step before which it stands.
+        self.committed: Callable[[int], None] = lambda step: None
         self._is_postponed = False
         #: Names of metrics that were committed in this life.
         self._metrics: set[str] = set()
@@ -112,6 +114,16 @@ class Saving:
                 self.failed = problem
         return self.failed is not None
 
+    def raise_failed(self, step: int, ranks: tuple[int, ...]) -> NoReturn:
+        """A save failed, here or elsewhere: all ranks know after the same step, and nobody trains on without being saved."""
+        if self.failed is not None:
+            raise self.failed
+        raise SaveFailed(
+            step=step,
+            reason=f"rank {', '.join(map(str, ranks))} could not save",
+            hint="the journal of that rank says why",
+        )
+
     def is_committed(self, step: int) -> bool:
         """Whether the checkpoint before a step exists."""
         return step in self._committed
@@ -150,6 +162,7 @@ class Saving:
     def _journalled(self, pending: Pending) -> None:
         if pending.error is None:
             self._committed.add(pending.step)
+            self.committed(pending.step)
         if self._state.rank != 0 and pending.error is None:
             return
         problem = pending.error

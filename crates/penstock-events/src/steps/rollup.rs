@@ -1,0 +1,87 @@
+//! Roll-ups: sums over neighbouring rows, for rows that the budget has no room for.
+//!
+//! A roll-up ends at every committed checkpoint's step, where steps go back, and where rows do not follow each other
+//! without a gap, so that what is summed was kept or lost as a whole, and its parts still sum to its time.
+
+use crate::steps::block::Block;
+use crate::steps::{Column, Kind, UNMEASURED};
+use std::collections::BTreeSet;
+
+/// How much time a roll-up covers at most, by level, in nanoseconds: 10 s, then 10 min.
+pub const SPANS: [i64; 2] = [10_000_000_000, 600_000_000_000];
+/// Columns of which the greatest or the smallest value is kept.
+const GREATEST: [&str; 4] = ["memory_peak", "memory_reserved", "allocator_retries", "rss"];
+const SMALLEST: [&str; 1] = ["feed_depth"];
+
+/// Sums rows, or roll-ups of a finer level, of a level. Columns that rows have and roll-ups do not are made: `first_step`, `rows`.
+pub fn roll_up(table: &Block, level: usize, commits: &BTreeSet<i64>) -> Block {
+    let ones = vec![1i64; table.rows];
+    let column = |name: &str| table.columns.iter().find(|(column, _)| column.name == name).map(|(_, values)| values);
+    let (Some(steps), Some(begins), Some(ends)) = (column("step"), column("begin"), column("end")) else {
+        return Block::default();
+    };
+    let firsts = column("first_step").unwrap_or(steps);
+    let counts = column("rows").unwrap_or(&ones);
+    let groups = groups(firsts, steps, begins, ends, level, commits);
+    let mut columns = vec![
+        (named("first_step", Kind::Integer), groups.iter().map(|group| firsts[group.0]).collect()),
+        (named("rows", Kind::Integer), groups.iter().map(|group| counts[group.0..group.1].iter().sum()).collect()),
+    ];
+    for (column, values) in &table.columns {
+        if column.name == "first_step" || column.name == "rows" {
+            continue;
+        }
+        let fold = |group: &(usize, usize)| match column.name.as_str() {
+            "begin" => begins[group.0],
+            "step" | "end" => values[group.1 - 1],
+            name => fold_values(name, column.kind, &values[group.0..group.1]),
+        };
+        columns.push((column.clone(), groups.iter().map(fold).collect()));
+    }
+    Block { first: table.first, rows: groups.len(), columns }
+}
+
+fn named(name: &str, kind: Kind) -> Column {
+    Column { name: name.to_owned(), kind }
+}
+
+/// Where roll-ups begin and end among rows.
+fn groups(
+    firsts: &[i64],
+    steps: &[i64],
+    begins: &[i64],
+    ends: &[i64],
+    level: usize,
+    commits: &BTreeSet<i64>,
+) -> Vec<(usize, usize)> {
+    let mut groups = Vec::new();
+    let mut from = 0;
+    for row in 1..=steps.len() {
+        let is_over = row == steps.len()
+            || firsts[row] != steps[row - 1] + 1
+            || begins[row] != ends[row - 1]
+            || begins[row].div_euclid(SPANS[level]) != begins[from].div_euclid(SPANS[level])
+            || commits.contains(&firsts[row]);
+        if is_over {
+            groups.push((from, row));
+            from = row;
+        }
+    }
+    groups
+}
+
+/// What was measured, put together; not measured only where nothing was.
+fn fold_values(name: &str, kind: Kind, values: &[i64]) -> i64 {
+    let measured = || values.iter().copied().filter(|value| *value != kind.unmeasured());
+    let folded = if kind == Kind::Float {
+        measured().next_back()
+    } else if GREATEST.contains(&name) {
+        measured().max()
+    } else if SMALLEST.contains(&name) {
+        measured().min()
+    } else {
+        // A sum that does not fit says nothing, rather than something else.
+        measured().map(Some).reduce(|sum, value| sum?.checked_add(value?)).flatten()
+    };
+    folded.unwrap_or(if kind == Kind::Float { kind.unmeasured() } else { UNMEASURED })
+}

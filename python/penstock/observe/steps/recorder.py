@@ -1,0 +1,234 @@
+"""What a loop tells about its steps, and the row that becomes of it.
+
+The loop's thread reads clocks, adds up integers and hands one list over per step; everything that may take time is done by other threads. Nothing
+here raises into training: a recorder that cannot write says so once and stays silent.
+"""
+
+import gc
+import logging
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock._rust import Part, PartClock, StepWriter
+from penstock.errors import PenstockError
+from penstock.observe.steps.clock import boot_id, clocks_ns
+from penstock.observe.steps.columns import FEED_STAGES, FOLDER, INTEGERS, PARTS, TOLD_PARTS, UNMEASURED
+from penstock.observe.steps.sampler import Sampler
+from penstock.observe.steps.stack_file import StackFile
+
+#: Of all step files of a rank.
+BYTES_MAX = 1 << 30
+#: Rows whose values may still come.
+LATE_MAX = 64
+#: Durations that say what is usual, and seconds between two anchors.
+_USUAL, _ANCHOR_S = 31, 60
+NUMBER = {part: number for number, part in enumerate(PARTS)}
+_GC = NUMBER["gc"]
+_AT = {name: at for at, name in enumerate(INTEGERS)}
+_TOLD = [(NUMBER[part], _AT[f"host.{part}"]) for part in TOLD_PARTS]
+_FIRST_PART = _AT[f"host.{PARTS[0]}"]
+_log = logging.getLogger("penstock.observe")
+
+
+class StepRecorder:
+    """Records the steps of one rank of one life into ``steps/`` below a directory."""
+
+    def __init__(self, directory: Path, life: int, rank: int, *, bytes_max: int = BYTES_MAX) -> None:
+        """``bytes_max``: of all files of the rank; the oldest rows become roll-ups beyond it."""
+        folder = directory / FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        header = {
+            "form": 1,
+            "life": life,
+            "rank": rank,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "boot_id": boot_id(),
+        }
+        self._writer = StepWriter(
+            folder,
+            f"{life:06d}-{rank:04d}",
+            header=msgspec.json.encode(header).decode(),
+            columns=list(INTEGERS),
+            bytes_max=bytes_max,
+        )
+        self._clock = PartClock(NUMBER["rest"])
+        self._parts = {name: self._clock.part(number) for name, number in NUMBER.items()}
+        self._process = os.getpid()
+        #: The loop's thread.
+        self.thread = threading.get_ident()
+        self._step: int | None = None
+        #: Whether the next row begins where the last one ended.
+        self._is_going = False
+        #: Values of the row that is under way, by their place in it.
+        self._facts: dict[int, int] = {}
+        self._scalars: dict[str, float] = {}
+        #: Rows that were written, by step; the newest counts.
+        self._rows: dict[int, int] = {}
+        self._columns: dict[str, int | None] = {}
+        self._durations: deque[int] = deque(maxlen=_USUAL)
+        self._feed_before: tuple[int, ...] | None = None
+        self._rss = UNMEASURED
+        self._seconds = 0
+        self._told: str | None = None
+        self._closed = False
+        gc.callbacks.append(self._collecting)
+        self._sampler = Sampler(self, _stacks(self._writer.path))
+
+    def begin(self, step: int) -> None:
+        """A step begins; the time since the last one's end is its own. Called again before ``end``, it only corrects the number."""
+        if not self._is_going:
+            self._clock.restart()
+            self._is_going = True
+        self._step = step
+        self._writer.begin(step, self._clock.begin)
+
+    def enter(self, part: str) -> None:
+        """From now on time belongs to a part, until ``leave``."""
+        self._clock.enter(NUMBER[part])
+
+    def leave(self) -> None:
+        """The innermost part is over."""
+        self._clock.leave()
+
+    def part(self, name: str) -> Part:
+        """A block whose time belongs to a part."""
+        return self._parts[name]
+
+    def fact(self, name: str, value: int) -> None:
+        """An integer of the row that is under way, such as its tokens."""
+        self._facts[_AT[name]] = value
+
+    def feed(self, depth: int, stages_s: Mapping[str, float]) -> None:
+        """How many batches wait, and how long the feed's threads have been busy since it was opened."""
+        self._facts[_AT["feed_depth"]] = depth
+        now = tuple(int(stages_s.get(stage, 0.0) * 1e9) for stage in FEED_STAGES)
+        before, self._feed_before = self._feed_before, now
+        if before is not None and all(busy >= earlier for busy, earlier in zip(now, before, strict=True)):
+            for stage, busy, earlier in zip(FEED_STAGES, now, before, strict=True):
+                self._facts[_AT[f"feed.{stage}"]] = busy - earlier
+
+    def scalar(self, step: int, name: str, value: float) -> None:
+        """A number that the program gave in a step, also when that step is over."""
+        if step == self._step:
+            self._scalars[name] = value
+        elif (row := self._rows.get(step)) is not None:
+            self._patch_scalar(row, name, value)
+
+    def late(self, row: int, name: str, value: int) -> None:
+        """An integer of a row that is written, such as what the device took."""
+        self._writer.patch(row, _AT[name], value)
+
+    def commit(self, step: int) -> None:
+        """The checkpoint before a step exists."""
+        self._writer.commit(step)
+
+    def end(self, step: int) -> int | None:
+        """The step is over: its row, by number. None when it was not under way."""
+        if self._step != step or self._process != os.getpid():
+            return None
+        begin, end, ns, entered = self._clock.turn(len(PARTS))
+        values = [UNMEASURED] * len(INTEGERS)
+        values[0], values[1], values[2] = step, begin, end
+        values[_FIRST_PART : _FIRST_PART + len(ns)] = ns
+        for part, at in _TOLD:
+            if not entered >> part & 1:
+                values[at] = UNMEASURED
+        values[_AT["rss"]] = self._rss
+        for at, value in self._facts.items():
+            values[at] = value
+        row = self._writer.row(values)
+        self._durations.append(end - begin)
+        self._rows[step] = row
+        if len(self._rows) > LATE_MAX:
+            del self._rows[next(iter(self._rows))]
+        for name, scalar in self._scalars.items():
+            self._patch_scalar(row, name, scalar)
+        self._facts, self._scalars, self._step = {}, {}, None
+        return row
+
+    def pause(self) -> None:
+        """No step is under way: what comes now is in no row."""
+        self._step = None
+        self._is_going = False
+        self._writer.begin(-1, 0)
+
+    def under_way(self) -> tuple[int, int] | None:
+        """Step and beginning of the step that is under way."""
+        step = self._step
+        return None if step is None else (step, self._clock.begin)
+
+    def usual_durations(self) -> list[int]:
+        """Nanoseconds of the last steps."""
+        return list(self._durations)
+
+    def every_second(self, rss: int) -> None:
+        """Of the sampler's thread: memory, clocks, and what the writer could not write."""
+        if rss >= 0:
+            self._rss = rss
+        if self._seconds % _ANCHOR_S == 0:
+            self._writer.anchor(*clocks_ns())
+        self._seconds += 1
+        statistics = self._writer.statistics()
+        error = None if statistics is None else statistics[-1]
+        if error is not None and self._told is None:
+            _log.warning("steps are not recorded while this lasts, training goes on: %s", error)
+        elif error is None and self._told is not None:
+            _log.warning("steps are recorded again")
+        self._told = error
+
+    def statistics(self) -> Any:
+        """Counts of the writer."""
+        return self._writer.statistics()
+
+    def close(self, *, orderly: bool = True) -> None:
+        """Write what is left. After trouble the step that was under way stays as it is: begun, without an end."""
+        if self._closed:
+            return
+        self._closed = True
+        gc.callbacks.remove(self._collecting)
+        if self._process != os.getpid():
+            return
+        self._sampler.close()
+        self._writer.anchor(*clocks_ns())
+        if orderly:
+            self.pause()
+        self._writer.close()
+
+    def _patch_scalar(self, row: int, name: str, value: float) -> None:
+        if name not in self._columns:
+            self._columns[name] = self._writer.column(f"scalar.{name}", is_float=True)
+        column = self._columns[name]
+        if column is not None:
+            self._writer.patch_float(row, column, value)
+
+    def _collecting(self, phase: str, info: dict[str, int]) -> None:
+        if threading.get_ident() != self.thread:
+            return
+        if phase == "start":
+            self._clock.enter(_GC)
+        elif self._clock.is_open(_GC):
+            self._clock.leave()
+
+
+def _stacks(block_file: Path | None) -> StackFile | None:
+    try:
+        return None if block_file is None else StackFile(block_file.with_suffix(".stacks"))
+    except OSError:
+        return None
+
+
+def recorder_of(directory: Path, life: int, rank: int) -> StepRecorder | None:
+    """A recorder, or None where nothing can be written: training goes on without."""
+    try:
+        return StepRecorder(directory, life, rank)
+    except (OSError, PenstockError) as problem:
+        _log.warning("steps are not recorded, training goes on: %s", problem)
+        return None

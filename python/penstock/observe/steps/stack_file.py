@@ -1,0 +1,92 @@
+"""Samples of the loop's Python stack: what ``user`` and ``rest`` were spent on. A stack is written once, and named by number afterwards."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from penstock.observe.steps.columns import FOLDER
+
+#: Of one file; later samples are not kept (O5).
+BYTES_MAX = 64 << 20
+#: Different stacks of one file, and frames of a stack, innermost first.
+STACKS_MAX, FRAMES_MAX = 100_000, 64
+_NAME = re.compile(r"(\d+)-(\d+)-(\d+)\.stacks")
+
+
+@dataclass(frozen=True, slots=True)
+class StackSample:
+    """Where the loop's thread was at a moment."""
+
+    life: int
+    rank: int
+    step: int
+    #: CLOCK_BOOTTIME in ns.
+    at: int
+    #: ``file:line function``, innermost first.
+    frames: tuple[str, ...]
+
+
+class StackFile:
+    """Written by the sampler's thread alone. A disk that has no room costs samples and nothing else."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+        self._numbers: dict[tuple[str, ...], int] = {}
+        self._bytes = 0
+
+    def add(self, step: int, at: int, frames: tuple[str, ...]) -> None:
+        """Keep a sample, while there is room."""
+        lines = b""
+        number = self._numbers.get(frames)
+        if number is None:
+            if len(self._numbers) >= STACKS_MAX:
+                return
+            number = len(self._numbers)
+            lines = msgspec.json.encode({"stack": number, "frames": frames}) + b"\n"
+        lines += b"%d %d %d\n" % (step, at, number)
+        if self._bytes + len(lines) > BYTES_MAX:
+            return
+        try:
+            self._file.write(lines)
+        except OSError:
+            return
+        self._numbers[frames] = number
+        self._bytes += len(lines)
+
+    def close(self) -> None:
+        """No more samples."""
+        self._file.close()
+
+
+def read_stacks(run_dir: str | os.PathLike[str]) -> list[StackSample]:
+    """All samples, by life, rank and time. Lines that a kill or a flip spoiled are passed over."""
+    folder = Path(run_dir) / FOLDER
+    names = [_NAME.fullmatch(path.name) for path in folder.iterdir()] if folder.is_dir() else []
+    samples: list[StackSample] = []
+    for name in sorted((name for name in names if name), key=lambda name: tuple(map(int, name.groups()))):
+        samples += _read_file(folder / name[0], int(name[1]), int(name[2]))
+    return samples
+
+
+def _read_file(path: Path, life: int, rank: int) -> list[StackSample]:
+    stacks: dict[int, tuple[str, ...]] = {}
+    samples = []
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            if line.startswith(b"{"):
+                stack = msgspec.json.decode(line, type=_Stack)
+                stacks[stack.stack] = tuple(stack.frames)
+            elif line:
+                step, at, number = map(int, line.split(b" "))
+                samples.append(StackSample(life, rank, step, at, stacks[number]))
+        except (msgspec.MsgspecError, ValueError, KeyError):
+            continue
+    return samples
+
+
+class _Stack(msgspec.Struct, frozen=True):
+    stack: int
+    frames: list[str]

@@ -1,0 +1,70 @@
+"""What a life tells about its steps while it executes them: a row each, unless recording is off."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from penstock.data.feed.batch import Batch
+from penstock.data.feed.framework_batch import FrameworkBatch
+from penstock.data.feed.prefetch import Prefetch
+from penstock.observe.steps import PARTS, StepRecorder
+
+_NOTHING: AbstractContextManager[None] = nullcontext()
+
+
+class Observation:
+    """Of one life. Without a recorder it does nothing, and training is the same either way (O8)."""
+
+    def __init__(self, recorder: StepRecorder | None) -> None:
+        self.recorder = recorder
+
+    def begin(self, step: int) -> None:
+        """The loop asks for the batch of a step."""
+        if self.recorder is not None:
+            self.recorder.begin(step)
+
+    def part(self, name: str) -> AbstractContextManager[None]:
+        """A block whose time belongs to a part; that of a name that is none stays where it is."""
+        return _NOTHING if self.recorder is None or name not in PARTS else self.recorder.part(name)
+
+    def batch(self, batch: Any, batches: Prefetch[Any]) -> None:
+        """What the step trains on, and how its feed stands."""
+        recorder = self.recorder
+        if recorder is None:
+            return
+        recorder.begin(batch.step)
+        host = batch._of if isinstance(batch, FrameworkBatch) else batch
+        if isinstance(host, Batch):
+            made = host.made
+            recorder.fact("bytes_read", host.size_bytes)
+            if not batches.plan.records:
+                padding = host.padding
+                recorder.fact("tokens", made.rows * made.length - padding)
+                recorder.fact("padding", padding)
+        recorder.feed(*batches.standing())
+
+    def end(self, step: int) -> None:
+        """The step is over."""
+        if self.recorder is not None:
+            self.recorder.end(step)
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Numbers that the program gave in a step, once they are known."""
+        if self.recorder is not None:
+            for name, value in values.items():
+                self.recorder.scalar(step, name, value)
+
+    def commit(self, step: int) -> None:
+        """The checkpoint before a step exists."""
+        if self.recorder is not None:
+            self.recorder.commit(step)
+
+    def pause(self) -> None:
+        """What comes now is in no step."""
+        if self.recorder is not None:
+            self.recorder.pause()
+
+    def close(self, *, orderly: bool) -> None:
+        """The life ends."""
+        if self.recorder is not None:
+            self.recorder.close(orderly=orderly)
