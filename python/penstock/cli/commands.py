@@ -93,6 +93,11 @@ COMMANDS = (
         "penstock.cli.runs:app",
     ),
     Command(
+        "report",
+        "Say why training is slow and where its time went: diagnosis, ledger, breakdown, incidents, stalls, memory.",
+        "penstock.cli.report.report_command:app",
+    ),
+    Command(
         "demo", "Show the best real thing this build does, end to end, and check it.", "penstock.cli.demo:app"
     ),
     Command(
@@ -126,7 +131,7 @@ examples:
   penstock doctor                      is this machine fit for training?
   penstock run --ranks 8 -- train.py   start eight ranks and keep them together
   penstock data register web 'raw/*'   point at the files you have
-  penstock events run.pev --summary    where did the time of a process go?
+  penstock report runs/exp1            why is my training slow, where did the time go?
   penstock COMMAND --help              purpose, options and examples of a command"""
 
 

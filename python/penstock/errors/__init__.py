@@ -85,6 +85,7 @@
     ├── RunError                 training runs
     │   ├── RunUnknown           no run is in that directory
     │   ├── RunDamaged           a journal or records that cannot be read
+    │   ├── TimelineInvalid      a timeline of a run that breaks the form, with the field
     │   ├── RunUnwritable        a journal or records that cannot be written, such as on a full disk
     │   ├── RunStopped           a policy decided to stop
     │   ├── SilentCorruption     a step that was executed again gave other bits
@@ -208,6 +209,7 @@ from penstock.errors.run import (
     RunUnpinned,
     RunUnwritable,
     SilentCorruption,
+    TimelineInvalid,
 )
 from penstock.errors.service import (
     ServiceBusy,
@@ -363,6 +365,7 @@ __all__ = [
     "StoreRefusal",
     "StoreThrottled",
     "StoreTimedOut",
+    "TimelineInvalid",
     "TokenOutOfRange",
     "TooManyBadRows",
     "TooManyUndecodable",

@@ -28,6 +28,17 @@ class RunDamaged(RunError):
         super().__init__(f"{file} cannot be read from {place} on: {reason}")
 
 
+class TimelineInvalid(RunError):
+    """A timeline of a run that breaks the form, with the field and what was expected."""
+
+    exit_code = 2
+    hint = "the form is described in docs/spec/ledger.md"
+
+    def __init__(self, *, field: str, reason: str) -> None:
+        self.field, self.reason = field, reason
+        super().__init__(f"timeline, {field.removeprefix('.')}: {reason}")
+
+
 class RunUnwritable(RunError):
     """Something that must be written before the run may go on cannot be written: a full disk, a lost permission."""
 

@@ -1,0 +1,1 @@
+"""``penstock report``: why training is slow, and where its time went."""

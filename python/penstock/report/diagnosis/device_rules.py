@@ -1,0 +1,118 @@
+"""Causes that the device's columns show: a host that launches too slowly, padding, an allocator that tries again."""
+
+import numpy as np
+
+from penstock.report.accounts.timeline import Times
+from penstock.report.diagnosis.cause import Cause, seconds
+from penstock.report.diagnosis.observation import Observation
+
+#: Parts of the host in which a device that waits is told by other rules.
+_TOLD = ("data", "transfer", "checkpoint", "eval", "gc", "user", "exchange")
+_COMPUTE = ("forward", "backward")
+
+
+def host_bound(observation: Observation) -> list[Cause]:
+    """The device idles while the host is in forward, backward or the optimizer."""
+    idle = observation.middle("device.idle")
+    if idle is None or not len(idle):
+        return []
+    elsewhere = np.zeros(len(idle), np.int64)
+    for part in _TOLD:
+        column = observation.middle(f"host.{part}")
+        if column is not None:
+            elsewhere += column
+    late = np.maximum(idle - elsewhere, 0)
+    cost = int(late.sum())
+    if cost <= 0:
+        return []
+    each = seconds(cost // len(idle))
+    return [
+        Cause(
+            "host_bound",
+            cost,
+            f"a step leaves the device idle for {each} while the host launches its work",
+            "",
+            f"the device idles {seconds(int(idle.sum()))} in {len(idle)} steps",
+            "compile the model, use CUDA graphs, or make the batch larger",
+            {"idle_ns": int(idle.sum())},
+        )
+    ]
+
+
+def padding(observation: Observation) -> list[Cause]:
+    """The share of forward and backward that computes padding."""
+    tokens, pads = observation.matrix("tokens"), observation.matrix("padding")
+    if tokens is None or pads is None or not pads.sum() or (pads < 0).any() or (tokens < 0).any():
+        return []
+    compute = _compute(observation)
+    if compute is None:
+        return []
+    share = pads.sum(axis=0) / np.maximum((tokens + pads).sum(axis=0), 1)
+    cost = int((share * compute).sum())
+    of_all = float(pads.sum() / (tokens + pads).sum())
+    return [
+        Cause(
+            "padding",
+            cost,
+            f"{100 * of_all:.0f} % of the tokens that the model computes are padding",
+            "",
+            f"{int(pads.sum())} of {int((tokens + pads).sum())} tokens",
+            "pack samples into rows (stage `Pack`), or sort them by length",
+            {"padding": int(pads.sum()), "tokens": int(tokens.sum())},
+        )
+    ]
+
+
+def _compute(observation: Observation) -> Times | None:
+    """Forward and backward, on the device where that is known."""
+    for side in ("device", "host"):
+        columns = [observation.middle(f"{side}.{part}") for part in _COMPUTE]
+        known = [column for column in columns if column is not None]
+        if len(known) == len(_COMPUTE):
+            return np.asarray(np.sum(known, axis=0))
+    return None
+
+
+def allocator(observation: Observation) -> list[Cause]:
+    """What steps in which the allocator tried again took longer than the others."""
+    retries = observation.matrix("allocator_retries")
+    if retries is None or not retries.size:
+        return []
+    is_retried = (retries > 0).any(axis=0)
+    if not is_retried.any() or is_retried.all():
+        return []
+    times = observation.times.max(axis=0)
+    usual = int(np.median(times[~is_retried]))
+    cost = int((times[is_retried] - usual).sum())
+    if cost <= 0:
+        return []
+    count = int(is_retried.sum())
+    return [
+        Cause(
+            "allocator",
+            cost,
+            f"{count} of {len(times)} steps take {seconds(cost // count)} longer because the allocator freed memory and tried again",
+            "",
+            f"{int(retries.sum())} retries",
+            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or make the batch smaller",
+            {"retries": int(retries.sum()), "steps": count},
+        )
+    ]
+
+
+def device_bound(observation: Observation) -> Cause | None:
+    """Nothing avoidable: the device computes."""
+    idle = observation.middle("device.idle")
+    total = int(observation.times.max(axis=0).sum()) if observation.times.size else 0
+    if idle is None or total <= 0:
+        return None
+    busy = total - int(idle.sum())
+    return Cause(
+        "device_bound",
+        0,
+        f"the device computes for {100 * busy / total:.0f} % of the step time",
+        "",
+        f"idle for {seconds(int(idle.sum()))} of {seconds(total)}",
+        "a faster model or device helps, nothing around it does",
+        {"idle_ns": int(idle.sum()), "steps_ns": total},
+    )

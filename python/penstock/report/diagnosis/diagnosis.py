@@ -1,0 +1,103 @@
+"""The diagnosis: the largest avoidable cost first. It abstains where rows are missing, and says when nothing avoidable is large."""
+
+from dataclasses import dataclass
+
+from penstock.report.accounts.account_names import STEP_PARTS
+from penstock.report.diagnosis import device_rules, life_rules, part_rules, rank_rules
+from penstock.report.diagnosis.cause import SHARE_MIN, Cause, seconds, share_text
+from penstock.report.diagnosis.observation import Observation
+
+#: Of the rows; with more of them lost nothing is named.
+_LOST_MAX = 0.05
+RULES = (
+    part_rules.data,
+    part_rules.plain_parts,
+    part_rules.own_code,
+    part_rules.checkpoints,
+    part_rules.stalls,
+    rank_rules.slow_rank,
+    device_rules.host_bound,
+    device_rules.padding,
+    device_rules.allocator,
+    life_rules.restarts,
+    life_rules.compiling,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What costs most, and what else."""
+
+    #: The first line of a report.
+    line: str
+    #: ``named``, ``none`` or ``abstains``.
+    verdict: str
+    causes: tuple[Cause, ...]
+    wall: int
+
+    @property
+    def first(self) -> Cause | None:
+        """The largest avoidable cost."""
+        return self.causes[0] if self.verdict == "named" else None
+
+    def to_json(self) -> dict[str, object]:
+        """As plain values."""
+        return {
+            "line": self.line,
+            "verdict": self.verdict,
+            "wall_ns": self.wall,
+            "causes": [cause.to_json(self.wall) for cause in self.causes],
+        }
+
+
+def diagnosis_of(observation: Observation) -> Diagnosis:
+    """Ask every rule, and order what they say by cost. Pure (O4)."""
+    missing = _missing(observation)
+    if missing:
+        # What the ledger alone shows stands, below a first line that does not pretend to know the rest.
+        causes = [*life_rules.restarts(observation), *life_rules.compiling(observation)]
+        return Diagnosis(f"no diagnosis: {missing}", "abstains", _ordered(causes), observation.wall)
+    causes = _ordered([cause for rule in RULES for cause in rule(observation)])
+    if causes and causes[0].cost >= SHARE_MIN * observation.wall:
+        return Diagnosis(causes[0].line(observation.wall), "named", causes, observation.wall)
+    return Diagnosis(_nothing(observation), "none", causes, observation.wall)
+
+
+def _ordered(causes: list[Cause]) -> tuple[Cause, ...]:
+    return tuple(sorted(causes, key=lambda cause: (-cause.cost, cause.kind, cause.sentence)))
+
+
+def _missing(observation: Observation) -> str:
+    """Why nothing can be said; empty where something can."""
+    if observation.wall <= 0 or not observation.ranks or not len(observation.steps):
+        return "no rows of steps were recorded" + (
+            f" ({observation.faults[0]})" if observation.faults else ""
+        )
+    rows = len(observation.steps) * len(observation.ranks)
+    if observation.lost_rows > _LOST_MAX * (rows + observation.lost_rows):
+        return f"{observation.lost_rows} of {rows + observation.lost_rows} rows of steps were lost"
+    if not observation.names("host."):
+        return "what steps spend their time on was not recorded"
+    return ""
+
+
+def _nothing(observation: Observation) -> str:
+    """No cause is large: say what the time is spent on."""
+    words = f"nothing avoidable costs {100 * SHARE_MIN:.0f} % of {seconds(observation.wall)}"
+    bound = device_rules.device_bound(observation)
+    if bound is not None:
+        return f"{words}: {bound.sentence}"
+    total = int(observation.times.max(axis=0).sum())
+    sums = {}
+    for part in STEP_PARTS:
+        column = observation.middle(f"host.{part}")
+        if column is not None:
+            sums[part] = int(column.sum())
+    largest = sorted(sums, key=lambda part: (-sums[part], part))[:3]
+    parts = ", ".join(f"{part} {share_text(sums[part], total)}" for part in largest)
+    unknown = (
+        "; a rank that is slow inside of backward would not show"
+        if len(observation.ranks) > 1 and "backward" in largest
+        else ""
+    )
+    return f"{words}: steps are {parts}{unknown}"

@@ -1,0 +1,61 @@
+"""Causes that the ledger shows: restarts and compiling."""
+
+from penstock.report.accounts.incidents import REPAIR_PARTS
+from penstock.report.diagnosis.cause import Cause, seconds
+from penstock.report.diagnosis.observation import Observation
+
+_ADVICE = {
+    "lost": "save more often: most of it are steps that were executed again",
+    "hang": "shorten the patience for hangs (`--hang`): most of it is waiting for a rank that hangs",
+    "start": "keep a warm Python (`--zygote`), and make the model faster: most of it is starting the program",
+    "restore": "keep checkpoints nearer: most of it is reading them",
+    "unmeasured": "start it with `penstock run`, which notes when a rank dies and starts it again",
+    "queue": "ask for machines that are free sooner: most of it is waiting for them",
+}
+
+
+def restarts(observation: Observation) -> list[Cause]:
+    """What all incidents cost, for each rank."""
+    ledger = observation.ledger
+    if ledger is None or not ledger.incidents:
+        return []
+    ranks = max(len(ledger.ranks), 1)
+    cost = sum(incident.cost for incident in ledger.incidents) // ranks
+    if cost <= 0:
+        return []
+    parts = {
+        name: sum(incident.accounts.get(name, 0) for incident in ledger.incidents) for name in REPAIR_PARTS
+    }
+    worst = max(REPAIR_PARTS, key=lambda name: parts[name])
+    count = len(ledger.incidents)
+    dearest = max(ledger.incidents, key=lambda incident: incident.cost)
+    words = "1 interruption costs" if count == 1 else f"{count} interruptions cost"
+    return [
+        Cause(
+            "restarts",
+            cost,
+            f"{words} {seconds(cost)}, most of it `{worst}` ({seconds(parts[worst] // ranks)})",
+            f"the dearest after life {dearest.life}",
+            dearest.cause,
+            _ADVICE.get(worst, "see `penstock incident`"),
+            {"incidents": count, "accounts_ns": {name: spent for name, spent in parts.items() if spent}},
+        )
+    ]
+
+
+def compiling(observation: Observation) -> list[Cause]:
+    """What compiling takes, for each rank."""
+    ledger = observation.ledger
+    spent = 0 if ledger is None else ledger.accounts["compile"] // max(len(ledger.ranks), 1)
+    if ledger is None or spent <= 0:
+        return []
+    lives = max(len(rank.lives) for rank in ledger.ranks)
+    each = f"{seconds(spent // lives)} in each of {lives} lives" if lives > 1 else f"{seconds(spent)}"
+    return [
+        Cause(
+            "compiling",
+            spent,
+            f"compiling takes {each}",
+            next_step="keep the compiler's cache (TORCHINDUCTOR_CACHE_DIR) where the next life finds it; avoid new shapes",
+        )
+    ]

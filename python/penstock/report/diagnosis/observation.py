@@ -1,0 +1,114 @@
+"""What rules look at: columns of the steps that count, with the same steps on every rank, and the ledger.
+
+A column is named as in the step table: ``host.data``, ``device.idle``, ``tokens``. A value that was not measured is ``UNMEASURED``; a
+column of which no value was measured is as good as absent (O7).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import numpy as np
+
+from penstock.report.accounts.ledger import Ledger
+from penstock.report.accounts.timeline import UNMEASURED, Times
+
+
+@dataclass(frozen=True, slots=True)
+class StackSample:
+    """Where the loop of a rank was, innermost frame first."""
+
+    rank: int
+    step: int
+    frames: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankSteps:
+    """Steps of a rank that count, in order. ``step``, ``begin``, ``end`` and ``life`` are always there."""
+
+    rank: int
+    columns: dict[str, Times]
+
+    @property
+    def times(self) -> Times:
+        """From the begin of a step to the begin of the next; of the last in a life, to its end."""
+        begin, end, life = self.columns["begin"], self.columns["end"], self.columns["life"]
+        until = end.copy()
+        follows = (life[1:] == life[:-1]) & (self.columns["step"][1:] == self.columns["step"][:-1] + 1)
+        until[:-1] = np.where(follows, begin[1:], end[:-1])
+        return np.asarray(until - begin)
+
+    def chosen(self, keep: np.ndarray) -> "RankSteps":
+        """Some of them."""
+        return RankSteps(self.rank, {name: column[keep] for name, column in self.columns.items()})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observation:
+    """A run, or some steps of it."""
+
+    ranks: tuple[RankSteps, ...]
+    #: Nanoseconds that costs are shares of.
+    wall: int
+    #: None where only some steps are looked at.
+    ledger: Ledger | None = None
+    stacks: tuple[StackSample, ...] = ()
+    #: Rows that were recorded and lost, and what else is wrong with them.
+    lost_rows: int = 0
+    faults: tuple[str, ...] = ()
+    #: Times of steps by rank, cut to the steps that all ranks have.
+    times: Times = field(default_factory=lambda: np.empty((0, 0), np.int64))
+
+    @property
+    def steps(self) -> Times:
+        """Numbers of the steps."""
+        return self.ranks[0].columns["step"] if self.ranks else np.empty(0, np.int64)
+
+    @property
+    def usual(self) -> int:
+        """The median step time, over all ranks."""
+        return int(np.median(self.times)) if self.times.size else 0
+
+    def matrix(self, name: str) -> Times | None:
+        """A column of all ranks as rows; None unless every rank measured all of it."""
+        columns = [rank.columns.get(name) for rank in self.ranks]
+        if not columns or any(column is None or (column == UNMEASURED).any() for column in columns):
+            return None
+        return np.stack([column for column in columns if column is not None])
+
+    def middle(self, name: str) -> Times | None:
+        """A column of the rank in the middle, step by step: what one slow rank does is not in it."""
+        values = self.matrix(name)
+        return None if values is None else middle_of(values)
+
+    def names(self, prefix: str) -> list[str]:
+        """Columns that begin like this, without the beginning, and that every rank measured."""
+        if not self.ranks:
+            return []
+        named = [name for name in self.ranks[0].columns if name.startswith(prefix)]
+        return [name.removeprefix(prefix) for name in sorted(named) if self.matrix(name) is not None]
+
+
+def middle_of(values: Times) -> Times:
+    """The lower median over ranks, as a whole number."""
+    return np.asarray(np.sort(values, axis=0)[(len(values) - 1) // 2])
+
+
+def observation_of(
+    ranks: Sequence[RankSteps],
+    wall: int,
+    ledger: Ledger | None = None,
+    stacks: Sequence[StackSample] = (),
+    lost_rows: int = 0,
+    faults: Sequence[str] = (),
+) -> Observation:
+    """Cut ranks to the steps that all of them have."""
+    ordered = sorted(ranks, key=lambda rank: rank.rank)
+    if not ordered:
+        return Observation((), wall, ledger, tuple(stacks), lost_rows, tuple(faults))
+    common = reduce(np.intersect1d, [rank.columns["step"] for rank in ordered])
+    masks = [np.isin(rank.columns["step"], common) for rank in ordered]
+    times = [rank.times[mask] for rank, mask in zip(ordered, masks, strict=True)]
+    cut = tuple(rank.chosen(mask) for rank, mask in zip(ordered, masks, strict=True))
+    return Observation(cut, wall, ledger, tuple(stacks), lost_rows, tuple(faults), np.stack(times))

@@ -1,0 +1,61 @@
+"""One slow rank: it takes longer in a part of its own, and the others wait for it where ranks meet.
+
+Ranks meet in ``exchange`` and, with collectives inside, in ``backward`` and ``judge``. A rank that is slow inside of such a part cannot be told
+from the others, which leave it together with the slow one.
+"""
+
+import numpy as np
+
+from penstock.report.diagnosis.cause import Cause, seconds
+from penstock.report.diagnosis.observation import Observation, middle_of
+from penstock.report.diagnosis.part_rules import line_of
+
+#: Parts that a rank spends alone, and how a sentence says them.
+_ALONE = {
+    "data": "waiting for data",
+    "transfer": "moving batches to the device",
+    "forward": "in forward",
+    "optimizer": "in the optimizer",
+    "checkpoint": "in checkpoints",
+    "eval": "in evaluation",
+    "gc": "collecting garbage",
+    "user": "in its own code",
+    "rest": "between the recorded parts",
+}
+_TOGETHER = ("backward", "exchange", "judge")
+#: Others wait for at least this share of what the rank takes longer, else it is no cost.
+_WAIT_MIN = 0.5
+
+
+def slow_rank(observation: Observation) -> list[Cause]:
+    """The rank and the part with the largest excess over the other ranks, if those wait for it."""
+    if len(observation.ranks) < 2 or not len(observation.steps):
+        return []
+    meeting = [values for part in _TOGETHER if (values := observation.matrix(f"host.{part}")) is not None]
+    if not meeting:
+        return []
+    waits = np.sum(meeting, axis=0)
+    best: tuple[int, int, str] | None = None
+    for part in _ALONE:
+        values = observation.matrix(f"host.{part}")
+        if values is None:
+            continue
+        for place in range(len(values)):
+            others = middle_of(np.delete(values, place, axis=0))
+            excess = int((values[place] - others).sum())
+            if best is None or excess > best[0]:
+                best = (excess, place, part)
+    if best is None or best[0] <= 0:
+        return []
+    excess, place, part = best
+    wait = int((middle_of(np.delete(waits, place, axis=0)) - waits[place]).sum())
+    if wait < _WAIT_MIN * excess:
+        return []
+    rank = observation.ranks[place].rank
+    each = seconds(excess // len(observation.steps))
+    line, stacks = line_of(observation, observation.steps, rank) if part in ("user", "rest") else ("", "")
+    evidence = f"the others wait {seconds(max(wait, 0))} for it" + (f"; {stacks}" if line else "")
+    facts: dict[str, object] = {"rank": rank, "part": part, "excess_ns": excess, "others_wait_ns": wait}
+    sentence = f"rank {rank} takes {each} longer a step than the others {_ALONE[part]}"
+    advice = f"compare the machine, the files and the code of rank {rank} with those of another rank"
+    return [Cause("slow_rank", excess, sentence, line, evidence, advice, facts)]
