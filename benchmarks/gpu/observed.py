@@ -204,16 +204,17 @@ def without_waits(size: Size, recipe: ps.Recipe, registry: ps.Registry, place: P
     training = Training(size)
     run = ps.Run(place, recipe=recipe, registry=registry, policy=Policy(save_every=None), seed=1)
     state = penstock.torch.state(training.model, training.optimizer)
-    with contextlib.closing(run.steps(state, device="cuda")) as steps:
-        for step, batch in steps:
-            if step == WARM:
-                torch.cuda.set_sync_debug_mode("error")
-            try:
+    try:
+        with contextlib.closing(run.steps(state, device="cuda")) as steps:
+            for step, batch in steps:
+                if step == WARM:
+                    torch.cuda.set_sync_debug_mode("error")
                 run.report(loss=training.step(batch["tokens"]), tokens=batch["tokens"].numel())
-            finally:
                 if step == STEPS:
                     torch.cuda.set_sync_debug_mode("default")
                     break
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
     return f"{STEPS - WARM} steps, nothing raised"
 
 

@@ -82,7 +82,8 @@ class StepRecorder:
         #: Asked by the sampler's thread: facts about the device's memory, by column.
         self.memory: Callable[[], Mapping[str, int]] | None = None
         self._of_device: list[tuple[int, int]] = []
-        self._seconds = 0
+        self._seconds = 1
+        self._writer.anchor(*clocks_ns())
         self._told: str | None = None
         self._closed = False
         gc.callbacks.append(self._collecting)
