@@ -18,7 +18,7 @@ import penstock as ps
 import penstock.torch
 from penstock import errors
 from penstock.process.job.catalogue import jobs
-from penstock.report.account import account
+from penstock.report import ledger
 from penstock.run import EXIT_LEFT, EXIT_UNSAVED, Policy, Run, Spike
 from penstock.run.journal import journal, metrics
 from penstock.state.ranks.clock import Clock
@@ -166,9 +166,9 @@ def test_a_phase_changes_no_bit_and_is_counted_apart(stream: Stream, tmp_path: P
     assert len({str(each) for each in drawn}) == 3
     told = [each.facts["name"] for each in journal.read(tmp_path / "a") if each.kind == "phase"]
     assert told == ["inner", "eval"] * 3
-    found = account(tmp_path / "a")
-    assert 0.06 <= found.seconds["phase"] < found.wall_s
-    assert sum(found.seconds.values()) == pytest.approx(found.wall_s)
+    accounts = ledger(tmp_path / "a")
+    assert 60_000_000 <= accounts.parts["eval"] < accounts.wall
+    assert sum(accounts.accounts.values()) == accounts.wall
 
 
 def test_a_phase_that_is_left_open_is_refused(stream: Stream, tmp_path: Path) -> None:

@@ -3,30 +3,55 @@
 from pathlib import Path
 
 from penstock.cli.output import print_facts, print_json, print_table
-from penstock.report.account import ACCOUNTS, account
+from penstock.report import ledger
+from penstock.report.accounts.account_names import ACCOUNTS
 
 
 def show_account(run: Path, *, json: bool) -> int:
-    """Where the time of rank 0 went."""
-    found = account(run)
+    """The ledger: all ranks together, and every life of every rank."""
+    accounts = ledger(run)
     if json:
-        print_json(found.to_json())
+        print_json(accounts.to_json())
         return 0
-    total = sum(found.seconds.values())
+    goodput = accounts.goodput()
     print_facts(
         {
             "run": run,
-            "wall time": f"{found.wall_s:.3f} s, of which accounted {total:.3f} s",
-            "steps": f"{found.kept} that count, {found.lost} lost",
-            "useful": f"{100 * found.useful:.1f} % of the wall time",
+            "wall time": f"{accounts.longest / 1e9:.3f} s on {len(accounts.ranks)} ranks",
+            "steps": _steps(accounts.ranks[0].steps("kept"), accounts.ranks[0].steps("lost"))
+            if accounts.ranks
+            else "",
+            "runtime goodput": _share(goodput["runtime"]),
         }
     )
     print()
+    spent = [name for name, total in accounts.accounts.items() if total]
     rows = [
-        (life.incarnation, life.kept, life.lost, *(f"{life.seconds[name]:.3f}" for name in ACCOUNTS))
-        for life in found.lives
+        (
+            rank.rank,
+            life.number,
+            life.kept_steps,
+            life.lost_steps,
+            *(_seconds(life.accounts[name]) for name in spent),
+        )
+        for rank in accounts.ranks
+        for life in rank.lives
     ]
-    rows.append(("all", found.kept, found.lost, *(f"{found.seconds[name]:.3f}" for name in ACCOUNTS)))
-    heads = ["life", "steps", "lost steps", *(f"{name} s" for name in ACCOUNTS)]
+    rows.append(("all", "", "", "", *(_seconds(accounts.accounts[name]) for name in spent)))
+    heads = ["rank", "life", "steps", "lost steps", *(f"{name} s" for name in spent)]
     print_table(heads, rows, right=heads)
+    print()
+    print_table(["account", "what it is"], [(name, ACCOUNTS[name]) for name in spent])
     return 0
+
+
+def _steps(kept: int, lost: int) -> str:
+    return f"{kept} that count, {lost} lost"
+
+
+def _share(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{100 * value:.1f} %"
+
+
+def _seconds(nanoseconds: int) -> str:
+    return f"{nanoseconds / 1e9:.3f}"

@@ -10,17 +10,9 @@ from functools import reduce
 
 import numpy as np
 
+from penstock.observe.steps import StackSample
 from penstock.report.accounts.ledger import Ledger
 from penstock.report.accounts.timeline import UNMEASURED, Times
-
-
-@dataclass(frozen=True, slots=True)
-class StackSample:
-    """Where the loop of a rank was, innermost frame first."""
-
-    rank: int
-    step: int
-    frames: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,13 +3,14 @@
 Where the device's idle time is known, a part costs no more than that: what the host does while the device computes is free.
 """
 
-from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
 from penstock.report.accounts.timeline import Times
 from penstock.report.diagnosis.cause import Cause, ordinal, seconds
 from penstock.report.diagnosis.observation import Observation
+from penstock.report.diagnosis.program_line import line_of
 from penstock.report.diagnosis.recurrence import Recurrence, recurrence_of
 
 #: Of a part that is all avoidable: its kind, how a sentence says it, what to do.
@@ -89,40 +90,24 @@ def data(observation: Observation) -> list[Cause]:
 
 
 def own_code(observation: Observation) -> list[Cause]:
-    """Code of the program, with the line that stacks saw most."""
+    """Code of the program, with the line that stacks saw most.
+
+    Without hooks the model is a part of ``user`` as well; then only what some steps have more than the others is a cost.
+    """
     recurrence = _recurrence(observation, "user")
     if recurrence is None or recurrence.total <= 0:
         return []
+    is_apart = observation.middle("host.forward") is not None
+    if not is_apart:
+        if not recurrence.count:
+            return []
+        recurrence = replace(recurrence, is_concentrated=True)
     cost = recurrence.excess if recurrence.is_concentrated else recurrence.total
     steps = observation.steps[recurrence.is_long] if recurrence.is_concentrated else observation.steps
     place, evidence = line_of(observation, steps)
     advice = "look at that line" if place else "find it with `penstock stacks JOB` while it runs"
-    return [
-        Cause(
-            "own_code",
-            cost,
-            recurrence.clause("in your own code"),
-            place,
-            evidence,
-            advice,
-            _facts(recurrence),
-        )
-    ]
-
-
-def line_of(observation: Observation, steps: Times, rank: int | None = None) -> tuple[str, str]:
-    """The line that most stacks of some steps show innermost, and how many do."""
-    wanted = set(steps.tolist())
-    lines = [
-        sample.frames[0]
-        for sample in observation.stacks
-        if sample.step in wanted and sample.frames and rank in (None, sample.rank)
-    ]
-    if not lines:
-        return "", "no stack was taken there"
-    counts = Counter(lines)
-    line = max(sorted(counts), key=lambda one: counts[one])
-    return f"at {line}", f"{counts[line]} of {len(lines)} stacks"
+    facts = _facts(recurrence)
+    return [Cause("own_code", cost, recurrence.clause("in your own code"), place, evidence, advice, facts)]
 
 
 def checkpoints(observation: Observation) -> list[Cause]:
