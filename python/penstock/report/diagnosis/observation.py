@@ -15,6 +15,9 @@ from penstock.report.accounts.ledger import Ledger
 from penstock.report.accounts.timeline import UNMEASURED, Times
 
 
+_NOTHING: Times = np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RankSteps:
     """Steps of a rank that count, in order. ``step``, ``begin``, ``end`` and ``life`` are always there."""
@@ -73,6 +76,20 @@ class Observation:
         """A column of the rank in the middle, step by step: what one slow rank does is not in it."""
         values = self.matrix(name)
         return None if values is None else middle_of(values)
+
+    def stages(self) -> list[str]:
+        """Stages of the feed that rows have a column for, and that were measured in some step."""
+        names = {name for rank in self.ranks for name in rank.columns if name.startswith("feed.")}
+        return sorted(
+            name.removeprefix("feed.")
+            for name in names
+            if any((rank.columns.get(name, _NOTHING) != UNMEASURED).any() for rank in self.ranks)
+        )
+
+    def measured(self, name: str) -> int:
+        """The sum of a column over ranks and steps, as far as it was measured."""
+        columns = [rank.columns[name] for rank in self.ranks if name in rank.columns]
+        return sum(int(column[column != UNMEASURED].sum()) for column in columns)
 
     def names(self, prefix: str) -> list[str]:
         """Columns that begin like this, without the beginning, and that every rank measured."""

@@ -29,6 +29,8 @@ _PARTS = {
 }
 #: A save may cost this share of the time.
 _SAVE_SHARE = 100
+#: A stage limits the feed if it was busy for this share of the time that was waited for batches.
+_LIMITING = 0.5
 #: Parts in which only unusually long steps are a cost.
 _STALLS = ("forward", "backward", "optimizer", "exchange", "judge", "rest")
 
@@ -69,24 +71,37 @@ def data(observation: Observation) -> list[Cause]:
     recurrence = _recurrence(observation, "data")
     if recurrence is None or recurrence.total <= 0:
         return []
-    busy: dict[str, int] = {}
-    for stage in observation.names("feed."):
-        values = observation.matrix(f"feed.{stage}")
-        assert values is not None
-        busy[stage] = int(values.sum())
-    place, evidence = "", "which stage of the feed limits it was not recorded"
-    if any(busy.values()):
-        stage = max(sorted(busy), key=lambda name: busy[name])
-        wall = int(observation.times.sum())
-        place = f"limited by feed stage `{stage}`"
-        evidence = f"busy for {seconds(busy[stage])} of {seconds(wall)}"
-        advice = f"give `{stage}` more workers, or do its work once and keep the result"
-    else:
-        advice = "measure the stream alone with `penstock data bench`"
+    busy = {
+        stage: spent for stage in observation.stages() if (spent := observation.measured(f"feed.{stage}"))
+    }
+    place, evidence, advice = _stage(observation, busy, recurrence.total)
     facts = {**_facts(recurrence), "stages_ns": busy}
     return [
         Cause("data", recurrence.total, recurrence.clause("waiting for data"), place, evidence, advice, facts)
     ]
+
+
+def _stage(observation: Observation, busy: dict[str, int], waited: int) -> tuple[str, str, str]:
+    """The stage of the feed that limits it: where, what shows it, what to do."""
+    advice = "measure the stream alone with `penstock data bench`"
+    known = sorted(observation.stages())
+    if not known:
+        return "", "stages of the feed were not timed", advice
+    stage = max(known, key=lambda name: busy.get(name, 0))
+    if busy.get(stage, 0) < _LIMITING * waited:
+        evidence = f"{', '.join(known)} were busy for {seconds(sum(busy.values()))} only"
+        return (
+            f"outside of the feed stages {', '.join(known)}: in maps of your own, or in a service",
+            evidence,
+            advice,
+        )
+    steps = int(observation.times.sum())
+    evidence = f"busy for {seconds(busy[stage])} of {seconds(steps)}"
+    return (
+        f"limited by feed stage `{stage}`",
+        evidence,
+        f"give `{stage}` more threads, or do its work once and keep the result",
+    )
 
 
 def own_code(observation: Observation) -> list[Cause]:
