@@ -100,7 +100,7 @@ class Life:
         self._requests = Requests()
         place, repeats = settings.directory.path, settings.repeat is not None
         self.observed = Observation(
-            recorder_of(place, self.incarnation, state.rank) if record and not repeats else None
+            recorder_of(place, self.incarnation, state.rank) if record and not repeats else None, state
         )
         self._metrics.seen, self._saving.committed = self.observed.scalars, self.observed.commit
         #: Why the program wants to end after this step, if it does.

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ LATE_MAX = 64
 #: Durations that say what is usual, and seconds between two anchors.
 _USUAL, _ANCHOR_S = 31, 60
 NUMBER = {part: number for number, part in enumerate(PARTS)}
-_GC = NUMBER["gc"]
+_GC, _EVAL = NUMBER["gc"], NUMBER["eval"]
 _AT = {name: at for at, name in enumerate(INTEGERS)}
 _TOLD = [(NUMBER[part], _AT[f"host.{part}"]) for part in TOLD_PARTS]
 _FIRST_PART = _AT[f"host.{PARTS[0]}"]
@@ -76,6 +76,9 @@ class StepRecorder:
         self._durations: deque[int] = deque(maxlen=_USUAL)
         self._feed_before: tuple[int, ...] | None = None
         self._rss = UNMEASURED
+        #: Asked by the sampler's thread: facts about the device's memory, by column.
+        self.memory: Callable[[], Mapping[str, int]] | None = None
+        self._of_device: dict[int, int] = {}
         self._seconds = 0
         self._told: str | None = None
         self._closed = False
@@ -101,6 +104,10 @@ class StepRecorder:
     def part(self, name: str) -> Part:
         """A block whose time belongs to a part."""
         return self._parts[name]
+
+    def is_evaluating(self) -> bool:
+        """Whether an evaluation is around what happens now."""
+        return self._clock.is_open(_EVAL)
 
     def fact(self, name: str, value: int) -> None:
         """An integer of the row that is under way, such as its tokens."""
@@ -142,8 +149,9 @@ class StepRecorder:
             if not entered >> part & 1:
                 values[at] = UNMEASURED
         values[_AT["rss"]] = self._rss
-        for at, value in self._facts.items():
-            values[at] = value
+        for facts in (self._of_device, self._facts):
+            for at, value in facts.items():
+                values[at] = value
         row = self._writer.row(values)
         self._durations.append(end - begin)
         self._rows[step] = row
@@ -173,6 +181,8 @@ class StepRecorder:
         """Of the sampler's thread: memory, clocks, and what the writer could not write."""
         if rss >= 0:
             self._rss = rss
+        if self.memory is not None:
+            self._of_device = {_AT[name]: value for name, value in self.memory().items()}
         if self._seconds % _ANCHOR_S == 0:
             self._writer.anchor(*clocks_ns())
         self._seconds += 1
