@@ -14,7 +14,6 @@ from penstock.observe.steps import StackSample
 from penstock.report.accounts.ledger import Ledger
 from penstock.report.accounts.timeline import UNMEASURED, Times
 
-
 _NOTHING: Times = np.empty(0, np.int64)
 
 
@@ -59,6 +58,12 @@ class Observation:
     def steps(self) -> Times:
         """Numbers of the steps."""
         return self.ranks[0].columns["step"] if self.ranks else np.empty(0, np.int64)
+
+    @property
+    def is_first(self) -> np.ndarray:
+        """Which of them are the first of a life."""
+        life = self.ranks[0].columns["life"]
+        return np.concatenate([[True], life[1:] != life[:-1]]) if len(life) else np.empty(0, bool)
 
     @property
     def usual(self) -> int:

@@ -36,9 +36,11 @@ _STALLS = ("forward", "backward", "optimizer", "exchange", "judge", "rest")
 
 
 def costing(observation: Observation, column: Times) -> Times:
-    """What of a part holds up the device."""
+    """What of a part holds up the device. The first step of a life fills queues and caches: what it takes longer is part of a start."""
     idle = observation.middle("device.idle")
-    return column if idle is None else np.minimum(column, idle)
+    cost = column if idle is None else np.minimum(column, idle)
+    usual = int(np.median(cost)) if len(cost) else 0
+    return np.where(observation.is_first, np.minimum(cost, usual), cost)
 
 
 def _recurrence(observation: Observation, part: str) -> Recurrence | None:
