@@ -1,7 +1,8 @@
 //! Second copies of our ends of what workers write to, in the keeper's hands: what is in a pipe when the agent is killed is not lost.
+//! A launcher that stays has third ones (`launcher/third_copies`), for when the keeper is killed with the agent.
 //!
 //! The agent hands every pipe over when it takes it itself. While it lives, it alone reads. When it was killed and all writers are gone, the
-//! keeper reads what is left and puts it where the agent would have put it. Terminals are not handed over: their other end would never close.
+//! keeper reads what is left and puts it where the agent would have put it: once, because what was read is in no copy any more. Terminals are not handed over: their other end would never close.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,15 +29,17 @@ struct Owner {
     incarnation: u32,
 }
 
-/// Hands the pipes of a worker to the keeper. If it does not take them, it has no second copy, and all else is as before.
-pub fn hand_over(keeper: Option<&OwnedFd>, speaker: Speaker, outputs: &Outputs) {
-    let (Some(keeper), Outputs::Pipes([out, err])) = (keeper, outputs) else { return };
+/// Hands the pipes of a worker to keeper and launcher. If one does not take them, it has no copy, and all else is as before.
+pub fn hand_over(holders: &[OwnedFd], speaker: Speaker, outputs: &Outputs) {
+    let Outputs::Pipes([out, err]) = outputs else { return };
     let owner = Owner { role: speaker.role, rank: speaker.rank, incarnation: speaker.incarnation };
     let words = serde_json::to_vec(&owner).expect("plain numbers");
-    let _ = packet::send(keeper, &words, &[out.as_fd(), err.as_fd()]);
+    for holder in holders {
+        let _ = packet::send(holder, &words, &[out.as_fd(), err.as_fd()]);
+    }
 }
 
-/// What the keeper holds: of each worker the pipes of its newest life.
+/// What a holder has: of each worker the pipes of its newest life.
 #[derive(Default)]
 pub struct Custody(BTreeMap<(usize, u32), (u32, Vec<OwnedFd>)>);
 
@@ -100,7 +103,7 @@ mod tests {
         let (err, err_writer) = system::pipe().unwrap();
         let speaker = Speaker { role: 0, rank: 3, incarnation: 2 };
         let outputs = Outputs::Pipes([out, err]);
-        hand_over(Some(&theirs), speaker, &outputs);
+        hand_over(std::slice::from_ref(&theirs), speaker, &outputs);
         drop((outputs, theirs));
         File::from(out_writer).write_all(b"last words\n").unwrap();
         drop(err_writer);
