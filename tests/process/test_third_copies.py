@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -130,3 +131,30 @@ def test_an_agent_that_ends_in_order_leaves_nothing_to_the_launcher(run: Run) ->
     assert b"error: the keeper was killed" in complaint
     for life in range(2):
         assert_whole(running, 2, life)
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["agent", "keeper and agent"])
+def test_a_line_that_was_read_and_not_written_is_not_lost(run: Run, both: bool) -> None:
+    """Goal: P5 between the read and the write. Method: the index of times becomes a fifo that nobody reads, so that the agent waits
+    there with a line in its hands; then it is killed."""
+    script = "echo > $MARKS/$$.pid; read; for line in 1 2; do echo $line; sleep 0.5; done; echo > $MARKS/said; exec sleep 1000"
+    running = run("--stdin", "0", "--", "bash", "-c", script, stdin=subprocess.PIPE)
+    running.pids(1)
+    state = running.state()
+    times = running.job.directory / "logs" / "rank-0.times"
+    times.unlink()
+    os.mkfifo(times)
+    assert running.launcher is not None
+    assert running.launcher.stdin is not None
+    running.launcher.stdin.write(b"\n")
+    running.launcher.stdin.flush()
+    wait_until((running.marks / "said").exists, "the rank has said what it has to say")
+    times.unlink()
+    log = running.job.directory / "logs" / "rank-0.stdout"
+    assert log.read_text() == ""
+
+    for pid in (state.keeper, state.agent)[not both :]:
+        os.kill(pid, signal.SIGKILL)
+
+    running.launcher.communicate(timeout=PATIENCE_S)
+    assert log.read_text() == "1\n2\n"

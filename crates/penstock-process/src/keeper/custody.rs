@@ -7,12 +7,13 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::job::{Job, JobDirectory, Stream};
+use crate::logs::pump::in_hand::left_in_hand;
 use crate::logs::pump::{Outputs, Remainder, Speaker};
 use crate::system;
 use crate::zygote::packet;
@@ -21,27 +22,42 @@ use crate::zygote::packet;
 const READS_MAX: usize = 64;
 const READ_BYTES: usize = 64 << 10;
 
-/// Whose pipes they are.
+/// What is handed over.
 #[derive(Serialize, Deserialize)]
-struct Owner {
-    role: usize,
-    rank: u32,
-    incarnation: u32,
+enum Handed {
+    /// The memory of what the pump has in hand.
+    InHand,
+    /// The pipes of a worker.
+    Pipes { role: usize, rank: u32, incarnation: u32 },
+}
+
+/// Shows the holders what the pump has in hand.
+pub fn show_hand(holders: &[OwnedFd], in_hand: &OwnedFd) {
+    send(holders, &Handed::InHand, &[in_hand.as_fd()]);
 }
 
 /// Hands the pipes of a worker to keeper and launcher. If one does not take them, it has no copy, and all else is as before.
 pub fn hand_over(holders: &[OwnedFd], speaker: Speaker, outputs: &Outputs) {
     let Outputs::Pipes([out, err]) = outputs else { return };
-    let owner = Owner { role: speaker.role, rank: speaker.rank, incarnation: speaker.incarnation };
-    let words = serde_json::to_vec(&owner).expect("plain numbers");
+    let Speaker { role, rank, incarnation } = speaker;
+    send(holders, &Handed::Pipes { role, rank, incarnation }, &[out.as_fd(), err.as_fd()]);
+}
+
+fn send(holders: &[OwnedFd], handed: &Handed, fds: &[BorrowedFd<'_>]) {
+    let words = serde_json::to_vec(handed).expect("plain numbers");
     for holder in holders {
-        let _ = packet::send(holder, &words, &[out.as_fd(), err.as_fd()]);
+        let _ = packet::send(holder, &words, fds);
     }
 }
 
-/// What a holder has: of each worker the pipes of its newest life.
+/// What a holder has.
 #[derive(Default)]
-pub struct Custody(BTreeMap<(usize, u32), (u32, Vec<OwnedFd>)>);
+pub struct Custody {
+    /// Of each worker the pipes of its newest life.
+    pipes: BTreeMap<(usize, u32), (u32, Vec<OwnedFd>)>,
+    /// What the newest agent has read and perhaps not written down.
+    in_hand: Option<File>,
+}
 
 impl Custody {
     /// Takes what the agent hands over; false when it is gone.
@@ -49,8 +65,12 @@ impl Custody {
         loop {
             match packet::receive_fds(agent) {
                 Ok(Some((words, fds))) => {
-                    if let Ok(owner) = serde_json::from_slice::<Owner>(&words) {
-                        self.0.insert((owner.role, owner.rank), (owner.incarnation, fds));
+                    match serde_json::from_slice(&words) {
+                        Ok(Handed::InHand) => self.in_hand = fds.into_iter().next().map(File::from),
+                        Ok(Handed::Pipes { role, rank, incarnation }) => {
+                            self.pipes.insert((role, rank), (incarnation, fds));
+                        }
+                        Err(_) => {}
                     }
                 }
                 Ok(None) => return true,
@@ -59,9 +79,15 @@ impl Custody {
         }
     }
 
-    /// Puts what is left in the pipes into the logs. Only when agent and writers are gone.
+    /// Puts what was in the agent's hands and what is left in the pipes into the logs. Only when agent and writers are gone.
     pub fn finish(&mut self, directory: &JobDirectory, job: &Job) -> Result<()> {
-        for ((role, rank), (incarnation, fds)) in std::mem::take(&mut self.0) {
+        if let Some(left) = self.in_hand.take().as_ref().and_then(left_in_hand) {
+            let mut log = Remainder::open(directory, job, left.speaker);
+            // Some of it may have been written down, or all.
+            let written = usize::try_from(log.at(left.stream).saturating_sub(left.at)).unwrap_or(usize::MAX);
+            log.append(left.stream, &left.bytes[written.min(left.bytes.len())..]);
+        }
+        for ((role, rank), (incarnation, fds)) in std::mem::take(&mut self.pipes) {
             let mut left: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
             for (bytes, fd) in left.iter_mut().zip(fds) {
                 system::set_nonblocking(&fd)?;
@@ -110,7 +136,7 @@ mod tests {
 
         let mut custody = Custody::default();
         assert!(!custody.take(&ours));
-        let (incarnation, fds) = custody.0.remove(&(0, 3)).unwrap();
+        let (incarnation, fds) = custody.pipes.remove(&(0, 3)).unwrap();
         let mut left = Vec::new();
         rest_of(File::from(fds.into_iter().next().unwrap()), &mut left);
         assert_eq!((incarnation, left), (2, b"last words\n".to_vec()));
