@@ -64,15 +64,13 @@ impl Custody {
     pub fn take(&mut self, agent: &OwnedFd) -> bool {
         loop {
             match packet::receive_fds(agent) {
-                Ok(Some((words, fds))) => {
-                    match serde_json::from_slice(&words) {
-                        Ok(Handed::InHand) => self.in_hand = fds.into_iter().next().map(File::from),
-                        Ok(Handed::Pipes { role, rank, incarnation }) => {
-                            self.pipes.insert((role, rank), (incarnation, fds));
-                        }
-                        Err(_) => {}
+                Ok(Some((words, fds))) => match serde_json::from_slice(&words) {
+                    Ok(Handed::InHand) => self.in_hand = fds.into_iter().next().map(File::from),
+                    Ok(Handed::Pipes { role, rank, incarnation }) => {
+                        self.pipes.insert((role, rank), (incarnation, fds));
                     }
-                }
+                    Err(_) => {}
+                },
                 Ok(None) => return true,
                 Err(_) => return false,
             }
