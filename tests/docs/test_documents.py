@@ -55,7 +55,8 @@ def test_what_the_page_shows_works(page: Path, tmp_path: Path) -> None:
         reader_files(tmp_path)
     blocks = _BLOCK.findall(page.read_text())
     program = "\n".join(text for language, text in blocks if language == "python")
-    run([sys.executable, "-c", program], tmp_path)
+    if program:
+        run([sys.executable, "-c", program], tmp_path)
     for language, text in blocks:
         if language == "console":
             for line in text.splitlines():
