@@ -119,7 +119,9 @@ def test_flips_and_cuts_cost_what_they_hit_and_are_named(tmp_path: Path, suffix:
         for damaged in (good[:place] + bytes([good[place] ^ 0x10]) + good[place + 1 :], good[:place]):
             path.write_bytes(damaged)
             (rows,) = read_steps(tmp_path)
-            found = dict(zip(rows.columns["step"].tolist(), rows.columns["end"].tolist(), strict=True))
+            ends = zip(rows.columns["step"].tolist(), rows.columns["end"].tolist(), strict=True)
+            # A last row that is hit leaves its beginning: a step without an end.
+            found = {step: end for step, end in ends if end != UNMEASURED}
             assert found.items() <= values.items()
             if damaged != good and len(damaged) == len(good) and place not in (9, 10, 11):
                 assert [fault for fault in rows.faults if fault.file == str(path)], place
