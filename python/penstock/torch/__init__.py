@@ -5,6 +5,7 @@ from penstock.torch.batch import Batch
 from penstock.torch.gang import join
 from penstock.torch.lane import current_lane, lane_of
 from penstock.torch.loader import Loader, loader
+from penstock.torch.own_loop import ObservedLoop, observed
 from penstock.torch.replication import ddp
 from penstock.torch.state import State, state
 
@@ -12,6 +13,7 @@ __all__ = [
     "Batch",
     "Flops",
     "Loader",
+    "ObservedLoop",
     "State",
     "current_lane",
     "ddp",
@@ -19,5 +21,6 @@ __all__ = [
     "join",
     "lane_of",
     "loader",
+    "observed",
     "state",
 ]

@@ -2,9 +2,9 @@
 
 use crate::EventError;
 use crate::steps::block::Block;
+use crate::steps::files::{MAGIC, VERSION};
 use crate::steps::frame::{self, Content, Fault, Frames};
 use crate::steps::tail::{Begun, Tail};
-use crate::steps::writer::{MAGIC, VERSION};
 use crate::steps::{Column, Kind};
 use std::path::{Path, PathBuf};
 
