@@ -60,8 +60,8 @@ class FlopCounter:
         _REGISTERED[primitive] = formula
 
 
-#: Count what a function costs.
 flops = FlopCounter()
+"""Count what a function costs: call it, or ``register`` what an operator costs."""
 
 
 @dataclass(frozen=True, slots=True)

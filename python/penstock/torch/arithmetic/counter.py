@@ -70,5 +70,5 @@ class FlopCounter:
         operators.register(operator, formula)
 
 
-#: Count what a model costs.
 flops = FlopCounter()
+"""Count what a model costs: call it, or ``register`` what an operator costs."""
