@@ -22,7 +22,8 @@ def doctor(
     *,
     directory: Annotated[Path | None, Parameter(help="Where data and checkpoints will live.")] = None,
     peaks: Annotated[
-        bool, Parameter(negative=(), help="Measure how fast this device multiplies, instead; takes half a minute.")
+        bool,
+        Parameter(negative=(), help="Measure how fast this device multiplies, instead; takes half a minute."),
     ] = False,
     json: Json = False,
 ) -> int:

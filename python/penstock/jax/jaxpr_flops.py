@@ -60,8 +60,8 @@ class FlopCounter:
         _REGISTERED[primitive] = formula
 
 
-#: Count what a function costs.
 flops = FlopCounter()
+"""Count what a function costs: call it, or ``register`` what an operator costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,9 @@ class _Walk:
             elif name in _FORMULAS:
                 self._add(equation, own_names, 2, (times, *_FORMULAS[name](equation)))
             elif name in _PRODUCT_LIKE:
-                self.unknown.append(Unknown(own_names, name, "no formula is known: flops.register gives it one"))
+                self.unknown.append(
+                    Unknown(own_names, name, "no formula is known: flops.register gives it one")
+                )
             else:
                 self._inside(equation, times, own_names)
 

@@ -82,3 +82,11 @@ def _by_length(first: int, second: int, shapes: tuple[Shape, Shape]) -> tuple[in
         return None
     plus = first // times - one
     return (times, plus) if abs(plus) <= PLUS_MAX else None
+
+
+def other_shape(shape: Shape) -> Shape:
+    """A second shape: another number of rows, and a shorter length, which no table of positions refuses."""
+    if shape.length is None or shape.length < 2:
+        return Shape(shape.rows + 1, shape.length)
+    half = shape.length // 2
+    return Shape(shape.rows + 1, half // 16 * 16 if half >= 16 else half)

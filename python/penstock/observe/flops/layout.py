@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.observe.flops.dimension import Shape
+from penstock.observe.flops.pairs import DocumentLengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,20 @@ class BatchLayout:
     padding_documents: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     #: Tokens of each row that are not padding; None where none is.
     real: npt.NDArray[np.int64] | None = None
+
+    #: Sums over documents by field, all of them and those of padding, once somebody asked.
+    _sums: dict[str, tuple[DocumentLengths, DocumentLengths | None]] = field(default_factory=dict, repr=False)
+
+    def documents(self, name: str) -> tuple[DocumentLengths, DocumentLengths | None]:
+        """The documents of a field, and those of them that are padding."""
+        sums = self._sums.get(name)
+        if sums is None:
+            boundaries = self.boundaries[name]
+            lengths = boundaries[1:] - boundaries[:-1]
+            padding = self.padding_documents.get(name)
+            without = None if padding is None else DocumentLengths.of(lengths[padding])
+            sums = self._sums[name] = (DocumentLengths.of(lengths), without)
+        return sums
 
     @property
     def tokens(self) -> int:

@@ -193,11 +193,11 @@ class _Plan:
                 if not group.is_recompute:
                     palm[group.dtype] = palm.get(group.dtype, 0) + all_of_it
                     useful[group.dtype] = useful.get(group.dtype, 0) + group.useful(layout)
-            counted: dict[Any, PairCounts | str] = {}
+            counted: dict[int, PairCounts | str] = {}
             for site in sites:
-                pairs = counted.get(site.key)
+                pairs = counted.get(site.alike)
                 if pairs is None:
-                    pairs = counted[site.key] = count_pairs(site, layout)
+                    pairs = counted[site.alike] = count_pairs(site, layout)
                 if isinstance(pairs, str):
                     unknown.append(Unknown("", "attention", pairs))
                     continue
@@ -281,9 +281,15 @@ def _groups(
             sums = sites.setdefault((entry.dtype, entry.mask, rule), [0, 0])
             sums[0] += 0 if is_recompute else entry.useful_per_pair
             sums[1] += entry.executed_per_pair
+    alike: dict[Any, int] = {}
+    for _, mask, rule in sites:
+        alike.setdefault((mask, rule), len(alike))
     return (
         tuple(_ProductGroup(*key, coefficient) for key, coefficient in products.items()),
-        tuple(SiteGroup(*key, useful, executed) for key, (useful, executed) in sites.items()),
+        tuple(
+            SiteGroup(dtype, mask, rule, useful, executed, alike[mask, rule])
+            for (dtype, mask, rule), (useful, executed) in sites.items()
+        ),
     )
 
 

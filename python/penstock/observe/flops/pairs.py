@@ -5,26 +5,44 @@ with ``q`` queries and ``k`` keys stands at key ``i`` (or ``i + k - q`` where ma
 does) and sees ``left`` keys before it and ``right`` after it; None is no limit.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 Lengths = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentLengths:
+    """Documents whose queries and keys are the same tokens, with the sums that all masks need."""
+
+    lengths: Lengths
+    tokens: int
+    square: int
+
+    @classmethod
+    def of(cls, lengths: Lengths) -> "DocumentLengths":
+        """Add up once."""
+        return cls(lengths, int(lengths.sum()), int(np.dot(lengths, lengths)))
+
+    def pairs(self, *, left: int | None = None, right: int | None = None) -> int:
+        """Pairs of all documents together."""
+        return self.square - self._beyond(left) - self._beyond(right)
+
+    def _beyond(self, reach: int | None) -> int:
+        """Pairs that lie further to one side than ``reach``: a triangle of side ``length - 1 - reach``."""
+        if reach is None:
+            return 0
+        if reach == 0:
+            return (self.square - self.tokens) // 2
+        side = np.maximum(self.lengths - (1 + reach), 0)
+        return (int(np.dot(side, side)) + int(side.sum())) // 2
+
+
 def document_pairs(lengths: Lengths, *, left: int | None = None, right: int | None = None) -> int:
     """Pairs of all documents together, whose queries and keys are the same tokens."""
-    if left is None and right is None:
-        return int(np.dot(lengths, lengths))
-    whole = int(np.dot(lengths, lengths))
-    return whole - _beyond(lengths, left) - _beyond(lengths, right)
-
-
-def _beyond(lengths: Lengths, reach: int | None) -> int:
-    """Pairs that lie further to one side than ``reach``: a triangle of side ``length - 1 - reach``."""
-    if reach is None:
-        return 0
-    side = np.maximum(lengths - (1 + reach), 0)
-    return int(np.dot(side, side + 1)) // 2
+    return DocumentLengths.of(lengths).pairs(left=left, right=right)
 
 
 def rectangle_pairs(

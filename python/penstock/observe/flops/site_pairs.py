@@ -1,7 +1,6 @@
 """The pairs of attention sites in one step: useful, executed, and the full square of a row."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -35,11 +34,8 @@ class SiteGroup:
     dims: tuple[Dimension, ...]
     useful: int
     executed: int
-
-    @property
-    def key(self) -> Any:
-        """What decides its pairs."""
-        return self.mask, self.dims
+    #: Sites with the same number have the same pairs.
+    alike: int = 0
 
 
 def count_pairs(site: SiteGroup, layout: BatchLayout) -> PairCounts | str:
@@ -95,12 +91,9 @@ def _of_documents(mask: Mask, layout: BatchLayout, *, tokens: int) -> PairCounts
         return f"attention needs the boundaries {field!r}, which the batch does not have"
     if int(boundaries[0]) != 0 or int(boundaries[-1]) != tokens:
         return f"{field!r} runs from {boundaries[0]} to {boundaries[-1]}, and attention has {tokens} tokens"
-    lengths = boundaries[1:] - boundaries[:-1]
-    executed = document_pairs(lengths, left=mask.left, right=mask.right)
-    useful = executed
-    padding = layout.padding_documents.get(field)
-    if padding is not None:
-        useful -= document_pairs(lengths[padding], left=mask.left, right=mask.right)
+    documents, padding = layout.documents(field)
+    executed = documents.pairs(left=mask.left, right=mask.right)
+    useful = executed if padding is None else executed - padding.pairs(left=mask.left, right=mask.right)
     length = layout.shape.length or 0
     return PairCounts(useful, executed, layout.shape.rows * length * length)
 

@@ -103,11 +103,3 @@ def _named(batch: Any) -> Iterator[tuple[str, torch.Tensor]]:
         for leaf in torch.utils._pytree.tree_leaves(value):
             if isinstance(leaf, torch.Tensor):
                 yield name, leaf
-
-
-def other_shape(shape: Shape) -> Shape:
-    """A second shape: another number of rows, and a shorter length, which no table of positions refuses."""
-    if shape.length is None or shape.length < 2:
-        return Shape(shape.rows + 1, shape.length)
-    half = shape.length // 2
-    return Shape(shape.rows + 1, half // 16 * 16 if half >= 16 else half)

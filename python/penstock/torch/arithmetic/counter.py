@@ -9,8 +9,9 @@ import torch
 
 from penstock.errors import ModelUntraceable
 from penstock.observe.flops import Mask, ModelFlops, StepFlops
+from penstock.observe.flops.dimension import other_shape
 from penstock.torch.arithmetic import operators
-from penstock.torch.arithmetic.batch_layout import layout_of, other_shape, shape_of
+from penstock.torch.arithmetic.batch_layout import layout_of, shape_of
 
 if TYPE_CHECKING:
     from penstock.torch.arithmetic.tracer import Forward
@@ -46,7 +47,7 @@ class FlopCounter:
         """Trace forward and backward of a model on fake tensors, at the batch's shape and at another.
 
         ``forward(model, batch)`` calls the model, where ``model(**batch)`` or ``model(batch)`` would not; it returns a loss, or
-        anything with tensors, whose sum is then the loss. ``masks`` declares what attention with a mask hides, by the name of the
+        anything with tensors, whose squares are then the loss. ``masks`` declares what attention with a mask hides, by the name of the
         module or a pattern of it. ``autocast`` is the type that products run in under autocast. ``shapes`` are further batches,
         whose shapes are traced because something in the model is not linear in tokens.
         """
@@ -69,5 +70,5 @@ class FlopCounter:
         operators.register(operator, formula)
 
 
-#: Count what a model costs.
 flops = FlopCounter()
+"""Count what a model costs: call it, or ``register`` what an operator costs."""

@@ -93,7 +93,8 @@ class KnownValues:
             self._recipes.pop(target, None)
             return
         rest, words = tree_map_only(torch.Tensor, self._recipe, (args[1:], keywords))
-        self._recipes[target] = _Recipe(func, (recipe, *rest), words, target._version)
+        # The change is counted above us, after the operator is done.
+        self._recipes[target] = _Recipe(func, (recipe, *rest), words, before + 1)
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """Its values; None when they are not known, too many, or depend on chance."""

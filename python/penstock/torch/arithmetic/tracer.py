@@ -4,7 +4,8 @@ Apart from ``counter.py`` because torch's fake tensors take a second to import, 
 """
 
 import contextlib
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +43,11 @@ class Tracer:
 
     def trace(self, batch: Any, shape: Shape) -> ShapeTrace:
         """What runs for a batch of this shape."""
-        with torch.autograd.set_multithreading_enabled(False), torch.compiler.set_stance("force_eager"):
+        with (
+            torch.autograd.set_multithreading_enabled(False),
+            torch.compiler.set_stance("force_eager"),
+            _flex_anywhere(),
+        ):
             return self._trace(batch, shape)
 
     def _trace(self, batch: Any, shape: Shape) -> ShapeTrace:
@@ -87,7 +92,31 @@ class Tracer:
                         reason="its result has no gradient", hint="backward=False counts the forward alone"
                     )
                 trace.in_backward = True
-                loss.backward()
+                # Not loss.backward(): that would suspend the interception, which checkpointed forwards need.
+                torch.autograd.graph._engine_run_backward(
+                    (loss,),
+                    (torch.ones_like(loss),),
+                    False,
+                    False,
+                    (),
+                    allow_unreachable=True,
+                    accumulate_grad=True,
+                )
+
+
+@contextlib.contextmanager
+def _flex_anywhere() -> Iterator[None]:
+    """Lets flex attention have gradients where a processor stands for the device: it is only written down."""
+    module: Any = sys.modules.get("torch.nn.attention.flex_attention")
+    check = getattr(module, "_validate_device", None)
+    if check is None:
+        yield
+        return
+    module._validate_device = lambda *tensors: None
+    try:
+        yield
+    finally:
+        module._validate_device = check
 
 
 def _call(model: torch.nn.Module, batch: Any) -> Any:
@@ -97,11 +126,12 @@ def _call(model: torch.nn.Module, batch: Any) -> Any:
 
 
 def _loss_of(result: Any) -> torch.Tensor | None:
-    """The loss that a model gives, or the sum of whatever it gives."""
+    """The loss that a model gives, or the squares of whatever it gives."""
     loss = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
     leaves = [loss] if loss is not None else torch.utils._pytree.tree_leaves(result)
+    # Squares have gradients with a memory of their own, as losses have, and not one number spread out.
     parts = [
-        leaf.sum()
+        leaf if leaf.dim() == 0 else leaf.square().sum()
         for leaf in leaves
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad and not leaf.is_complex()
     ]
