@@ -97,8 +97,7 @@ fn epochs(out: &mut impl Write) -> Outcome {
     }
     let window = plan.window_at(last).ok_or("no window")?;
     let range = window.range();
-    let read_ns =
-        best_ns(|| range.clone().filter_map(|index| window.locate(index)).map(|found| found.0).max());
+    let read_ns = best_ns(|| range.clone().filter_map(|index| window.locate(index)).map(|pack| pack.0).max());
     writeln!(out, "  kept window: {:.1} ns a pack", read_ns / (range.end - range.start) as f64)?;
     Ok(())
 }

@@ -15,9 +15,10 @@ const ROUNDS: usize = 3;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = std::env::temp_dir();
-    let given = std::env::args_os().nth(1).map(PathBuf::from);
-    let path = given.clone().unwrap_or_else(|| dir.join(format!("scan-speed-{}.jsonl", std::process::id())));
-    if given.is_none() {
+    let argument = std::env::args_os().nth(1).map(PathBuf::from);
+    let path =
+        argument.clone().unwrap_or_else(|| dir.join(format!("scan-speed-{}.jsonl", std::process::id())));
+    if argument.is_none() {
         generate(&path)?;
     }
     let index_path = dir.join(format!("scan-speed-{}.index", std::process::id()));
@@ -41,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         )?;
     }
     std::fs::remove_file(&index_path)?;
-    if given.is_none() {
+    if argument.is_none() {
         std::fs::remove_file(&path)?;
     }
     Ok(())

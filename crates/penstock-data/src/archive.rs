@@ -296,7 +296,7 @@ pub fn members(shard: &str, row: &[u8]) -> Result<Vec<Member>, DataError> {
         reason,
     };
     let mut walk = Walk::new(row);
-    let mut found = Vec::new();
+    let mut parts = Vec::new();
     // Each turn steps over at least one block.
     while let Some(entry) = walk.next().map_err(|fault| match fault {
         WalkFault::Truncated(offset) => DataError::Truncated { shard: shard.to_owned(), offset },
@@ -306,10 +306,10 @@ pub fn members(shard: &str, row: &[u8]) -> Result<Vec<Member>, DataError> {
         let name = std::str::from_utf8(&entry.name).ok().filter(|_| entry.is_file);
         if let Some((_, extension)) = name.and_then(key_and_extension) {
             let start = entry.data as usize;
-            found.push(Member { extension, start, end: start + entry.bytes as usize });
+            parts.push(Member { extension, start, end: start + entry.bytes as usize });
         }
     }
-    Ok(found)
+    Ok(parts)
 }
 
 #[cfg(test)]

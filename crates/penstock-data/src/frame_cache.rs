@@ -27,9 +27,9 @@ impl FrameCache {
     fn get(&self, number: u64) -> Option<Arc<Vec<u8>>> {
         let mut kept = self.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let place = kept.iter().position(|(kept, _)| *kept == number)?;
-        let found = kept.remove(place)?;
-        let content = found.1.clone();
-        kept.push_back(found);
+        let frame = kept.remove(place)?;
+        let content = frame.1.clone();
+        kept.push_back(frame);
         Some(content)
     }
 

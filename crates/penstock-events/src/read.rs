@@ -154,17 +154,17 @@ mod tests {
 
     fn steps(path: &Path) -> (Vec<i64>, u64, bool) {
         let mut file = EventFile::open(path).unwrap();
-        let mut found = Vec::new();
+        let mut seen = Vec::new();
         let mut closed = false;
         while let Some(records) = file.next_frame().unwrap() {
             for record in records {
                 closed |= record.fact == Fact::Closed;
                 if let (Fact::Point, Some((_, Value::Int(step)))) = (record.fact, record.fields.first()) {
-                    found.push(*step);
+                    seen.push(*step);
                 }
             }
         }
-        (found, file.torn_bytes(), closed)
+        (seen, file.torn_bytes(), closed)
     }
 
     #[test]
@@ -181,8 +181,8 @@ mod tests {
         let torn = folder.path().join("torn.pev");
         for length in (header..whole.len()).step_by(37) {
             std::fs::write(&torn, &whole[..length]).unwrap();
-            let (found, torn_bytes, closed) = steps(&torn);
-            assert_eq!(found, (0..found.len() as i64).collect::<Vec<_>>());
+            let (seen, torn_bytes, closed) = steps(&torn);
+            assert_eq!(seen, (0..seen.len() as i64).collect::<Vec<_>>());
             assert!(torn_bytes <= length as u64 && !closed);
         }
     }
@@ -197,8 +197,8 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x10;
             std::fs::write(&damaged, &bytes).unwrap();
-            let (found, torn_bytes, _) = steps(&damaged);
-            assert_eq!(found, (0..found.len() as i64).collect::<Vec<_>>());
+            let (seen, torn_bytes, _) = steps(&damaged);
+            assert_eq!(seen, (0..seen.len() as i64).collect::<Vec<_>>());
             assert!(torn_bytes > 0, "the flip at byte {at} went unnoticed");
         }
     }

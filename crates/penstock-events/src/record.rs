@@ -271,9 +271,9 @@ mod tests {
             let record = Record::decode(encoder.bytes()).unwrap();
             for ((key, value), (key_found, value_found)) in fields.iter().zip(&record.fields) {
                 prop_assert!(key.starts_with(key_found.as_str()));
-                let Value::Text(found) = value_found else { panic!("text became {value_found:?}") };
-                prop_assert!(value.starts_with(found.as_str()));
-                prop_assert!(record.cut || found == value);
+                let Value::Text(text) = value_found else { panic!("text became {value_found:?}") };
+                prop_assert!(value.starts_with(text.as_str()));
+                prop_assert!(record.cut || text == value);
             }
             prop_assert!(record.cut || record.fields.len() == fields.len());
         }

@@ -314,8 +314,8 @@ mod tests {
         assert!(read_later(&checked, 70_000, 3, 5_000).is_ok());
         memory.flip_bit(70_000, 0);
         assert!(read_later(&checked, 70_000, 4, 5_500).is_ok(), "within a second nobody looks");
-        let found = read_later(&checked, 70_000, 5, 10_000).unwrap_err();
-        let IoError::Delivered { problem, steps } = found else { panic!("{found}") };
+        let delivered = read_later(&checked, 70_000, 5, 10_000).unwrap_err();
+        let IoError::Delivered { problem, steps } = delivered else { panic!("{delivered}") };
         assert!(matches!(*problem, IoError::Corrupt { offset: 65_536, .. }));
         assert_eq!(steps, 3..=4);
         assert!(read_later(&checked, 70_000, 5, 10_001).is_err(), "it stays wrong");
@@ -408,8 +408,8 @@ mod tests {
             let (memory, checked) = file();
             memory.flip_bit(byte, bit);
             let block = byte / BLOCK_BYTES * BLOCK_BYTES;
-            let found = checked.read(0, FILE_BYTES).unwrap_err();
-            let hit = matches!(found, IoError::Corrupt { offset, .. } if offset == block);
+            let problem = checked.read(0, FILE_BYTES).unwrap_err();
+            let hit = matches!(problem, IoError::Corrupt { offset, .. } if offset == block);
             prop_assert!(hit);
             let damage = checked.verify_all(&mut |_| true);
             prop_assert_eq!(damage.len(), 1);

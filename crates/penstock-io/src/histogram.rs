@@ -41,11 +41,11 @@ impl Histogram {
         }
         let wanted = ((total as f64 * share).ceil() as u64).clamp(1, total);
         let mut seen = 0;
-        let found = counts.iter().position(|count| {
+        let index = counts.iter().position(|count| {
             seen += count;
             seen >= wanted
         });
-        found.map(|bucket| Duration::from_nanos(end(bucket)))
+        index.map(|bucket| Duration::from_nanos(end(bucket)))
     }
 }
 
@@ -116,8 +116,8 @@ mod tests {
             let mut sorted = times.clone();
             sorted.sort_unstable();
             let exact = sorted[(share * times.len() as f64).ceil().max(1.0) as usize - 1];
-            let found = histogram.quantile(share).map_or(0, |time| time.as_nanos() as u64);
-            prop_assert!(found >= exact && found <= exact + exact / 8 + 1, "{} {}", found, exact);
+            let estimate = histogram.quantile(share).map_or(0, |time| time.as_nanos() as u64);
+            prop_assert!(estimate >= exact && estimate <= exact + exact / 8 + 1, "{} {}", estimate, exact);
             prop_assert_eq!(histogram.count(), times.len() as u64);
         }
     }

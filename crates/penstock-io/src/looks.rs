@@ -82,9 +82,9 @@ impl WatchedFile {
         // Taken before looking: what is read meanwhile may be read after the look.
         let unseen = self.unseen.take();
         self.demands.store(DEMANDS.load(Ordering::Relaxed), Ordering::Relaxed);
-        let found = self.file.stamp().unwrap_or(Stamp::MISSING).word();
+        let current = self.file.stamp().unwrap_or(Stamp::MISSING).word();
         self.looked_ms.store(now_ms, Ordering::Relaxed);
-        if Stamp::is_same(self.stamp.swap(found, Ordering::Relaxed), found) {
+        if Stamp::is_same(self.stamp.swap(current, Ordering::Relaxed), current) {
             return;
         }
         if !self.marks.has_doubtful() {
@@ -190,12 +190,12 @@ impl Looks {
         if let Some(looks) = unsafe { current.as_ref() }.filter(|looks| looks.process == process) {
             return looks;
         }
-        let made: &'static Looks = Box::leak(Box::new(Self::new(process)));
-        let place = std::ptr::from_ref(made).cast_mut();
+        let leaked: &'static Looks = Box::leak(Box::new(Self::new(process)));
+        let place = std::ptr::from_ref(leaked).cast_mut();
         match CURRENT.compare_exchange(current, place, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => made,
+            Ok(_) => leaked,
             // SAFETY: another thread of this process published its own.
-            Err(theirs) => unsafe { theirs.as_ref() }.unwrap_or(made),
+            Err(theirs) => unsafe { theirs.as_ref() }.unwrap_or(leaked),
         }
     }
 

@@ -99,8 +99,8 @@ impl Mapping {
         let bytes = unsafe {
             std::slice::from_raw_parts(self.start.as_ptr().add(range.start), range.end - range.start)
         };
-        let found = look(bytes);
-        (!self.slot.torn.load(Ordering::Acquire)).then_some(found)
+        let answer = look(bytes);
+        (!self.slot.torn.load(Ordering::Acquire)).then_some(answer)
     }
 
     /// The words of a shared page; none of a mapping for reading.
@@ -156,11 +156,11 @@ fn free_slot() -> Option<&'static Slot> {
 }
 
 fn is_local(file: &File) -> bool {
-    let mut found = MaybeUninit::<libc::statfs>::uninit();
+    let mut status = MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: an open file, and memory for the answer.
-    let answer = unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) };
+    let answer = unsafe { libc::fstatfs(file.as_raw_fd(), status.as_mut_ptr()) };
     // SAFETY: filled in, if the call says so.
-    answer == 0 && LOCAL_FILE_SYSTEMS.contains(&unsafe { found.assume_init() }.f_type)
+    answer == 0 && LOCAL_FILE_SYSTEMS.contains(&unsafe { status.assume_init() }.f_type)
 }
 
 fn install() {

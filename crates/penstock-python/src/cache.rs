@@ -88,8 +88,8 @@ impl PyHostCache {
     fn verify(&self, py: Python<'_>, progress: Py<PyAny>) -> PyResult<(u64, u64, Vec<PathBuf>)> {
         let mut raised = None;
         let mut tell = |bytes: u64| {
-            let told = Python::attach(|py| progress.bind(py).call1((bytes,)).map(drop));
-            raised = told.err();
+            let answer = Python::attach(|py| progress.bind(py).call1((bytes,)).map(drop));
+            raised = answer.err();
             raised.is_none()
         };
         let verified = py.detach(|| self.0.verify(&mut tell));

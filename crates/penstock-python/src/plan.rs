@@ -209,14 +209,14 @@ impl Legs<'_> {
             None => Ok(Leg::new(LegKind::Rows(tokens.rows()), digest, self.keying, length)),
         });
         let legs = legs.collect::<Result<_, _>>()?;
-        let made = Part::new(tokens, RowMap::new(part.rows)?, legs);
+        let whole = Part::new(tokens, RowMap::new(part.rows)?, legs);
         match part.mask {
             Some(mask) => {
                 // The separator counts in the loss.
                 let counts = separator.map(|separator| Separator { token: 1, ..separator });
-                made.with_mask(token_source(mask, 1, self.raised)?.with_separator(counts)?)
+                whole.with_mask(token_source(mask, 1, self.raised)?.with_separator(counts)?)
             }
-            None => Ok(made),
+            None => Ok(whole),
         }
     }
 
@@ -334,8 +334,8 @@ pub(crate) fn stops_at(
         let position = steps.positions(step)?.start;
         Ok(stops(Key::mixture(mixture.seed), &changes, mixture.exhaustion(), &courses, position)?)
     };
-    let found = py.detach(find).map_err(|problem: FeedError| error::from_feed(py, problem))?;
-    Ok(found.map(|stops| {
+    let stands = py.detach(find).map_err(|problem: FeedError| error::from_feed(py, problem))?;
+    Ok(stands.map(|stops| {
         let shown = stops.into_iter().map(|(count, stop)| {
             let part = match stop.leg {
                 LegPlace::Rest => None,
@@ -442,8 +442,9 @@ pub(crate) fn token_lengths<'py>(
     item_bytes: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let raised = Raised::default();
-    let found = py.detach(|| token_source(shards, item_bytes, &raised)?.lengths());
-    let lengths = found.map_err(|problem| raised.take().unwrap_or_else(|| error::from_feed(py, problem)))?;
+    let outcome = py.detach(|| token_source(shards, item_bytes, &raised)?.lengths());
+    let lengths =
+        outcome.map_err(|problem| raised.take().unwrap_or_else(|| error::from_feed(py, problem)))?;
     let bytes: Vec<u8> = lengths.iter().flat_map(|length| length.to_le_bytes()).collect();
     Ok(PyBytes::new(py, &bytes))
 }
@@ -451,6 +452,6 @@ pub(crate) fn token_lengths<'py>(
 /// The first position of a step under a schedule of batches.
 #[pyfunction]
 pub(crate) fn first_position(py: Python<'_>, batch: Vec<(u64, u64)>, step: u64) -> PyResult<u64> {
-    let found = BatchSchedule::new(&batch).and_then(|steps| steps.positions(step));
-    Ok(found.map_err(|problem| error::from_feed(py, problem.into()))?.start)
+    let positions = BatchSchedule::new(&batch).and_then(|steps| steps.positions(step));
+    Ok(positions.map_err(|problem| error::from_feed(py, problem.into()))?.start)
 }

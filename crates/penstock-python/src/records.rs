@@ -74,8 +74,8 @@ impl<'py> Walk<'_, 'py> {
             self.digests.boolean(truth.is_true());
         } else if let Ok(list) = value.cast_exact::<PyList>() {
             self.digests.list(list.len());
-            for each in list {
-                self.value(&each, depth + 1)?;
+            for item in list {
+                self.value(&item, depth + 1)?;
             }
         } else if let Ok(dict) = value.cast_exact::<PyDict>() {
             self.mapping(dict, depth)?;
@@ -151,7 +151,7 @@ pub(crate) fn usable_row<'py>(
     }
     match changed(row, fresh, usable, 0)? {
         Changed::No => Ok(Some(row.clone())),
-        Changed::Into(made) => Ok(Some(made)),
+        Changed::Into(changed_row) => Ok(Some(changed_row)),
         Changed::Unknown => Ok(None),
     }
 }
@@ -182,8 +182,8 @@ fn changed<'py>(
     if let Ok(dict) = value.cast_exact::<PyDict>() {
         return changed_dict(dict, fresh, usable, depth);
     }
-    let made = usable.call1((value,))?;
-    Ok(if made.is(value) { Changed::No } else { Changed::Into(made) })
+    let changed_value = usable.call1((value,))?;
+    Ok(if changed_value.is(value) { Changed::No } else { Changed::Into(changed_value) })
 }
 
 fn changed_list<'py>(
@@ -193,16 +193,16 @@ fn changed_list<'py>(
     depth: usize,
 ) -> PyResult<Changed<'py>> {
     let mut copy = if fresh { None } else { Some(list.get_slice(0, list.len())) };
-    for (at, each) in list.iter().enumerate() {
-        match changed(&each, fresh, usable, depth + 1)? {
+    for (at, item) in list.iter().enumerate() {
+        match changed(&item, fresh, usable, depth + 1)? {
             Changed::No => {}
             Changed::Unknown => return Ok(Changed::Unknown),
-            Changed::Into(made) => {
+            Changed::Into(changed_item) => {
                 let into = match copy.take() {
                     Some(copy) => copy,
                     None => list.get_slice(0, list.len()),
                 };
-                into.set_item(at, made)?;
+                into.set_item(at, changed_item)?;
                 copy = Some(into);
             }
         }
@@ -217,19 +217,19 @@ fn changed_dict<'py>(
     depth: usize,
 ) -> PyResult<Changed<'py>> {
     let mut copy = if fresh { None } else { Some(dict.copy()?) };
-    for (name, each) in dict {
+    for (name, item) in dict {
         if !name.is_exact_instance_of::<PyString>() {
             return Ok(Changed::Unknown);
         }
-        match changed(&each, fresh, usable, depth + 1)? {
+        match changed(&item, fresh, usable, depth + 1)? {
             Changed::No => {}
             Changed::Unknown => return Ok(Changed::Unknown),
-            Changed::Into(made) => {
+            Changed::Into(changed_item) => {
                 let into = match copy.take() {
                     Some(copy) => copy,
                     None => dict.copy()?,
                 };
-                into.set_item(name, made)?;
+                into.set_item(name, changed_item)?;
                 copy = Some(into);
             }
         }

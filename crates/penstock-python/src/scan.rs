@@ -127,7 +127,7 @@ pub(crate) fn scan_known<'py>(
         row_bytes_max: choices.row_bytes_max,
     };
     let mut doubtful = None;
-    let found = run(py, source, &index, shard, &choices, progress, |input, request| {
+    let scanned = run(py, source, &index, shard, &choices, progress, |input, request| {
         if known.mds_columns.is_none() {
             return scan::scan_opaque(input, opaque, request);
         }
@@ -136,8 +136,8 @@ pub(crate) fn scan_known<'py>(
         doubtful = Some(check.finish());
         Ok(summary)
     })?;
-    found.set_item("doubtful", doubtful.map(|rows| as_bytes(py, &rows)).transpose()?)?;
-    Ok(found)
+    scanned.set_item("doubtful", doubtful.map(|rows| as_bytes(py, &rows)).transpose()?)?;
+    Ok(scanned)
 }
 
 /// Numbers as Python takes them: u64, as bytes.
@@ -217,8 +217,8 @@ fn run<'py>(
 fn teller(progress: Py<PyAny>, raised: &Raised) -> impl FnMut(Progress) -> ControlFlow<()> + Send + use<> {
     let raised = raised.clone();
     move |now: Progress| {
-        let told = Python::attach(|py| progress.bind(py).call1((now.bytes, now.rows)).map(drop));
-        match told {
+        let answer = Python::attach(|py| progress.bind(py).call1((now.bytes, now.rows)).map(drop));
+        match answer {
             Ok(()) => ControlFlow::Continue(()),
             Err(problem) => {
                 raised.keep(problem);
@@ -229,21 +229,21 @@ fn teller(progress: Py<PyAny>, raised: &Raised) -> impl FnMut(Progress) -> Contr
 }
 
 fn summarise(py: Python<'_>, summary: ScanSummary) -> PyResult<Bound<'_, PyDict>> {
-    let found = PyDict::new(py);
-    found.set_item("rows", summary.rows)?;
-    found.set_item("bytes", summary.bytes)?;
-    found.set_item("digest", summary.digest.to_string())?;
+    let document = PyDict::new(py);
+    document.set_item("rows", summary.rows)?;
+    document.set_item("bytes", summary.bytes)?;
+    document.set_item("digest", summary.digest.to_string())?;
     let schema: Vec<(String, &str, bool)> = summary
         .schema
         .into_iter()
         .map(|Field { name, kind, optional }| (name, Kind::name(kind), optional))
         .collect();
-    found.set_item("schema", schema)?;
+    document.set_item("schema", schema)?;
     let bad: Vec<(u64, u64, String)> =
         summary.bad.into_iter().map(|bad| (bad.line, bad.offset, bad.reason)).collect();
-    found.set_item("bad", bad)?;
+    document.set_item("bad", bad)?;
     let details = serde_json::to_string(&summary.details)
         .map_err(|reason| PyValueError::new_err(reason.to_string()))?;
-    found.set_item("details", details)?;
-    Ok(found)
+    document.set_item("details", details)?;
+    Ok(document)
 }

@@ -61,11 +61,11 @@ impl Makers {
         let number = |name: &str| numbers.iter().find(|(other, _)| other == name).map_or(0, |(_, n)| *n);
         let lane = self.for_lane(Lane { number: number("lane"), of: number("of") });
         let step = lane.first_from(number("step"));
-        let known = lane.wait(step, SIGNAL_INTERVAL).map_err(|found| self.problem(found))?;
+        let known = lane.wait(step, SIGNAL_INTERVAL).map_err(|reason| self.problem(reason))?;
         if !known {
             return Err(Problem::busy("it has not measured so far yet"));
         }
-        Ok(lane.has_step(step).map_err(|found| self.problem(found))?.to_string().into())
+        Ok(lane.has_step(step).map_err(|reason| self.problem(reason))?.to_string().into())
     }
 }
 
@@ -87,30 +87,30 @@ impl MakeBodies for Makers {
     }
 
     fn check(&self, lane: Lane, step: u64) -> Result<(), Problem> {
-        self.for_lane(lane).batch_bytes(step).map(|_| ()).map_err(|found| self.problem(found))
+        self.for_lane(lane).batch_bytes(step).map(|_| ()).map_err(|reason| self.problem(reason))
     }
 
     fn wait(&self, step: u64, timeout: Duration) -> Result<bool, Problem> {
-        self.maker.wait(step, timeout).map_err(|found| self.problem(found))
+        self.maker.wait(step, timeout).map_err(|reason| self.problem(reason))
     }
 
     fn make(&self, lane: Lane, step: u64) -> Result<Option<Body>, Problem> {
-        let made = self.for_lane(lane).make(step).map_err(|found| self.problem(found))?;
-        let Some(batch) = made else { return Ok(None) };
+        let outcome = self.for_lane(lane).make(step).map_err(|reason| self.problem(reason))?;
+        let Some(batch) = outcome else { return Ok(None) };
         let Some(finish) = &self.finish else { return Ok(Some(body_of(batch))) };
         Python::attach(|py| {
             let finished = finish.call1(py, (FeedBatch::new(batch),));
             let bytes = finished.and_then(|bytes| Ok(bytes.extract::<PyBackedBytes>(py)?));
             bytes
                 .map(|bytes| Some(Body::of(bytes::Bytes::from_owner(bytes))))
-                .map_err(|found| told(py, found))
+                .map_err(|reason| told(py, reason))
         })
     }
 
     fn answer(&self, question: &str, numbers: &[(String, u64)]) -> Result<Vec<u8>, Problem> {
         let number = |name: &str| numbers.iter().find(|(other, _)| other == name).map_or(0, |(_, n)| *n);
         let json = |found: Result<serde_json::Value, FeedError>| {
-            found.map(|value| value.to_string().into()).map_err(|found| self.problem(found))
+            found.map(|value| value.to_string().into()).map_err(|reason| self.problem(reason))
         };
         match question {
             "epochs" => {
@@ -123,7 +123,7 @@ impl MakeBodies for Makers {
             "has" => self.has(numbers),
             _ => Python::attach(|py| {
                 let found = self.origin.call1(py, (number("source"), number("sample")));
-                found.and_then(|text| text.extract::<Vec<u8>>(py)).map_err(|found| told(py, found))
+                found.and_then(|text| text.extract::<Vec<u8>>(py)).map_err(|reason| told(py, reason))
             }),
         }
     }
@@ -161,7 +161,7 @@ impl ServerPlan {
             requests_max: self.requests_max,
             token: self.token.as_deref().map(Token::new),
             hosts: Some(Hosts { names, any_address, any_name }),
-            tls: tls.map_err(|found| error::from_serve(py, found))?,
+            tls: tls.map_err(|reason| error::from_serve(py, reason))?,
             head_timeout: Duration::from_secs_f64(self.head_timeout_s),
             write_timeout: Duration::from_secs_f64(self.write_timeout_s),
             ..Options::default()
@@ -202,7 +202,7 @@ impl BatchServer {
         // Before anything is answered: what a client needs to be let in is then in its place.
         bound.call1(py, (listener.local_addr()?.port(),))?;
         let started = py.detach(|| Server::start(listener, making, told, options));
-        Ok(Self { server: started.map_err(|found| error::from_serve(py, found))?, makers })
+        Ok(Self { server: started.map_err(|reason| error::from_serve(py, reason))?, makers })
     }
 
     /// Host and port that it listens on.
@@ -228,7 +228,7 @@ impl BatchServer {
             .growth
             .part(source, part)?
             .and_then(|(part, epochs)| py.detach(|| makers.maker.add_part(source, part, epochs)));
-        added.map_err(|found| error::from_feed(py, found))
+        added.map_err(|reason| error::from_feed(py, reason))
     }
 
     /// Says that no more parts of a source will come; steps that need more get the exception.
@@ -270,7 +270,7 @@ impl ClientPlan {
                 .into_iter()
                 .map(|each| each.map(CredentialPlan::credential))
                 .collect(),
-            tls: tls.map_err(|found| error::from_serve(py, found))?,
+            tls: tls.map_err(|reason| error::from_serve(py, reason))?,
             first: self.first,
             connect_timeout: Duration::from_secs_f64(self.connect_timeout_s),
             silence_max: Duration::from_secs_f64(self.silence_max_s),
@@ -331,7 +331,7 @@ impl ServiceClient {
         }
         match asking.join() {
             Ok(answer) => {
-                let body = answer.map_err(|found| error::from_client(py, found))?;
+                let body = answer.map_err(|reason| error::from_client(py, reason))?;
                 Ok(PyBytes::new(py, body.as_ref()))
             }
             Err(_) => Err(error::from_client(py, ClientError::Closed)),
@@ -341,7 +341,7 @@ impl ServiceClient {
     /// What one server says, asked once.
     fn ask_one<'py>(&self, py: Python<'py>, server: usize, path: &str) -> PyResult<Bound<'py, PyBytes>> {
         let answer = py.detach(|| self.client.ask_one(server, path));
-        let answer = answer.map_err(|found| error::from_client(py, found))?;
+        let answer = answer.map_err(|reason| error::from_client(py, reason))?;
         Ok(PyBytes::new(py, answer.body.as_ref()))
     }
 
@@ -390,7 +390,7 @@ impl ServiceFeed {
             finished: wanted.finished,
         };
         let ahead = Ahead::start(Arc::clone(&client), batches, step, threads, memory_bytes);
-        Ok(Self { ahead: ahead.map_err(|found| error::from_client(py, found))?, client })
+        Ok(Self { ahead: ahead.map_err(|reason| error::from_client(py, reason))?, client })
     }
 
     /// The next batch, or its bytes where Python reads them; None at the end of the stream.
@@ -405,7 +405,7 @@ impl ServiceFeed {
                     return Ok(Some(PyBytes::new(py, body.as_ref()).into_any()));
                 }
                 Ok(Err(())) => py.check_signals()?,
-                Err(found) => return Err(error::from_client(py, found)),
+                Err(reason) => return Err(error::from_client(py, reason)),
             }
         }
     }

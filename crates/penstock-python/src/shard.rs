@@ -149,7 +149,7 @@ pub(crate) fn find_damage(
     digest: &str,
 ) -> PyResult<Vec<(u64, u64, String)>> {
     let raised = Raised::default();
-    let found = py.detach(|| {
+    let outcome = py.detach(|| {
         let index = index.open(digest)?;
         let file: Arc<dyn ReadAt> = match &source {
             Source::StoreObject { .. } => Arc::new(Window::new(source.open(&raised)?)),
@@ -157,7 +157,8 @@ pub(crate) fn find_damage(
         };
         Ok(verify_blocks(&*file, &index, 0..u64::MAX, &mut |_| true))
     });
-    let damages = found.map_err(|problem| raised.take().unwrap_or_else(|| error::from_data(py, problem)))?;
+    let damages =
+        outcome.map_err(|problem| raised.take().unwrap_or_else(|| error::from_data(py, problem)))?;
     if let Some(problem) = raised.take() {
         return Err(problem);
     }

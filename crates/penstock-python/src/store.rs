@@ -72,9 +72,9 @@ impl StoreClient {
                 self.run(py, |client| client.read_into(name, start, into, etag).map(drop))
             });
         }
-        let (made, into) = zeroed(py, length)?;
+        let (bytes, into) = zeroed(py, length)?;
         self.run(py, |client| client.read_into(name, start, into, etag))?;
-        Ok(made)
+        Ok(bytes)
     }
 
     /// Fills a writable buffer with the bytes from a place on.
@@ -126,8 +126,8 @@ impl StoreClient {
 
     /// All objects whose names begin with a text, sorted by name, and names that no request can name.
     fn entries_beginning(&self, py: Python<'_>, text: &str) -> PyResult<(Vec<EntryParts>, Vec<String>)> {
-        let found = self.run(py, |client| client.list_beginning(text))?;
-        Ok((found.objects.into_iter().map(parts).collect(), found.unreadable))
+        let listed = self.run(py, |client| client.list_beginning(text))?;
+        Ok((listed.objects.into_iter().map(parts).collect(), listed.unreadable))
     }
 
     /// Removes an object.
@@ -139,10 +139,10 @@ impl StoreClient {
 /// Bytes that nobody has seen yet, and their memory. Python's own constructor lets the system give zeros page by page when they are first
 /// written, where `PyBytes::new_with` writes them all beforehand: of a large read that is a third of the time.
 fn zeroed<'py>(py: Python<'py>, length: usize) -> PyResult<(Bound<'py, PyBytes>, &'py mut [u8])> {
-    let made = py.get_type::<PyBytes>().call1((length,))?.cast_into::<PyBytes>()?;
+    let bytes = py.get_type::<PyBytes>().call1((length,))?.cast_into::<PyBytes>()?;
     // SAFETY: the object was just made and only we refer to it, so its memory may still be written; it lives as long as `made`.
-    let into = unsafe { std::slice::from_raw_parts_mut(made.as_bytes().as_ptr().cast_mut(), length) };
-    Ok((made, into))
+    let into = unsafe { std::slice::from_raw_parts_mut(bytes.as_bytes().as_ptr().cast_mut(), length) };
+    Ok((bytes, into))
 }
 
 impl StoreClient {

@@ -15,11 +15,11 @@ fn problem(path: &Path, reason: impl std::fmt::Display) -> ServeError {
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
     let read = CertificateDer::pem_file_iter(path).map_err(|reason| problem(path, reason))?;
-    let found = read.collect::<Result<Vec<_>, _>>().map_err(|reason| problem(path, reason))?;
-    if found.is_empty() {
+    let chain = read.collect::<Result<Vec<_>, _>>().map_err(|reason| problem(path, reason))?;
+    if chain.is_empty() {
         return Err(problem(path, "there is no certificate in it"));
     }
-    Ok(found)
+    Ok(chain)
 }
 
 /// What a server needs: its certificates, and the key of the first.
@@ -39,11 +39,11 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
 pub fn client_config(authorities: Option<&Path>) -> Result<Arc<ClientConfig>, ServeError> {
     let mut roots = RootCertStore::empty();
     let place = authorities.unwrap_or(Path::new("the system's certificates"));
-    let found = match authorities {
+    let trusted = match authorities {
         Some(path) => certificates(path)?,
         None => rustls_native_certs::load_native_certs().certs,
     };
-    roots.add_parsable_certificates(found);
+    roots.add_parsable_certificates(trusted);
     if roots.is_empty() {
         return Err(problem(place, "there is no certificate in it that can be used"));
     }

@@ -157,14 +157,14 @@ impl Shelf {
         shelf.stuck = false;
         let asked = match shelf.steps.get_mut(&step) {
             Some(Place::Ready(outcome, asked)) => {
-                let found = outcome.clone();
+                let answer = outcome.clone();
                 *asked = true;
-                if found.is_err() {
+                if answer.is_err() {
                     // What failed may succeed for the next one who asks.
                     shelf.steps.remove(&step);
                 }
                 add(&self.counts.ready, 1);
-                Asked::Ready(found)
+                Asked::Ready(answer)
             }
             Some(Place::Making(waiters)) => {
                 let (sender, receiver) = oneshot::channel();
@@ -245,7 +245,8 @@ impl Shelf {
         if state.largest_bytes == 0 || state.held_bytes + expected > self.memory_bytes {
             return None;
         }
-        let next = |(lane, shelf): (&Lane, &LaneShelf)| self.next_ahead(shelf).map(|found| (found, *lane));
+        let next =
+            |(lane, shelf): (&Lane, &LaneShelf)| self.next_ahead(shelf).map(|next_step| (next_step, *lane));
         let ((_, step), lane) =
             state.lanes.iter().filter(|(_, shelf)| !shelf.stuck).filter_map(next).min()?;
         state.lanes.get_mut(&lane)?.steps.insert(step, Place::Making(Vec::new()));
@@ -272,16 +273,17 @@ impl Shelf {
             Err(problem) => return Some(Err(problem)),
         }
         let begun = Instant::now();
-        let made = catch_unwind(AssertUnwindSafe(|| self.maker.make(lane, step))).unwrap_or_else(|panic| {
-            let said = panic.downcast_ref::<String>().map(String::as_str);
-            let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
-            let message = format!("making step {step} broke: {said}");
-            let fields = serde_json::json!({"reason": message});
-            Err(Problem::new(500, "ServiceError", &message, fields))
-        });
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| self.maker.make(lane, step))).unwrap_or_else(|panic| {
+                let said = panic.downcast_ref::<String>().map(String::as_str);
+                let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
+                let message = format!("making step {step} broke: {said}");
+                let fields = serde_json::json!({"reason": message});
+                Err(Problem::new(500, "ServiceError", &message, fields))
+            });
         self.counts.make.add(begun.elapsed());
-        add(if made.is_ok() { &self.counts.batches_made } else { &self.counts.failed }, 1);
-        Some(made)
+        add(if outcome.is_ok() { &self.counts.batches_made } else { &self.counts.failed }, 1);
+        Some(outcome)
     }
 
     fn put(&self, state: &mut State, lane: Lane, step: u64, outcome: Option<Outcome>) {
@@ -363,7 +365,7 @@ impl State {
         if self.held_bytes <= allowed {
             return;
         }
-        let mut found: Vec<_> = self
+        let mut candidates: Vec<_> = self
             .lanes
             .iter()
             .flat_map(|(&other, shelf)| {
@@ -374,8 +376,8 @@ impl State {
                 })
             })
             .collect();
-        found.sort();
-        for (_, lane, step) in found {
+        candidates.sort();
+        for (_, lane, step) in candidates {
             if self.held_bytes <= allowed {
                 return;
             }

@@ -14,8 +14,8 @@ impl Token {
 
     /// Whether an `Authorization` header carries it. Takes the same time for every wrong one: hashes are compared in constant time.
     pub fn opens(&self, header: Option<&[u8]>) -> bool {
-        let given = header.and_then(|header| header.strip_prefix(b"Bearer ")).unwrap_or_default();
-        blake3::hash(given) == self.0
+        let token = header.and_then(|header| header.strip_prefix(b"Bearer ")).unwrap_or_default();
+        blake3::hash(token) == self.0
     }
 }
 

@@ -107,11 +107,11 @@ impl Overlap {
 }
 
 fn strides(shape: &[u64], item_bytes: u64) -> Vec<u64> {
-    let mut found = vec![item_bytes; shape.len()];
+    let mut steps = vec![item_bytes; shape.len()];
     for d in (1..shape.len()).rev() {
-        found[d - 1] = found[d] * shape[d];
+        steps[d - 1] = steps[d] * shape[d];
     }
-    found
+    steps
 }
 
 #[cfg(test)]
@@ -165,15 +165,15 @@ mod tests {
                     expected.extend((0..item_bytes).map(|k| (byte + k, to + k)).filter(|(from, _)| window.contains(from)));
                 }
             }
-            let mut found = vec![];
+            let mut pairs = vec![];
             if let Some(overlap) = Overlap::new(&piece, &target, item_bytes) {
-                overlap.within(window.clone(), |from, to, bytes| found.extend((0..bytes).map(|k| (from + k, to + k))));
+                overlap.within(window.clone(), |from, to, bytes| pairs.extend((0..bytes).map(|k| (from + k, to + k))));
                 let range = overlap.range();
-                prop_assert!(found.iter().all(|(from, _)| range.contains(from)));
+                prop_assert!(pairs.iter().all(|(from, _)| range.contains(from)));
             } else {
                 prop_assert!(elements(&piece, 1).iter().all(|(place, _)| !theirs.contains_key(place)));
             }
-            prop_assert_eq!(found, expected);
+            prop_assert_eq!(pairs, expected);
         }
     }
 

@@ -32,19 +32,19 @@ impl Move {
 /// Does all moves.
 pub fn copy_all(moves: &[Move], threads: usize) -> Result<(), StateError> {
     let mut items = Vec::new();
-    for each in moves {
+    for job in moves {
         let mut first = 0;
-        while first < each.bytes {
-            let length = ITEM_BYTES.min(each.bytes - first);
+        while first < job.bytes {
+            let length = ITEM_BYTES.min(job.bytes - first);
             // SAFETY: a part of a move whose maker promised that it is right.
-            items.push(unsafe { Move::new(each.from.add(first), each.to.add(first), length) });
+            items.push(unsafe { Move::new(job.from.add(first), job.to.add(first), length) });
             first += length;
         }
     }
     let work = |_: &mut (), item: usize| {
-        let each = &items[item];
+        let job = &items[item];
         // SAFETY: as promised to `Move::new`.
-        unsafe { std::ptr::copy_nonoverlapping(each.from, each.to, each.bytes) };
+        unsafe { std::ptr::copy_nonoverlapping(job.from, job.to, job.bytes) };
         Ok(())
     };
     parallel::for_each(items.len(), threads, || Ok(()), work)

@@ -22,11 +22,11 @@ pub fn hash_pieces(pieces: &[&[u8]], chunk_bytes: usize, threads: usize) -> Vec<
         Ok::<_, ()>(())
     };
     let _ = parallel::for_each(chunks.len(), threads, || Ok(()), work);
-    let mut found: Vec<Vec<u128>> = pieces.iter().map(|_| Vec::new()).collect();
+    let mut by_piece: Vec<Vec<u128>> = pieces.iter().map(|_| Vec::new()).collect();
     for ((piece, chunk), hash) in chunks.iter().zip(hashes) {
-        found[*piece].push(hash.into_inner().unwrap_or_else(|| chunk_hash(chunk)));
+        by_piece[*piece].push(hash.into_inner().unwrap_or_else(|| chunk_hash(chunk)));
     }
-    found
+    by_piece
 }
 
 #[cfg(test)]

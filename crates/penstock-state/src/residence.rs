@@ -63,18 +63,18 @@ mod tests {
 
     #[test]
     fn pages_that_were_read_are_there_and_others_are_not() {
-        let mut made = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let bytes = 16 * PAGE + 5;
-        made.write_all(&vec![7; bytes]).unwrap();
-        made.as_file().sync_all().unwrap();
+        file.write_all(&vec![7; bytes]).unwrap();
+        file.as_file().sync_all().unwrap();
         // SAFETY: advice about a file of ours.
         let forgotten =
-            unsafe { libc::posix_fadvise(made.as_file().as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+            unsafe { libc::posix_fadvise(file.as_file().as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         assert_eq!(forgotten, 0);
-        let residence = Residence::new(made.reopen().unwrap(), bytes as u64).unwrap();
+        let residence = Residence::new(file.reopen().unwrap(), bytes as u64).unwrap();
         assert!(residence.file_with(0, PAGE).is_none(), "the cache was emptied");
 
-        made.as_file().read_exact_at(&mut vec![0; bytes], 0).unwrap();
+        file.as_file().read_exact_at(&mut vec![0; bytes], 0).unwrap();
         assert!(residence.file_with(0, bytes).is_some());
         assert!(residence.file_with(15 * PAGE as u64, 10 * PAGE).is_some(), "up to the end of the file");
         assert!(residence.file_with(1, PAGE).is_none(), "no page begins there");

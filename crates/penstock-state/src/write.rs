@@ -192,8 +192,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, b"old").unwrap();
-        let found = write_file(&path, &[b"new"], Mode::Cached, 1);
-        assert!(matches!(found, Err(StateError::System { verb: "create", full: false, .. })), "{found:?}");
+        let outcome = write_file(&path, &[b"new"], Mode::Cached, 1);
+        assert!(
+            matches!(outcome, Err(StateError::System { verb: "create", full: false, .. })),
+            "{outcome:?}"
+        );
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         assert!(write_file(&folder.path().join("no/file"), &[], Mode::Direct, 1).is_err());
     }

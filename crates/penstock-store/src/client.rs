@@ -121,16 +121,17 @@ impl Client {
             .map_err(|reason| StoreProblem { kind: StoreKind::Denied, ..refused(reason) })?;
         let key = (place.clone(), settings, format!("{limits:?}"));
         let mut clients = lock(CLIENTS.get_or_make(Mutex::default));
-        if let Some(found) = clients.get(&key) {
-            return Ok(Arc::clone(found));
+        if let Some(known) = clients.get(&key) {
+            return Ok(Arc::clone(known));
         }
-        let made = Self { place, url: url.clone(), options, limits, connection: PerProcess::new() };
+        let client = Self { place, url: url.clone(), options, limits, connection: PerProcess::new() };
         // A mistake in the settings is said now and not at the first read.
-        made.stores()
+        client
+            .stores()
             .map_err(|(trouble, _)| StoreProblem { kind: trouble.kind, ..refused(trouble.reason) })?;
-        let made = Arc::new(made);
-        clients.insert(key, Arc::clone(&made));
-        Ok(made)
+        let client = Arc::new(client);
+        clients.insert(key, Arc::clone(&client));
+        Ok(client)
     }
 
     /// Where the root is.
@@ -173,7 +174,7 @@ impl Client {
         if let Some(stores) = shared.as_ref() {
             return Ok(Arc::clone(stores));
         }
-        let made = self
+        let new_stores = self
             .options
             .resolve(&self.place.scheme)
             .map_err(|reason| (Trouble::lasting(StoreKind::Denied, reason), None))
@@ -181,7 +182,7 @@ impl Client {
                 options::make(&self.place, settings, &self.limits)
                     .map_err(|reason| (Trouble::lasting(StoreKind::Failed, reason), None))
             })?;
-        Ok(Arc::clone(shared.insert(Arc::new(made))))
+        Ok(Arc::clone(shared.insert(Arc::new(new_stores))))
     }
 
     /// Reads the settings again because a store was refused; whether there is now another one to try.
@@ -197,8 +198,8 @@ impl Client {
             return false;
         }
         match options::make(&self.place, settings, &self.limits) {
-            Ok(made) => {
-                *shared = Some(Arc::new(made));
+            Ok(new_stores) => {
+                *shared = Some(Arc::new(new_stores));
                 true
             }
             Err(_) => false,
@@ -208,12 +209,12 @@ impl Client {
     /// Length and stamp of an object.
     pub fn describe(&self, name: &str) -> Result<Described, StoreProblem> {
         let mut asking = Asking::new(self, Ask::small("describe", name, self));
-        let found = block_on(asking.persist(async |_, stores| {
+        let meta = block_on(asking.persist(async |_, stores| {
             let key = self.key(name)?;
-            let (found, note) = with_note(stores.objects.head(&key)).await;
-            found.map_err(|error| judge(&error, note))
+            let (meta, note) = with_note(stores.objects.head(&key)).await;
+            meta.map_err(|error| judge(&error, note))
         }))?;
-        Ok(Described::of(name.to_owned(), found))
+        Ok(Described::of(name.to_owned(), meta))
     }
 
     /// Removes an object; it is no error if it is gone already.
@@ -232,8 +233,8 @@ impl Client {
 }
 
 impl Described {
-    pub(crate) fn of(name: String, found: ObjectMeta) -> Self {
-        let stamp = found.e_tag.clone().unwrap_or_else(|| found.last_modified.to_rfc3339());
-        Self { name, bytes: found.size, stamp, etag: found.e_tag }
+    pub(crate) fn of(name: String, meta: ObjectMeta) -> Self {
+        let stamp = meta.e_tag.clone().unwrap_or_else(|| meta.last_modified.to_rfc3339());
+        Self { name, bytes: meta.size, stamp, etag: meta.e_tag }
     }
 }

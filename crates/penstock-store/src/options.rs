@@ -136,12 +136,12 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    fn all<T>(made: T, settings: BTreeMap<String, String>) -> Self
+    fn all<T>(store: T, settings: BTreeMap<String, String>) -> Self
     where
         T: ObjectStore + MultipartStore + PaginatedListStore,
     {
-        let made = Arc::new(made);
-        Self { objects: made.clone(), parts: Some(made.clone()), pages: Some(made), settings }
+        let store = Arc::new(store);
+        Self { objects: store.clone(), parts: Some(store.clone()), pages: Some(store), settings }
     }
 }
 
@@ -187,12 +187,12 @@ pub(crate) fn make(
                 builder.with_config(key, value)
             });
             let url = format!("{}://{}", place.scheme, place.bucket);
-            let made = builder.with_url(url).with_http_connector(Connector).build().map_err(words)?;
-            Ok(Stores { objects: Arc::new(made), parts: None, pages: None, settings })
+            let store = builder.with_url(url).with_http_connector(Connector).build().map_err(words)?;
+            Ok(Stores { objects: Arc::new(store), parts: None, pages: None, settings })
         }
         "memory" => {
-            let made = memory(&place.bucket);
-            Ok(Stores { objects: made.clone(), parts: Some(made), pages: None, settings })
+            let store = memory(&place.bucket);
+            Ok(Stores { objects: store.clone(), parts: Some(store), pages: None, settings })
         }
         other => {
             Err(format!("there is no store for `{other}://`; known are s3, gs, az, http, https and memory"))
@@ -268,15 +268,15 @@ mod tests {
         std::fs::write(home.path().join(".aws/credentials"), keys).unwrap();
         let home = home.path().to_str().unwrap();
         let profile = Options { given: map(&[]), environment: map(&[("HOME", home), ("AWS_REGION", "e")]) };
-        let found = profile.resolve("s3").unwrap();
-        assert_eq!((found["aws_session_token"].as_str(), found["aws_region"].as_str()), ("P", "e"));
+        let resolved = profile.resolve("s3").unwrap();
+        assert_eq!((resolved["aws_session_token"].as_str(), resolved["aws_region"].as_str()), ("P", "e"));
         let given = Options {
             given: map(&[("aws_access_key_id", "G"), ("aws_secret_access_key", "G")]),
             environment: map(&[("HOME", home), ("AWS_ACCESS_KEY_ID", "E")]),
         };
-        let found = given.resolve("s3").unwrap();
-        assert_eq!(found["aws_access_key_id"], "G");
-        assert!(!found.contains_key("aws_session_token"), "a foreign token is not mixed in");
+        let resolved = given.resolve("s3").unwrap();
+        assert_eq!(resolved["aws_access_key_id"], "G");
+        assert!(!resolved.contains_key("aws_session_token"), "a foreign token is not mixed in");
     }
 
     #[test]

@@ -15,8 +15,8 @@ pub(crate) fn read(environment: &BTreeMap<String, String>) -> Result<BTreeMap<St
     let asked = environment.get("AWS_PROFILE").or_else(|| environment.get("AWS_DEFAULT_PROFILE"));
     let name = asked.map_or("default", String::as_str);
     let place = |variable: &str, usual: &str| {
-        let given = environment.get(variable).map(PathBuf::from);
-        given.or_else(|| environment.get("HOME").map(|home| PathBuf::from(home).join(".aws").join(usual)))
+        let named = environment.get(variable).map(PathBuf::from);
+        named.or_else(|| environment.get("HOME").map(|home| PathBuf::from(home).join(".aws").join(usual)))
     };
     let text =
         |path: Option<PathBuf>| path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
@@ -34,7 +34,7 @@ pub(crate) fn read(environment: &BTreeMap<String, String>) -> Result<BTreeMap<St
 
 /// What stands below a title, of the names that we know; nothing where there is no such title.
 fn section(text: &str, title: &str) -> Option<BTreeMap<String, String>> {
-    let mut found: Option<BTreeMap<String, String>> = None;
+    let mut entries: Option<BTreeMap<String, String>> = None;
     let mut inside = false;
     for line in text.lines() {
         // Indented lines belong to the name above them, which is none of ours.
@@ -46,17 +46,17 @@ fn section(text: &str, title: &str) -> Option<BTreeMap<String, String>> {
         if let Some(named) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
             inside = named.split_whitespace().eq(title.split_whitespace());
             if inside {
-                found.get_or_insert_default();
+                entries.get_or_insert_default();
             }
             continue;
         }
         let Some((name, value)) = line.split_once('=').filter(|_| inside && !nested) else { continue };
         let name = name.trim().to_ascii_lowercase();
         if KNOWN.contains(&name.as_str()) {
-            found.get_or_insert_default().insert(name, value.trim().to_owned());
+            entries.get_or_insert_default().insert(name, value.trim().to_owned());
         }
     }
-    found
+    entries
 }
 
 #[cfg(test)]

@@ -206,7 +206,7 @@ async fn fetch(asking: &Asking<'_>, stores: &Stores, part: &mut Part<'_>) -> Res
         let answer = stores.objects.get_opts(&key, options).await.map_err(Failure::Store)?;
         asking.moving();
         if let Some(expected) = &part.etag
-            && answer.meta.e_tag.as_ref().is_some_and(|found| found != expected)
+            && answer.meta.e_tag.as_ref().is_some_and(|etag| etag != expected)
         {
             // A store that does not know the condition answers all the same.
             let reason =

@@ -81,8 +81,8 @@ mod tests {
         let client = client("remote-alike");
         let content: Vec<u8> = (0..10_000u32).map(|number| number as u8).collect();
         client.put_if_absent("a", content.clone().into()).unwrap();
-        let found = client.describe("a").unwrap();
-        let far = RemoteFile::open(&client, "a", found.bytes, found.etag);
+        let described = client.describe("a").unwrap();
+        let far = RemoteFile::open(&client, "a", described.bytes, described.etag);
         let near = penstock_io::MemoryFile::new(far.name(), content);
         for (offset, wanted) in
             [(0, 10_000), (3, 4), (9_999, 1), (10_000, 0), (9_998, 4), (10_001, 1), (u64::MAX, 1)]
@@ -106,8 +106,8 @@ mod tests {
     fn another_object_of_the_same_name_is_refused() {
         let client = client("remote-changed");
         client.put_if_absent("a", vec![1; 2500].into()).unwrap();
-        let found = client.describe("a").unwrap();
-        let far = RemoteFile::open(&client, "a", found.bytes, found.etag);
+        let described = client.describe("a").unwrap();
+        let far = RemoteFile::open(&client, "a", described.bytes, described.etag);
         client.delete("a").unwrap();
         client.put_if_absent("a", vec![2; 2500].into()).unwrap();
         let kind = |outcome: Result<(), IoError>| match outcome {

@@ -72,11 +72,11 @@ impl<T> Default for PerProcess<T> {
 
 impl<T> Drop for PerProcess<T> {
     fn drop(&mut self) {
-        let made = *self.made.get_mut();
+        let pointer = *self.made.get_mut();
         // SAFETY: nobody borrows it any more; what a parent made is left alone.
         unsafe {
-            if made.as_ref().is_some_and(|(owner, _)| *owner == std::process::id()) {
-                drop(Box::from_raw(made));
+            if pointer.as_ref().is_some_and(|(owner, _)| *owner == std::process::id()) {
+                drop(Box::from_raw(pointer));
             }
         }
     }

@@ -38,8 +38,8 @@ pub(crate) fn spread<T: Send>(
     let tell = &tell;
     let outcomes: Vec<Result<(), StoreProblem>> = thread::scope(|scope| {
         let begin = |share: Vec<T>| {
-            let told = Arc::clone(&over);
-            scope.spawn(move || tell(interruptible(move || told.load(Ordering::Relaxed), || doing(share))))
+            let ended = Arc::clone(&over);
+            scope.spawn(move || tell(interruptible(move || ended.load(Ordering::Relaxed), || doing(share))))
         };
         let others: Vec<_> = shares.into_iter().map(begin).collect();
         let first = tell(doing(own));

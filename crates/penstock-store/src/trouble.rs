@@ -98,11 +98,11 @@ fn generic(error: &Error, note: Note, words: String) -> Trouble {
 fn transport(error: &Error) -> Option<&HttpError> {
     let mut cause = error.source();
     // A chain of causes has an end; ours are a handful long.
-    while let Some(found) = cause {
-        if let Some(http) = found.downcast_ref::<HttpError>() {
+    while let Some(reason) = cause {
+        if let Some(http) = reason.downcast_ref::<HttpError>() {
             return Some(http);
         }
-        cause = found.source();
+        cause = reason.source();
     }
     None
 }

@@ -30,8 +30,9 @@ impl Client {
         block_on(asking.persist(async |asking, stores| {
             let key = self.key(name)?;
             let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-            let (made, note) = with_note(stores.objects.put_opts(&key, data.clone().into(), options)).await;
-            match made.map_err(|error| judge(&error, note)) {
+            let (outcome, note) =
+                with_note(stores.objects.put_opts(&key, data.clone().into(), options)).await;
+            match outcome.map_err(|error| judge(&error, note)) {
                 Ok(_) => {
                     COUNTS.bytes_written.add(bytes);
                     Ok(true)
@@ -54,8 +55,8 @@ impl Client {
         block_on(asking.persist(async |_, stores| {
             let key = self.key(name)?;
             let data = copied(body, 0..length)?;
-            let (made, note) = with_note(stores.objects.put(&key, data.into())).await;
-            made.map_err(|error| judge(&error, note))?;
+            let (outcome, note) = with_note(stores.objects.put(&key, data.into())).await;
+            outcome.map_err(|error| judge(&error, note))?;
             COUNTS.bytes_written.add(length);
             Ok(())
         }))
@@ -83,9 +84,9 @@ impl Client {
     /// Whether an object has exactly these bytes.
     async fn holds(&self, stores: &Stores, name: &str, data: &Bytes) -> Result<bool, Trouble> {
         let key = self.key(name)?;
-        let found = async { stores.objects.get(&key).await?.bytes().await };
-        let (found, note) = with_note(found).await;
-        found.map(|found| found == *data).map_err(|error| judge(&error, note))
+        let content = async { stores.objects.get(&key).await?.bytes().await };
+        let (content, note) = with_note(content).await;
+        content.map(|content| content == *data).map_err(|error| judge(&error, note))
     }
 
     async fn put_parts(&self, name: &str, body: &dyn Body) -> Result<(), StoreProblem> {
@@ -158,8 +159,8 @@ impl Client {
                     Ok(_) => Ok(()),
                     // An earlier try whose answer was lost may have completed it; then the upload is gone and the object is there.
                     Err(trouble) if trouble.kind == StoreKind::Missing && asking.unsure => {
-                        let (found, note) = with_note(stores.objects.head(&key)).await;
-                        found.map(|_| ()).map_err(|error| judge(&error, note))
+                        let (outcome, note) = with_note(stores.objects.head(&key)).await;
+                        outcome.map(|_| ()).map_err(|error| judge(&error, note))
                     }
                     Err(trouble) => Err(trouble),
                 }

@@ -22,9 +22,9 @@ pub fn open_whole(
         return Ok(Arc::new(file));
     }
     let data = client.get(name).map_err(|problem| IoError::Store(Box::new(problem)))?;
-    let found = Digest::of(&data);
-    if found != key {
-        return Err(wrong(format!("expected digest {key}, found {found}")));
+    let actual = Digest::of(&data);
+    if actual != key {
+        return Err(wrong(format!("expected digest {key}, found {actual}")));
     }
     let kept =
         cache.and_then(|cache| cache.keep_object(&key, &data)).and_then(|path| LocalFile::open(path).ok());

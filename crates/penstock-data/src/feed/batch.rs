@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_digest_changes_with_tokens_boundaries_and_position() {
-        let made = |position, lengths: &[u32], token| {
+        let digest_of = |position, lengths: &[u32], token| {
             let mut builder = BatchBuilder::new(0, position, (1, LENGTH, 2), &Arc::default());
             builder.row(0).tokens.fill(token);
             let origin = |length| Origin { row: 0, at: 0, length, source: 0, sample: 0, start: 0, epoch: 0 };
@@ -265,17 +265,22 @@ mod tests {
             builder.close_row(0, position, &origins, false);
             builder.finish().digest
         };
-        let all =
-            [made(0, &[6], 1), made(1, &[6], 1), made(0, &[3, 3], 1), made(0, &[2, 4], 1), made(0, &[6], 2)];
+        let all = [
+            digest_of(0, &[6], 1),
+            digest_of(1, &[6], 1),
+            digest_of(0, &[3, 3], 1),
+            digest_of(0, &[2, 4], 1),
+            digest_of(0, &[6], 2),
+        ];
         for (place, digest) in all.iter().enumerate() {
             assert!(!all[..place].contains(digest), "{place}");
         }
-        assert_eq!(made(0, &[6], 1), all[0]);
+        assert_eq!(digest_of(0, &[6], 1), all[0]);
     }
 
     #[test]
     fn a_mask_enters_the_digest_of_rows_that_have_one_and_of_no_others() {
-        let made = |mask: Option<u8>, own| {
+        let batch_of = |mask: Option<u8>, own| {
             let mut builder = BatchBuilder::new(0, 0, (1, LENGTH, 2), &Arc::default());
             if let Some(byte) = mask {
                 builder = builder.with_mask();
@@ -285,11 +290,11 @@ mod tests {
             builder.close_row(0, 0, &[], own);
             builder.finish()
         };
-        let plain = made(None, false);
-        assert_eq!((made(Some(1), false).digest, plain.mask()), (plain.digest, None));
-        assert_ne!(made(Some(1), true).digest, plain.digest);
-        assert_ne!(made(Some(1), true).digest, made(Some(0), true).digest);
-        assert_eq!(made(Some(1), true).mask(), Some(&[1; LENGTH][..]));
+        let plain = batch_of(None, false);
+        assert_eq!((batch_of(Some(1), false).digest, plain.mask()), (plain.digest, None));
+        assert_ne!(batch_of(Some(1), true).digest, plain.digest);
+        assert_ne!(batch_of(Some(1), true).digest, batch_of(Some(0), true).digest);
+        assert_eq!(batch_of(Some(1), true).mask(), Some(&[1; LENGTH][..]));
     }
 
     #[test]

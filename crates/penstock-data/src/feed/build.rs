@@ -65,13 +65,13 @@ pub(super) fn write_table(
     let rows = samples.rows.len() as u64;
     let blocks = Blocks::new(rows, tokens, packing.length, packing.shuffle, packing.source)?;
     let members = |block: u64| -> BlockRows {
-        let mut found = BlockRows::default();
+        let mut block_rows = BlockRows::default();
         for sample in blocks.members(block).into_iter().flatten() {
-            found.rows.push(samples.rows[sample as usize]);
-            found.lengths.push(samples.lengths[sample as usize]);
-            found.starts.extend(samples.starts.get(sample as usize));
+            block_rows.rows.push(samples.rows[sample as usize]);
+            block_rows.lengths.push(samples.lengths[sample as usize]);
+            block_rows.starts.extend(samples.starts.get(sample as usize));
         }
-        found
+        block_rows
     };
     let head = TableHead { tokens, samples: vec![], packs: vec![], parts: !samples.starts.is_empty() };
     write_blocks(path, head, packing, blocks.block_count(), members)
@@ -109,9 +109,9 @@ fn write_blocks(
 ) -> Result<TableHead, FeedError> {
     // Two passes over the blocks: the head, which comes first, holds what the first pass counts.
     for block in 0..blocks {
-        let found = members(block);
-        head.samples.push(found.rows.len() as u32);
-        head.packs.push(pack_count(&found.lengths, packing.length, packing.policy)?);
+        let block_rows = members(block);
+        head.samples.push(block_rows.rows.len() as u32);
+        head.packs.push(pack_count(&block_rows.lengths, packing.length, packing.policy)?);
     }
     let mut writer = TableWriter::create(path, &head)?;
     for block in 0..blocks {

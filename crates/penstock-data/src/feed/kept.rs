@@ -74,9 +74,9 @@ impl Kept {
         if let Some((_, order)) = orders.iter().find(|(known, _)| *known == of) {
             return Ok(Arc::clone(order));
         }
-        let made = Arc::new(make()?);
-        push(&mut orders, (of, Arc::clone(&made)), ORDERS_KEPT);
-        Ok(made)
+        let new_order = Arc::new(make()?);
+        push(&mut orders, (of, Arc::clone(&new_order)), ORDERS_KEPT);
+        Ok(new_order)
     }
 
     /// The window of a leg's order that holds an index of it.
@@ -91,9 +91,9 @@ impl Kept {
         if let Some((_, window)) = hold(&self.windows).iter().find(holds) {
             return Some(Arc::clone(window));
         }
-        let made = Arc::new(make()?);
-        push(&mut hold(&self.windows), (of, Arc::clone(&made)), WINDOWS_KEPT);
-        Some(made)
+        let new_window = Arc::new(make()?);
+        push(&mut hold(&self.windows), (of, Arc::clone(&new_window)), WINDOWS_KEPT);
+        Some(new_window)
     }
 
     /// A planned block of a leg.
@@ -103,14 +103,14 @@ impl Kept {
         block: u64,
         make: impl FnOnce() -> Result<PlannedBlock, FeedError>,
     ) -> Result<Arc<PlannedBlock>, FeedError> {
-        if let Some(found) = hold(&self.planned).blocks.get(&(of, block)) {
-            return Ok(Arc::clone(found));
+        if let Some(known) = hold(&self.planned).blocks.get(&(of, block)) {
+            return Ok(Arc::clone(known));
         }
-        let made = Arc::new(make()?);
+        let new_block = Arc::new(make()?);
         let mut planned = hold(&self.planned);
-        if planned.blocks.insert((of, block), Arc::clone(&made)).is_none() {
+        if planned.blocks.insert((of, block), Arc::clone(&new_block)).is_none() {
             planned.order.push_back((of, block));
-            planned.bytes += made.bytes();
+            planned.bytes += new_block.bytes();
         }
         while planned.bytes > PLANNED_BYTES_MAX && planned.order.len() > 1 {
             let oldest = planned.order.pop_front();
@@ -118,7 +118,7 @@ impl Kept {
                 planned.bytes -= gone.bytes();
             }
         }
-        Ok(made)
+        Ok(new_block)
     }
 }
 

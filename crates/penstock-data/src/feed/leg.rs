@@ -138,13 +138,13 @@ impl Leg {
         let Ordered::Packed(plan) = self.order(epoch)?.order else {
             return Err(FeedError::Plan { reason: "rows that are not packed cannot be packed anew".into() });
         };
-        let mut found = Vec::new();
+        let mut packs = Vec::new();
         let mut next = from;
         while let Some(window) = plan.window_at(next) {
-            found.extend((next..window.range().end).filter_map(|within| window.locate(within)));
+            packs.extend((next..window.range().end).filter_map(|within| window.locate(within)));
             next = window.range().end;
         }
-        Ok(found)
+        Ok(packs)
     }
 
     /// A block with its packs in an epoch.

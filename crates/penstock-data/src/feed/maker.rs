@@ -193,7 +193,7 @@ impl Maker {
         let doing = self.clock.enter(Doing::Plan);
         let rows = positions.clone().map(located).collect::<Result<Vec<_>, _>>()?;
         drop(doing);
-        let found = Instant::now();
+        let planned_at = Instant::now();
         let doing = self.clock.enter(Doing::Read);
         let first = (positions.start - start) as usize;
         let mut origins = Vec::with_capacity(rows.len() * 8);
@@ -216,7 +216,7 @@ impl Maker {
             builder.close_row(row, position, &origins[before..end], place.as_ref().is_some_and(masked));
             before = end;
         }
-        Ok([found - begun, read - found, read.elapsed()])
+        Ok([planned_at - begun, read - planned_at, read.elapsed()])
     }
 
     /// Fills a row and appends what it is made of; what is left of it is padding.
@@ -301,8 +301,8 @@ impl MakeBatch for Maker {
         let mut times = StageTimes::default();
         for first in (mine.start..mine.end).step_by(GROUP_ROWS as usize) {
             let group = first..mine.end.min(first + GROUP_ROWS);
-            let made = self.make_rows(&mut builder, mine.start, group);
-            times.add(made.map_err(|problem| problem.before_step(step))?);
+            let spent = self.make_rows(&mut builder, mine.start, group);
+            times.add(spent.map_err(|problem| problem.before_step(step))?);
         }
         self.clock.add(times);
         Ok(Some(builder.finish()))

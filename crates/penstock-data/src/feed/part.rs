@@ -199,7 +199,7 @@ impl Parts {
         let state = self.hold();
         let whole = state.parts.len() == self.expected;
         let stop = phase.locate(index, &state.ends[number], whole);
-        let found = stop.and_then(|stop| {
+        let located = stop.and_then(|stop| {
             let part = match stop.leg {
                 LegPlace::Rest => phase.rest_part(),
                 LegPlace::Part(part) => part,
@@ -207,7 +207,7 @@ impl Parts {
             Some((stop, Arc::clone(state.parts.get(part)?)))
         });
         let known = state.parts.len();
-        found.ok_or_else(|| FeedError::Plan {
+        located.ok_or_else(|| FeedError::Plan {
             reason: format!(
                 "there is no index {index} in the {known} of {} parts of the source",
                 self.expected

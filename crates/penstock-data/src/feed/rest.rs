@@ -24,20 +24,20 @@ fn undelivered(leg: &Leg, epoch: u64, delivered: u64) -> Result<Vec<(u64, u32, u
     let mut packs = leg.packs_from(epoch, delivered)?;
     // Block by block, so that each is planned once.
     packs.sort_unstable();
-    let mut found = Vec::new();
+    let mut left = Vec::new();
     let mut spans = Vec::new();
     for of_block in packs.chunk_by(|one, other| one.0 == other.0) {
         let planned = leg.planned_in(epoch, of_block[0].0)?;
         for &(_, pack) in of_block {
             spans.clear();
             planned.packs.spans(pack, &planned.block.lengths, &mut spans)?;
-            found.extend(spans.iter().map(|span| {
+            left.extend(spans.iter().map(|span| {
                 let sample = span.sample as usize;
                 (planned.block.rows[sample], planned.block.start(sample) + span.start, span.length)
             }));
         }
     }
-    Ok(found)
+    Ok(left)
 }
 
 /// Spans as samples of a table, in the order of the version's rows; what a cut between two packs divided is whole again.
@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn spans_that_touch_are_joined_and_others_are_not() {
-        let found = joined(vec![(7, 8, 2), (3, 4, 4), (3, 0, 4), (7, 0, 6), (4, 0, 1), (3, 8, 1)]);
-        assert_eq!(found.rows, [3, 4, 7, 7]);
-        assert_eq!((found.starts, found.lengths), (vec![0, 0, 0, 8], vec![9, 1, 6, 2]));
+        let joined_spans = joined(vec![(7, 8, 2), (3, 4, 4), (3, 0, 4), (7, 0, 6), (4, 0, 1), (3, 8, 1)]);
+        assert_eq!(joined_spans.rows, [3, 4, 7, 7]);
+        assert_eq!((joined_spans.starts, joined_spans.lengths), (vec![0, 0, 0, 8], vec![9, 1, 6, 2]));
     }
 }

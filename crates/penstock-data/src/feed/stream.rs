@@ -25,9 +25,9 @@ pub struct StreamPhase {
 impl StreamPhase {
     /// A phase that begins with a rest of `rest.packs()` rows, or without one.
     pub fn new(phase: Phase, rest: Option<Leg>) -> Result<Self, FeedError> {
-        let found = rest.as_ref().map_or(0, Leg::packs);
-        if found != phase.rest {
-            let reason = format!("a rest of {} rows was planned, but its table has {found}", phase.rest);
+        let rest_packs = rest.as_ref().map_or(0, Leg::packs);
+        if rest_packs != phase.rest {
+            let reason = format!("a rest of {} rows was planned, but its table has {rest_packs}", phase.rest);
             return Err(FeedError::Plan { reason });
         }
         Ok(Self { phase, rest })

@@ -307,9 +307,9 @@ mod tests {
         for bit in 0..good.len() * 8 {
             let mut bad = good.to_vec();
             bad[bit / 8] ^= 1 << (bit % 8);
-            let found = read(bad);
+            let outcome = read(bad);
             assert!(
-                matches!(&found, Err(FeedError::TableDamaged { table, .. }) if table == "table"),
+                matches!(&outcome, Err(FeedError::TableDamaged { table, .. }) if table == "table"),
                 "{bit}"
             );
         }

@@ -107,15 +107,15 @@ mod tests {
             let all: Vec<u64> = (0..count as u64).map(|i| i * 0x0123_4567_89ab).collect();
             all.chunks(70_001).for_each(|piece| spool.extend(piece).unwrap());
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-            let (mut chunks, mut found) = (spool.into_chunks().unwrap(), Vec::new());
+            let (mut chunks, mut numbers) = (spool.into_chunks().unwrap(), Vec::new());
             loop {
                 let chunk = chunks.next().unwrap();
                 if chunk.is_empty() {
                     break;
                 }
-                found.extend(chunk);
+                numbers.extend(chunk);
             }
-            assert_eq!(found, all);
+            assert_eq!(numbers, all);
         }
     }
 }

@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn golden_crops() {
         let key = Key::epoch(17, &penstock_io::Digest::of(b"web"), 3);
-        let found = [0, 1, 1 << 40].map(|index| crop_at(&key, Shuffle::Full, index, 9_035_582_198, 1_025));
-        assert_eq!(found, [8_886_606_765, 955_575_369, 6_813_024_129]);
+        let crops = [0, 1, 1 << 40].map(|index| crop_at(&key, Shuffle::Full, index, 9_035_582_198, 1_025));
+        assert_eq!(crops, [8_886_606_765, 955_575_369, 6_813_024_129]);
     }
 }

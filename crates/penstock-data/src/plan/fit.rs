@@ -101,13 +101,13 @@ impl Rooms {
         for (height, level) in self.levels.iter().enumerate() {
             let rest = level.get(at / 64)? & (u64::MAX << (at % 64));
             if rest != 0 {
-                let found = at / 64 * 64 + rest.trailing_zeros() as usize;
+                let start = at / 64 * 64 + rest.trailing_zeros() as usize;
                 // Down again: the first bit of each word on the way.
                 return Some(
                     self.levels[..height]
                         .iter()
                         .rev()
-                        .fold(found, |word, finer| word * 64 + finer[word].trailing_zeros() as usize),
+                        .fold(start, |word, finer| word * 64 + finer[word].trailing_zeros() as usize),
                 );
             }
             at = at / 64 + 1;

@@ -171,8 +171,8 @@ mod tests {
     fn draws_are_those_of_xoshiro() {
         // The reference program's first outputs from the state 1, 2, 3, 4.
         let mut draws = Draws { state: [1, 2, 3, 4] };
-        let found = [draws.bits(), draws.bits(), draws.bits(), draws.bits()];
-        assert_eq!(found, [41_943_041, 58_720_359, 3_588_806_011_781_223, 3_591_011_842_654_386]);
+        let bits = [draws.bits(), draws.bits(), draws.bits(), draws.bits()];
+        assert_eq!(bits, [41_943_041, 58_720_359, 3_588_806_011_781_223, 3_591_011_842_654_386]);
     }
 
     #[test]

@@ -236,16 +236,16 @@ mod tests {
             stops_at(Key::mixture(3), changes, Exhaustion::Stop, courses, position).unwrap()
         };
         let courses = [course(Some(9), 20), course(None, 7)];
-        let found = stops(std::slice::from_ref(&first), &courses, 60).unwrap();
-        assert_eq!(found.iter().map(|(count, _)| count).sum::<u64>(), 60);
-        for ((count, stop), packs) in found.iter().zip([20, 7]) {
+        let standings = stops(std::slice::from_ref(&first), &courses, 60).unwrap();
+        assert_eq!(standings.iter().map(|(count, _)| count).sum::<u64>(), 60);
+        for ((count, stop), packs) in standings.iter().zip([20, 7]) {
             assert_eq!(
                 (stop.leg, stop.epoch, stop.within),
                 (LegPlace::Part(0), count / packs, count % packs)
             );
         }
         let others = [course(Some(90), 20), course(Some(90), 7)];
-        assert_eq!(stops(&[first.clone(), later], &others, 60).unwrap(), found);
+        assert_eq!(stops(&[first.clone(), later], &others, 60).unwrap(), standings);
         assert_eq!(stops(&[first], &[course(Some(1), 5), course(None, 7)], 60), None);
     }
 

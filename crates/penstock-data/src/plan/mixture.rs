@@ -165,11 +165,11 @@ impl Segment {
         if first == self.periods() {
             return None;
         }
-        let mut given = self.deal.counts(first * self.period);
+        let mut dealt = self.deal.counts(first * self.period);
         let place = self.turns(key, first).iter().position(|source| {
             let source = usize::from(*source);
-            given[source] += 1;
-            left(source) == Some(given[source])
+            dealt[source] += 1;
+            left(source) == Some(dealt[source])
         })?;
         Some(self.start + first * self.period + place as u64 + 1)
     }
@@ -179,12 +179,12 @@ impl Segment {
         let period = (position - self.start) / self.period;
         let turns = self.turns(key, period);
         let base = self.counts(period);
-        let mut given = vec![0_u32; base.len()];
+        let mut dealt = vec![0_u32; base.len()];
         let ranks = turns.iter().map(|&source| {
-            let given = &mut given[usize::from(source)];
-            *given += 1;
+            let dealt = &mut dealt[usize::from(source)];
+            *dealt += 1;
             // A period has 65,536 places, so a rank is at most 65,535.
-            (*given - 1) as u16
+            (*dealt - 1) as u16
         });
         let ranks = ranks.collect();
         let start = self.start + period * self.period;

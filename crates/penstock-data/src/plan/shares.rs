@@ -214,8 +214,8 @@ mod tests {
         for (weight, places) in [(1e-6, 2_000_000), (1e-12, 2_000_000_000_000)] {
             let shares = Shares::new(&[0.5, weight, 0.5, 0.0], 0).unwrap();
             for start in (0..10).map(|n| n * places) {
-                let given = shares.count(1, start + places) - shares.count(1, start);
-                assert!((1..=3).contains(&given), "{weight}: {given}");
+                let count = shares.count(1, start + places) - shares.count(1, start);
+                assert!((1..=3).contains(&count), "{weight}: {count}");
             }
         }
         let shares = Shares::new(&[1.0, f64::MIN_POSITIVE], 0).unwrap();

@@ -146,9 +146,9 @@ mod tests {
                 fixed(cut + 2 * until, &[0.5, 0.5]),
             ];
             let limits = limits.map_or([None; 2], |(one, two)| [Some(one), Some(two)]);
-            let made = mixture(&steps, &entries, &limits, drop);
-            let end = made.end().unwrap_or(u64::MAX).min(20_000);
-            let counts = walked(&made, end);
+            let mixed = mixture(&steps, &entries, &limits, drop);
+            let end = mixed.end().unwrap_or(u64::MAX).min(20_000);
+            let counts = walked(&mixed, end);
             prop_assert_eq!(counts.iter().sum::<u64>(), end);
             for (count, limit) in counts.iter().zip(limits) {
                 prop_assert!(limit.is_none_or(|limit| *count <= limit));
@@ -156,7 +156,7 @@ mod tests {
             for position in opened.into_iter().filter(|position| *position < end) {
                 // Whoever opens there knows the same without having been anywhere before.
                 let fresh = mixture(&steps, &entries, &limits, drop);
-                prop_assert_eq!(fresh.locate(position), made.locate(position));
+                prop_assert_eq!(fresh.locate(position), mixed.locate(position));
                 prop_assert_eq!(fresh.counts_before(position).unwrap().iter().sum::<u64>(), position);
             }
         }
@@ -180,16 +180,17 @@ mod tests {
     fn the_shares_of_a_step_are_those_of_the_curve_at_it() {
         let steps = BatchSchedule::new(&[(0, 100), (500, 200)]).unwrap();
         for curve in [Curve::Linear, Curve::Cosine, Curve::Stairs { every: 100 }] {
-            let made = mixture(&steps, &[ramp(0, &[1.0, 0.0], &[0.0, 1.0], 1_000, curve)], &[None; 2], false);
+            let mixed =
+                mixture(&steps, &[ramp(0, &[1.0, 0.0], &[0.0, 1.0], 1_000, curve)], &[None; 2], false);
             let share = Ramp::new(curve, 1_000).unwrap();
             for step in [0, 1, 250, 499, 500, 501, 750, 999] {
                 let positions = steps.positions(step).unwrap();
-                let count = |position| made.counts_before(position).unwrap()[1];
-                let found = count(positions.end) - count(positions.start);
+                let count = |position| mixed.counts_before(position).unwrap()[1];
+                let actual = count(positions.end) - count(positions.start);
                 let ideal = share.part(step) * steps.batch(step) as f64;
-                assert!((found as f64 - ideal).abs() < 1.7, "{curve:?} at {step}: {found}, not {ideal}");
+                assert!((actual as f64 - ideal).abs() < 1.7, "{curve:?} at {step}: {actual}, not {ideal}");
             }
-            assert_eq!(made.counts_before(200_000).unwrap()[0], made.counts_before(150_000).unwrap()[0]);
+            assert_eq!(mixed.counts_before(200_000).unwrap()[0], mixed.counts_before(150_000).unwrap()[0]);
         }
     }
 

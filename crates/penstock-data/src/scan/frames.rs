@@ -129,15 +129,15 @@ impl<'s, R: Read, F: FnMut(FrameEnd) -> Result<(), DataError>> FrameReader<'s, R
         let mut input = InBuffer::around(&self.packed[self.at..]);
         let mut output = OutBuffer::around(into);
         let hint = self.decoder.run(&mut input, &mut output);
-        let (used, made) = (input.pos(), output.pos());
+        let (used, written) = (input.pos(), output.pos());
         let hint = hint.map_err(|error| io::Error::other(self.undecodable(&error)))?;
         self.at += used;
         self.inside = hint != 0;
-        self.totals.content_bytes += made as u64;
+        self.totals.content_bytes += written as u64;
         if hint == 0 {
             self.end_frame().map_err(io::Error::other)?;
         }
-        Ok(made)
+        Ok(written)
     }
 
     fn end_frame(&mut self) -> Result<(), DataError> {
@@ -176,9 +176,9 @@ impl<R: Read, F: FnMut(FrameEnd) -> Result<(), DataError>> Read for FrameReader<
                 return Ok(0);
             }
             let before = self.at;
-            let made = self.step(into)?;
-            if made > 0 {
-                return Ok(made);
+            let written = self.step(into)?;
+            if written > 0 {
+                return Ok(written);
             }
             if !more && self.inside && self.at == before {
                 let error = DataError::Truncated { shard: self.shard.to_owned(), offset: self.frame_at };

@@ -333,7 +333,7 @@ fn next_special(line: &[u8], from: usize) -> usize {
     }
     let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
     let rest = line.get(at..).unwrap_or_default();
-    rest.iter().position(special).map_or(line.len(), |found| at + found)
+    rest.iter().position(special).map_or(line.len(), |offset| at + offset)
 }
 
 #[cfg(test)]
@@ -343,12 +343,12 @@ mod tests {
     use super::*;
 
     fn check(line: &str) -> Result<Vec<(String, Kind)>, String> {
-        let mut found = Vec::new();
+        let mut fields = Vec::new();
         check_object(line.as_bytes(), None, |key, kind| {
-            found.push((String::from_utf8_lossy(key.raw).into_owned(), kind));
+            fields.push((String::from_utf8_lossy(key.raw).into_owned(), kind));
             Ok(())
         })
-        .map(|_| found)
+        .map(|_| fields)
         .map_err(|fault| format!("{}: {}", fault.at, fault.reason))
     }
 

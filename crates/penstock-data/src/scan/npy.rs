@@ -35,9 +35,9 @@ pub(crate) fn check_npy(head: &[u8], bytes: u64) -> Result<(), String> {
     if item_bytes == 0 {
         return Err("its items have no bytes".to_owned());
     }
-    let (wanted, found) = (stretch(shape, item_bytes)?, bytes.saturating_sub(data_at as u64));
-    if wanted != found {
-        return Err(format!("{wanted} bytes must follow its header, but {found} do"));
+    let (wanted, present) = (stretch(shape, item_bytes)?, bytes.saturating_sub(data_at as u64));
+    if wanted != present {
+        return Err(format!("{wanted} bytes must follow its header, but {present} do"));
     }
     Ok(())
 }
@@ -219,8 +219,8 @@ mod tests {
             ("'<f4'", "(0, 4611686018427387904, 4)", "its shape is too large"),
             ("'<f4', 'more': 1", "(1,)", "must have"),
         ] {
-            let found = check(descr, shape, 4).unwrap_err();
-            assert!(found.contains(reason), "{descr} {shape}: {found}");
+            let problem = check(descr, shape, 4).unwrap_err();
+            assert!(problem.contains(reason), "{descr} {shape}: {problem}");
         }
         let ones = format!("({})", "1, ".repeat(33));
         assert!(check("'<f4'", &ones, 4).unwrap_err().contains("33 dimensions"));

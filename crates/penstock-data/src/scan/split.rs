@@ -72,8 +72,8 @@ impl<R: Read> Lines<R> {
         }
         // Each turn finds a line, reads at least one byte, or ends.
         loop {
-            if let Some(found) = memchr(b'\n', &self.buffer[self.searched..self.held.end]) {
-                let end = self.searched + found;
+            if let Some(newline) = memchr(b'\n', &self.buffer[self.searched..self.held.end]) {
+                let end = self.searched + newline;
                 return Ok(Some(self.take(end, end + 1)));
             }
             self.searched = self.held.end;
@@ -119,8 +119,8 @@ impl<R: Read> Lines<R> {
     fn step_over(&mut self) -> std::io::Result<Line> {
         let offset = self.offset;
         loop {
-            if let Some(found) = memchr(b'\n', &self.buffer[self.searched..self.held.end]) {
-                self.drop_until(self.searched + found + 1);
+            if let Some(newline) = memchr(b'\n', &self.buffer[self.searched..self.held.end]) {
+                self.drop_until(self.searched + newline + 1);
                 break;
             }
             self.drop_until(self.held.end);
@@ -162,17 +162,17 @@ mod tests {
 
     fn split(text: &[u8], limit: u32) -> Vec<(u64, u64, Option<Vec<u8>>)> {
         let mut lines = Lines::new(text, limit);
-        let mut found = Vec::new();
+        let mut pieces = Vec::new();
         while let Some(line) = lines.next().unwrap() {
-            found.push((line.number, line.offset, line.place.map(|place| lines.bytes(place).to_vec())));
+            pieces.push((line.number, line.offset, line.place.map(|place| lines.bytes(place).to_vec())));
         }
-        found
+        pieces
     }
 
     #[test]
     fn both_terminators_and_none_end_a_line() {
         let some = |text: &str| Some(text.as_bytes().to_vec());
-        let found = split(b"\xef\xbb\xbfab\r\n\n\rc\n\r\nd\r", 100);
+        let lines = split(b"\xef\xbb\xbfab\r\n\n\rc\n\r\nd\r", 100);
         let expected = [
             (1, 3, some("ab")),
             (2, 7, some("")),
@@ -180,7 +180,7 @@ mod tests {
             (4, 11, some("")),
             (5, 13, some("d\r")),
         ];
-        assert_eq!(found, expected);
+        assert_eq!(lines, expected);
         assert_eq!(split(b"", 10), []);
         assert_eq!(split(b"\xef\xbb\xbf", 10), []);
         assert_eq!(split(b"\xef", 10), [(1, 0, Some(vec![0xef]))]);
@@ -189,10 +189,10 @@ mod tests {
     #[test]
     fn a_line_over_the_limit_is_stepped_over() {
         let text = [b"ok\n".as_slice(), &[b'x'; 1_000_000], b"\nfine\n", &[b'y'; 11]].concat();
-        let found = split(&text, 10);
-        assert_eq!(found[1], (2, 3, None));
-        assert_eq!(found[2], (3, 1_000_004, Some(b"fine".to_vec())));
-        assert_eq!(found[3], (4, 1_000_009, None));
+        let lines = split(&text, 10);
+        assert_eq!(lines[1], (2, 3, None));
+        assert_eq!(lines[2], (3, 1_000_004, Some(b"fine".to_vec())));
+        assert_eq!(lines[3], (4, 1_000_009, None));
         assert_eq!(split(b"0123456789\r\n", 10)[0].2, Some(b"0123456789".to_vec()));
         assert_eq!(split(&text, 1_000_000)[1].2.as_ref().map(Vec::len), Some(1_000_000));
     }

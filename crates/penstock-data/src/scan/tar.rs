@@ -55,14 +55,14 @@ fn check_tail<R: BufRead>(
     walk: &mut Walk<Streamed<R>>,
     recorder: &RefCell<Recorder<'_>>,
 ) -> Result<(), DataError> {
-    let (mut at, mut found) = (walk.at(), None);
+    let (mut at, mut data_at) = (walk.at(), None);
     let look = |piece: &[u8]| {
         let data = piece.iter().position(|byte| *byte != 0);
-        found = found.or(data.map(|data| at + data as u64));
+        data_at = data_at.or(data.map(|data| at + data as u64));
         at += piece.len() as u64;
     };
     pass_over(&mut walk.source.0, u64::MAX, look).map_err(|error| recorder.borrow().read_failed(error))?;
-    match found {
+    match data_at {
         None => Ok(()),
         Some(offset) => {
             let reason = "there is data after the end of the archive, as when archives are joined with `cat`";

@@ -72,9 +72,10 @@ fn read_head(
         return Err(recorder.truncated(at));
     }
     let (length, sum) = head.split_at(8);
-    let (found, stored) = (masked(crc32c::crc32c(length)), le_u32(sum));
-    if found != stored {
-        let reason = format!("the length of a record has masked crc32c {found:08x}, expected {stored:08x}");
+    let (computed, stored) = (masked(crc32c::crc32c(length)), le_u32(sum));
+    if computed != stored {
+        let reason =
+            format!("the length of a record has masked crc32c {computed:08x}, expected {stored:08x}");
         return Err(recorder.not_this_format("tfrecord", at, reason));
     }
     let length = length.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));

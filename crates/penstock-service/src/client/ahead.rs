@@ -135,7 +135,7 @@ impl<T: Turn> Ahead<T> {
             state = self.shared.made.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         let wanted = state.next_to_give;
-        let Some(Ok(Some((made, bytes)))) = state.ready.remove(&wanted) else { return Ok(Ok(None)) };
+        let Some(Ok(Some((batch, bytes)))) = state.ready.remove(&wanted) else { return Ok(Ok(None)) };
         state.ready_bytes -= bytes;
         state.next_to_give = self.shared.turn.first_from(wanted + 1);
         state.taken -= 1;
@@ -146,7 +146,7 @@ impl<T: Turn> Ahead<T> {
         state.waits_s.push(begun.elapsed().as_secs_f64());
         drop(state);
         self.shared.room.notify_one();
-        Ok(Ok(Some(made)))
+        Ok(Ok(Some(batch)))
     }
 
     /// Counts since opening.

@@ -218,7 +218,7 @@ impl Client {
         let words = |(server, words): (usize, Option<String>)| {
             (self.server_name(server), words.unwrap_or_else(|| "was not asked".into()))
         };
-        let last: Vec<_> = self.standings().servers.iter().map(|each| each.words.clone()).collect();
+        let last: Vec<_> = self.standings().servers.iter().map(|standing| standing.words.clone()).collect();
         let servers = last.into_iter().enumerate().map(words).collect();
         ClientError::Unavailable { servers, tries, waited: begun.elapsed() }
     }

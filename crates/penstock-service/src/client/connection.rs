@@ -220,8 +220,8 @@ impl Head {
         let httparse::Status::Complete(length) = parsed else { return Ok(None) };
         let status = response.code.unwrap_or(0);
         let find = |name: &str| {
-            let found = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
-            std::str::from_utf8(found.value).ok()
+            let matching = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+            std::str::from_utf8(matching.value).ok()
         };
         let number = |name| find(name).and_then(|text| text.trim().parse::<u64>().ok());
         let bytes = if status == 204 { Some(0) } else { number("content-length") };

@@ -52,8 +52,8 @@ impl<'a> Query<'a> {
 
 /// How long the client waits for an answer.
 pub(super) fn patience(headers: &HeaderMap, most: Duration) -> Duration {
-    let given = headers.get("penstock-patience-ms").and_then(|value| value.to_str().ok());
-    given.and_then(|text| text.parse().ok()).map_or(most, Duration::from_millis).min(most)
+    let header = headers.get("penstock-patience-ms").and_then(|value| value.to_str().ok());
+    header.and_then(|text| text.parse().ok()).map_or(most, Duration::from_millis).min(most)
 }
 
 #[cfg(test)]

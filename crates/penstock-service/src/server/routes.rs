@@ -28,7 +28,7 @@ pub(super) async fn respond(serving: Arc<Serving>, peer: SocketAddr, request: Re
     add(&serving.counts.requests, 1);
     match answer(&serving, peer, &request).await {
         Ok(reply) => reply,
-        Err(found) => reply::problem(&serving, found),
+        Err(refusal) => reply::problem(&serving, refusal),
     }
 }
 
@@ -124,7 +124,7 @@ async fn batch(serving: &Arc<Serving>, request: &Request<Incoming>) -> Result<Re
         }
     };
     serving.counts.wait.add(begun.elapsed());
-    outcome.map(|made| reply::batch(serving, made))
+    outcome.map(|body| reply::batch(serving, body))
 }
 
 /// A question that whoever makes the batches answers, on a thread of its own.

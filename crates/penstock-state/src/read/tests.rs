@@ -25,7 +25,7 @@ impl Sample {
 
     /// The bytes of a box, element by element.
     fn cut(&self, extent: &Extent) -> Vec<u8> {
-        let mut found = vec![];
+        let mut elements = vec![];
         for number in 0..extent.elements() {
             let (mut rest, mut at, mut stride) = (number, 0, 1);
             for d in (0..self.shape.len()).rev() {
@@ -34,9 +34,9 @@ impl Sample {
                 stride *= self.shape[d];
             }
             let first = (at * self.item_bytes) as usize;
-            found.extend_from_slice(&self.bytes[first..first + self.item_bytes as usize]);
+            elements.extend_from_slice(&self.bytes[first..first + self.item_bytes as usize]);
         }
-        found
+        elements
     }
 
     fn slabs(&self, dimension: usize, cuts: &[u64]) -> Vec<Extent> {
@@ -129,9 +129,9 @@ fn every_flipped_bit_of_a_piece_is_noticed_and_named() {
         for at in (piece.start as usize..piece.start as usize + bytes).step_by(3) {
             let mut bad = files.clone();
             bad[piece.file][at] ^= 16;
-            let found = loaded(&in_memory(&bad), &pieces, std::slice::from_ref(&whole), 4);
+            let outcome = loaded(&in_memory(&bad), &pieces, std::slice::from_ref(&whole), 4);
             let chunk = piece.start + (at as u64 - piece.start) / CHUNK * CHUNK;
-            assert!(matches!(found, Err(StateError::Damaged { offset, .. }) if offset == chunk), "{at}");
+            assert!(matches!(outcome, Err(StateError::Damaged { offset, .. }) if offset == chunk), "{at}");
         }
     }
 }

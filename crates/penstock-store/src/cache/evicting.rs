@@ -31,7 +31,7 @@ pub(crate) struct Cached {
 /// The files of pieces and objects in the folders with a number; sweeps up what killed writers left there.
 pub(crate) fn files_in(root: &Path, folder: u64) -> Vec<Cached> {
     let name = format!("{folder:02x}");
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for kind in ["pieces", "objects"] {
         let Ok(entries) = std::fs::read_dir(root.join(kind).join(&name)) else { continue };
         for entry in entries.flatten() {
@@ -42,11 +42,11 @@ pub(crate) fn files_in(root: &Path, folder: u64) -> Vec<Cached> {
                     let _ = std::fs::remove_file(path);
                 }
             } else if status.is_file() && (piece_of(&path).is_some() || object_of(&path).is_some()) {
-                found.push(Cached { path, bytes: status.len(), used });
+                files.push(Cached { path, bytes: status.len(), used });
             }
         }
     }
-    found
+    files
 }
 
 impl HostCache {

@@ -192,10 +192,10 @@ impl HostCache {
     }
 
     /// Counts that a piece or an object was found, or not.
-    pub(crate) fn count_found(&self, found: bool) {
-        let count = if found { &COUNTS.cache_hits } else { &COUNTS.cache_misses };
+    pub(crate) fn count_found(&self, hit: bool) {
+        let count = if hit { &COUNTS.cache_hits } else { &COUNTS.cache_misses };
         count.add(1);
-        self.ground().ledger.add(if found { Entry::Hits } else { Entry::Misses }, 1);
+        self.ground().ledger.add(if hit { Entry::Hits } else { Entry::Misses }, 1);
     }
 
     /// Adds to a number of the ledger.

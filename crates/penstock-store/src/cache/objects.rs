@@ -18,9 +18,9 @@ impl HostCache {
     /// without if it is gone.
     pub fn object(&self, key: &Digest) -> Option<PathBuf> {
         let path = object_path(self.root(), key);
-        let found = self.good_object(key, &path);
-        self.count_found(found.is_some());
-        found.map(|()| path)
+        let valid = self.good_object(key, &path);
+        self.count_found(valid.is_some());
+        valid.map(|()| path)
     }
 
     fn good_object(&self, key: &Digest, path: &PathBuf) -> Option<()> {

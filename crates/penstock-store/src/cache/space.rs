@@ -51,14 +51,14 @@ impl Share {
 pub fn disk_of(root: &Path) -> Option<(u64, u64)> {
     let exists = root.ancestors().find(|folder| folder.is_dir())?;
     let path = CString::new(exists.as_os_str().as_bytes()).ok()?;
-    let mut found = MaybeUninit::<libc::statvfs>::uninit();
+    let mut status = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: a path that ends with zero, and memory for the answer.
-    if unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) } != 0 {
+    if unsafe { libc::statvfs(path.as_ptr(), status.as_mut_ptr()) } != 0 {
         return None;
     }
     // SAFETY: filled in, as the call says.
-    let found = unsafe { found.assume_init() };
-    Some((found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize))
+    let status = unsafe { status.assume_init() };
+    Some((status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize))
 }
 
 pub(crate) fn free_bytes(root: &Path) -> Option<u64> {

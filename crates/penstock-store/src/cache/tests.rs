@@ -46,12 +46,12 @@ fn verify_drops_what_is_rotten_and_the_ledger_is_made_again() {
     let mut content = std::fs::read(&path).unwrap();
     content[99_999] ^= 1;
     std::fs::write(&path, content).unwrap();
-    let mut told = 0;
+    let mut progress = 0;
     let verified = cache.verify(&mut |bytes| {
-        told += bytes;
+        progress += bytes;
         true
     });
-    assert_eq!((verified.files, verified.rotten.as_slice(), told), (6, &[path][..], shown.bytes));
+    assert_eq!((verified.files, verified.rotten.as_slice(), progress), (6, &[path][..], shown.bytes));
     std::fs::remove_file(dir.path().join("ledger")).unwrap();
     let again = small(dir.path());
     assert_eq!(again.ledger(Entry::Bytes), again.show().bytes);

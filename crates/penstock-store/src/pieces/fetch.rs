@@ -42,22 +42,22 @@ impl Fetch<'_> {
         };
         let (mut claims, mut theirs) = (Vec::new(), Vec::new());
         for piece in self.pieces.clone() {
-            let found = self.far.of_cache(piece).or_else(|| match cache.claim(&self.far.key, piece) {
+            let cached = self.far.of_cache(piece).or_else(|| match cache.claim(&self.far.key, piece) {
                 Claim::Theirs => {
                     theirs.push(piece);
                     None
                 }
                 claim => {
                     // Somebody may have finished it between our look and our lock.
-                    let found = self.far.of_cache(piece);
-                    if found.is_none() {
+                    let cached = self.far.of_cache(piece);
+                    if cached.is_none() {
                         claims.push((piece, claim));
                     }
-                    found
+                    cached
                 }
             });
-            cache.count_found(found.is_some());
-            outcomes[(piece - self.pieces.start) as usize] = found.map(|resident| Ok(Some(resident)));
+            cache.count_found(cached.is_some());
+            outcomes[(piece - self.pieces.start) as usize] = cached.map(|resident| Ok(Some(resident)));
         }
         for run in runs(claims.iter().map(|(piece, _)| *piece), u64::MAX, &self.far.cut) {
             self.fetch_run(run, &mut outcomes);
@@ -76,8 +76,8 @@ impl Fetch<'_> {
         COUNTS.flights_joined.add(1);
         // Ends with the patience, or before.
         loop {
-            if let Some(found) = self.far.of_cache(piece) {
-                outcomes[(piece - self.pieces.start) as usize] = Some(Ok(Some(found)));
+            if let Some(cached) = self.far.of_cache(piece) {
+                outcomes[(piece - self.pieces.start) as usize] = Some(Ok(Some(cached)));
                 return;
             }
             match cache.claim(&self.far.key, piece) {
@@ -88,7 +88,9 @@ impl Fetch<'_> {
                 Claim::Theirs => std::thread::sleep(pause),
                 _held => {
                     match self.far.of_cache(piece) {
-                        Some(found) => outcomes[(piece - self.pieces.start) as usize] = Some(Ok(Some(found))),
+                        Some(cached) => {
+                            outcomes[(piece - self.pieces.start) as usize] = Some(Ok(Some(cached)))
+                        }
                         None => self.fetch_run(piece..piece + 1, outcomes),
                     }
                     return;
@@ -172,14 +174,14 @@ fn finished(outcomes: Vec<Option<Outcome>>) -> Vec<Outcome> {
 
 /// Runs of neighbours among rising numbers, of at most `most` each, whose bytes follow each other.
 pub(crate) fn runs(pieces: impl Iterator<Item = u64>, most: u64, cut: &Cut) -> Vec<Range<u64>> {
-    let mut found: Vec<Range<u64>> = Vec::new();
+    let mut ranges: Vec<Range<u64>> = Vec::new();
     for piece in pieces {
-        match found.last_mut() {
+        match ranges.last_mut() {
             Some(last) if last.end == piece && last.end - last.start < most && cut.follows(piece) => {
                 last.end += 1;
             }
-            _ => found.push(piece..piece + 1),
+            _ => ranges.push(piece..piece + 1),
         }
     }
-    found
+    ranges
 }

@@ -93,11 +93,11 @@ impl Resident {
         let range = block * BLOCK..((block + 1) * BLOCK).min(self.bytes);
         let number = first_block + block as u64;
         let sum = |data: &[u8]| padded_sum(data, number, sums.file_bytes());
-        let found = match &self.held {
+        let actual = match &self.held {
             Held::Memory(data) => Some(sum(&data[range])),
             Held::Mapped(mapping) => mapping.look(range, sum),
         };
-        if found.is_none() || found != sums.sum(number) {
+        if actual.is_none() || actual != sums.sum(number) {
             return Err(Rotten);
         }
         self.good.fetch_or(1 << block, Ordering::Release);

@@ -76,7 +76,7 @@ fn batches_come_in_order_and_the_end_stays_the_end() {
 fn a_batch_that_is_late_keeps_its_place() {
     let maker = Arc::new(Numbers::new(100, &[0]));
     let ahead = start(&maker, 0, 4, 8);
-    assert_eq!(ahead.next(Duration::from_millis(20)).map(|found| found.is_err()), Ok(true));
+    assert_eq!(ahead.next(Duration::from_millis(20)).map(|outcome| outcome.is_err()), Ok(true));
     while ahead.waits().ready < 7 {
         std::thread::yield_now();
     }
@@ -178,7 +178,7 @@ fn an_error_that_passes_leaves_nothing_out() {
         // Every step fails once, so the end comes after twice as many calls at the latest.
         for _ in 0..41 {
             match ahead.next(SOON) {
-                Ok(found) => match found.unwrap() {
+                Ok(outcome) => match outcome.unwrap() {
                     Some(batch) => seen.push(batch.step),
                     None => break,
                 },

@@ -123,14 +123,14 @@ impl Line {
     /// Whether the other end belongs to the same user.
     pub(super) fn is_own(&self) -> bool {
         // SAFETY: a struct of numbers, for which zeros are as good as any.
-        let mut found: libc::ucred = unsafe { std::mem::zeroed() };
+        let mut credentials: libc::ucred = unsafe { std::mem::zeroed() };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        let place = (&raw mut found).cast();
+        let place = (&raw mut credentials).cast();
         // SAFETY: the place and its length are those of a `ucred`, which is what this option fills.
         let failed = unsafe {
             libc::getsockopt(self.0.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut length)
         };
-        failed == 0 && found.uid == user()
+        failed == 0 && credentials.uid == user()
     }
 
     /// Ends the connection for both, also for a thread that waits for a packet.

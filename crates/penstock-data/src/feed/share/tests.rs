@@ -50,13 +50,13 @@ fn every_step_is_made_once_and_is_the_same_for_everybody() {
             assert_eq!(digest(&all[(step as usize + turn) % 4].0, step), expected);
         }
     }
-    let made: usize = all.iter().map(|(_, maker, _)| maker.0.lock().unwrap().len()).sum();
-    assert_eq!(made, 50);
+    let total: usize = all.iter().map(|(_, maker, _)| maker.0.lock().unwrap().len()).sum();
+    assert_eq!(total, 50);
     let standings: Vec<Standing> = all.iter().map(|(_, _, member)| member.told().standing).collect();
     assert_eq!(standings.iter().filter(|standing| **standing == Standing::Reader).count(), 1);
     let reader =
-        all.iter().map(|(_, _, member)| member.told()).find(|told| told.standing == Standing::Reader);
-    assert_eq!(reader.map(|told| (told.members, told.kept_bytes)), Some((4, 50 * 192)));
+        all.iter().map(|(_, _, member)| member.told()).find(|view| view.standing == Standing::Reader);
+    assert_eq!(reader.map(|view| (view.members, view.kept_bytes)), Some((4, 50 * 192)));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn when_the_reader_leaves_another_takes_its_place_and_nothing_is_missed() {
             digest(sharing, step);
         }
         if step % 10 == 9 && all.len() > 1 {
-            let gone = all.iter().position(|each| each.2.told().standing == Standing::Reader).unwrap();
+            let gone = all.iter().position(|entry| entry.2.told().standing == Standing::Reader).unwrap();
             all.remove(gone).0.stop();
         }
     }
@@ -106,9 +106,9 @@ fn a_name_that_something_else_has_is_left_alone() {
     (0..3).for_each(|step| {
         assert_eq!(digest(&sharing, step), Counting::default().make(step).unwrap().unwrap().digest)
     });
-    let told = member.told();
-    assert_eq!((told.standing, told.alone), (Standing::Alone, 3));
-    assert!(told.trouble.unwrap().contains("something else"));
+    let view = member.told();
+    assert_eq!((view.standing, view.alone), (Standing::Alone, 3));
+    assert!(view.trouble.unwrap().contains("something else"));
     assert_eq!(maker.0.lock().unwrap().len(), 3);
     answering.join().unwrap();
 }

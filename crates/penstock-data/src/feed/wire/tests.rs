@@ -86,7 +86,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
         // Zeros between sections belong to nobody.
-        prop_assert!(read_bytes(bytes).map_or(true, |found| told(&found) == told(&batch)));
+        prop_assert!(read_bytes(bytes).map_or(true, |received| told(&received) == told(&batch)));
     }
 
     #[test]
@@ -114,13 +114,13 @@ proptest! {
         }
         let hash = xxh3_64(&bytes[..HEADER_BYTES - 8]);
         bytes[HEADER_BYTES - 8..HEADER_BYTES].copy_from_slice(&hash.to_le_bytes());
-        if let Ok(found) = read_bytes(bytes) {
-            prop_assert_eq!(found.tokens().len(), found.rows * found.length * found.item_bytes);
-            for origin in &found.origins {
-                let first = origin.row as usize * found.length + origin.at as usize;
-                prop_assert!(first + origin.length as usize <= found.rows * found.length);
+        if let Ok(received) = read_bytes(bytes) {
+            prop_assert_eq!(received.tokens().len(), received.rows * received.length * received.item_bytes);
+            for origin in &received.origins {
+                let first = origin.row as usize * received.length + origin.at as usize;
+                prop_assert!(first + origin.length as usize <= received.rows * received.length);
             }
-            prop_assert!(found.boundaries().is_sorted());
+            prop_assert!(received.boundaries().is_sorted());
         }
     }
 }

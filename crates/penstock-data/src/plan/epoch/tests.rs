@@ -27,14 +27,14 @@ proptest! {
         window in 1..20_u64,
     ) {
         let plan = EpochPlan::with_window(&packs, &epoch(0), shuffle, window).unwrap();
-        let found: Vec<(u64, u32)> = (0..plan.packs()).map(|index| plan.locate(index).unwrap()).collect();
-        let distinct: HashSet<(u64, u32)> = found.iter().copied().collect();
+        let placed: Vec<(u64, u32)> = (0..plan.packs()).map(|index| plan.locate(index).unwrap()).collect();
+        let distinct: HashSet<(u64, u32)> = placed.iter().copied().collect();
         let expected: Vec<(u64, u32)> =
             packs.iter().zip(0..).flat_map(|(count, block)| (0..*count).map(move |pack| (block, pack))).collect();
-        prop_assert_eq!(found.len(), expected.len());
+        prop_assert_eq!(placed.len(), expected.len());
         prop_assert_eq!(distinct, expected.iter().copied().collect());
         if shuffle == Shuffle::None {
-            prop_assert_eq!(found, expected);
+            prop_assert_eq!(placed, expected);
         }
         prop_assert_eq!(plan.locate(plan.packs()), None);
         prop_assert_eq!(plan.locate(u64::MAX), None);
@@ -62,16 +62,16 @@ proptest! {
     fn every_row_comes_once(rows in prop_oneof![1..4_u64, 1..30_000_u64], shuffle in any_shuffle(), cut in 0.0..1.0_f64) {
         let order = RowOrder::new(rows, &epoch(2), shuffle).unwrap();
         let cut = (cut * rows as f64) as u64;
-        let mut found = vec![];
-        order.rows_in(0..cut, &mut found);
-        order.rows_in(cut..rows + 10, &mut found);
-        prop_assert_eq!(order.locate(cut), Some(found[cut as usize]));
+        let mut numbers = vec![];
+        order.rows_in(0..cut, &mut numbers);
+        order.rows_in(cut..rows + 10, &mut numbers);
+        prop_assert_eq!(order.locate(cut), Some(numbers[cut as usize]));
         prop_assert_eq!((order.locate(rows), order.rows()), (None, rows));
         if shuffle == Shuffle::None {
-            prop_assert!(found.is_sorted());
+            prop_assert!(numbers.is_sorted());
         }
-        found.sort_unstable();
-        prop_assert_eq!(found, (0..rows).collect::<Vec<_>>());
+        numbers.sort_unstable();
+        prop_assert_eq!(numbers, (0..rows).collect::<Vec<_>>());
     }
 }
 
@@ -85,8 +85,8 @@ fn epochs_of_a_source_are_different_draws() {
         let (a, b) = (one.window_at(start).unwrap(), two.window_at(start).unwrap());
         for index in (start..start + 25_000).step_by(7) {
             let cell = |window: &Window, plan: &EpochPlan<_>| {
-                let found = window.locate(index).or_else(|| plan.locate(index));
-                found.unwrap().0 * 20 / 2_000
+                let place = window.locate(index).or_else(|| plan.locate(index));
+                place.unwrap().0 * 20 / 2_000
             };
             joint[(cell(&a, &one) * 20 + cell(&b, &two)) as usize] += 1;
         }

@@ -218,9 +218,9 @@ fn golden_mixture() {
     let places = [0, 1, 65_535, 65_536, 99_999, 100_000, 1_000_000_000]
         .map(|position| mixture.locate(position).unwrap());
     assert_eq!(starts, [0, 100_000, 150_330]);
-    let found = places.map(|place| (place.source, place.index));
+    let actual = places.map(|place| (place.source, place.index));
     let expected = [(0, 0), (1, 0), (0, 32_767), (2, 13_107), (2, 19_991), (2, 19_992), (2, 999_909_921)];
-    assert_eq!(found, expected);
+    assert_eq!(actual, expected);
     let all = walk(&mixture, 0..200_000);
     let bytes: Vec<u8> =
         all.iter().flat_map(|place| (place.index << 16 | u64::from(place.source)).to_le_bytes()).collect();

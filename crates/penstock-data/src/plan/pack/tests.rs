@@ -119,10 +119,10 @@ proptest! {
         let packs = made(&lengths, seed, pack_tokens, Policy::Single);
         assert_whole(&packs, &lengths, pack_tokens);
         prop_assert!(packs.iter().all(|spans| spans.len() == 1));
-        let found: Vec<u64> = packs.iter().map(|spans| spans[0].sample.into()).collect();
+        let samples: Vec<u64> = packs.iter().map(|spans| spans[0].sample.into()).collect();
         let order = order(seed, lengths.len());
         let expected: Vec<u64> = order.iter().filter(|sample| lengths[*sample as usize] > 0).collect();
-        prop_assert_eq!(found, expected);
+        prop_assert_eq!(samples, expected);
     }
 
     /// Goal: best fit is worth its name. Method: samples of less than a quarter of a pack fill three quarters of each.
@@ -202,7 +202,7 @@ fn what_cannot_be_packed_is_refused() {
 #[test]
 fn golden_packs() {
     let lengths = [5, 0, 17, 3, 8, 8, 2, 30, 1, 8];
-    let found = |policy| -> Vec<Vec<[u32; 4]>> {
+    let packed = |policy| -> Vec<Vec<[u32; 4]>> {
         let numbers = |span: &Span| [span.sample, span.start, span.length, span.at];
         made(&lengths, 7, 16, policy).iter().map(|spans| spans.iter().map(numbers).collect()).collect()
     };
@@ -214,7 +214,7 @@ fn golden_packs() {
         vec![[7, 14, 16, 0]],
         vec![[6, 0, 2, 0]],
     ];
-    assert_eq!(found(Policy::Concat), concat);
+    assert_eq!(packed(Policy::Concat), concat);
     let fit = [
         vec![[2, 0, 16, 0]],
         vec![[2, 16, 1, 0], [8, 0, 1, 1]],
@@ -223,5 +223,5 @@ fn golden_packs() {
         vec![[7, 0, 16, 0]],
         vec![[7, 16, 14, 0], [6, 0, 2, 14]],
     ];
-    assert_eq!(found(Policy::Fit), fit);
+    assert_eq!(packed(Policy::Fit), fit);
 }
