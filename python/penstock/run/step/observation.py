@@ -8,6 +8,7 @@ from penstock.data.feed.batch import Batch
 from penstock.data.feed.framework_batch import FrameworkBatch
 from penstock.data.feed.prefetch import Prefetch
 from penstock.observe.steps import PARTS, StepRecorder
+from penstock.observe.steps.clock import boottime_ns
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
@@ -61,6 +62,11 @@ class Observation:
                 recorder.fact("tokens", made.rows * made.length - padding)
                 recorder.fact("padding", padding)
         recorder.feed(*batches.standing())
+
+    def exchanged(self) -> None:
+        """Every rank has come to the exchange of this step: a moment that all of them share."""
+        if self.recorder is not None:
+            self.recorder.fact("exchanged", boottime_ns())
 
     def end(self, step: int) -> None:
         """The step is over."""
