@@ -64,7 +64,10 @@ class ObservedLoop:
             return
         self._look()
         self._hooks.close()
-        self._recorder.close(orderly=value is None)
+        if value is None:
+            # Nothing comes after the last step.
+            self._recorder.pause()
+        self._recorder.close()
 
     def data(self, batches: Iterable[Item]) -> Iterator[Item]:
         """The same batches; the time that each is waited for is counted as ``data``."""

@@ -91,9 +91,9 @@ class Observation:
         if self.recorder is not None:
             self.recorder.pause()
 
-    def close(self, *, orderly: bool) -> None:
-        """The life ends."""
+    def close(self) -> None:
+        """The life ends. A step that is still under way was not finished."""
         if self._hooks is not None:
             self._hooks.close()
         if self.recorder is not None:
-            self.recorder.close(orderly=orderly)
+            self.recorder.close()
