@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import penstock as ps
+from penstock.observe.steps import read_steps
 from penstock.run.journal import journal
 from penstock.run.journal import step_records as records
 from tests.run.comparing import first_difference, program
@@ -50,6 +51,18 @@ def test_another_number_of_ranks_goes_on_with_the_same_batches(stream: Stream, t
     assert [each.batch for each in changed.values()] == [each.batch for each in four.values()]
     assert [len(each.ranks) for each in changed.values()] == [4] * 8 + [2] * 6
     assert first_difference(tmp_path / "changed", tmp_path / "killed") == ""
+    rows = {(each.life, each.rank): each for each in read_steps(tmp_path / "changed")}
+    assert list(rows) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    assert [each.columns["step"].tolist() for each in rows.values()] == [[*range(8)]] * 4 + [
+        [*range(8, 14)]
+    ] * 2
+    for each in rows.values():
+        parts = [
+            each.columns[f"host.{part}"]
+            for part in ("transfer", "forward", "backward", "optimizer", "exchange")
+        ]
+        assert all((part[1:] > 0).all() for part in parts[1:])
+        assert (parts[0] > 0).any()
     (told,) = (e for e in journal.read(tmp_path / "changed") if e.kind == "topology")
     assert told.facts == {"before": [4, 4], "now": [2, 2]}
 

@@ -7,7 +7,8 @@
 //! ```
 //! A frame is one `write`; a process killed in the middle leaves a last frame whose check fails, and everything
 //! before it is readable. When a write fails (disk full) the file is cut back to its last whole frame and the
-//! events of the failed frame are counted as lost.
+//! events of the failed frame are counted as lost. A file that has taken half of what it may becomes `NAME.earlier.pev`,
+//! in place of the one that had that name, and a new one begins: a recording never ends, and the newest events are there.
 
 use crate::record::{Encoder, Fact};
 use crate::ring::Ring;
@@ -71,7 +72,10 @@ impl Spool {
             file,
             path: path.to_path_buf(),
             good_bytes: head.len() as u64,
+            head,
             bytes_max,
+            file_records: 0,
+            earlier_records: 0,
             ring,
             started: Instant::now(),
             lost_told: 0,
@@ -132,8 +136,13 @@ struct Writer {
     path: PathBuf,
     /// Where the last whole frame ends.
     good_bytes: u64,
-    /// The file does not grow past this; later events count as lost.
+    /// How each file begins.
+    head: Vec<u8>,
+    /// Of the file and the one before it; events of older ones count as lost.
     bytes_max: u64,
+    /// Events in the file, and in the one before it.
+    file_records: u64,
+    earlier_records: u64,
     ring: Arc<Ring>,
     started: Instant,
     /// The loss that the file already states.
@@ -184,8 +193,9 @@ impl Writer {
         let ring = Arc::clone(&self.ring);
         let mut payload = Vec::with_capacity(1 << 16);
         let mut records = 0;
+        let frame_bytes_max = FRAME_BYTES_MAX.min(usize::try_from(self.bytes_max / 16).unwrap_or(usize::MAX));
         ring.drain(|record| {
-            if payload.len() + 2 + record.len() > FRAME_BYTES_MAX {
+            if payload.len() + 2 + record.len() > frame_bytes_max {
                 self.write_frame(&payload, records);
                 payload.clear();
                 records = 0;
@@ -221,14 +231,33 @@ impl Writer {
     }
 
     fn write_frame(&mut self, payload: &[u8], records: u64) {
-        if self.good_bytes + 8 + payload.len() as u64 > self.bytes_max {
-            self.error =
-                Some(format!("{} reached its limit of {} bytes", self.path.display(), self.bytes_max));
-            self.spool_lost += records;
-        } else if self.append(payload) {
+        if self.good_bytes + 8 + payload.len() as u64 > self.bytes_max / 2 {
+            self.rotate();
+        }
+        if self.append(payload) {
             self.written += records;
+            self.file_records += records;
         } else {
             self.spool_lost += records;
+        }
+    }
+
+    /// The file becomes the earlier one, and a new one begins. Where that fails, what comes next is lost.
+    fn rotate(&mut self) {
+        let earlier = self.path.with_extension("earlier.pev");
+        let begun = std::fs::rename(&self.path, &earlier).and_then(|()| {
+            let mut file = OpenOptions::new().write(true).create_new(true).open(&self.path)?;
+            file.write_all(&self.head).map(|()| file)
+        });
+        match begun {
+            Ok(file) => {
+                self.file = file;
+                self.good_bytes = self.head.len() as u64;
+                self.written -= self.earlier_records;
+                self.spool_lost += self.earlier_records;
+                self.earlier_records = std::mem::take(&mut self.file_records);
+            }
+            Err(reason) => self.error = Some(format!("cannot write {}: {reason}", self.path.display())),
         }
     }
 

@@ -6,6 +6,7 @@
 
 pub mod block;
 pub(crate) mod budget;
+pub(crate) mod files;
 pub mod frame;
 pub mod parts;
 pub mod read;

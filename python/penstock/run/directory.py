@@ -6,6 +6,7 @@
     journal/LIFE-RANK.jsonl what happened and was decided
     records/LIFE-RANK.rec   what every step was
     events/LIFE-RANK.pev    spans and facts, for reports
+    steps/LIFE-RANK-N.pst   what every step took (``penstock.observe.steps``)
     recipes/DIGEST.json     recipes as files, where that is possible: for ``penstock data peek``
     skips.jsonl             what is left out of the data (``penstock.SkipJournal``)
     taps/RANK.tap           what a rank reads now, for ``penstock view``; gone when it ends

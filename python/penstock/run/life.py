@@ -384,7 +384,7 @@ class Life:
         settings = self.settings
         feed = feed_at(settings, self.lane, cursor, self._skips)
         try:
-            self._batches = self.state.batches(feed, **self._wanted)
+            self._batches = self.observed.open(self.state.batches(feed, **self._wanted))
         except BaseException:
             feed.close()
             raise

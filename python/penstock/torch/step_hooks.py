@@ -8,7 +8,6 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import nn
@@ -86,7 +85,7 @@ class StepHooks:
         compiled = getattr(module, "_compiled_call_impl", None)
         if compiled is not None:
             # Compiled in place: hooks are inside of what is compiled.
-            def call(*args: Any, **named: Any) -> Any:
+            def call(*args: object, **named: object) -> object:
                 self.enter("forward")
                 try:
                     return compiled(*args, **named)
@@ -97,12 +96,12 @@ class StepHooks:
             self._undo.append(lambda: object.__setattr__(module, "_compiled_call_impl", compiled))
 
     def _hook_backward(self) -> None:
-        before = torch.autograd.backward
+        before: Callable[..., None] = torch.autograd.backward
 
-        def backward(*args: Any, **named: Any) -> Any:
+        def backward(*args: object, **named: object) -> None:
             self.enter("backward")
             try:
-                return before(*args, **named)
+                before(*args, **named)
             finally:
                 self.leave("backward")
 

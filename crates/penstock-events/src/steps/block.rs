@@ -214,7 +214,8 @@ fn unpack(kind: Kind, form: u8, bytes: &[u8], rows: usize) -> Option<Vec<i64>> {
     let planes = decompress(rest, rows * 8)?;
     let mut last = 0i64;
     let value_of = |row: usize| {
-        let difference = (0..8).fold(0u64, |sum, plane| sum | u64::from(planes[plane * rows + row]) << (8 * plane));
+        let difference =
+            (0..8).fold(0u64, |sum, plane| sum | u64::from(planes[plane * rows + row]) << (8 * plane));
         last = match form {
             DELTA => last.wrapping_add(unzigzag(difference)),
             OFFSET => least.wrapping_add(difference as i64),
@@ -246,3 +247,6 @@ fn compress(bytes: &[u8]) -> Vec<u8> {
 fn decompress(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
     zstd::bulk::decompress(bytes, length).ok().filter(|plain| plain.len() == length)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,10 @@
 //! Keeps what one rank's files take within a budget: the oldest rows become roll-ups, and the oldest roll-ups coarser ones.
 
 use crate::EventError;
+use crate::steps::files::head;
 use crate::steps::frame::{self, Content};
 use crate::steps::read::{StepFile, read_steps};
 use crate::steps::rollup::{SPANS, roll_up};
-use crate::steps::writer::head;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,12 @@ fn files_of(folder: &Path, rank: &str) -> Vec<(u64, u64, PathBuf, u64)> {
 }
 
 /// Thins the oldest files of a rank until all take less than `bytes_max`; the one that is being written stays as it is.
-pub(crate) fn keep_within(folder: &Path, rank: &str, bytes_max: u64, current: &Path) -> Result<u64, EventError> {
+pub(crate) fn keep_within(
+    folder: &Path,
+    rank: &str,
+    bytes_max: u64,
+    current: &Path,
+) -> Result<u64, EventError> {
     let files = files_of(folder, rank);
     let mut bytes: u64 = files.iter().map(|(_, _, _, bytes)| bytes).sum();
     for level in 0..SPANS.len() {

@@ -16,7 +16,8 @@ const SMALLEST: [&str; 1] = ["feed_depth"];
 /// Sums rows, or roll-ups of a finer level, of a level. Columns that rows have and roll-ups do not are made: `first_step`, `rows`.
 pub fn roll_up(table: &Block, level: usize, commits: &BTreeSet<i64>) -> Block {
     let ones = vec![1i64; table.rows];
-    let column = |name: &str| table.columns.iter().find(|(column, _)| column.name == name).map(|(_, values)| values);
+    let column =
+        |name: &str| table.columns.iter().find(|(column, _)| column.name == name).map(|(_, values)| values);
     let (Some(steps), Some(begins), Some(ends)) = (column("step"), column("begin"), column("end")) else {
         return Block::default();
     };
@@ -25,7 +26,10 @@ pub fn roll_up(table: &Block, level: usize, commits: &BTreeSet<i64>) -> Block {
     let groups = groups(firsts, steps, begins, ends, level, commits);
     let mut columns = vec![
         (named("first_step", Kind::Integer), groups.iter().map(|group| firsts[group.0]).collect()),
-        (named("rows", Kind::Integer), groups.iter().map(|group| counts[group.0..group.1].iter().sum()).collect()),
+        (
+            named("rows", Kind::Integer),
+            groups.iter().map(|group| counts[group.0..group.1].iter().sum()).collect(),
+        ),
     ];
     for (column, values) in &table.columns {
         if column.name == "first_step" || column.name == "rows" {
@@ -85,3 +89,6 @@ fn fold_values(name: &str, kind: Kind, values: &[i64]) -> i64 {
     };
     folded.unwrap_or(if kind == Kind::Float { kind.unmeasured() } else { UNMEASURED })
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,11 +4,10 @@
 
 use crate::EventError;
 use crate::steps::budget::keep_within;
+use crate::steps::files::Files;
 use crate::steps::frame::{self, Content};
 use crate::steps::tail::{Tail, columns_payload, row_payload};
 use crate::steps::{Column, Kind};
-use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -16,21 +15,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub(crate) const MAGIC: &[u8; 8] = b"PENSTEPS";
-pub(crate) const VERSION: u16 = 1;
 /// Rows of a block.
 pub const BLOCK_ROWS: usize = 4096;
 /// So many of the newest rows stay out of a block: a device may still give values for them.
 const LATE_ROWS: usize = 64;
 /// What waits in memory for the thread, in rows and values.
 const QUEUE_MAX: usize = 16_384;
-/// At most so much is missing after a kill.
-const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+/// So much is missing after a kill, and as much again where the machine is busy.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
 /// A disk that refused is asked again after so long.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// More columns are refused.
 pub const COLUMNS_MAX: usize = 1024;
-const FILES_MAX: u32 = 1_000_000;
 /// A budget has room for so many files of a rank.
 const SEGMENTS: u64 = 16;
 
@@ -96,7 +92,12 @@ impl StepWriter {
         bytes_max: u64,
     ) -> Result<StepWriter, EventError> {
         let files = Files::create(folder, stem, header, 0)?;
-        let place = Place { folder: folder.to_path_buf(), stem: stem.to_owned(), header: header.to_owned(), bytes_max };
+        let place = Place {
+            folder: folder.to_path_buf(),
+            stem: stem.to_owned(),
+            header: header.to_owned(),
+            bytes_max,
+        };
         let path = files.block_path.clone();
         let (facts, coming) = sync_channel(QUEUE_MAX);
         let shared: Arc<(Mutex<Shared>, Condvar)> = Arc::default();
@@ -223,86 +224,6 @@ impl Drop for StepWriter {
 
 fn hold(lock: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The two files that rows go into.
-struct Files {
-    number: u32,
-    block_path: PathBuf,
-    tail_path: PathBuf,
-    blocks: File,
-    /// Where the last whole frame ends.
-    block_bytes: u64,
-    /// None until the tail is written for the first time.
-    tail: Option<File>,
-    tail_bytes: u64,
-}
-
-impl Files {
-    fn create(folder: &Path, stem: &str, header: &str, from: u32) -> Result<Files, EventError> {
-        for number in from..FILES_MAX {
-            let block_path = folder.join(format!("{stem}-{number}.pst"));
-            let io = |reason| EventError::Io { verb: "create", path: block_path.clone(), reason };
-            let mut blocks = match OpenOptions::new().write(true).create_new(true).open(&block_path) {
-                Err(reason) if reason.kind() == std::io::ErrorKind::AlreadyExists => continue,
-                other => other.map_err(io)?,
-            };
-            let head = head(header);
-            blocks.write_all(&head).map_err(io)?;
-            let tail_path = folder.join(format!("{stem}-{number}.tail"));
-            let block_bytes = head.len() as u64;
-            return Ok(Files { number, block_path, tail_path, blocks, block_bytes, tail: None, tail_bytes: 0 });
-        }
-        let reason = std::io::Error::other(format!("{stem} has {FILES_MAX} files already"));
-        Err(EventError::Io { verb: "create", path: folder.join(stem), reason })
-    }
-
-    /// Appends whole frames to the blocks, or nothing.
-    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        append(&mut self.blocks, &mut self.block_bytes, bytes)
-    }
-
-    fn append_tail(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        match &mut self.tail {
-            Some(file) => append(file, &mut self.tail_bytes, bytes),
-            None => Err(std::io::Error::other("there is no tail")),
-        }
-    }
-
-    /// Another tail in place of the one that is there; a kill leaves one of them whole.
-    fn replace_tail(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        let beside = self.tail_path.with_extension("tail-new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&beside)?;
-        let outcome = file.write_all(bytes).and_then(|()| std::fs::rename(&beside, &self.tail_path));
-        if let Err(reason) = outcome {
-            let _ = std::fs::remove_file(&beside);
-            return Err(reason);
-        }
-        self.tail = Some(file);
-        self.tail_bytes = bytes.len() as u64;
-        Ok(())
-    }
-}
-
-/// How a block file begins.
-pub(crate) fn head(header: &str) -> Vec<u8> {
-    let mut head = MAGIC.to_vec();
-    head.extend_from_slice(&VERSION.to_le_bytes());
-    head.extend_from_slice(&[0, 0]);
-    frame::push(&mut head, header.as_bytes());
-    head
-}
-
-fn append(file: &mut File, good_bytes: &mut u64, bytes: &[u8]) -> std::io::Result<()> {
-    let outcome = file.write_all(bytes);
-    if outcome.is_ok() {
-        *good_bytes += bytes.len() as u64;
-    } else {
-        // Best effort: if this fails too, a reader finds its way behind the torn frame.
-        let _ = file.set_len(*good_bytes);
-        let _ = file.seek(SeekFrom::Start(*good_bytes));
-    }
-    outcome
 }
 
 /// Where files go, and how much they may take.

@@ -7,6 +7,7 @@ loops over loaders expect. It knows no framework; ``penstock.torch`` and ``penst
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -56,6 +57,8 @@ class Prefetch(Generic[Turned]):
         self._passed = False
         self._closed = False
         self._steps: int | None = None
+        #: Is around turning one batch; for whoever measures it.
+        self.turning: AbstractContextManager[object] = nullcontext()
 
     def __iter__(self) -> Iterator[Turned]:
         # A loop that knows the length stops without asking for more; the next one then finds the end first, and means a
@@ -100,7 +103,9 @@ class Prefetch(Generic[Turned]):
     def _turn_one(self) -> bool:
         try:
             batch = next(self._feed)
-            self._waiting.append((batch.step, self._turn(batch)))
+            with self.turning:
+                turned = self._turn(batch)
+            self._waiting.append((batch.step, turned))
         except StopIteration:
             return False
         except PenstockError:
@@ -137,8 +142,8 @@ class Prefetch(Generic[Turned]):
         """Batches that were turned ahead and not handed out yet."""
         return len(self._waiting)
 
-    def standing(self) -> tuple[int, dict[str, float]]:
-        """Batches that are ready, turned or not, and the seconds that all threads of the feed have been busy, by stage. Cheap."""
+    def standing(self) -> tuple[int, tuple[float, float, float]]:
+        """Batches that are ready, turned or not, and the seconds that all threads of the feed have planned, read and hashed. Cheap."""
         return len(self._waiting) + self._feed.ready, self._feed.busy_s()
 
     def cursor(self, *, after: int | None = None) -> Cursor:

@@ -31,6 +31,12 @@ class Observation:
         #: Of the framework, where the state has a model and optimizers.
         self._hooks: Hooks | None = None if recorder is None or observe is None else observe(recorder)
 
+    def open(self, batches: Prefetch[Any]) -> Prefetch[Any]:
+        """The batches that the steps are about to train on. Where a framework has a device, bringing them there is a part."""
+        if self.recorder is not None and self._hooks is not None:
+            batches.turning = self.recorder.part("transfer")
+        return batches
+
     def begin(self, step: int) -> None:
         """The loop asks for the batch of a step."""
         if self.recorder is not None:

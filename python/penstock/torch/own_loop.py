@@ -1,0 +1,152 @@
+"""Any PyTorch loop, observed: the rows of a run without its data, checkpoints or launcher."""
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from penstock.data.feed.framework_batch import FrameworkBatch
+from penstock.errors import UsageError
+from penstock.observe.steps.columns import FOLDER
+from penstock.observe.steps.recorder import StepRecorder, recorder_of
+from penstock.state.ranks.launcher import place_of
+from penstock.torch import gang
+from penstock.torch.device.marks import marks_of, memory_of
+from penstock.torch.device.readback import Readback, readback
+from penstock.torch.step_hooks import StepHooks
+
+#: Values of a device that are not here yet; the oldest are given up when there are more.
+_COMING_MAX = 1024
+#: What batches of tokens are called, by people and by Hugging Face.
+_TOKENS = ("tokens", "input_ids")
+_NAME = re.compile(r"(\d+)-(\d+)-\d+\.pst")
+Item = TypeVar("Item")
+
+
+class ObservedLoop:
+    """What ``observed`` gives. Steps are what lies between two calls of ``step``."""
+
+    def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer], into: Path) -> None:
+        self._model, self._optimizers, self._into = model, optimizers, into
+        self._recorder: StepRecorder | None = None
+        self._hooks: StepHooks | None = None
+        self._coming: deque[tuple[int, str, Readback]] = deque(maxlen=_COMING_MAX)
+        #: The number of the step that is under way.
+        self.number = 0
+
+    def __enter__(self) -> Self:
+        if self._recorder is not None:
+            raise UsageError(
+                "this loop is observed already", hint="call penstock.torch.observed once for each loop"
+            )
+        rank = place_of().rank
+        self._recorder = recorder_of(self._into, _life(self._into, rank), rank)
+        if self._recorder is not None:
+            device = next((each.device for each in self._model.parameters()), torch.device("cpu"))
+            if device.type == "cuda":
+                self._recorder.memory = lambda: memory_of(device)
+            marks = marks_of(device, self._recorder)
+            self._hooks = StepHooks(self._model, self._optimizers, self._recorder, marks)
+            self._begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._recorder is None or self._hooks is None:
+            return
+        self._look()
+        self._hooks.close()
+        self._recorder.close(orderly=value is None)
+
+    def data(self, batches: Iterable[Item]) -> Iterator[Item]:
+        """The same batches; the time that each is waited for is counted as ``data``."""
+        items = iter(batches)
+        while True:
+            if self._recorder is not None:
+                self._recorder.enter("data")
+            try:
+                item = next(items, _END)
+            finally:
+                if self._recorder is not None:
+                    self._recorder.leave()
+            if item is _END:
+                return
+            yield item  # type: ignore[misc]
+
+    def step(self, *, loss: Any = None, batch: Any = None, **scalars: Any) -> None:
+        """A step is over: what it gave, as numbers or tensors with one element, for which nothing waits; and the batch, whose tokens are counted."""
+        if self._recorder is None or self._hooks is None:
+            return
+        named = {**({} if loss is None else {"loss": loss}), **scalars}
+        for name, value in named.items():
+            known = readback(value)
+            if isinstance(known, Readback):
+                self._coming.append((self.number, name, known))
+            else:
+                self._recorder.scalar(self.number, name, float(known))
+        if batch is not None:
+            self._count(self._recorder, batch)
+        self._hooks.turn(self._recorder.end(self.number))
+        self._look()
+        self.number += 1
+        self._begin()
+
+    def _begin(self) -> None:
+        assert self._recorder is not None, "it is entered"
+        self._recorder.begin(self.number)
+        self._recorder.enter("user")
+
+    def _look(self) -> None:
+        """Values that are here by now."""
+        assert self._recorder is not None, "it is entered"
+        while self._coming and self._coming[0][2].is_here():
+            step, name, value = self._coming.popleft()
+            self._recorder.scalar(step, name, float(value.item()))
+
+    def _count(self, recorder: StepRecorder, batch: Any) -> None:
+        """Tokens by shape alone; only a batch of ours knows which of them are padding."""
+        if isinstance(batch, FrameworkBatch) and batch._of is not None:
+            made = batch._of.made
+            recorder.fact("tokens", made.rows * made.length - batch._of.padding)
+            recorder.fact("padding", batch._of.padding)
+            return
+        if isinstance(batch, Mapping):
+            batch = next((batch[name] for name in _TOKENS if name in batch), None)
+        if isinstance(batch, torch.Tensor) and not batch.is_floating_point():
+            recorder.fact("tokens", batch.numel())
+
+
+_END: Any = object()
+
+
+def observed(
+    model: nn.Module,
+    optimizer: Optimizer | Sequence[Optimizer] | None = None,
+    *,
+    into: str | os.PathLike[str],
+) -> ObservedLoop:
+    """Record where the time of your own loop goes, below a directory; use it as a context.
+
+    Call ``seen.step(loss=…, batch=…)`` at the end of every step, and iterate ``seen.data(loader)`` to have waits for batches told apart. Forward,
+    backward and optimizer are seen by themselves. Works under any launcher, each rank for itself; no bit of training changes.
+    """
+    optimizers = (
+        [] if optimizer is None else [optimizer] if isinstance(optimizer, Optimizer) else [*optimizer]
+    )
+    return ObservedLoop(model, optimizers, Path(into))
+
+
+def _life(into: Path, rank: int) -> int:
+    """The next life below a directory; of ranks that are a group, what rank 0 has chosen."""
+    folder = into / FOLDER
+    names = [_NAME.fullmatch(path.name) for path in folder.iterdir()] if folder.is_dir() else []
+    mine = 1 + max((int(name[1]) for name in names if name and int(name[2]) == rank), default=-1)
+    return int(gang.share(str(mine).encode()))

@@ -1,0 +1,92 @@
+"""A loop without a run is observed like one: the same rows, also on several ranks, and the same bits."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import penstock.torch
+from penstock import errors
+from penstock.observe.steps import UNMEASURED, read_steps
+from tests.conftest import ROOT
+
+
+def looped(into: Path | None, *, fail_at: int = -1) -> list[bytes]:
+    """Bits of a model after six steps of a plain loop."""
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 50))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = [{"input_ids": torch.randint(0, 50, (4, 9))} for _ in range(6)]
+
+    def step(tokens: torch.Tensor) -> torch.Tensor:
+        loss = nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    if into is None:
+        for batch in batches:
+            step(batch["input_ids"])
+    else:
+        with penstock.torch.observed(model, optimizer, into=into) as seen:
+            for batch in seen.data(batches):
+                loss = step(batch["input_ids"])
+                if seen.number == fail_at:
+                    raise RuntimeError("planted")
+                seen.step(loss=loss, batch=batch, rate=0.1)
+    return [each.detach().numpy().tobytes() for each in model.parameters()]
+
+
+def test_an_observed_loop_writes_rows_and_changes_no_bit(tmp_path: Path) -> None:
+    """Goal: item by item what a run records, O8. Method: the same loop twice observed and once not; a third one fails."""
+    assert looped(tmp_path) == looped(None) == looped(tmp_path)
+    with pytest.raises(RuntimeError, match="planted"):
+        looped(tmp_path, fail_at=2)
+
+    first, second, third = read_steps(tmp_path)
+    for rows in (first, second):
+        columns = rows.columns
+        assert columns["step"].tolist() == list(range(6))
+        assert (columns["begin"][1:] == columns["end"][:-1]).all()
+        for part in ("data", "forward", "backward", "optimizer", "user"):
+            assert (columns[f"host.{part}"] > 0).all(), part
+        assert columns["tokens"].tolist() == [36] * 6
+        assert (columns["padding"] == UNMEASURED).all()
+        assert (columns["scalar.loss"] > 0).all()
+        assert columns["scalar.rate"].tolist() == [0.1] * 6
+    assert [rows.life for rows in (first, second, third)] == [0, 1, 2]
+    assert third.columns["step"].tolist() == [0, 1, 2]
+    assert third.columns["end"][-1] == UNMEASURED
+
+
+def test_a_loop_is_observed_once(tmp_path: Path) -> None:
+    loop = penstock.torch.observed(nn.Linear(2, 2), into=tmp_path)
+    with loop, pytest.raises(errors.UsageError, match="observed already"):
+        loop.__enter__()
+
+
+PROGRAM = """
+import sys, torch, penstock.torch
+penstock.torch.join("gloo")
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with penstock.torch.observed(torch.nn.parallel.DistributedDataParallel(model), optimizer, into=sys.argv[1]) as seen:
+    for _ in range(3):
+        loss = seen._model(torch.ones(2, 4)).sum()
+        loss.backward()
+        optimizer.step()
+        seen.step(loss=loss)
+"""
+
+
+def test_ranks_of_torchrun_have_rows_of_one_life(tmp_path: Path) -> None:
+    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "--no-python"]
+    program = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    subprocess.run([sys.executable, *words, *program], cwd=ROOT, check=True, timeout=300)
+    tables = read_steps(tmp_path)
+    assert [(rows.life, rows.rank, len(rows)) for rows in tables] == [(0, 0, 3), (0, 1, 3)]
+    assert all((rows.columns["host.forward"] > 0).all() for rows in tables)
