@@ -91,7 +91,7 @@ def test_a_supervised_death_is_divided_and_has_its_cost(
     # The step that the kill tore lasted eleven pauses.
     assert first.accounts["torn"] >= 11 * STEP_S * 1e9
     assert first.accounts["unmeasured"] == second.accounts["unmeasured"] == 0
-    assert all(second.accounts[name] > 0 for name in ("spawn", "start", "restore", "train", "finish"))
+    assert all(second.accounts[name] > 0 for name in ("start", "restore", "train", "finish"))
     died = (
         first.first
         + first.wall
@@ -104,7 +104,7 @@ def test_a_supervised_death_is_divided_and_has_its_cost(
     repair = accounts.repair()
     assert (repair["deaths"], repair["observed"]) == (1, 1)
     assert isinstance(repair["mean_ns"], dict)
-    assert set(repair["mean_ns"]) >= {"torn", "spawn", "start", "restore", "lost"}
+    assert set(repair["mean_ns"]) >= {"torn", "start", "restore", "lost"}
     assert sum(repair["mean_ns"].values()) == death.cost
 
 
