@@ -82,3 +82,26 @@ def test_what_was_logged_is_shown(folder: Path, tmp_path: Path, capsys: pytest.C
     assert [row for row in rows if row[0].isdigit()] == [[step, rank] for step in "024" for rank in "01"]
     assert main(["runs", "show", str(folder / "bad"), "--metrics"]) == 0
     assert "nothing was logged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["runs", "show"], ["runs", "show", "--account"], ["report"], ["checkpoint", "list"]]
+)
+def test_a_run_has_one_address_in_every_command(
+    folder: Path, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a directory, ``run:DIR`` and a name below ``runs/`` mean the same. Method: the same document for each of them."""
+    monkeypatch.chdir(folder.parent)
+    if not Path("runs").exists():
+        Path("runs").symlink_to(folder)
+    documents = []
+    for address in (str(folder / "deep/good"), f"run:{folder / 'deep/good'}", "deep/good", "run:deep/good"):
+        assert (
+            main(
+                [*words[:2], address, *words[2:], "--json"] if len(words) > 1 else [*words, address, "--json"]
+            )
+            == 0
+        )
+        documents.append(capsys.readouterr().out)
+    assert documents[0]
+    assert len(set(documents)) == 1

@@ -40,12 +40,14 @@ def moments(life: dict[str, Any]) -> list[int]:
 
 def first(life: dict[str, Any]) -> int:
     """When it is first heard of."""
-    return min([*moments(life), *(phase[1] for phase in life.get("phases") or [])])
+    edges: list[int] = [*moments(life), *(phase[1] for phase in life.get("phases") or [])]
+    return min(edges)
 
 
 def last(life: dict[str, Any]) -> int:
     """The last that is heard of it."""
-    return max([*moments(life), *(phase[2] for phase in life.get("phases") or [])])
+    edges: list[int] = [*moments(life), *(phase[2] for phase in life.get("phases") or [])]
+    return max(edges)
 
 
 def innermost(life: dict[str, Any], at: int) -> str:

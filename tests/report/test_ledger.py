@@ -100,7 +100,7 @@ def check_sums(ledger: Ledger) -> None:
     assert sum(ledger.accounts.values()) == ledger.wall
 
 
-@settings(max_examples=250)
+@settings(max_examples=200)
 @given(TIMELINES)
 def test_random_timelines_equal_the_painter(document: dict[str, Any]) -> None:
     """Goal: O1. Method: any life that may have happened, painted nanosecond by nanosecond."""
@@ -113,7 +113,7 @@ def test_random_timelines_equal_the_painter(document: dict[str, Any]) -> None:
         assert life.parts == {name: painted[f"train.{name}"] for name in PARTS}
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.lists(TIMELINES, min_size=1, max_size=3, unique_by=lambda one: one["rank"]), st.randoms())
 def test_the_order_of_lives_and_ranks_does_not_matter(
     documents: list[dict[str, Any]], chance: random.Random

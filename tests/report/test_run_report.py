@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from penstock.cli.main import main
 from penstock.report import ledger
 from penstock.report.run_evidence import evidence_of
 from penstock.report.run_report import report_of
-from tests.report.planted import RANKS, SAVE_S, SLOW_RANK, STEPS
+from tests.report.planted import RANKS, SLOW_RANK, STEPS
 
 NEAR = 0.1
 
@@ -50,7 +51,7 @@ def test_a_sleep_in_every_fifth_step_is_named_with_its_line(runs: Path) -> None:
 def test_a_slow_stage_of_the_data_is_named(runs: Path) -> None:
     cause = cause_of(runs / "data")
     assert cause["kind"] == "data"
-    assert cause["cost_ns"] == pytest.approx(noted(runs / "data", 0, "outside_s"), rel=NEAR)
+    assert cause["cost_ns"] == pytest.approx(noted(runs / "data", 0, "between_s"), rel=NEAR)
     # A map is of the program, and none of the stages that the feed times.
     assert "in maps of your own" in cause["place"]
 
@@ -59,18 +60,19 @@ def test_checkpoints_every_second_step_are_named_with_a_better_interval(runs: Pa
     cause = cause_of(runs / "checkpoints")
     assert cause["kind"] == "checkpoints"
     assert (cause["facts"]["every_steps"], cause["facts"]["saves"]) == (2, STEPS // 2)
-    assert cause["cost_ns"] == pytest.approx(STEPS // 2 * SAVE_S * 1e9, rel=NEAR)
+    assert cause["cost_ns"] == pytest.approx(noted(runs / "checkpoints", 0, "planted_s"), rel=NEAR)
     assert 100 < cause["facts"]["one_percent_steps"] < 1000
 
 
 @pytest.mark.parametrize(
-    ("case", "part", "note"), [("rank_user", "user", "planted_s"), ("rank_data", "data", "outside_s")]
+    ("case", "part", "note"), [("rank_user", "user", "planted_s"), ("rank_data", "data", "between_s")]
 )
 def test_a_slow_rank_of_four_is_named(runs: Path, case: str, part: str, note: str) -> None:
     cause = cause_of(runs / case)
     assert cause["kind"] == "slow_rank"
     assert (cause["facts"]["rank"], cause["facts"]["part"]) == (SLOW_RANK, part)
-    assert cause["cost_ns"] == pytest.approx(noted(runs / case, SLOW_RANK, note), rel=NEAR)
+    others = median(noted(runs / case, rank, note) for rank in range(RANKS) if rank != SLOW_RANK)
+    assert cause["cost_ns"] == pytest.approx(noted(runs / case, SLOW_RANK, note) - others, rel=NEAR)
     if part == "user":
         assert cause["place"].startswith("at planted.py:")
 

@@ -98,6 +98,11 @@ COMMANDS = (
         "penstock.cli.report.report_command:app",
     ),
     Command(
+        "compare",
+        "Compare two runs: speed and loss with an interval, and the first step whose bits differ.",
+        "penstock.cli.report.compare_command:app",
+    ),
+    Command(
         "demo", "Show the best real thing this build does, end to end, and check it.", "penstock.cli.demo:app"
     ),
     Command(

@@ -5,11 +5,15 @@ from pathlib import Path
 
 from penstock.errors import RunUnknown
 from penstock.observe.steps import read_stacks
+from penstock.observe.steps.columns import INTEGERS
 from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.run_timeline import run_timeline
 from penstock.report.run_report import Evidence
 from penstock.run.directory import RunDirectory
 from penstock.store.home import penstock_home
+
+#: What rules look at; numbers that the program logged are not.
+_COLUMNS = INTEGERS
 
 
 def evidence_of(run: str | os.PathLike[str]) -> Evidence:
@@ -17,7 +21,7 @@ def evidence_of(run: str | os.PathLike[str]) -> Evidence:
     path = Path(run)
     if not RunDirectory(path).is_run():
         raise RunUnknown(directory=str(path))
-    timeline = run_timeline(path, penstock_home())
+    timeline = run_timeline(path, penstock_home(), _COLUMNS)
     return Evidence(
         name=path.name or str(path),
         timelines=tuple(timeline.ranks),

@@ -17,7 +17,9 @@ _RUNS = Path("runs")
 
 
 def place_of(text: str) -> str:
-    """The place of checkpoints that a text means: a directory, a URL, the directory of a run, or ``run:`` and a run's name."""
+    """The place of checkpoints that a text means: a directory, a URL, the directory of a run, a name below ``runs/``, or ``run:``
+    and either of them.
+    """
     if text.startswith(RUN):
         address = parse(text)
         assert isinstance(address, RunAddress), "it begins like one"
@@ -28,8 +30,9 @@ def place_of(text: str) -> str:
         return _place_of_run(run)
     if "://" in text:
         return text
-    run = RunDirectory(text)
-    return _place_of_run(run) if run.is_run() else text
+    named = Path(text) if Path(text).exists() else _RUNS / text
+    run = next((one for one in map(RunDirectory, (text, named)) if one.is_run()), None)
+    return text if run is None else _place_of_run(run)
 
 
 def _place_of_run(run: RunDirectory) -> str:

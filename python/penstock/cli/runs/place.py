@@ -4,10 +4,10 @@ from pathlib import Path
 
 from penstock.errors import RunUnknown
 from penstock.run.directory import RunDirectory, runs_below
+from penstock.view.address import RUN, RunAddress, parse
 
 #: Where names are looked for.
 FOLDER = Path("runs")
-_SCHEME = "run:"
 
 
 def run_at(address: str | None) -> Path:
@@ -17,7 +17,11 @@ def run_at(address: str | None) -> Path:
         if not runs:
             raise RunUnknown(directory=f"{FOLDER}/")
         return max((run.path for run in runs), key=_changed)
-    path = Path(address.removeprefix(_SCHEME) if not Path(address).is_dir() else address)
+    path = Path(address)
+    if address.startswith(RUN) and not path.is_dir():
+        parsed = parse(address)
+        assert isinstance(parsed, RunAddress), "it begins like one"
+        path = Path(parsed.run)
     for candidate in (path, FOLDER / path):
         if RunDirectory(candidate).is_run():
             return candidate

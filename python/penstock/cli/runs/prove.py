@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_facts, print_json, say
+from penstock.cli.runs.place import run_at
 from penstock.cli.runs.run_text import print_differences
 from penstock.errors import UsageError
 from penstock.run.proof.proof import Proof, prove
@@ -22,7 +23,7 @@ prove_app = command_app(
 
 @prove_app.default
 def prove_run(
-    run: Path,
+    run: str,
     *,
     steps: Annotated[str, Parameter(help="A:B, the steps from A to B-1 (default: all).")] = "",
     anyway: Annotated[bool, Parameter(negative=(), help="Try it even if the run is not pinned.")] = False,
@@ -37,9 +38,9 @@ def prove_run(
     Parameters
     ----------
     run
-        The directory of the run.
+        The directory of a run, run:DIR, or a name below runs/.
     """
-    proof = prove(run, steps=_steps(steps), anyway=anyway, keep=keep)
+    proof = prove(run_at(run), steps=_steps(steps), anyway=anyway, keep=keep)
     if json:
         print_json(proof.to_json())
     else:

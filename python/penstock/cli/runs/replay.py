@@ -1,12 +1,12 @@
 """``penstock runs replay``: one step, executed again."""
 
 import shlex
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table, say
+from penstock.cli.runs.place import run_at
 from penstock.cli.runs.run_text import print_differences
 from penstock.run.proof.replay import Replay, replay
 
@@ -19,16 +19,16 @@ replay_app = command_app(
 
 @replay_app.default
 def replay_step(
-    run: Path, *, step: Annotated[int, Parameter(help="The step to execute again.")], json: Json = False
+    run: str, *, step: Annotated[int, Parameter(help="The step to execute again.")], json: Json = False
 ) -> int:
     """Show the batch, loss and gradient norm of a step as recorded and as they are now. The exit code is 1 when anything differs.
 
     Parameters
     ----------
     run
-        The directory of the run.
+        The directory of a run, run:DIR, or a name below runs/.
     """
-    result = replay(run, step)
+    result = replay(run_at(run), step)
     if json:
         print_json(result.to_json())
     else:

@@ -1,6 +1,5 @@
 """``penstock runs show``: the story of a run."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -8,8 +7,8 @@ from cyclopts import Parameter
 from penstock.cli.output import Json, command_app, print_facts, print_json, print_table
 from penstock.cli.runs.account import show_account
 from penstock.cli.runs.metrics import show_metrics
+from penstock.cli.runs.place import run_at
 from penstock.cli.runs.run_text import clock, newest_start
-from penstock.errors import RunUnknown
 from penstock.report.run_story import sentence
 from penstock.run.directory import RunDirectory
 from penstock.run.journal import journal
@@ -30,7 +29,7 @@ show_app = command_app(
 
 @show_app.default
 def show(
-    run: Path,
+    run: str,
     *,
     account: Annotated[bool, Parameter(negative=(), help="Where the wall time went, life by life.")] = False,
     metrics: Annotated[bool, Parameter(negative=(), help="What the program logged, step by step.")] = False,
@@ -41,30 +40,28 @@ def show(
     Parameters
     ----------
     run
-        The directory of the run.
+        The directory of a run, run:DIR, or a name below runs/.
     """
-    directory = RunDirectory(run)
-    if not directory.is_run():
-        raise RunUnknown(directory=str(run))
+    place = run_at(run)
     if account:
-        return show_account(run, json=json)
+        return show_account(place, json=json)
     if metrics:
-        return show_metrics(run, json=json)
-    entries = journal.read(run)
+        return show_metrics(place, json=json)
+    entries = journal.read(place)
     if json:
         for entry in entries:
             print_json(_document(entry))
         return 0
-    about = directory.about()
+    about = RunDirectory(place).about()
     print_facts(
         {
-            "run": run,
+            "run": place,
             "seed": about.seed,
             "recipe": about.recipe_digest,
             "registry": about.registry,
             "checkpoints": about.checkpoints,
             "lives": 1 + max((entry.incarnation for entry in entries), default=-1),
-            "newest step": records.last_step(run),
+            "newest step": records.last_step(place),
             "not pinned": "; ".join(newest_start(entries).get("unpinned", ())),
         }
     )

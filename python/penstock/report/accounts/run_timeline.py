@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.errors import RunDamaged
-from penstock.observe.steps import PARTS, UNMEASURED, StepRows, read_anchors, read_steps
+from penstock.observe.steps import HOST, PARTS, UNMEASURED, StepRows, read_anchors, read_steps
 from penstock.report.accounts.account_names import UNKNOWN
 from penstock.report.accounts.clock_map import ClockMap
 from penstock.report.accounts.supervision import SupervisedLife, supervised_lives
@@ -52,11 +52,11 @@ class _Sources:
     ends: dict[tuple[int, int], Entry]
 
 
-def run_timeline(run: Path, home: Path) -> RunTimeline:
-    """Read a run; ``home`` has the jobs that may have supervised it."""
+def run_timeline(run: Path, home: Path, columns: Sequence[str] = HOST) -> RunTimeline:
+    """Read a run, with some columns of its rows; ``home`` has the jobs that may have supervised it."""
     timeline = RunTimeline()
     entries = journal.read(run)
-    rows = {(table.life, table.rank): table for table in read_steps(run)}
+    rows = {(table.life, table.rank): table for table in read_steps(run, columns=columns)}
     of_records = {(life.incarnation, life.rank): life for life in _records(run, timeline.faults)}
     clocks = ClockMap(read_anchors(run))
     sources = _Sources(

@@ -138,7 +138,8 @@ def checkpoints(observation: Observation) -> list[Cause]:
     total = int(column.sum())
     if total <= 0:
         return []
-    is_save = column * 2 > column.max()
+    # Steps without a save have next to nothing here.
+    is_save = column * 10 > column.max()
     saves = int(is_save.sum())
     stall = int(column[is_save].sum()) // saves
     usual = max(int(np.median(observation.times[:, ~is_save])) if (~is_save).any() else observation.usual, 1)

@@ -37,6 +37,7 @@ def slow_rank(observation: Observation) -> list[Cause]:
     if not meeting:
         return []
     waits = np.sum(meeting, axis=0)
+    counts = ~observation.is_first
     best: tuple[int, int, str] | None = None
     for part in _ALONE:
         if part in together:
@@ -46,17 +47,17 @@ def slow_rank(observation: Observation) -> list[Cause]:
             continue
         for place in range(len(values)):
             others = middle_of(np.delete(values, place, axis=0))
-            excess = int((values[place] - others).sum())
+            excess = int((values[place] - others)[counts].sum())
             if best is None or excess > best[0]:
                 best = (excess, place, part)
-    if best is None or best[0] <= 0:
+    if best is None or best[0] <= 0 or not counts.any():
         return []
     excess, place, part = best
-    wait = int((middle_of(np.delete(waits, place, axis=0)) - waits[place]).sum())
+    wait = int((middle_of(np.delete(waits, place, axis=0)) - waits[place])[counts].sum())
     if wait < _WAIT_MIN * excess:
         return []
     rank = observation.ranks[place].rank
-    each = seconds(excess // len(observation.steps))
+    each = seconds(excess // int(counts.sum()))
     line, stacks = line_of(observation, observation.steps, rank) if part in ("user", "rest") else ("", "")
     evidence = f"the others wait {seconds(max(wait, 0))} for it" + (f"; {stacks}" if line else "")
     facts: dict[str, object] = {"rank": rank, "part": part, "excess_ns": excess, "others_wait_ns": wait}
