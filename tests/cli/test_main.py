@@ -124,3 +124,14 @@ def test_bash_completes_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[
     ask = "source ./script; COMP_WORDS=(penstock doc); COMP_CWORD=1; _penstock; echo ${COMPREPLY[@]}"
     done = subprocess.run(["bash", "-c", ask], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["doctor"]
+
+
+@pytest.mark.parametrize("words", [["run", "--", "echo", "here"], ["data", "list"]])
+def test_a_directory_that_is_gone_is_told_as_such(tmp_path: Path, words: list[str]) -> None:
+    """Goal: no bare "No such file or directory". Method: start in a directory, and remove it first."""
+    command = f'cd "{tmp_path}" && mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    variables = {**os.environ, "PENSTOCK_HOME": str(tmp_path / "home"), "PENSTOCK_REGISTRY": "registry"}
+    call = ["bash", "-c", command, "-", sys.executable, "-m", "penstock.cli.main", *words]
+    done = subprocess.run(call, env=variables, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: the directory that this command was started in is gone\n\nhint: ")

@@ -5,6 +5,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,26 @@ def test_an_agent_that_may_write_nothing_for_a_while_goes_on(run: Run) -> None:
     _, err = running.launcher.communicate(timeout=PATIENCE_S)
     assert running.launcher.returncode == 0, err
     check(running, err)
+
+
+def test_a_persons_file_without_space_ends_no_job(run: Run) -> None:
+    """Goal: a healthy job is not ended for want of space where its output is shown. Method: standard output on a device that is full."""
+    with open("/dev/full", "wb") as full:
+        running = run("--", "bash", "-c", "echo one; sleep 0.3; echo two; touch $MARKS/ended", stdout=full)
+    assert running.launcher is not None
+    _, err = running.launcher.communicate(timeout=PATIENCE_S)
+    assert (running.launcher.returncode, running.job.phase()) == (0, "succeeded")
+    assert (running.marks / "ended").exists()
+    assert b"16 bytes of output were left out where there was no space for them" in err
+    assert penstock(running.home, "logs", running.job.id).stdout == "[0] one\n[0] two\n"
+
+
+def test_where_files_may_hardly_grow_jobs_run(run: Run) -> None:
+    """Goal: a small limit of file sizes (`ulimit -f 8`) ends no job, and logs go on in other files. Method: more output than the limit."""
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (8 << 10, 8 << 10))
+    script = "for ((line = 0; line < 2000; line++)); do echo 0123456789; done"
+    running = run("--", "bash", "-c", script, preexec_fn=limit)
+    assert running.launcher is not None
+    out, err = running.launcher.communicate(timeout=PATIENCE_S)
+    assert (running.launcher.returncode, out.count(b"0123456789")) == (0, 2000), err
+    assert penstock(running.home, "logs", running.job.id).stdout.count("0123456789") == 2000

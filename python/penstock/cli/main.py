@@ -50,9 +50,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Files that a command reads and writes have errors of ours; what is left is mostly the output (`… > /full/disk`).
         if debug:
             raise
+        if _is_adrift():
+            gone = UsageError(
+                "the directory that this command was started in is gone", hint="change to one that is there"
+            )
+            _say(gone)
+            return gone.exit_code
         print(f"error: {problem}", file=sys.stderr)
         _drop_output()
         return 1
+
+
+def _is_adrift() -> bool:
+    """Whether the current directory was removed: then no relative path leads anywhere, and Python only says that some file is missing."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _drop_output() -> None:

@@ -1,7 +1,10 @@
 """The ranks of a run: joining them, and the two things they have to say to each other between steps."""
 
 import atexit
+import contextlib
 import logging
+import os
+import socket
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
@@ -10,6 +13,7 @@ import torch
 from torch import distributed
 
 from penstock.errors import UsageError
+from penstock.state.ranks.clock import Clock
 from penstock.state.ranks.launcher import place_of
 
 #: How long a collective may take before it is an error.
@@ -20,6 +24,8 @@ _SHARED_BYTES_MAX = 1 << 30
 _HEAD_BYTES, _LENGTH_BYTES = 192, 8
 #: A rank that waits longer for the others says so; how long it waits is the group's own limit.
 PATIENCE_S = 60.0
+#: How long a rank looks for the one that listens before it leaves that to torch, and how often.
+STORE_PATIENCE_S, STORE_LOOK_S = 30.0, 0.005
 _log = logging.getLogger("penstock.torch")
 
 
@@ -38,6 +44,8 @@ def join(backend: str | None = None, *, timeout_s: float = TIMEOUT_S) -> torch.d
     if on_device:
         torch.cuda.set_device(device)
     if ranks > 1 and not distributed.is_initialized():
+        if rank > 0:
+            wait_for_store(min(timeout_s, STORE_PATIENCE_S))
         distributed.init_process_group(
             backend or ("nccl" if on_device else "gloo"),
             rank=rank,
@@ -46,6 +54,23 @@ def join(backend: str | None = None, *, timeout_s: float = TIMEOUT_S) -> torch.d
         )
         atexit.register(_leave)
     return device
+
+
+def wait_for_store(timeout_s: float) -> bool:
+    """Wait until rank 0 listens where the ranks meet, at most so long; whether it does.
+
+    torch itself tries once, and then again half a second later: more than a forked rank needs for all that it does until then.
+    """
+    address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
+    if not address or not port.isdigit():
+        return False
+    clock = Clock()
+    until_s = clock.ticks() + timeout_s
+    while (left_s := until_s - clock.ticks()) > 0:
+        with contextlib.suppress(OSError), socket.create_connection((address, int(port)), left_s):
+            return True
+        clock.pause(STORE_LOOK_S)
+    return False
 
 
 def agree(values: Sequence[float]) -> list[list[float]]:

@@ -134,7 +134,9 @@ impl Agent {
         let person = Person { pipes: [fds.out, fds.err], terminals: [fds.out_terminal, fds.err_terminal] };
         let holders: Vec<OwnedFd> = [fds.custody, fds.third_copies].into_iter().flatten().collect();
         let (pump, in_hand) = Pump::start(directory, &job.spec, person)?;
-        custody::show_hand(&holders, &in_hand);
+        if let Some(in_hand) = in_hand {
+            custody::show_hand(&holders, &in_hand);
+        }
         Ok(Self {
             output: WorkerStreams { pump, holders },
             journal: Journal::open(directory)?,

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::complain;
@@ -76,6 +77,7 @@ fn detach(directory: &JobDirectory, job: &Job) -> Result<i32> {
 }
 
 fn stay(directory: &JobDirectory, job: &Job) -> Result<i32> {
+    system::outlive_full_files();
     let signals = Signals::catch(&[
         libc::SIGCHLD,
         libc::SIGINT,
@@ -103,16 +105,22 @@ fn stay(directory: &JobDirectory, job: &Job) -> Result<i32> {
     let keeper = start_keeper(directory, job, fds)?;
     ThirdCopies::make_room();
     let (shown, showing) = system::pipe()?;
-    let showing = Arc::new(showing);
+    let (showing, left_out) = (Arc::new(showing), Arc::new(AtomicU64::new(0)));
     for (pipe, to) in [(out, libc::STDOUT_FILENO), (err, libc::STDERR_FILENO)] {
         let held = Arc::clone(&showing);
+        let left_out = Arc::clone(&left_out);
         std::thread::spawn(move || {
-            relay(&mut File::from(pipe), to);
+            left_out.fetch_add(relay(&mut File::from(pipe), to), Ordering::SeqCst);
             drop(held);
         });
     }
     drop(showing);
     attend(directory, &signals, keeper, &mut File::from(ours), &shown, &mut copies);
+    if let bytes @ 1.. = left_out.load(Ordering::SeqCst) {
+        complain!(
+            "note: {bytes} bytes of output were left out where there was no space for them; `penstock logs` has them"
+        );
+    }
     Ok(conclude(directory))
 }
 

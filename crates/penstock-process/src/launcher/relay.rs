@@ -10,18 +10,21 @@ use crate::system::{self, interest};
 
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Moves bytes until there are no more. A reader that is gone ends the job; workers are not blocked by it.
-pub fn relay(from: &mut File, to: RawFd) {
+/// Moves bytes until there are no more. A reader that is gone ends the job; workers are not blocked by it. A file that cannot grow is no
+/// reason to end a job whose logs have everything: what does not fit is left out, and how many bytes that were is the answer.
+pub fn relay(from: &mut File, to: RawFd) -> u64 {
     // SAFETY: ours since the process began, and never closed: the guard keeps `File` from doing so.
     let mut reader = ManuallyDrop::new(unsafe { File::from_raw_fd(to) });
     // Only to a pipe: in a file, pages would go to the place where it ended when the wait for them began, over what others wrote since.
     let pipe = reader.metadata().is_ok_and(|about| about.file_type().is_fifo());
-    let moved = if pipe { hand_over(from, to) } else { copy(from, Some(&mut reader)) };
+    let mut left_out = 0;
+    let moved = if pipe { hand_over(from, to) } else { copy(from, Some(&mut reader), &mut left_out) };
     if moved.is_err() {
         // SAFETY: plain integers. To the process, not to this thread, so that the main thread sees it.
         unsafe { libc::kill(libc::getpid(), libc::SIGPIPE) };
-        let _ = copy(from, None);
+        let _ = copy(from, None, &mut 0);
     }
+    left_out
 }
 
 /// Gives the pages of the one pipe to the other, without looking at them.
@@ -39,8 +42,8 @@ fn hand_over(from: &File, to: RawFd) -> io::Result<()> {
     }
 }
 
-/// Reads and writes, or reads only.
-fn copy(from: &mut File, mut to: Option<&mut File>) -> io::Result<()> {
+/// Reads and writes, or reads only. Counts what does not fit.
+fn copy(from: &mut File, mut to: Option<&mut File>, left_out: &mut u64) -> io::Result<()> {
     let mut buffer = vec![0; PIECE_BYTES / 4];
     loop {
         let count = match from.read(&mut buffer) {
@@ -53,10 +56,19 @@ fn copy(from: &mut File, mut to: Option<&mut File>) -> io::Result<()> {
         while let Some(to) = to.as_mut().filter(|_| !left.is_empty()) {
             match to.write(left) {
                 Ok(count) => left = &left[count..],
+                Err(problem) if is_full(&problem) => {
+                    *left_out += left.len() as u64;
+                    left = &[];
+                }
                 Err(problem) => wait_after(problem, to.as_raw_fd())?,
             }
         }
     }
+}
+
+/// A disk, a quota or a limit that is used up; the next piece may fit.
+fn is_full(problem: &io::Error) -> bool {
+    matches!(problem.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }
 
 /// Somebody else may have made the reader one that does not block; that is no reason to lose anything.

@@ -170,7 +170,7 @@ pub struct Pump {
 
 impl Pump {
     /// Starts the thread; and what it has in hand, for those who finish logs when we are killed.
-    pub fn start(directory: &JobDirectory, job: &Job, person: Person) -> Result<(Self, OwnedFd)> {
+    pub fn start(directory: &JobDirectory, job: &Job, person: Person) -> Result<(Self, Option<OwnedFd>)> {
         let (hand, in_hand) = InHand::open()?;
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;

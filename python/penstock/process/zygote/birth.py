@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from types import CodeType
 from typing import Any
 
 from .title import Title
+
+
+class Compiled:
+    """The text of a program and what it compiles to; once for all ranks."""
+
+    def __init__(self, text: bytes | str, name: str, code: CodeType) -> None:
+        self.text = text
+        #: The file, as tracebacks show it.
+        self.name = name
+        self.code = code
 
 
 class Warm:
@@ -19,6 +30,8 @@ class Warm:
         #: Where each top-level module was loaded from.
         self.loaded = loaded
         self.title = Title()
+        #: The program of the newest request, if it could be compiled.
+        self.compiled: Compiled | None = None
 
 
 class Birth:

@@ -11,11 +11,12 @@ import builtins
 import os
 import runpy
 import sys
+import warnings
 from importlib.machinery import BuiltinImporter, SourceFileLoader
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
-from .birth import Birth
+from .birth import Birth, Compiled
 
 NO_SUCH_FILE = 2
 
@@ -49,12 +50,40 @@ def begin(birth: Birth) -> list[Any]:
         return [runpy._run_module_as_main, argv[0]]  # type: ignore[attr-defined]
     if argv[0] == "-c":
         sys.argv = ["-c", *argv[2:]]
-        return [exec, compile(argv[1], "<string>", "exec", dont_inherit=True), main.__dict__]
+        return [exec, _code(argv[1], "<string>", birth.warm.compiled), main.__dict__]
     sys.argv = list(argv)
-    return [exec, _script(main, argv[0]), main.__dict__]
+    return [exec, _script(main, argv[0], birth.warm.compiled), main.__dict__]
 
 
-def _script(main: ModuleType, path: str) -> Any:
+def compiled(request: dict[str, Any], last: Compiled | None) -> Compiled | None:
+    """In the zygote: the program of a request, compiled once for all ranks. Where that fails or warns, each rank says so itself."""
+    argv: list[str] = request["argv"]
+    if request["module"]:
+        return None
+    try:
+        text: bytes | str
+        if argv[0] == "-c":
+            text, name = argv[1], "<string>"
+        else:
+            name = os.path.join(os.path.realpath(request["directory"]), argv[0])
+            with open(name, "rb") as file:
+                text = file.read()
+        if last is not None and (last.text, last.name) == (text, name):
+            return last
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return Compiled(text, name, _code(text, name, None))
+    except (OSError, SyntaxError, ValueError, Warning, MemoryError, RecursionError):
+        return None
+
+
+def _code(text: bytes | str, name: str, known: Compiled | None) -> CodeType:
+    if known is not None and (known.text, known.name) == (text, name):
+        return known.code
+    return compile(text, name, "exec", dont_inherit=True)
+
+
+def _script(main: ModuleType, path: str, known: Compiled | None) -> CodeType:
     whole = os.path.join(os.getcwd(), path)
     try:
         with open(whole, "rb") as file:
@@ -66,4 +95,4 @@ def _script(main: ModuleType, path: str) -> Any:
     main.__file__ = whole
     main.__dict__["__cached__"] = None
     main.__loader__ = SourceFileLoader("__main__", whole)
-    return compile(text, whole, "exec", dont_inherit=True)
+    return _code(text, whole, known)

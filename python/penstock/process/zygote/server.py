@@ -21,7 +21,7 @@ from typing import Any
 from .birth import Birth, Warm
 from .late_variables import listen
 from .preload import Unfit, preload
-from .program import first_folder
+from .program import compiled, first_folder
 from .rules import check, descriptors, loaded_from, rehearse, shadowed
 
 PACKET_BYTES_MAX = 1 << 16
@@ -102,6 +102,7 @@ class _ForkServer:
             if why := shadowed(_folder(request), self.warm.loaded):
                 _say(self.talk, {"refused": why, "request": request["request"]})
                 return None
+            self.warm.compiled = compiled(request, self.warm.compiled)
             return self._fork(request, fds)
         finally:
             # In a rank they are needed, and closed when it settles.

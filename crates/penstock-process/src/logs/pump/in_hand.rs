@@ -44,34 +44,38 @@ pub struct LeftInHand {
     pub bytes: Vec<u8>,
 }
 
-fn failed(call: &'static str) -> ProcessError {
-    ProcessError::System { call, source: io::Error::last_os_error() }
+/// A file of that length without a name.
+fn shared_memory() -> Option<OwnedFd> {
+    // SAFETY: the name ends with a zero, and the kernel just gave us the descriptor that we take.
+    unsafe {
+        let fd = libc::memfd_create(c"penstock-in-hand".as_ptr(), libc::MFD_CLOEXEC);
+        let file = (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))?;
+        (libc::ftruncate(fd, WHOLE as libc::off_t) == 0).then_some(file)
+    }
 }
 
 impl InHand {
-    /// Empty; and a descriptor for others.
-    pub(super) fn open() -> Result<(Self, OwnedFd)> {
-        let mut seal = [0; SEAL_BYTES];
-        // SAFETY: the name ends with a zero, the mapping is as long as the file, and `seal` has room for what is asked for.
+    /// Empty; and a descriptor for others, unless files may not be so large: then nobody shares it, and all else is as before.
+    pub(super) fn open() -> Result<(Self, Option<OwnedFd>)> {
+        let shared = shared_memory();
+        let (kind, number) = match &shared {
+            Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+        };
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, as long as the file.
+        let memory = unsafe { libc::mmap(std::ptr::null_mut(), WHOLE, access, kind, number, 0) };
+        if memory == libc::MAP_FAILED {
+            return Err(ProcessError::System { call: "mmap", source: io::Error::last_os_error() });
+        }
+        let (memory, mut seal) = (memory.cast::<u8>(), [0; SEAL_BYTES]);
+        // SAFETY: `seal` has room for what is asked for, and the mapping for the seal.
         unsafe {
-            let fd = libc::memfd_create(c"penstock-in-hand".as_ptr(), libc::MFD_CLOEXEC);
-            if fd < 0 {
-                return Err(failed("memfd_create"));
-            }
-            let file = OwnedFd::from_raw_fd(fd);
-            if libc::ftruncate(fd, WHOLE as libc::off_t) < 0 {
-                return Err(failed("ftruncate"));
-            }
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let memory = libc::mmap(std::ptr::null_mut(), WHOLE, access, libc::MAP_SHARED, fd, 0);
-            if memory == libc::MAP_FAILED {
-                return Err(failed("mmap"));
-            }
             // Bits that no output repeats. Where the system has none to give, zeros do nearly as well.
             libc::getrandom(seal.as_mut_ptr().cast(), SEAL_BYTES, libc::GRND_NONBLOCK);
-            std::ptr::copy_nonoverlapping(seal.as_ptr(), memory.cast::<u8>().add(SEAL_AT), SEAL_BYTES);
-            Ok((Self { memory: memory.cast(), seal }, file))
+            std::ptr::copy_nonoverlapping(seal.as_ptr(), memory.add(SEAL_AT), SEAL_BYTES);
         }
+        Ok((Self { memory, seal }, shared))
     }
 
     /// Reads what waits, at most as much as there is room for. It is in hand until [`InHand::put_down`].
@@ -169,7 +173,7 @@ mod tests {
         system::set_nonblocking(&pipe).unwrap();
         let (mut pipe, mut writer) = (File::from(pipe), File::from(writer));
         let (mut hand, shared) = InHand::open().unwrap();
-        let shared = File::from(shared);
+        let shared = File::from(shared.unwrap());
         assert!(left_in_hand(&shared).is_none());
         for words in [&b"x"[..], b"a line\n", &[b'y'; 70_000][..60_000]] {
             writer.write_all(words).unwrap();
@@ -191,6 +195,6 @@ mod tests {
         let seal = hand.seal;
         hand.bytes()[4..4 + SEAL_BYTES].copy_from_slice(&seal);
         hand.set(COUNT, 4 + SEAL_BYTES as u64);
-        assert!(left_in_hand(&File::from(shared)).is_none());
+        assert!(left_in_hand(&File::from(shared.unwrap())).is_none());
     }
 }
