@@ -12,7 +12,7 @@ demo:   ## set everything up, then run the main job
 	@$(WORKSHOP) run && PYTHONDONTWRITEBYTECODE= .venv/bin/penstock demo
 
 test:   ## set everything up, then pass all tests
-	@$(WORKSHOP) test && .venv/bin/python workshop/suite.py --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(WORKSHOP) test && .venv/bin/python workshop/suite.py --numprocesses auto --maxprocesses 6 --dist loadfile --no-loadscope-reorder
 
 check:  ## rules and quick tests, while writing
 	@$(WORKSHOP) test && .venv/bin/python workshop/check.py

@@ -46,6 +46,11 @@ LONGEST = (
 )
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Three workers for two cores: tests wait for real clocks, browsers and processes for almost half of their time."""
+    return max(2, len(os.sched_getaffinity(0)) * 3 // 2)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Workers that share the tests begin with the longest files; alone, tests run in the order of their names."""
     if hasattr(config, "workerinput"):

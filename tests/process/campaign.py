@@ -5,6 +5,7 @@ forked twice. Every process writes its number down by itself, so nothing here re
 the seed but the moment, which is the machine's.
 """
 
+import itertools
 import os
 import random
 import shutil
@@ -16,14 +17,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from penstock.process import Job, JobState, Launch, Restarts, prepare
 from penstock.process.job.launch import agent_path
 from penstock.process.watch.lineage import process
 from penstock.state.ranks.clock import Clock
+from tests.process.reachable_python import reachable_python, reachable_zygote
 
 RANKS = 2
 #: Deaf; deaf in a session; empty environment, twice forked; foreign environment, twice forked, deaf; and the rank.
@@ -117,99 +118,140 @@ def starts(pid: int) -> int:
     return candidate.start_ticks if candidate is not None and candidate.is_alive else 0
 
 
+@dataclass(frozen=True)
+class Way:
+    """What kind of jobs are killed in."""
+
+    user: int
+    cgroup: bool = True
+    #: Ranks are forked from a warm Python, not executed.
+    forked: bool = False
+    #: Who restarts with a rank that failed: its ``gang``, or ``one``, which is it alone.
+    restart: str = "gang"
+
+    def __str__(self) -> str:
+        how = ["forked" if self.forked else "executed"] + ["restarted one by one"] * (self.restart == "one")
+        return ", ".join(
+            [f"user {self.user}", f"{'with' if self.cgroup else 'without'} control groups", *how]
+        )
+
+
+#: One process of a family: its rank, when it started, and its kind.
+Member = tuple[int, int, str]
+
+
 class Target:
     """A job to kill in."""
 
-    def __init__(self, home: Path, user: int, *, cgroup: bool, forked: bool) -> None:
-        self.home, self.user = home, user
+    def __init__(self, home: Path, way: Way) -> None:
+        self.home, self.way = home, way
         self.marks = Path(tempfile.mkdtemp(dir=home, prefix="marks-"))
-        restarts = Restarts(most=1000, backoff_s=0, same_failure_max=0)
-        command = ["bash", "-c", FAMILY]
-        if forked:
-            (home / "family.py").write_text(FORKED_FAMILY)
-            command = [sys.executable, str(home / "family.py")]
-        launch = Launch(
-            command=command,
-            ranks=RANKS,
-            cgroup=cgroup,
-            restarts=restarts,
-            zygote="always" if forked else "never",
-        )
-        self.job: Job = prepare(home, launch)
+        self.job, variables = self._prepare()
         for path in (self.marks, *(home / "jobs").rglob("*"), home / "jobs"):
-            os.chown(path, user, -1)
+            os.chown(path, way.user, -1)
         self.launcher = subprocess.Popen(
             [home / "penstock-agent", "launch", self.job.directory],
-            env={**os.environ, "MARKS": str(self.marks)},
+            env={**os.environ, **variables, "MARKS": str(self.marks)},
             cwd=home,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             **self._owner(),  # type: ignore[call-overload]
         )
-        #: Every life that was complete: rank, and number and start of each of its processes by kind.
-        self.lives: dict[int, dict[int, tuple[int, int, str]]] = {}
-        self.both_killed: set[int] = set()
-        #: A life was ended that has to be followed by another.
-        self.is_renewed = False
+        #: Of every life of a rank that was complete, by rank and number: its processes.
+        self.lives: dict[tuple[int, int], dict[int, Member]] = {}
+        self.both_killed: set[tuple[int, int]] = set()
+        #: Ranks whose life was ended and has to be followed by another.
+        self.renewed: set[int] = set()
+
+    def _prepare(self) -> tuple[Job, dict[str, str]]:
+        """The job, and the variables that its ranks need."""
+        command, variables = ["bash", "-c", FAMILY], {}
+        is_foreign = self.way.user != os.geteuid()
+        if self.way.forked:
+            python = Path(sys.executable)
+            if is_foreign:
+                python, variables = reachable_python(self.home)
+            (self.home / "family.py").write_text(FORKED_FAMILY)
+            command = [str(python), str(self.home / "family.py")]
+        restarts = Restarts(most=1000, backoff_s=0, same_failure_max=0)
+        zygote = "always" if self.way.forked else "never"
+        launch = Launch(
+            command=command, ranks=RANKS, cgroup=self.way.cgroup, restarts=restarts, zygote=zygote
+        )
+        spec = launch.spec()
+        policy = replace(spec.roles[0].policy, restart=self.way.restart)
+        job = prepare(self.home, replace(spec, roles=[replace(spec.roles[0], policy=policy)]))
+        if self.way.forked and is_foreign:
+            reachable_zygote(self.home, job.directory)
+        return job, variables
 
     def _owner(self) -> dict[str, object]:
-        return {"user": self.user, "extra_groups": []} if os.geteuid() != self.user else {}
+        return {"user": self.way.user, "extra_groups": []} if os.geteuid() != self.way.user else {}
 
     def state(self) -> JobState:
         state = self.job.state()
         assert state is not None
         return state
 
-    def settle(self) -> int | None:
-        """Wait for a whole life that is not yet known; its number, or nothing when the job is over."""
+    def settle(self) -> dict[int, Member] | None:
+        """Wait until every rank is in a whole life; all of their processes, or nothing when the job is over."""
         until = time.monotonic() + 60
         while time.monotonic() < until:
             if self.job.phase() in ("failed", "stopped", "lost"):
                 return None
             state = self.job.state()
-            life = state.incarnation if state is not None else 0
-            if life in self.lives and not self.is_renewed:
-                self.lives[life] = {
-                    pid: member for pid, member in self.lives[life].items() if starts(pid) == member[1]
-                }
-                return life
-            members = self._members(life)
-            if (
-                life not in self.lives
-                and len(members) == RANKS * FAMILY_SIZE
-                and state is not None
-                and starts(state.coordinator)
-            ):
-                self.lives[life], self.is_renewed = members, False
-                return life
+            lives = self.current(state)
+            if state is not None and len(lives) == RANKS and all(map(self._is_whole, lives)):
+                for life in lives:
+                    self.lives[life] = {
+                        pid: member for pid, member in self.lives[life].items() if starts(pid) == member[1]
+                    }
+                if starts(state.coordinator):
+                    self.renewed.clear()
+                    return {pid: member for life in lives for pid, member in self.lives[life].items()}
             Clock().pause(0.005)
         raise TimeoutError(f"no whole life: {self.job.state()}")
 
-    def _members(self, life: int) -> dict[int, tuple[int, int, str]]:
-        members = {}
-        for path in self.marks.glob(f"{life}-*.*"):
+    def current(self, state: JobState | None) -> list[tuple[int, int]]:
+        """Every rank with the number of its newest life."""
+        workers = state.workers if state is not None else []
+        return [(worker["rank"], gang.incarnation or 0) for gang, worker in workers]
+
+    def _is_whole(self, life: tuple[int, int]) -> bool:
+        """Whether all processes of a life are there, or were once and nobody has ended it since."""
+        if life in self.lives:
+            return life[0] not in self.renewed
+        family = self._members(*life)
+        if len(family) == FAMILY_SIZE:
+            self.lives[life] = family
+            self.renewed.discard(life[0])
+        return life in self.lives
+
+    def _members(self, rank: int, life: int) -> dict[int, Member]:
+        family = {}
+        for path in self.marks.glob(f"{life}-{rank}.*"):
             pid, kind = path.suffix[1:], path.read_text().strip()
             if kind and (begun := starts(int(pid))):
-                members[int(pid)] = (int(path.name.split("-")[1].split(".")[0]), begun, kind)
-        return members
+                family[int(pid)] = (rank, begun, kind)
+        return family
 
     def sweep(self) -> None:
         """The next command, of the same user."""
         call = [self.home / "penstock-agent", "sweep", self.job.directory]
         subprocess.run(call, check=False, stdout=subprocess.DEVNULL, timeout=60, **self._owner())  # type: ignore[call-overload]
 
-    def lost_lines(self) -> Iterator[tuple[int, int, int]]:
-        """Of every life that was whole: its number, how many lines its ranks wrote, and how many are not in the logs."""
+    def lost_lines(self) -> Iterator[tuple[tuple[int, int], int, int]]:
+        """Of every life that was whole: which, how many lines its rank wrote, and how many are not in the log, or more than once."""
         for rank in range(RANKS):
             log = self.job.directory / "logs" / f"rank-{rank}.stdout"
             there = Counter(log.read_text().splitlines()) if log.exists() else Counter()
-            for life in self.lives:
+            for life in (life for of_rank, life in self.lives if of_rank == rank):
                 path = self.marks / f"{life}-{rank}-count"
                 # A byte for each, after it was written.
                 written = path.stat().st_size if path.exists() else 0
                 lost = sum(there[f"{life} {line}"] != 1 for line in range(1, written + 1))
-                yield life, written, lost
+                yield (rank, life), written, lost
 
     def end(self) -> None:
         """Whatever is left."""
@@ -236,19 +278,31 @@ def users() -> list[int]:
     return [0, NOBODY] if os.geteuid() == 0 else [os.geteuid()]
 
 
-def kills(seed: int, most: int, *, user: int, cgroup: bool, forked: bool = False) -> Tally:
-    """So many random kills in jobs of a user, beside a job that nobody may touch; ranks are executed, or forked from a warm Python."""
+def ways() -> list[Way]:
+    """All kinds of jobs."""
+    every = itertools.product(users(), (True, False), (False, True))
+    return [Way(user, cgroup, forked) for user, cgroup, forked in every] + [
+        Way(user, cgroup=user == NOBODY, forked=forked, restart="one")
+        for user, forked in itertools.product(users(), (False, True))
+    ]
+
+
+def kills(seed: int, most: int, way: Way) -> Tally:
+    """So many random kills in jobs of one kind, beside a job that nobody may touch."""
     chance, tally = random.Random(seed), Tally()
-    with folder(user) as home:
-        other, target = Target(home, user, cgroup=cgroup, forked=forked), None
+    with folder(way.user) as home:
+        other, target = Target(home, way), None
         try:
             other.settle()
+            assert {worker["how"] for _, worker in other.state().workers} == {
+                "zygote" if way.forked else "exec"
+            }
             untouched = _identities(other)
             while tally.kills.total() < most:
-                target = target or Target(home, user, cgroup=cgroup, forked=forked)
-                life = target.settle()
-                if life is not None:
-                    tally.add(_kill(target, life, chance))
+                target = target or Target(home, way)
+                members = target.settle()
+                if members is not None:
+                    tally.add(_kill(target, members, chance))
                     tally.bystanders += sum(starts(pid) != begun for pid, begun in untouched.items())
                 if target.job.phase() in ("failed", "stopped", "lost"):
                     tally.add(_closed(target))
@@ -283,8 +337,8 @@ def _closed(target: Target) -> Tally:
     return tally
 
 
-def _kill(target: Target, life: int, chance: random.Random) -> Tally:
-    state, members = target.state(), target.lives[life]
+def _kill(target: Target, members: dict[int, Member], chance: random.Random) -> Tally:
+    state = target.state()
     ranks = [pid for pid, (_, _, kind) in members.items() if kind == "rank"]
     descendants = [pid for pid in members if pid not in ranks]
     kind = chance.choices(list(VICTIMS), list(VICTIMS.values()))[0]
@@ -309,14 +363,18 @@ def _kill(target: Target, life: int, chance: random.Random) -> Tally:
     begun = time.monotonic()
     _send(victims, signal.SIGKILL)
     owners = {state.keeper, state.agent, target.launcher.pid} & set(victims)
-    whole = bool(owners or set(ranks) & set(victims))
-    gone = {pid for pid in members if whole or pid in victims}
-    target.is_renewed = whole
+    ended = {members[pid][0] for pid in set(ranks) & set(victims)}
+    if owners or (ended and target.way.restart == "gang"):
+        ended = set(range(RANKS))
+    gone = {pid for pid, (rank, _, _) in members.items() if rank in ended or pid in victims}
+    target.renewed |= ended
     tally = Tally(kills=Counter({kind: len(victims)}))
     if {state.keeper, state.agent} <= set(victims):
-        target.both_killed.add(life)
-        target.sweep()
-    for number in count():
+        target.both_killed.update(target.current(state))
+        if target.launcher.pid in victims:
+            # Else it does that.
+            target.sweep()
+    for number in itertools.count():
         left = [pid for pid in gone if starts(pid) == before[pid]]
         took_s = time.monotonic() - begun
         if not left or took_s > PATIENCE_S:

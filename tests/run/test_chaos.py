@@ -15,7 +15,7 @@ import pytest
 from penstock.data.recipe.document import written
 from penstock.process import Job
 from penstock.process.job.launch import Launch, Restarts, agent_path, prepare
-from penstock.report.account import account
+from penstock.report import ledger
 from penstock.run.journal import journal
 from penstock.run.journal import step_records as records
 from penstock.run.proof.proof import differences
@@ -139,11 +139,15 @@ def test_a_run_survives_everything_and_is_the_same(stream: Stream, tmp_path: Pat
 
 def check_account(directory: Path, wall_s: float) -> None:
     """Every second of every rank is in one account; no life loses more than its saves under way, two at most, and what came after them."""
-    for rank in range(RANKS):
-        run_account = account(directory, rank)
-        assert sum(run_account.seconds.values()) == pytest.approx(run_account.wall_s, abs=1e-3)
-        assert run_account.wall_s <= wall_s + SLACK_S
-        assert all(life.seconds[name] >= -SLACK_S for life in run_account.lives for name in life.seconds)
-        assert run_account.kept == STEPS
-        assert max(life.lost for life in run_account.lives) <= 3 * SAVE_EVERY
-        assert run_account.lost > 0
+    accounts = ledger(directory)
+    assert [rank.rank for rank in accounts.ranks] == list(range(RANKS))
+    for rank in accounts.ranks:
+        assert all(sum(life.accounts.values()) == life.wall for life in rank.lives)
+        assert all(sum(life.parts.values()) == life.accounts["train"] for life in rank.lives)
+        assert sum(rank.accounts.values()) == rank.wall <= (wall_s + SLACK_S) * 1e9
+        assert min(min(*life.accounts.values(), *life.parts.values()) for life in rank.lives) >= 0
+        assert rank.steps("kept") == STEPS
+        assert max(life.lost_steps for life in rank.lives) <= 3 * SAVE_EVERY
+        assert rank.steps("lost") > 0
+        assert rank.overlaps == []
+    assert accounts.repair()["observed"] == accounts.repair()["deaths"]

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import penstock as ps
+from penstock.observe.steps import read_steps
 from penstock.run.journal import journal
 from penstock.run.journal import step_records as records
 from tests.run.comparing import first_difference, program
@@ -50,6 +51,14 @@ def test_another_number_of_ranks_goes_on_with_the_same_batches(stream: Stream, t
     assert [record.batch for record in changed.values()] == [record.batch for record in four.values()]
     assert [len(record.ranks) for record in changed.values()] == [4] * 8 + [2] * 6
     assert first_difference(tmp_path / "changed", tmp_path / "killed") == ""
+    rows = {(row.life, row.rank): row for row in read_steps(tmp_path / "changed")}
+    assert list(rows) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    assert [row.columns["step"].tolist() for row in rows.values()] == [[*range(8)]] * 4 + [
+        [*range(8, 14)]
+    ] * 2
+    for row in rows.values():
+        parts = [row.columns[f"host.{part}"] for part in ("forward", "backward", "optimizer", "exchange")]
+        assert all((part > 0).all() for part in parts)
     (entry,) = (e for e in journal.read(tmp_path / "changed") if e.kind == "topology")
     assert entry.facts == {"before": [4, 4], "now": [2, 2]}
 

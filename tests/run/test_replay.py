@@ -5,15 +5,13 @@ import os
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from penstock.cli.main import main
 from penstock.errors import RepetitionImpossible
-from penstock.report.account import ACCOUNTS, account, account_of
-from penstock.run.journal.step_records import LifeRecord, Moment
+from penstock.report import ledger
 from penstock.run.proof.replay import replay
 from tests.run.test_proof import PINNED, lives
 from tests.torch.stream import Stream
@@ -69,40 +67,10 @@ def test_commands_tell_and_their_exit_code_says_whether_it_is_equal(
 
 def test_the_account_is_shown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "show", str(run), "--account", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert sum(document["seconds"].values()) == pytest.approx(document["wall_s"], abs=1e-3)
-    assert document["kept"] == 16
-    assert document["lost"] == account(run).lives[0].lost > 0
+    accounts = json.loads(capsys.readouterr().out)
+    (rank,) = accounts["ranks"]
+    assert sum(rank["accounts"].values()) == rank["wall_ns"]
+    assert rank["steps"]["kept"] == 16
+    assert rank["steps"]["lost"] == ledger(run).ranks[0].lives[0].lost_steps > 0
     assert main(["runs", "show", str(run), "--account"]) == 0
     assert "lost steps" in capsys.readouterr().out
-
-
-def test_every_second_is_in_one_account() -> None:
-    """Goal: O1. Method: a life that goes back, one that is killed, and one that ends; times that tell accounts apart."""
-
-    def life(number: int, born: float, *moments: Moment) -> LifeRecord:
-        # A birth at 0 would be one that is not known.
-        later = [replace(moment, at=moment.at + 1000) for moment in moments]
-        return LifeRecord(number, 0, 1, 0, 1, born + 1000, born + 1001, moments[0].step, {}, later)
-
-    result = account_of(
-        [
-            life(
-                0, 0, Moment("mark", 0, 3), Moment("step", 0, 7), Moment("step", 1, 15), Moment("mark", 1, 31)
-            ),
-            life(1, 95, Moment("mark", 1, 224), Moment("step", 1, 480), Moment("end", 2, 992)),
-        ]
-    )
-
-    assert result.seconds == {
-        "start": 2,
-        "restore": 2 + 16 + 128,
-        "train": 4 + 256,
-        "phase": 0,
-        "lost": 8,
-        "finish": 512,
-        "down": 64,
-    }
-    assert list(result.seconds) == list(ACCOUNTS)
-    assert sum(result.seconds.values()) == result.wall_s == 992
-    assert (result.kept, result.lost) == (2, 1)

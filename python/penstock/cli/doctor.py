@@ -5,13 +5,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.output import Json, command_app, print_json, print_table, say
+from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say
+from penstock.errors import UsageError
 from penstock.observe.doctor import examine
+from penstock.observe.peaks.device import read_limits
 
 app = command_app(
     "doctor",
     "Examine this machine: what is installed, limits, accelerators, disk.",
-    examples="  penstock doctor\n  penstock doctor --directory /data --json",
+    examples="  penstock doctor\n  penstock doctor --directory /data --json\n  penstock doctor --peaks",
 )
 
 
@@ -19,9 +21,14 @@ app = command_app(
 def doctor(
     *,
     directory: Annotated[Path | None, Parameter(help="Where data and checkpoints will live.")] = None,
+    peaks: Annotated[
+        bool, Parameter(negative=(), help="Measure how fast this device multiplies, instead; takes half a minute.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Look at everything once, print a verdict per line; exit 1 when something fails."""
+    if peaks:
+        return _measure_peaks(json=json)
     checks = examine(directory)
     if json:
         print_json([check.to_json() for check in checks])
@@ -33,3 +40,35 @@ def doctor(
     if failed:
         say(f"not fit: {', '.join(failed)}")
     return 1 if failed else 0
+
+
+def _measure_peaks(*, json: bool) -> int:
+    """Burst and sustained rates of this device, beside its maker's figures and what limits it."""
+    try:
+        from penstock.torch.arithmetic.matmul_peak import device_name, measure_peaks
+    except ImportError as reason:
+        raise UsageError("measuring peaks needs torch", hint="pip install torch") from reason
+    name = device_name()
+    if name == "processor":
+        say("no GPU is usable here: these are the peaks of the processor, which has no maker's figure")
+    limits = [limit for limit in read_limits() if limit.name == name]
+    notes = list(dict.fromkeys(note for limit in limits for note in limit.notes))
+    measured = list(measure_peaks())
+    if json:
+        print_json({"device": name, "notes": notes, "peaks": [peak.to_json() for peak in measured]})
+        return 0
+    rows = [
+        (
+            peak.dtype,
+            *(f"{rate / 1e12:.4g}" for rate in (peak.burst, peak.sustained)),
+            "unknown" if peak.peak is None else f"{peak.peak / 1e12:.4g}",
+            "" if peak.peak is None else f"{peak.sustained / peak.peak:.0%}",
+            peak.size,
+        )
+        for peak in measured
+    ]
+    print_text(f"{name}, TFLOP/s")
+    print_table(["type", "burst", "sustained", "maker's figure", "sustained share", "size"], rows)
+    for note in notes:
+        say(f"note: {note}")
+    return 0

@@ -1,8 +1,9 @@
 """JAX: batches as global arrays over a mesh, made from the rows of each process; pytrees for checkpoints."""
 
 from penstock.jax.batch import Batch
+from penstock.jax.jaxpr_flops import Flops, flops
 from penstock.jax.lane import lane_of
 from penstock.jax.loader import Loader, loader
 from penstock.jax.state import State, state
 
-__all__ = ["Batch", "Loader", "State", "lane_of", "loader", "state"]
+__all__ = ["Batch", "Flops", "Loader", "State", "flops", "lane_of", "loader", "state"]

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from penstock.observe.steps import StackSample
 from penstock.report.accounts.account_names import STEP_PARTS, UNKNOWN
 from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.timeline import UNMEASURED, RankTimeline, Times
 from penstock.report.diagnosis.diagnosis import Diagnosis, diagnosis_of
-from penstock.report.diagnosis.observation import Observation, StackSample, observation_of
-from penstock.report.diagnosis.part_rules import line_of
+from penstock.report.diagnosis.observation import Observation, observation_of
+from penstock.report.diagnosis.program_line import line_of
 from penstock.report.diagnosis.step_view import steps_of
 
 FORM = 1
@@ -68,7 +69,9 @@ class RunReport:
 
 def report_of(evidence: Evidence, steps: range | None = None, rank: int | None = None) -> RunReport:
     """The report, or that of some steps or of one rank. Pure."""
-    timelines = [one for one in evidence.timelines if rank in (None, one.rank)]
+    timelines = sorted(
+        (one for one in evidence.timelines if rank in (None, one.rank)), key=lambda one: one.rank
+    )
     ledger = ledger_from(timelines)
     views = [steps_of(one, steps) for one in timelines]
     known = [view for view in views if view is not None]

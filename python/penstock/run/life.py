@@ -100,7 +100,7 @@ class Life:
         self._requests = Requests()
         place, repeats = settings.directory.path, settings.repeat is not None
         self.observed = Observation(
-            recorder_of(place, self.incarnation, state.rank) if record and not repeats else None
+            recorder_of(place, self.incarnation, state.rank) if record and not repeats else None, state
         )
         self._metrics.seen, self._saving.committed = self.observed.scalars, self.observed.commit
         #: Why the program wants to end after this step, if it does.
@@ -360,24 +360,21 @@ class Life:
         """Go on from the newest checkpoint that fits."""
         with self._notices.phase("restore"), events.span("run.restore"):
             reach("run.restore")
-            restored = self._past.restore(self._skips, starting=why == "start")
-        self.next_step = 0 if restored is None else restored.cursor.step
-        self.judge.restored([] if restored is None else restored.window, self.next_step)
-        self._open(None if restored is None else restored.cursor)
+            loaded = self._past.restore(self._skips, starting=why == "start")
+        self.next_step = 0 if loaded is None else loaded.cursor.step
+        self.judge.restored([] if loaded is None else loaded.window, self.next_step)
+        self._open(None if loaded is None else loaded.cursor)
         # Counted before the mark makes an end of them.
         executed = 1 + last_step(self.settings.directory.path) if self.is_first else 0
         self._records.mark(self.next_step)
         self._metrics.restored(self.next_step)
         if self.is_first:
             facts: dict[str, Any] = {}
-            if restored is not None:
-                facts = {
-                    "checkpoint": restored.checkpoint.digest,
-                    "saved_in": restored.checkpoint.incarnation,
-                }
+            if loaded is not None:
+                facts = {"checkpoint": loaded.checkpoint.digest, "saved_in": loaded.checkpoint.incarnation}
             again = max(0, executed - self.next_step)
             self._journal.write("restore", self.next_step, why=why, again=again, **facts)
-        if restored is None:
+        if loaded is None:
             # From here on every step can be gone back to, and that saving works is known before an hour is spent.
             self._save("beginning")
         else:

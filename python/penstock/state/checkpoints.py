@@ -152,9 +152,7 @@ class Checkpoints:
             captured = self._capture(step, attempt, state, entries or {})
         measured = numbers_of(metrics()) if callable(metrics) else measured
         pending = Pending(step, captured.taken.copies, time.perf_counter() - began)
-        self._pending = [earlier for earlier in self._pending if not (earlier.done() and earlier.noticed)] + [
-            pending
-        ]
+        self._pending = [save for save in self._pending if not (save.done() and save.noticed)] + [pending]
         self._saver.submit(self._finish, captured, attempt, measured, pending, began)
         return pending
 

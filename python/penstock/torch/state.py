@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 import torch
@@ -11,16 +12,19 @@ from torch.optim import Optimizer
 from penstock.data import Feed, Lane
 from penstock.data.feed.options import BatchKeywords
 from penstock.errors import TreeInvalid, UsageError
+from penstock.observe.steps import StepRecorder
 from penstock.state.contract import Copying, Held
 from penstock.state.inspect.fingerprint import fingerprint
 from penstock.torch import determinism, gang, randomness
 from penstock.torch.device.guards import guard_before_change, settle
+from penstock.torch.device.marks import marks_of, memory_of
 from penstock.torch.device.mover import TORCH_TYPES
 from penstock.torch.device.readback import readback
 from penstock.torch.device.timer import DeviceTimer
 from penstock.torch.lane import lane_of_model
 from penstock.torch.loader import Loader, loader
 from penstock.torch.outsiders import Outsiders
+from penstock.torch.step_hooks import StepHooks
 from penstock.torch.tree import gradients
 from penstock.torch.tree.documents import Document, Tensors, decode, encode, escaped, tensor_names
 from penstock.torch.tree.extra import Extra
@@ -203,6 +207,12 @@ class State:
     def optimizer_progress(self) -> tuple[int, Sequence[Any]] | None:
         """How many steps the optimizers have taken since the first question, and a sign for each gradient."""
         return progress_of(self.optimizers) if self.optimizers else None
+
+    def observe(self, recorder: StepRecorder) -> StepHooks:
+        """Tell a recorder about forward, backward and optimizer, until what is returned is closed."""
+        if self.device.type == "cuda":
+            recorder.memory = partial(memory_of, self.device)
+        return StepHooks(self.model, self.optimizers, recorder, marks_of(self.device, recorder))
 
     def exchange(self, document: bytes) -> list[bytes]:
         """What every rank has given, in the order of ranks."""

@@ -104,7 +104,7 @@ pub fn read_steps(path: &Path, wanted: Option<&[String]>) -> Result<StepFile, Ev
     let mut next_row = 0;
     let mut frames = Frames::new(&bytes, at);
     while let Some((offset, payload)) = frames.next() {
-        let is_header = offset as usize == at && payload[0] == b'{';
+        let is_header = table.header.is_empty() && payload[0] == b'{';
         if is_header {
             table.header = String::from_utf8_lossy(payload).into_owned();
         }

@@ -24,8 +24,8 @@ pub const BLOCK_ROWS: usize = 4096;
 const LATE_ROWS: usize = 64;
 /// What waits in memory for the thread, in rows and values.
 const QUEUE_MAX: usize = 16_384;
-/// At most so much is missing after a kill.
-const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+/// So much is missing after a kill, and as much again where the machine is busy.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
 /// A disk that refused is asked again after so long.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// More columns are refused.

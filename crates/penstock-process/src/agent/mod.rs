@@ -35,6 +35,7 @@ use crate::coordinator::messages::{GangReport, Orders, Report};
 use crate::error::Result;
 use crate::job::JobDirectory;
 use crate::job::journal::Journal;
+use crate::keeper::custody;
 use crate::launcher::inherited_fds::InheritedFds;
 use crate::logs::console::harmless;
 use crate::logs::pump::{Person, Pump};
@@ -77,8 +78,8 @@ pub struct Agent {
 /// Where what workers write goes.
 struct WorkerStreams {
     pump: Pump,
-    /// Where the keeper takes second copies of pipes.
-    custody: Option<OwnedFd>,
+    /// Where keeper and launcher take copies of pipes.
+    holders: Vec<OwnedFd>,
 }
 
 /// Runs until the job is over. Success says to the keeper that it is, however the job itself ended.
@@ -131,8 +132,11 @@ impl Agent {
         let resources = Resources::open(&job, view.outer_pid_of_agent(), file_limit);
         view.state.cgroup = resources.cgroup.as_ref().map(|group| group.path().display().to_string());
         let person = Person { pipes: [fds.out, fds.err], terminals: [fds.out_terminal, fds.err_terminal] };
+        let holders: Vec<OwnedFd> = [fds.custody, fds.third_copies].into_iter().flatten().collect();
+        let (pump, in_hand) = Pump::start(directory, &job.spec, person)?;
+        custody::show_hand(&holders, &in_hand);
         Ok(Self {
-            output: WorkerStreams { pump: Pump::start(directory, &job.spec, person)?, custody: fds.custody },
+            output: WorkerStreams { pump, holders },
             journal: Journal::open(directory)?,
             launcher: LauncherPipes::open(fds.launcher, fds.ready, fds.input)?,
             workers: Workers::open(job.plans.len()),

@@ -1,17 +1,19 @@
 //! Second copies of our ends of what workers write to, in the keeper's hands: what is in a pipe when the agent is killed is not lost.
+//! A launcher that stays has third ones (`launcher/third_copies`), for when the keeper is killed with the agent.
 //!
 //! The agent hands every pipe over when it takes it itself. While it lives, it alone reads. When it was killed and all writers are gone, the
-//! keeper reads what is left and puts it where the agent would have put it. Terminals are not handed over: their other end would never close.
+//! keeper reads what is left and puts it where the agent would have put it: once, because what was read is in no copy any more. Terminals are not handed over: their other end would never close.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::job::{Job, JobDirectory, Stream};
+use crate::logs::pump::in_hand::left_in_hand;
 use crate::logs::pump::{Outputs, Remainder, Speaker};
 use crate::system;
 use crate::zygote::packet;
@@ -20,45 +22,70 @@ use crate::zygote::packet;
 const READS_MAX: usize = 64;
 const READ_BYTES: usize = 64 << 10;
 
-/// Whose pipes they are.
+/// What is handed over.
 #[derive(Serialize, Deserialize)]
-struct Owner {
-    role: usize,
-    rank: u32,
-    incarnation: u32,
+enum Handed {
+    /// The memory of what the pump has in hand.
+    InHand,
+    /// The pipes of a worker.
+    Pipes { role: usize, rank: u32, incarnation: u32 },
 }
 
-/// Hands the pipes of a worker to the keeper. If it does not take them, it has no second copy, and all else is as before.
-pub fn hand_over(keeper: Option<&OwnedFd>, speaker: Speaker, outputs: &Outputs) {
-    let (Some(keeper), Outputs::Pipes([out, err])) = (keeper, outputs) else { return };
-    let owner = Owner { role: speaker.role, rank: speaker.rank, incarnation: speaker.incarnation };
-    let words = serde_json::to_vec(&owner).expect("plain numbers");
-    let _ = packet::send(keeper, &words, &[out.as_fd(), err.as_fd()]);
+/// Shows the holders what the pump has in hand.
+pub fn show_hand(holders: &[OwnedFd], in_hand: &OwnedFd) {
+    send(holders, &Handed::InHand, &[in_hand.as_fd()]);
 }
 
-/// What the keeper holds: of each worker the pipes of its newest life.
+/// Hands the pipes of a worker to keeper and launcher. If one does not take them, it has no copy, and all else is as before.
+pub fn hand_over(holders: &[OwnedFd], speaker: Speaker, outputs: &Outputs) {
+    let Outputs::Pipes([out, err]) = outputs else { return };
+    let Speaker { role, rank, incarnation } = speaker;
+    send(holders, &Handed::Pipes { role, rank, incarnation }, &[out.as_fd(), err.as_fd()]);
+}
+
+fn send(holders: &[OwnedFd], handed: &Handed, fds: &[BorrowedFd<'_>]) {
+    let words = serde_json::to_vec(handed).expect("plain numbers");
+    for holder in holders {
+        let _ = packet::send(holder, &words, fds);
+    }
+}
+
+/// What a holder has.
 #[derive(Default)]
-pub struct Custody(BTreeMap<(usize, u32), (u32, Vec<OwnedFd>)>);
+pub struct Custody {
+    /// Of each worker the pipes of its newest life.
+    pipes: BTreeMap<(usize, u32), (u32, Vec<OwnedFd>)>,
+    /// What the newest agent has read and perhaps not written down.
+    in_hand: Option<File>,
+}
 
 impl Custody {
     /// Takes what the agent hands over; false when it is gone.
     pub fn take(&mut self, agent: &OwnedFd) -> bool {
         loop {
             match packet::receive_fds(agent) {
-                Ok(Some((words, fds))) => {
-                    if let Ok(owner) = serde_json::from_slice::<Owner>(&words) {
-                        self.0.insert((owner.role, owner.rank), (owner.incarnation, fds));
+                Ok(Some((words, fds))) => match serde_json::from_slice(&words) {
+                    Ok(Handed::InHand) => self.in_hand = fds.into_iter().next().map(File::from),
+                    Ok(Handed::Pipes { role, rank, incarnation }) => {
+                        self.pipes.insert((role, rank), (incarnation, fds));
                     }
-                }
+                    Err(_) => {}
+                },
                 Ok(None) => return true,
                 Err(_) => return false,
             }
         }
     }
 
-    /// Puts what is left in the pipes into the logs. Only when agent and writers are gone.
+    /// Puts what was in the agent's hands and what is left in the pipes into the logs. Only when agent and writers are gone.
     pub fn finish(&mut self, directory: &JobDirectory, job: &Job) -> Result<()> {
-        for ((role, rank), (incarnation, fds)) in std::mem::take(&mut self.0) {
+        if let Some(left) = self.in_hand.take().as_ref().and_then(left_in_hand) {
+            let mut log = Remainder::open(directory, job, left.speaker);
+            // Some of it may have been written down, or all.
+            let written = usize::try_from(log.at(left.stream).saturating_sub(left.at)).unwrap_or(usize::MAX);
+            log.append(left.stream, &left.bytes[written.min(left.bytes.len())..]);
+        }
+        for ((role, rank), (incarnation, fds)) in std::mem::take(&mut self.pipes) {
             let mut left: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
             for (bytes, fd) in left.iter_mut().zip(fds) {
                 system::set_nonblocking(&fd)?;
@@ -100,14 +127,14 @@ mod tests {
         let (err, err_writer) = system::pipe().unwrap();
         let speaker = Speaker { role: 0, rank: 3, incarnation: 2 };
         let outputs = Outputs::Pipes([out, err]);
-        hand_over(Some(&theirs), speaker, &outputs);
+        hand_over(std::slice::from_ref(&theirs), speaker, &outputs);
         drop((outputs, theirs));
         File::from(out_writer).write_all(b"last words\n").unwrap();
         drop(err_writer);
 
         let mut custody = Custody::default();
         assert!(!custody.take(&ours));
-        let (incarnation, fds) = custody.0.remove(&(0, 3)).unwrap();
+        let (incarnation, fds) = custody.pipes.remove(&(0, 3)).unwrap();
         let mut left = Vec::new();
         rest_of(File::from(fds.into_iter().next().unwrap()), &mut left);
         assert_eq!((incarnation, left), (2, b"last words\n".to_vec()));

@@ -36,10 +36,12 @@ pub fn run(directory: &JobDirectory, mut fds: InheritedFds) -> Result<i32> {
         complain!("penstock-keeper: processes of this job are known by their environment only");
     }
     let job = directory.job()?;
+    // Second copies are two descriptors for each worker; agents begin with what we began with.
+    let file_limit = system::raise_file_limit();
     let most = job.roles.iter().map(|role| role.policy.budget.crash).max().unwrap_or(0);
     let lives_max = most.min(LIVES_MAX).saturating_add(2);
     for _ in 0..lives_max {
-        let (pid, ours, hand) = start_agent(directory, &fds)?;
+        let (pid, ours, hand) = start_agent(directory, &fds, file_limit)?;
         let mut custody = Custody::default();
         // The launcher waits for its other end to close; the agent has its own copy.
         fds.ready = None;
@@ -70,7 +72,11 @@ pub fn run(directory: &JobDirectory, mut fds: InheritedFds) -> Result<i32> {
 }
 
 /// The agent's process, the end of the pipe whose closing tells it that we are gone, and where it hands over second copies of pipes.
-fn start_agent(directory: &JobDirectory, fds: &InheritedFds) -> Result<(i32, OwnedFd, OwnedFd)> {
+fn start_agent(
+    directory: &JobDirectory,
+    fds: &InheritedFds,
+    file_limit: libc::rlimit,
+) -> Result<(i32, OwnedFd, OwnedFd)> {
     let (theirs, ours) = system::pipe()?;
     let (hand, given) = packet::pair()?;
     let path = directory.file("agent.log");
@@ -87,7 +93,12 @@ fn start_agent(directory: &JobDirectory, fds: &InheritedFds) -> Result<(i32, Own
     let mut passed = fds.numbers();
     passed.extend([theirs.as_raw_fd(), given.as_raw_fd()]);
     // SAFETY: only calls that are allowed between fork and exec.
-    unsafe { command.pre_exec(move || passed.iter().try_for_each(|fd| system::keep_over_exec(*fd))) };
+    unsafe {
+        command.pre_exec(move || {
+            libc::setrlimit(libc::RLIMIT_NOFILE, &file_limit);
+            passed.iter().try_for_each(|fd| system::keep_over_exec(*fd))
+        });
+    }
     let child = command
         .spawn()
         .map_err(|source| ProcessError::Start { command: "penstock-agent".to_owned(), source })?;

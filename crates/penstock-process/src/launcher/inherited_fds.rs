@@ -12,6 +12,8 @@ pub struct InheritedFds {
     pub keeper: Option<OwnedFd>,
     /// Where second copies of pipes go; for agents only.
     pub custody: Option<OwnedFd>,
+    /// Where third copies go, if the launcher stays.
+    pub third_copies: Option<OwnedFd>,
     /// Ends with the launcher.
     pub launcher: Option<OwnedFd>,
     /// To the launcher's standard output.
@@ -45,6 +47,7 @@ impl InheritedFds {
             let fd = match name {
                 "keeper" => &mut fds.keeper,
                 "custody" => &mut fds.custody,
+                "third_copies" => &mut fds.third_copies,
                 "launcher" => &mut fds.launcher,
                 "out" => &mut fds.out,
                 "err" => &mut fds.err,
@@ -62,8 +65,9 @@ impl InheritedFds {
         Ok(fds)
     }
 
-    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 9] {
+    fn named(&self) -> [(&'static str, &Option<OwnedFd>); 10] {
         [
+            ("third_copies", &self.third_copies),
             ("launcher", &self.launcher),
             ("out", &self.out),
             ("err", &self.err),

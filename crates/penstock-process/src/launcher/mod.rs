@@ -6,6 +6,7 @@ pub mod inherited_fds;
 pub mod input;
 pub mod isolation;
 pub mod relay;
+pub mod third_copies;
 
 use std::fs::File;
 use std::io::Write;
@@ -23,6 +24,7 @@ use crate::keeper::sweep;
 use crate::launcher::inherited_fds::InheritedFds;
 use crate::launcher::isolation::First;
 use crate::launcher::relay::relay;
+use crate::launcher::third_copies::ThirdCopies;
 use crate::slots::feasibility::check;
 use crate::system::terminal;
 use crate::system::{self, Signals, interest};
@@ -87,7 +89,9 @@ fn stay(directory: &JobDirectory, job: &Job) -> Result<i32> {
     let (out, out_writer) = system::pipe()?;
     let (err, err_writer) = system::pipe()?;
     system::widen_pipe(&out, PIPE_BYTES);
+    let (mut copies, third_copies) = ThirdCopies::open(directory, job)?;
     let fds = InheritedFds {
+        third_copies: Some(third_copies),
         launcher: Some(launcher),
         out: Some(out_writer),
         err: Some(err_writer),
@@ -97,6 +101,7 @@ fn stay(directory: &JobDirectory, job: &Job) -> Result<i32> {
         ..InheritedFds::default()
     };
     let keeper = start_keeper(directory, job, fds)?;
+    ThirdCopies::make_room();
     let (shown, showing) = system::pipe()?;
     let showing = Arc::new(showing);
     for (pipe, to) in [(out, libc::STDOUT_FILENO), (err, libc::STDERR_FILENO)] {
@@ -107,7 +112,7 @@ fn stay(directory: &JobDirectory, job: &Job) -> Result<i32> {
         });
     }
     drop(showing);
-    attend(directory, &signals, keeper, &mut File::from(ours), &shown);
+    attend(directory, &signals, keeper, &mut File::from(ours), &shown, &mut copies);
     Ok(conclude(directory))
 }
 
@@ -116,13 +121,21 @@ fn copy_of_terminal(fd: &impl AsFd) -> Option<OwnedFd> {
 }
 
 /// Waits for the end of the job, passing on signals. The end is: no keeper any more, and everything shown.
-fn attend(directory: &JobDirectory, signals: &Signals, keeper: i32, launcher: &mut File, shown: &OwnedFd) {
+fn attend(
+    directory: &JobDirectory,
+    signals: &Signals,
+    keeper: i32,
+    launcher: &mut File,
+    shown: &OwnedFd,
+    copies: &mut ThirdCopies<'_>,
+) {
     let (mut gone, mut done, mut forced) = (false, false, false);
     let mut stop_signals = StopSignals::default();
     while !gone || !(done || forced) {
         let mut interests = [
             interest(signals.as_raw_fd(), libc::POLLIN),
             interest(if done { -1 } else { shown.as_raw_fd() }, libc::POLLIN),
+            interest(copies.number(), libc::POLLIN),
         ];
         system::poll(&mut interests, stop_signals.patience());
         if stop_signals.are_ignored() {
@@ -130,6 +143,7 @@ fn attend(directory: &JobDirectory, signals: &Signals, keeper: i32, launcher: &m
             sweep::sweep(directory.path());
         }
         done |= interests[1].revents != 0;
+        copies.take();
         for signal in signals.take() {
             if signal == libc::SIGCHLD {
                 while let Some(reaped) = system::reap() {

@@ -5,6 +5,7 @@
 //! a slow terminal never holds up supervision. Its memory has a limit: a buffer, what waits for the person, and a line per stream.
 
 mod distress;
+pub mod in_hand;
 mod log;
 mod segments;
 mod thread;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::distress::Distress;
 use self::distress::{DistressScanner, Distresses};
+use self::in_hand::InHand;
 use self::log::{Log, Rotation};
 pub use self::segments::Listing;
 use self::thread::{PumpThread, Source};
@@ -33,7 +35,6 @@ use crate::logs::console::{Console, Voice};
 use crate::system::epoll::Epoll;
 use crate::system::{self, terminal};
 
-const READ_BYTES: usize = 256 << 10;
 const PIPE_BYTES: i32 = 1 << 20;
 /// A thread that moves output for so long without a look at its sources waits for a disk.
 const STUCK_MS: u64 = 1000;
@@ -168,8 +169,9 @@ pub struct Pump {
 }
 
 impl Pump {
-    /// Starts the thread.
-    pub fn start(directory: &JobDirectory, job: &Job, person: Person) -> Result<Self> {
+    /// Starts the thread; and what it has in hand, for those who finish logs when we are killed.
+    pub fn start(directory: &JobDirectory, job: &Job, person: Person) -> Result<(Self, OwnedFd)> {
+        let (hand, in_hand) = InHand::open()?;
         let (woken, wake) = system::pipe()?;
         system::set_nonblocking(&woken)?;
         system::set_nonblocking(&wake)?;
@@ -192,14 +194,14 @@ impl Pump {
             sources: BTreeMap::new(),
             next: 0,
             is_holding: false,
-            buffer: vec![0; READ_BYTES],
+            hand,
         };
         std::thread::Builder::new()
             .name("penstock-pump".to_owned())
             .spawn(|| work.run())
             .map_err(|source| ProcessError::System { call: "thread", source })?;
         let (found, kept) = (Listing::read(&directory.file("logs")), Mutex::new(BTreeMap::new()));
-        Ok(Self {
+        let pump = Self {
             directory: directory.clone(),
             job: job.clone(),
             sources,
@@ -207,7 +209,8 @@ impl Pump {
             shared,
             found,
             kept,
-        })
+        };
+        Ok((pump, in_hand))
     }
 
     /// Takes over what a worker writes to. Where in its two logs this life begins.
@@ -229,6 +232,7 @@ impl Pump {
             let name = self.job.label(speaker.role, speaker.rank);
             let colour = self.job.colour.then_some(place);
             let source = Source {
+                speaker,
                 place,
                 pipe: pipe.into(),
                 is_terminal,
@@ -392,6 +396,11 @@ impl Remainder {
         let mut log = worker_log(directory, job, &Listing::read(&directory.file("logs")), speaker);
         log.go_on(speaker.incarnation);
         Self(log)
+    }
+
+    /// Where a stream is.
+    pub fn at(&self, stream: Stream) -> u64 {
+        self.0.log(stream).at()
     }
 
     /// Adds what was left of a stream.

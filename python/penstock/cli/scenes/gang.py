@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock import Recipe, Registry, batch_at
 from penstock.cli.scenes import corpus, insist
 from penstock.process import Job, jobs
-from penstock.report.account import account
+from penstock.report import ledger
 from penstock.run.journal import step_records as records
 from penstock.view.address import Place, RunAddress
 
@@ -75,11 +75,12 @@ def play(place: Path) -> Iterator[str]:
 
 def _account(place: Path) -> str:
     """Where the time of the run that was disturbed went."""
-    run_account = account(place / "runs" / "killed")
-    seconds = run_account.seconds
-    insist("every second is in one account", holds=abs(sum(seconds.values()) - run_account.wall_s) < 1e-6)
-    parts = ", ".join(f"{name} {spent:.1f}" for name, spent in seconds.items())
-    return f"of {run_account.wall_s:.1f} s of rank 0: {parts} ({run_account.kept} steps count, {run_account.lost} were made again)"
+    accounts = ledger(place / "runs" / "killed")
+    rank = accounts.ranks[0]
+    insist("every nanosecond is in one account", holds=sum(rank.accounts.values()) == rank.wall)
+    parts = ", ".join(f"{name} {spent / 1e9:.1f}" for name, spent in rank.accounts.items() if spent)
+    steps = f"{rank.steps('kept')} steps count, {rank.steps('lost')} were made again"
+    return f"of {rank.wall / 1e9:.1f} s of rank 0: {parts} ({steps})"
 
 
 def _compare(

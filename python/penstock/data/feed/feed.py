@@ -116,10 +116,9 @@ class Feed:
         """Batches that are made and wait to be asked for."""
         return self._source.ready()
 
-    def busy_s(self) -> dict[str, float]:
-        """Seconds of all threads since it was opened, by stage. Cheap."""
-        times = self._source.stage_times()
-        return {"plan": times.plan_s, "read": times.read_s, "digest": times.digest_s}
+    def busy_s(self) -> tuple[float, float, float]:
+        """Seconds of all threads since it was opened: planning, reading and checking, hashing. Cheap."""
+        return self._source.stage_times()
 
     def statistics(self, *, recurrence: bool = False) -> FeedStatistics:
         """Counts, waits and times since opening. Cheap, unless ``recurrence`` asks how often packs recur; safe from any thread."""

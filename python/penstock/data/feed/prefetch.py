@@ -137,8 +137,8 @@ class Prefetch(Generic[Turned]):
         """Batches that were turned ahead and not handed out yet."""
         return len(self._waiting)
 
-    def standing(self) -> tuple[int, dict[str, float]]:
-        """Batches that are ready, turned or not, and the seconds that all threads of the feed have been busy, by stage. Cheap."""
+    def standing(self) -> tuple[int, tuple[float, float, float]]:
+        """Batches that are ready, turned or not, and the seconds that all threads of the feed have planned, read and hashed. Cheap."""
         return len(self._waiting) + self._feed.ready, self._feed.busy_s()
 
     def cursor(self, *, after: int | None = None) -> Cursor:

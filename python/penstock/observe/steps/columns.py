@@ -21,7 +21,8 @@ PARTS = (
 #: Parts that only a hook or a span of the program tells: without one they are not measured, and their time is in ``user``.
 TOLD_PARTS = ("transfer", "forward", "backward", "optimizer")
 HOST = tuple(f"host.{part}" for part in PARTS)
-DEVICE = tuple(f"device.{part}" for part in PARTS)
+#: The device's own split of a step, between the marks of two steps; ``idle`` is time in which it waited for the host.
+DEVICE = (*(f"device.{part}" for part in PARTS), "device.idle")
 #: Of the process and its feed.
 FACTS = (
     "tokens",

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from penstock._rust import StepFile
 from penstock.errors import EventError
-from penstock.observe.steps.columns import FOLDER, UNMEASURED
+from penstock.observe.steps.columns import FOLDER, INTEGERS, UNMEASURED
 
 Columns = dict[str, "npt.NDArray[np.int64] | npt.NDArray[np.float64]"]
 _NAME = re.compile(r"(\d+)-(\d+)-(\d+)\.(pst|tail)")
@@ -75,7 +75,8 @@ def read_steps(run_dir: str | os.PathLike[str], *, columns: Sequence[str] | None
     found: dict[tuple[int, int], list[tuple[StepFile | None, list[Fault]]]] = {}
     for life, rank, path in _files(run_dir):
         found.setdefault((life, rank), []).append(_opened(path, wanted))
-    return [_joined(life, rank, parts) for (life, rank), parts in sorted(found.items())]
+    names = INTEGERS if wanted is None else wanted
+    return [_joined(life, rank, parts, names) for (life, rank), parts in sorted(found.items())]
 
 
 def read_anchors(run_dir: str | os.PathLike[str]) -> list[Anchor]:
@@ -114,12 +115,15 @@ def _header(file: StepFile) -> _Header:
         return _Header()
 
 
-def _joined(life: int, rank: int, parts: list[tuple[StepFile | None, list[Fault]]]) -> StepRows:
+def _joined(
+    life: int, rank: int, parts: list[tuple[StepFile | None, list[Fault]]], names: Sequence[str]
+) -> StepRows:
     """The files of a rank of a life as one table."""
     tables = [file for file, _ in parts if file is not None]
     columns = _stacked([_rows(file, is_last=file is tables[-1]) for file in tables])
-    for name in ("step", "begin", "end"):
-        columns.setdefault(name, np.empty(0, np.int64))
+    # What no row has is there all the same: not measured.
+    count = len(columns.get("step", ()))
+    columns = {name: np.full(count, UNMEASURED) for name in names if name not in columns} | columns
     return StepRows(
         life,
         rank,

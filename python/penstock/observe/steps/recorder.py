@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,13 @@ LATE_MAX = 64
 #: Durations that say what is usual, and seconds between two anchors.
 _USUAL, _ANCHOR_S = 31, 60
 NUMBER = {part: number for number, part in enumerate(PARTS)}
-_GC = NUMBER["gc"]
+_GC, _EVAL = NUMBER["gc"], NUMBER["eval"]
 _AT = {name: at for at, name in enumerate(INTEGERS)}
 _TOLD = [(NUMBER[part], _AT[f"host.{part}"]) for part in TOLD_PARTS]
-_FIRST_PART = _AT[f"host.{PARTS[0]}"]
+_TOLD_BITS = sum(1 << part for part, _ in _TOLD)
+_FIRST_PART, _RSS, _DEPTH = _AT[f"host.{PARTS[0]}"], _AT["rss"], _AT["feed_depth"]
+_FEED = _AT[f"feed.{FEED_STAGES[0]}"]
+_BLANK = [UNMEASURED] * len(INTEGERS)
 _log = logging.getLogger("penstock.observe")
 
 
@@ -67,16 +70,20 @@ class StepRecorder:
         self._step: int | None = None
         #: Whether the next row begins where the last one ended.
         self._is_going = False
-        #: Values of the row that is under way, by their place in it.
-        self._facts: dict[int, int] = {}
+        #: Values of the row that is under way.
+        self._values = _BLANK.copy()
         self._scalars: dict[str, float] = {}
         #: Rows that were written, by step; the newest counts.
         self._rows: dict[int, int] = {}
         self._columns: dict[str, int | None] = {}
         self._durations: deque[int] = deque(maxlen=_USUAL)
-        self._feed_before: tuple[int, ...] | None = None
+        self._feed_before: tuple[float, float, float] | None = None
         self._rss = UNMEASURED
-        self._seconds = 0
+        #: Asked by the sampler's thread: facts about the device's memory, by column.
+        self.memory: Callable[[], Mapping[str, int]] | None = None
+        self._of_device: list[tuple[int, int]] = []
+        self._seconds = 1
+        self._writer.anchor(*clocks_ns())
         self._told: str | None = None
         self._closed = False
         gc.callbacks.append(self._collecting)
@@ -102,18 +109,22 @@ class StepRecorder:
         """A block whose time belongs to a part."""
         return self._parts[name]
 
+    def is_evaluating(self) -> bool:
+        """Whether an evaluation is around what happens now."""
+        return self._clock.is_open(_EVAL)
+
     def fact(self, name: str, value: int) -> None:
         """An integer of the row that is under way, such as its tokens."""
-        self._facts[_AT[name]] = value
+        self._values[_AT[name]] = value
 
-    def feed(self, depth: int, stages_s: Mapping[str, float]) -> None:
-        """How many batches wait, and how long the feed's threads have been busy since it was opened."""
-        self._facts[_AT["feed_depth"]] = depth
-        now = tuple(int(stages_s.get(stage, 0.0) * 1e9) for stage in FEED_STAGES)
-        before, self._feed_before = self._feed_before, now
-        if before is not None and all(busy >= earlier for busy, earlier in zip(now, before, strict=True)):
-            for stage, busy, earlier in zip(FEED_STAGES, now, before, strict=True):
-                self._facts[_AT[f"feed.{stage}"]] = busy - earlier
+    def feed(self, depth: int, busy_s: tuple[float, float, float]) -> None:
+        """How many batches wait, and how long the feed's threads have been busy since it was opened, by stage."""
+        values, before, self._feed_before = self._values, self._feed_before, busy_s
+        values[_DEPTH] = depth
+        if before is not None and busy_s >= before:
+            values[_FEED] = int((busy_s[0] - before[0]) * 1e9)
+            values[_FEED + 1] = int((busy_s[1] - before[1]) * 1e9)
+            values[_FEED + 2] = int((busy_s[2] - before[2]) * 1e9)
 
     def scalar(self, step: int, name: str, value: float) -> None:
         """A number that the program gave in a step, also when that step is over."""
@@ -134,15 +145,16 @@ class StepRecorder:
         """The step is over: its row, by number. None when it was not under way."""
         if self._step != step or self._process != os.getpid():
             return None
+        values, self._values = self._values, _BLANK.copy()
         begin, end, ns, entered = self._clock.turn(len(PARTS))
-        values = [UNMEASURED] * len(INTEGERS)
-        values[0], values[1], values[2] = step, begin, end
+        values[:_FIRST_PART] = step, begin, end
         values[_FIRST_PART : _FIRST_PART + len(ns)] = ns
-        for part, at in _TOLD:
-            if not entered >> part & 1:
-                values[at] = UNMEASURED
-        values[_AT["rss"]] = self._rss
-        for at, value in self._facts.items():
+        if entered & _TOLD_BITS != _TOLD_BITS:
+            for part, at in _TOLD:
+                if not entered >> part & 1:
+                    values[at] = UNMEASURED
+        values[_RSS] = self._rss
+        for at, value in self._of_device:
             values[at] = value
         row = self._writer.row(values)
         self._durations.append(end - begin)
@@ -151,7 +163,7 @@ class StepRecorder:
             del self._rows[next(iter(self._rows))]
         for name, scalar in self._scalars.items():
             self._patch_scalar(row, name, scalar)
-        self._facts, self._scalars, self._step = {}, {}, None
+        self._scalars, self._step = {}, None
         return row
 
     def pause(self) -> None:
@@ -173,6 +185,8 @@ class StepRecorder:
         """Of the sampler's thread: memory, clocks, and what the writer could not write."""
         if rss >= 0:
             self._rss = rss
+        if self.memory is not None:
+            self._of_device = [(_AT[name], value) for name, value in self.memory().items()]
         if self._seconds % _ANCHOR_S == 0:
             self._writer.anchor(*clocks_ns())
         self._seconds += 1
@@ -183,6 +197,10 @@ class StepRecorder:
         elif error is None and self._told is not None:
             _log.warning("steps are recorded again")
         self._told = error
+
+    def flush(self, timeout_s: float = 30.0) -> bool:
+        """Wait until what was told before is on file, as far as the disk takes it; for tests and for whoever reads at once."""
+        return self._writer.flush(timeout_s)
 
     def statistics(self) -> Any:
         """Counts of the writer."""

@@ -228,7 +228,8 @@ def _recorded_parts(life: LifeTimeline, base: Stretches, fine: Stretches) -> tup
     is_whole = (left == whole) & ~is_broken
     for part, column in columns.items():
         sums[part] += int(column[is_whole & (column != UNMEASURED)].sum())
-    open_time = (whole - measured)[is_whole & is_partial].sum()
-    sums[UNKNOWN] += int(open_time) + int(left[~is_whole].sum())
-    sums["rest"] += int((whole - measured)[is_whole & ~is_partial].sum())
+    open_time = int((inside - measured)[is_whole & is_partial].sum())
+    sums[UNKNOWN] += open_time + int(left[~is_whole].sum())
+    # What lies before a row is in no part of it.
+    sums["rest"] += int((whole - measured)[is_whole].sum()) - open_time
     return sums, int(is_broken.sum())

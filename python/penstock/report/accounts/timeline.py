@@ -5,12 +5,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.observe.steps import UNMEASURED
 from penstock.report.accounts.account_names import SPAN_PARTS
 
-Times = NDArray[np.int64]
+__all__ = [
+    "UNMEASURED",
+    "LifeTimeline",
+    "Marks",
+    "RankTimeline",
+    "Spans",
+    "StepColumns",
+    "Times",
+    "no_times",
+]
 
-#: A value that was not measured; never 0 (O7).
-UNMEASURED = int(np.iinfo(np.int64).min)
+Times = NDArray[np.int64]
 
 
 def no_times() -> Times:

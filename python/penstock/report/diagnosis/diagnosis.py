@@ -9,6 +9,8 @@ from penstock.report.diagnosis.observation import Observation
 
 #: Of the rows; with more of them lost nothing is named.
 _LOST_MAX = 0.05
+#: Of the cost of long steps; retries that took so much are why they are long.
+_EXPLAINED = 0.8
 RULES = (
     part_rules.data,
     part_rules.plain_parts,
@@ -57,10 +59,16 @@ def diagnosis_of(observation: Observation) -> Diagnosis:
         # What the ledger alone shows stands, below a first line that does not pretend to know the rest.
         causes = [*life_rules.restarts(observation), *life_rules.compiling(observation)]
         return Diagnosis(f"no diagnosis: {missing}", "abstains", _ordered(causes), observation.wall)
-    causes = _ordered([cause for rule in RULES for cause in rule(observation)])
+    causes = _ordered(_unexplained([cause for rule in RULES for cause in rule(observation)]))
     if causes and causes[0].cost >= SHARE_MIN * observation.wall:
         return Diagnosis(causes[0].line(observation.wall), "named", causes, observation.wall)
     return Diagnosis(_nothing(observation), "none", causes, observation.wall)
+
+
+def _unexplained(causes: list[Cause]) -> list[Cause]:
+    """Without long steps that the allocator's retries explain: one cost is told once."""
+    retried = sum(cause.cost for cause in causes if cause.kind == "allocator")
+    return [cause for cause in causes if cause.kind != "stall" or retried < _EXPLAINED * cause.cost]
 
 
 def _ordered(causes: list[Cause]) -> tuple[Cause, ...]:

@@ -10,17 +10,11 @@ from functools import reduce
 
 import numpy as np
 
+from penstock.observe.steps import StackSample
 from penstock.report.accounts.ledger import Ledger
 from penstock.report.accounts.timeline import UNMEASURED, Times
 
-
-@dataclass(frozen=True, slots=True)
-class StackSample:
-    """Where the loop of a rank was, innermost frame first."""
-
-    rank: int
-    step: int
-    frames: tuple[str, ...]
+_NOTHING: Times = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +60,12 @@ class Observation:
         return self.ranks[0].columns["step"] if self.ranks else np.empty(0, np.int64)
 
     @property
+    def is_first(self) -> np.ndarray:
+        """Which of them are the first of a life."""
+        life = self.ranks[0].columns["life"]
+        return np.concatenate([[True], life[1:] != life[:-1]]) if len(life) else np.empty(0, bool)
+
+    @property
     def usual(self) -> int:
         """The median step time, over all ranks."""
         return int(np.median(self.times)) if self.times.size else 0
@@ -81,6 +81,20 @@ class Observation:
         """A column of the rank in the middle, step by step: what one slow rank does is not in it."""
         values = self.matrix(name)
         return None if values is None else middle_of(values)
+
+    def stages(self) -> list[str]:
+        """Stages of the feed that rows have a column for, and that were measured in some step."""
+        names = {name for rank in self.ranks for name in rank.columns if name.startswith("feed.")}
+        return sorted(
+            name.removeprefix("feed.")
+            for name in names
+            if any((rank.columns.get(name, _NOTHING) != UNMEASURED).any() for rank in self.ranks)
+        )
+
+    def measured(self, name: str) -> int:
+        """The sum of a column over ranks and steps, as far as it was measured."""
+        columns = [rank.columns[name] for rank in self.ranks if name in rank.columns]
+        return sum(int(column[column != UNMEASURED].sum()) for column in columns)
 
     def names(self, prefix: str) -> list[str]:
         """Columns that begin like this, without the beginning, and that every rank measured."""

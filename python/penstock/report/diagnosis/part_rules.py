@@ -3,13 +3,14 @@
 Where the device's idle time is known, a part costs no more than that: what the host does while the device computes is free.
 """
 
-from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
 from penstock.report.accounts.timeline import Times
 from penstock.report.diagnosis.cause import Cause, ordinal, seconds
 from penstock.report.diagnosis.observation import Observation
+from penstock.report.diagnosis.program_line import line_of
 from penstock.report.diagnosis.recurrence import Recurrence, recurrence_of
 
 #: Of a part that is all avoidable: its kind, how a sentence says it, what to do.
@@ -28,14 +29,18 @@ _PARTS = {
 }
 #: A save may cost this share of the time.
 _SAVE_SHARE = 100
+#: A stage limits the feed if it was busy for this share of the time that was waited for batches.
+_LIMITING = 0.5
 #: Parts in which only unusually long steps are a cost.
 _STALLS = ("forward", "backward", "optimizer", "exchange", "judge", "rest")
 
 
 def costing(observation: Observation, column: Times) -> Times:
-    """What of a part holds up the device."""
+    """What of a part holds up the device. The first step of a life fills queues and caches: what it takes longer is part of a start."""
     idle = observation.middle("device.idle")
-    return column if idle is None else np.minimum(column, idle)
+    cost = column if idle is None else np.minimum(column, idle)
+    usual = int(np.median(cost)) if len(cost) else 0
+    return np.where(observation.is_first, np.minimum(cost, usual), cost)
 
 
 def _recurrence(observation: Observation, part: str) -> Recurrence | None:
@@ -68,61 +73,58 @@ def data(observation: Observation) -> list[Cause]:
     recurrence = _recurrence(observation, "data")
     if recurrence is None or recurrence.total <= 0:
         return []
-    busy: dict[str, int] = {}
-    for stage in observation.names("feed."):
-        values = observation.matrix(f"feed.{stage}")
-        assert values is not None
-        busy[stage] = int(values.sum())
-    place, evidence = "", "which stage of the feed limits it was not recorded"
-    if any(busy.values()):
-        stage = max(sorted(busy), key=lambda name: busy[name])
-        wall = int(observation.times.sum())
-        place = f"limited by feed stage `{stage}`"
-        evidence = f"busy for {seconds(busy[stage])} of {seconds(wall)}"
-        advice = f"give `{stage}` more workers, or do its work once and keep the result"
-    else:
-        advice = "measure the stream alone with `penstock data bench`"
+    busy = {
+        stage: spent for stage in observation.stages() if (spent := observation.measured(f"feed.{stage}"))
+    }
+    place, evidence, advice = _stage(observation, busy, recurrence.total)
     facts = {**_facts(recurrence), "stages_ns": busy}
     return [
         Cause("data", recurrence.total, recurrence.clause("waiting for data"), place, evidence, advice, facts)
     ]
 
 
+def _stage(observation: Observation, busy: dict[str, int], waited: int) -> tuple[str, str, str]:
+    """The stage of the feed that limits it: where, what shows it, what to do."""
+    advice = "measure the stream alone with `penstock data bench`"
+    known = sorted(observation.stages())
+    if not known:
+        return "", "stages of the feed were not timed", advice
+    stage = max(known, key=lambda name: busy.get(name, 0))
+    if busy.get(stage, 0) < _LIMITING * waited:
+        evidence = f"{', '.join(known)} were busy for {seconds(sum(busy.values()))} only"
+        return (
+            f"outside of the feed stages {', '.join(known)}: in maps of your own, or in a service",
+            evidence,
+            advice,
+        )
+    steps = int(observation.times.sum())
+    evidence = f"busy for {seconds(busy[stage])} of {seconds(steps)}"
+    return (
+        f"limited by feed stage `{stage}`",
+        evidence,
+        f"give `{stage}` more threads, or do its work once and keep the result",
+    )
+
+
 def own_code(observation: Observation) -> list[Cause]:
-    """Code of the program, with the line that stacks saw most."""
+    """Code of the program, with the line that stacks saw most.
+
+    Without hooks the model is a part of ``user`` as well; then only what some steps have more than the others is a cost.
+    """
     recurrence = _recurrence(observation, "user")
     if recurrence is None or recurrence.total <= 0:
         return []
+    is_apart = observation.middle("host.forward") is not None
+    if not is_apart:
+        if not recurrence.count:
+            return []
+        recurrence = replace(recurrence, is_concentrated=True)
     cost = recurrence.excess if recurrence.is_concentrated else recurrence.total
     steps = observation.steps[recurrence.is_long] if recurrence.is_concentrated else observation.steps
     place, evidence = line_of(observation, steps)
     advice = "look at that line" if place else "find it with `penstock stacks JOB` while it runs"
-    return [
-        Cause(
-            "own_code",
-            cost,
-            recurrence.clause("in your own code"),
-            place,
-            evidence,
-            advice,
-            _facts(recurrence),
-        )
-    ]
-
-
-def line_of(observation: Observation, steps: Times, rank: int | None = None) -> tuple[str, str]:
-    """The line that most stacks of some steps show innermost, and how many do."""
-    wanted = set(steps.tolist())
-    lines = [
-        sample.frames[0]
-        for sample in observation.stacks
-        if sample.step in wanted and sample.frames and rank in (None, sample.rank)
-    ]
-    if not lines:
-        return "", "no stack was taken there"
-    counts = Counter(lines)
-    line = max(sorted(counts), key=lambda one: counts[one])
-    return f"at {line}", f"{counts[line]} of {len(lines)} stacks"
+    facts = _facts(recurrence)
+    return [Cause("own_code", cost, recurrence.clause("in your own code"), place, evidence, advice, facts)]
 
 
 def checkpoints(observation: Observation) -> list[Cause]:

@@ -8,15 +8,14 @@ import numpy as np
 
 from penstock.report.diagnosis.cause import Cause, seconds
 from penstock.report.diagnosis.observation import Observation, middle_of
-from penstock.report.diagnosis.part_rules import line_of
+from penstock.report.diagnosis.program_line import line_of
 
-#: Parts that a rank spends alone, and how a sentence says them.
+#: Parts that a rank spends alone, and how a sentence says them. Saves that one rank makes are told as saves.
 _ALONE = {
     "data": "waiting for data",
     "transfer": "moving batches to the device",
     "forward": "in forward",
     "optimizer": "in the optimizer",
-    "checkpoint": "in checkpoints",
     "eval": "in evaluation",
     "gc": "collecting garbage",
     "user": "in its own code",
@@ -31,12 +30,17 @@ def slow_rank(observation: Observation) -> list[Cause]:
     """The rank and the part with the largest excess over the other ranks, if those wait for it."""
     if len(observation.ranks) < 2 or not len(observation.steps):
         return []
-    meeting = [values for part in _TOGETHER if (values := observation.matrix(f"host.{part}")) is not None]
+    # Without hooks the collectives of backward are a part of `user`, so ranks meet there.
+    is_apart = observation.matrix("host.backward") is not None
+    together = _TOGETHER if is_apart else (*_TOGETHER, "user")
+    meeting = [values for part in together if (values := observation.matrix(f"host.{part}")) is not None]
     if not meeting:
         return []
     waits = np.sum(meeting, axis=0)
     best: tuple[int, int, str] | None = None
     for part in _ALONE:
+        if part in together:
+            continue
         values = observation.matrix(f"host.{part}")
         if values is None:
             continue

@@ -48,11 +48,10 @@ class Recurrence:
 
 
 def recurrence_of(column: Times, steps: Times, usual: int) -> Recurrence:
-    """Of one part of the steps; ``usual`` is the median step time. The first step is no example: it warms up."""
+    """Of one part of the steps; ``usual`` is the median step time."""
     middle = int(np.median(column)) if len(column) else 0
     excess = column - middle
     is_long = excess > max(_EXCESS_MIN * usual, 1)
-    is_long[:1] = False
     above = int(excess[is_long].sum())
     total = int(column.sum())
     return Recurrence(

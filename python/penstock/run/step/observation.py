@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.data.feed.batch import Batch
 from penstock.data.feed.framework_batch import FrameworkBatch
@@ -12,11 +12,24 @@ from penstock.observe.steps import PARTS, StepRecorder
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
+class Hooks(Protocol):
+    """What a framework's state gives that tells a recorder about forward, backward and optimizer (its ``observe``)."""
+
+    def turn(self, row: int | None) -> None:
+        """The step is over; its row, if it has one."""
+
+    def close(self) -> None:
+        """Tell nothing more."""
+
+
 class Observation:
     """Of one life. Without a recorder it does nothing, and training is the same either way (O8)."""
 
-    def __init__(self, recorder: StepRecorder | None) -> None:
+    def __init__(self, recorder: StepRecorder | None, state: object = None) -> None:
         self.recorder = recorder
+        observe = getattr(state, "observe", None)
+        #: Of the framework, where the state has a model and optimizers.
+        self._hooks: Hooks | None = None if recorder is None or observe is None else observe(recorder)
 
     def begin(self, step: int) -> None:
         """The loop asks for the batch of a step."""
@@ -46,7 +59,9 @@ class Observation:
     def end(self, step: int) -> None:
         """The step is over."""
         if self.recorder is not None:
-            self.recorder.end(step)
+            row = self.recorder.end(step)
+            if self._hooks is not None:
+                self._hooks.turn(row)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Numbers that the program gave in a step, once they are known."""
@@ -66,5 +81,7 @@ class Observation:
 
     def close(self, *, orderly: bool) -> None:
         """The life ends."""
+        if self._hooks is not None:
+            self._hooks.close()
         if self.recorder is not None:
             self.recorder.close(orderly=orderly)

@@ -175,7 +175,7 @@ impl Agent {
             };
             let speaker = Speaker { role: plan.role, rank, incarnation };
             // Before it runs, so that nothing of what it writes is lost with us.
-            custody::hand_over(self.output.custody.as_ref(), speaker, &outputs);
+            custody::hand_over(&self.output.holders, speaker, &outputs);
             let from = self.output.pump.add(speaker, outputs)?;
             match self.add_worker(gang, rank, from, worker) {
                 Ok((child, state)) => {

@@ -12,7 +12,8 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use super::distress::{Distress, DistressScanner};
-use super::{Shared, WorkerOutput};
+use super::in_hand::InHand;
+use super::{Shared, Speaker, WorkerOutput};
 use crate::job::Stream;
 use crate::logs::console::{Console, Voice};
 use crate::system;
@@ -29,6 +30,7 @@ const OUR_NAME: &str = "penstock";
 
 /// One output of one worker.
 pub(super) struct Source {
+    pub(super) speaker: Speaker,
     /// The worker's number among all of the job.
     pub(super) place: u32,
     /// Our end of a pipe, or of a terminal.
@@ -58,7 +60,7 @@ pub(super) struct PumpThread {
     pub(super) next: u64,
     /// Somebody's output is left alone.
     pub(super) is_holding: bool,
-    pub(super) buffer: Vec<u8>,
+    pub(super) hand: InHand,
 }
 
 impl PumpThread {
@@ -185,16 +187,16 @@ impl PumpThread {
     /// Moves what one read gives; true when the source ended.
     fn move_some(&mut self, name: u64) -> bool {
         let Some(source) = self.sources.get_mut(&name) else { return false };
-        let count = match source.pipe.read(&mut self.buffer) {
-            Ok(0) => return true,
-            Ok(count) => count,
+        let Ok(mut log) = source.kept.log.lock() else { return true };
+        let offset = log.log(source.stream).at();
+        let bytes = match self.hand.read(&mut source.pipe, (source.speaker, source.stream, offset)) {
+            Ok([]) => return true,
+            Ok(bytes) => bytes,
             // A terminal whose other end is closed answers with an error.
             Err(problem) => return !matches!(problem.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         };
-        let (bytes, now) = (&self.buffer[..count], Instant::now());
+        let now = Instant::now();
         source.kept.heard_ms.store(system::now_ms(), Ordering::Relaxed);
-        let Ok(mut log) = source.kept.log.lock() else { return true };
-        let offset = log.log(source.stream).at();
         log.append(source.stream, bytes, now);
         drop(log);
         if let Some(offset) = source.scanner.find(bytes, offset) {
@@ -204,6 +206,7 @@ impl PumpThread {
         if !source.is_hidden {
             self.consoles[self.routes[source.stream as usize]].show(&mut source.voice, bytes, offset, now);
         }
+        self.hand.put_down();
         false
     }
 

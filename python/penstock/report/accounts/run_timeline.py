@@ -1,0 +1,303 @@
+"""The timeline of a run, from what its directory holds: records, rows of steps, journal, anchors, and the journal of its supervisor.
+
+Rows are of the boot's clock and exact. Moments of journals are of the wall clock, and births are known to a hundredth of a second; such a
+moment is moved to the nearest place that agrees with the rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.errors import RunDamaged
+from penstock.observe.steps import PARTS, UNMEASURED, StepRows, read_anchors, read_steps
+from penstock.report.accounts.account_names import UNKNOWN
+from penstock.report.accounts.clock_map import ClockMap
+from penstock.report.accounts.supervision import SupervisedLife, supervised_lives
+from penstock.report.accounts.timeline import (
+    LifeTimeline,
+    Marks,
+    RankTimeline,
+    Spans,
+    StepColumns,
+    Times,
+)
+from penstock.run.journal import journal
+from penstock.run.journal import step_records as records
+from penstock.run.journal.journal import Entry
+from penstock.run.journal.step_records import LifeRecord
+
+#: Moves that are shorter than this follow from how clocks are read.
+MOVE_NS = 50_000_000
+_FAULTS_MAX = 20
+
+
+@dataclass(slots=True)
+class RunTimeline:
+    """All ranks, and what is wrong with what was read."""
+
+    ranks: list[RankTimeline] = field(default_factory=list)
+    lost_rows: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """What a life is put together from."""
+
+    clocks: ClockMap
+    supervised: dict[int, SupervisedLife]
+    ends: dict[tuple[int, int], Entry]
+
+
+def run_timeline(run: Path, home: Path) -> RunTimeline:
+    """Read a run; ``home`` has the jobs that may have supervised it."""
+    timeline = RunTimeline()
+    entries = journal.read(run)
+    rows = {(table.life, table.rank): table for table in read_steps(run)}
+    of_records = {(life.incarnation, life.rank): life for life in _records(run, timeline.faults)}
+    clocks = ClockMap(read_anchors(run))
+    sources = _Sources(
+        clocks,
+        supervised_lives(entries, home),
+        {(entry.incarnation, entry.rank): entry for entry in entries if entry.kind == "end"},
+    )
+    for table in rows.values():
+        timeline.lost_rows += table.lost_rows
+        timeline.faults += [f"{fault.file} at byte {fault.offset}: {fault.reason}" for fault in table.faults]
+    timeline.faults += clocks.steps_of_the_wall_clock()
+    by_rank: dict[int, list[LifeTimeline]] = {}
+    for key in sorted({*rows, *of_records}):
+        life = _life(key, rows.get(key), of_records.get(key), sources)
+        if life is not None:
+            by_rank.setdefault(key[1], []).append(life)
+    for rank, lives in sorted(by_rank.items()):
+        timeline.ranks.append(_rank(rank, lives))
+    timeline.faults = timeline.faults[:_FAULTS_MAX]
+    return timeline
+
+
+def _records(run: Path, faults: list[str]) -> list[LifeRecord]:
+    """What could be read of the records."""
+    lives: list[LifeRecord] = []
+    try:
+        lives.extend(records.lives(run))
+    except RunDamaged as damage:
+        faults.append(str(damage))
+    return lives
+
+
+def _life(
+    key: tuple[int, int], table: StepRows | None, record: LifeRecord | None, sources: _Sources
+) -> LifeTimeline | None:
+    """One life of one rank; None when nothing is known of it."""
+    number, rank = key
+    clocks, supervised = sources.clocks, sources.supervised.get(number)
+    moments = [] if record is None else _moments(record, clocks)
+    steps = _row_columns(table) if table is not None and len(table) else _record_columns(moments)
+    marks = [moment for moment in moments if moment.kind == "mark"]
+    if record is None and not len(steps.numbers):
+        return None
+    ended = next((moment.at_ns for moment in reversed(moments) if moment.kind == "end"), None)
+    died = _died(supervised, rank)
+    cause = "" if supervised is None else supervised.what
+    end = sources.ends.get(key) or sources.ends.get((number, 0))
+    if end is not None and end.facts.get("how") == "failed":
+        ended, died = None, died or end.at
+        cause = cause or f"{end.facts.get('error')}: {end.facts.get('reason')}"
+    start = (record.began or record.born) if record is not None else 0.0
+    life = LifeTimeline(
+        number=number,
+        clock=clocks.clock(number, rank, start),
+        requested=clocks.moment(None if supervised is None else supervised.ordered),
+        born=clocks.moment(None if record is None else record.born),
+        joined=clocks.moment(None if record is None else record.began),
+        resumed=Marks(
+            np.array([mark.at_ns for mark in marks], np.int64),
+            np.array([mark.step for mark in marks], np.int64),
+        ),
+        steps=steps,
+        ended=ended,
+        died=clocks.moment(died),
+        cause=cause,
+    )
+    return _with_spans(_agreed(life), supervised, sources, rank, moments)
+
+
+def _died(supervised: SupervisedLife | None, rank: int) -> float | None:
+    if supervised is None or rank >= len(supervised.pids):
+        return None
+    return supervised.exits.get(supervised.pids[rank])
+
+
+def _row_columns(table: StepRows) -> StepColumns:
+    """Rows in order of time. One that goes back in time is damage, and its time is in no step."""
+    columns = {name: np.asarray(column) for name, column in table.columns.items()}
+    begins, ends = columns["begin"], columns["end"]
+    until = np.where(ends == UNMEASURED, begins, ends)
+    is_sound = (begins != UNMEASURED) & (until >= begins) & (columns["step"] >= 0)
+    before = np.concatenate([[UNMEASURED], np.maximum.accumulate(np.where(is_sound, until, UNMEASURED))[:-1]])
+    keep = is_sound & (begins >= before)
+    parts = {part: columns[f"host.{part}"][keep] for part in PARTS if f"host.{part}" in columns}
+    own = {"step", "begin", "end", *(f"host.{part}" for part in PARTS)}
+    others = {
+        name: column[keep] for name, column in columns.items() if name not in own and column.dtype == np.int64
+    }
+    return StepColumns(columns["step"][keep], begins[keep], ends[keep], parts, others)
+
+
+class _Moment(NamedTuple):
+    """A moment of the records on the clock of a life."""
+
+    kind: str
+    step: int
+    at_ns: int
+
+
+def _moments(record: LifeRecord, clocks: ClockMap) -> list[_Moment]:
+    """In order. They were written in order, so a moment before the one before it says that somebody set the clock back."""
+    moments: list[_Moment] = []
+    latest = None
+    for moment in record.moments:
+        at = clocks.at(moment.at)[1]
+        latest = at if latest is None else max(at, latest)
+        moments.append(_Moment(moment.kind, moment.step, latest))
+    return moments
+
+
+def _record_columns(moments: Sequence[_Moment]) -> StepColumns:
+    """Steps of a run from before rows were recorded: a step begins where the moment before it was."""
+    rows = []
+    before: int | None = None
+    for moment in moments:
+        if moment.kind == "step":
+            rows.append((moment.step, moment.at_ns if before is None else before, moment.at_ns))
+        if moment.kind in ("step", "mark"):
+            before = moment.at_ns
+    columns = np.array(rows, np.int64).reshape(-1, 3)
+    return StepColumns(columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy())
+
+
+def _agreed(life: LifeTimeline) -> LifeTimeline:
+    """The life with moments where rows allow them to be."""
+    steps = life.steps
+    until = np.where(steps.ends == UNMEASURED, steps.begins, steps.ends)
+    marks = np.maximum.accumulate(life.resumed.times) if len(life.resumed.times) else life.resumed.times
+    if len(until) and len(marks):
+        place = np.searchsorted(steps.begins, marks, side="left") - 1
+        inside = (place >= 0) & (until[np.maximum(place, 0)] > marks)
+        low, high = steps.begins[np.maximum(place, 0)], until[np.maximum(place, 0)]
+        marks = np.where(inside, np.where(marks - low < high - marks, low, high), marks)
+        if place[0] < 0 or marks[0] <= steps.begins[0] + MOVE_NS:
+            marks[0] = min(int(marks[0]), int(steps.begins[0]))
+    first = min([int(at) for column in (marks, steps.begins) for at in column[:1]], default=None)
+    known: list[int | None] = []
+    limit = first
+    for at in (life.joined, life.born, life.requested):
+        at = at if at is None or limit is None else min(at, limit)
+        limit = at if at is not None else limit
+        known.append(at)
+    joined, born, requested = known
+    last = max([int(at) for column in (marks, until) for at in column[-1:]], default=None)
+    floor = max([at for at in (last, joined, born, requested) if at is not None], default=None)
+    ended = life.ended if life.ended is None or floor is None else max(life.ended, floor)
+    floor = ended if ended is not None else floor
+    died = life.died if life.died is None or floor is None else max(life.died, floor)
+    return replace(
+        life,
+        requested=requested,
+        born=born,
+        joined=joined,
+        resumed=Marks(marks, life.resumed.steps),
+        ended=ended,
+        died=died,
+    )
+
+
+def _with_spans(
+    life: LifeTimeline,
+    supervised: SupervisedLife | None,
+    sources: _Sources,
+    rank: int,
+    moments: Sequence[_Moment],
+) -> LifeTimeline:
+    """What the supervisor and the clocks tell about stretches of a life."""
+    spans: list[tuple[str, int, int]] = []
+    clocks = sources.clocks
+    if life.requested is not None and life.born is not None:
+        spans.append(("spawn", life.requested, life.born))
+    if supervised is not None and supervised.failed is not None:
+        failed, gone = clocks.moment(supervised.failed), clocks.moment(supervised.gone)
+        if failed is not None and gone is not None and failed < gone:
+            spans.append(("drain", failed, gone))
+        if supervised.is_hang and failed is not None and life.sign < failed:
+            spans.append(("hang", _last_work(life), failed))
+        ordered = clocks.moment(supervised.next_ordered)
+        if gone is not None and ordered is not None and gone < ordered:
+            spans.append(("backoff", gone, ordered))
+    spans = [("suspended", begin, end) for begin, end in clocks.suspends(life.number, rank)] + spans
+    kept: list[tuple[str, int, int]] = []
+    for span in spans:
+        if not any(_cross(span, other) for other in kept):
+            kept.append(span)
+    if not life.steps.parts:
+        kept += [span for span in _phases(moments) if not any(_cross(span, other) for other in kept)]
+    names = tuple(name for name, _, _ in kept)
+    edges = np.array([[begin, end] for _, begin, end in kept], np.int64).reshape(-1, 2)
+    return replace(life, spans=Spans(names, edges[:, 0].copy(), edges[:, 1].copy()))
+
+
+def _last_work(life: LifeTimeline) -> int:
+    ends = life.steps.ends[life.steps.ends != UNMEASURED]
+    moments = [*(int(at) for column in (ends, life.resumed.times) for at in column[-1:]), *life.marks]
+    return max(moments, default=life.sign)
+
+
+def _cross(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
+    """Whether neither lies inside the other nor apart from it."""
+    begin, end = max(one[1], other[1]), min(one[2], other[2])
+    return begin < end and (begin, end) not in ((one[1], one[2]), (other[1], other[2]))
+
+
+def _phases(moments: Sequence[_Moment]) -> list[tuple[str, int, int]]:
+    """Phases of a run without rows."""
+    spans, begin = [], None
+    for moment in moments:
+        if moment.kind == "phase":
+            begin = moment.at_ns
+        elif moment.kind == "training" and begin is not None:
+            spans.append(("eval", begin, moment.at_ns))
+            begin = None
+    return spans
+
+
+def _rank(rank: int, lives: Sequence[LifeTimeline]) -> RankTimeline:
+    """Lives in order of time, with the gap between two clocks estimated."""
+    ordered = sorted(lives, key=lambda life: life.number)
+    for place in range(1, len(ordered)):
+        before, life = ordered[place - 1], ordered[place]
+        if before.clock == life.clock and life.first < before.last <= life.first + MOVE_NS:
+            ordered[place] = _moved(life, before.last)
+    has_rows = any(life.steps.parts for life in ordered)
+    return RankTimeline(rank, tuple(ordered), "rest" if has_rows else UNKNOWN)
+
+
+def _moved(life: LifeTimeline, first: int) -> LifeTimeline:
+    """A life whose first moments are known less exactly than the end of the one before it."""
+
+    def later(at: int | None) -> int | None:
+        return None if at is None else max(at, first)
+
+    begins: Times = np.maximum(life.spans.begins, first)
+    spans = Spans(life.spans.names, begins, np.maximum(life.spans.ends, first))
+    return _agreed(
+        replace(
+            life,
+            requested=later(life.requested),
+            born=later(life.born),
+            joined=later(life.joined),
+            spans=spans,
+        )
+    )

@@ -1,0 +1,139 @@
+"""Forward, backward and optimizer as parts of a step, seen from outside: the program says nothing about them.
+
+Hooks of the model and its optimizers, and one wrapper around ``torch.autograd.backward``, which every ``loss.backward()`` calls. A model that is compiled is
+hooked where it is called, outside of what is compiled: hooks inside would be traced once and never called again. Nothing here touches a tensor (O8).
+"""
+
+import gc
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from penstock.observe.steps import StepRecorder
+from penstock.torch.device.marks import DeviceMarks
+
+#: Wrappers around a model that are looked through to see whether it is theirs.
+_WRAPS_MAX = 8
+
+
+class StepHooks:
+    """From the beginning of a loop until ``close``. Only the loop's own thread counts."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizers: Sequence[Optimizer],
+        recorder: StepRecorder,
+        marks: DeviceMarks | None,
+    ) -> None:
+        self._recorder, self._marks = recorder, marks
+        #: Parts that are open, innermost last.
+        self._open: list[str] = []
+        self._undo: list[Callable[[], object]] = []
+        for module in (model, *_compiled_around(model)):
+            self._hook_module(module)
+        for optimizer in optimizers:
+            pre = optimizer.register_step_pre_hook(lambda *_: self.enter("optimizer"))
+            post = optimizer.register_step_post_hook(lambda *_: self.leave("optimizer"))
+            self._undo += [pre.remove, post.remove]
+        self._hook_backward()
+
+    def enter(self, part: str) -> None:
+        """A part begins. Inside of itself, inside of an evaluation, in other threads and while a compiler traces it is nothing new."""
+        if torch.compiler.is_compiling() or threading.get_ident() != self._recorder.thread:
+            return
+        if part in self._open or self._recorder.is_evaluating():
+            return
+        self._open.append(part)
+        self._recorder.enter(part)
+        if self._marks is not None:
+            self._marks.mark(part)
+
+    def leave(self, part: str) -> None:
+        """It ends."""
+        if torch.compiler.is_compiling() or threading.get_ident() != self._recorder.thread:
+            return
+        if not self._open or self._open[-1] != part:
+            return
+        self._open.pop()
+        self._recorder.leave()
+        if self._marks is not None:
+            self._marks.mark(self._open[-1] if self._open else "user")
+
+    def turn(self, row: int | None) -> None:
+        """The step is over: what an error has left open is closed."""
+        self._open.clear()
+        if self._marks is not None:
+            self._marks.turn(row)
+
+    def close(self) -> None:
+        """Everything is as it was."""
+        for undo in reversed(self._undo):
+            undo()
+        self._undo = []
+        if self._marks is not None:
+            self._marks.close()
+
+    def _hook_module(self, module: nn.Module) -> None:
+        pre = module.register_forward_pre_hook(lambda *_: self.enter("forward"))
+        post = module.register_forward_hook(lambda *_: self.leave("forward"))
+        self._undo += [pre.remove, post.remove]
+        compiled = getattr(module, "_compiled_call_impl", None)
+        if compiled is not None:
+            # Compiled in place: hooks are inside of what is compiled.
+            def call(*args: Any, **named: Any) -> Any:
+                self.enter("forward")
+                try:
+                    return compiled(*args, **named)
+                finally:
+                    self.leave("forward")
+
+            object.__setattr__(module, "_compiled_call_impl", call)
+            self._undo.append(lambda: object.__setattr__(module, "_compiled_call_impl", compiled))
+
+    def _hook_backward(self) -> None:
+        before = torch.autograd.backward
+
+        def backward(*args: Any, **named: Any) -> Any:
+            self.enter("backward")
+            try:
+                return before(*args, **named)
+            finally:
+                self.leave("backward")
+
+        def put_back() -> None:
+            # Whoever has wrapped it since keeps their wrapper; ours does nothing any more.
+            if torch.autograd.backward is backward:
+                torch.autograd.backward = before
+
+        torch.autograd.backward = backward
+        self._undo.append(put_back)
+
+
+def _compiled_around(model: nn.Module) -> Iterator[nn.Module]:
+    """What ``torch.compile`` has made of the model, or of a wrapper around it: the program calls that."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    kind = getattr(frames, "OptimizedModule", None)
+    if kind is None or isinstance(model, kind):
+        return
+    for candidate in gc.get_objects():
+        if type(candidate) is kind and _is_inside(model, candidate):
+            yield candidate
+
+
+def _is_inside(model: nn.Module, wrapper: nn.Module) -> bool:
+    """Whether a wrapper has the model at its core, as DDP and compiled modules have: a module with one child."""
+    module = wrapper
+    for _ in range(_WRAPS_MAX):
+        inner = module._modules.get("_orig_mod") or module._modules.get("module")
+        if inner is None:
+            return False
+        if inner is model:
+            return True
+        module = inner
+    return False
