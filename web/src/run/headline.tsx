@@ -2,7 +2,7 @@
 
 import { formatDuration, visible } from "../format";
 import type { RunCause, RunDiagnosis, RunOverview } from "../wire/types";
-import { formatMeasured } from "./units";
+import { formatMeasured, type Measured } from "./units";
 
 const OTHERS_MAX = 4;
 /** A cause below this share of the time is noise. */
@@ -58,7 +58,8 @@ function strong(line: string) {
 interface TileProps {
   readonly name: string;
   readonly label: string;
-  readonly value: string;
+  readonly value: Measured;
+  readonly unit: string;
   readonly note: string;
 }
 
@@ -68,23 +69,21 @@ export function Tiles(props: { run: RunOverview }) {
   const cost = marks.incidents.reduce((sum, incident) => sum + incident.device_ns, 0);
   const device = typeof memory.memory_peak === "number";
   const tiles: TileProps[] = [
-    { name: "tokens_per_s", label: "Tokens / s", value: formatMeasured(speed.tokens_per_s, "rate"), note: `${formatMeasured(speed.tokens, "rate")} in all` },
-    { name: "p50_ns", label: "Step, median", value: formatMeasured(speed.p50_ns, "ns"), note: `${formatMeasured(speed.steps_per_s, "number")} steps/s` },
-    { name: "p99_ns", label: "Step, 99 %", value: formatMeasured(speed.p99_ns, "ns"), note: `of ${formatMeasured(speed.steps, "number")} steps` },
-    { name: "mfu", label: "MFU", value: formatMeasured(mfu.value, "share"), note: typeof mfu.value === "number" ? "of the peak" : visible(mfu.reason) },
-    { name: "goodput", label: "Goodput", value: formatMeasured(goodput.runtime, "share"), note: `of ${formatDuration(ledger.wall_ns)} device time` },
-    { name: "memory", label: device ? "Device memory" : "Memory", value: formatMeasured(device ? memory.memory_peak : memory.rss, "bytes"), note: device ? "allocated, peak" : "of the process" },
-    { name: "incidents", label: "Incidents", value: String(marks.incidents.length), note: cost > 0 ? `cost ${formatDuration(cost)}` : "no time lost" },
+    { name: "tokens_per_s", label: "Tokens / s", value: speed.tokens_per_s, unit: "rate", note: `${formatMeasured(speed.tokens, "rate")} in all` },
+    { name: "p50_ns", label: "Step, median", value: speed.p50_ns, unit: "ns", note: `${formatMeasured(speed.steps_per_s, "number")} steps/s` },
+    { name: "p99_ns", label: "Step, 99 %", value: speed.p99_ns, unit: "ns", note: `of ${formatMeasured(speed.steps, "number")} steps` },
+    { name: "mfu", label: "MFU", value: mfu.value, unit: "share", note: typeof mfu.value === "number" ? "of the peak" : visible(mfu.reason) },
+    { name: "goodput", label: "Goodput", value: goodput.runtime, unit: "share", note: `of ${formatDuration(ledger.wall_ns)} device time` },
+    { name: "memory", label: device ? "Device memory" : "Memory", value: device ? memory.memory_peak : memory.rss, unit: "bytes", note: device ? "allocated, peak" : "of the process" },
+    { name: "incidents", label: "Incidents", value: marks.incidents.length, unit: "number", note: cost > 0 ? `cost ${formatDuration(cost)}` : "no time lost" },
   ];
   return (
     <dl class="tiles">
       {tiles.map((tile) => (
-        <div key={tile.name} data-number={tile.name}>
+        <div key={tile.name} data-number={tile.name} data-value={String(tile.value)}>
           <dt>{tile.label}</dt>
-          <dd class={tile.value === "unmeasured" ? "tile-value absent" : "tile-value"}>{tile.value}</dd>
-          <dd class="tile-note" title={tile.note}>
-            {tile.note}
-          </dd>
+          <dd class={typeof tile.value === "number" ? "tile-value" : "tile-value absent"}>{visible(formatMeasured(tile.value, tile.unit))}</dd>
+          <dd class="tile-note">{tile.note}</dd>
         </div>
       ))}
     </dl>

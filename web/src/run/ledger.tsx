@@ -75,7 +75,6 @@ function AccountTable(props: TableProps) {
             <th class="left">What it is</th>
             <th>Time</th>
             <th>Share</th>
-            <th aria-hidden="true" />
           </tr>
         </thead>
         <tbody>
@@ -88,9 +87,9 @@ function AccountTable(props: TableProps) {
                 {visible(says)}
               </td>
               <td>{formatDuration(spent[name] ?? 0)}</td>
-              <td>{wall > 0 ? formatShare((spent[name] ?? 0) / wall) : "–"}</td>
-              <td class="share-bar" aria-hidden="true">
-                <i style={{ width: `${(100 * (spent[name] ?? 0)) / most}%` }} />
+              <td class="total">
+                {wall > 0 ? formatShare((spent[name] ?? 0) / wall) : "–"}
+                <i class="bar" style={{ width: `${(100 * (spent[name] ?? 0)) / most}%` }} aria-hidden="true" />
               </td>
             </tr>
           ))}

@@ -21,32 +21,18 @@ export function Happenings(props: { run: RunOverview; all: boolean; showAll: () 
   const hidden = [incidents, checkpoints, run.stalls].some((list) => list.length > SHOWN);
   return (
     <>
-      <div class="pair">
-        <Listing title="Incidents" count={incidents.length} empty="None: no life died, and training never went back.">
-          <thead>
-            <tr>
-              <th>What</th>
-              <th>Cost</th>
-              <th>Steps again</th>
-              <th class="left">Most of it</th>
-              <th class="left">Cause</th>
-            </tr>
-          </thead>
-          <tbody>{cut(dearest).map((incident, number) => <Incident key={number} incident={incident} />)}</tbody>
-        </Listing>
-        <Listing title="Checkpoints" count={checkpoints.length + checkpoints_left_out} empty="None yet.">
-          <thead>
-            <tr>
-              <th>Before step</th>
-              <th>Stall</th>
-              <th>On disk after</th>
-              <th>Size</th>
-              <th>New</th>
-            </tr>
-          </thead>
-          <tbody>{cut(newest).map((checkpoint, number) => <Checkpoint key={number} checkpoint={checkpoint} run={run.address} />)}</tbody>
-        </Listing>
-      </div>
+      <Listing title="Incidents" count={incidents.length} empty="None: no life died, and training never went back.">
+        <thead>
+          <tr>
+            <th>What</th>
+            <th>Cost</th>
+            <th>Steps again</th>
+            <th class="left">Most of it</th>
+            <th class="left">Cause</th>
+          </tr>
+        </thead>
+        <tbody>{cut(dearest).map((incident, number) => <Incident key={number} incident={incident} />)}</tbody>
+      </Listing>
       <Listing title="Longest steps" count={run.stalls.length} empty="None: no step took twice the usual time.">
         <thead>
           <tr>
@@ -83,7 +69,21 @@ export function Happenings(props: { run: RunOverview; all: boolean; showAll: () 
           Show all lines
         </button>
       )}
-      <Recordings run={run} />
+      <div class="pair">
+        <Listing title="Checkpoints" count={checkpoints.length + checkpoints_left_out} empty="None yet.">
+          <thead>
+            <tr>
+              <th>Before step</th>
+              <th>Stall</th>
+              <th>On disk after</th>
+              <th>Size</th>
+              <th>New</th>
+            </tr>
+          </thead>
+          <tbody>{cut(newest).map((checkpoint, number) => <Checkpoint key={number} checkpoint={checkpoint} run={run.address} />)}</tbody>
+        </Listing>
+        <Recordings run={run} />
+      </div>
     </>
   );
 }
