@@ -69,7 +69,7 @@ export function Tiles(props: { run: RunOverview }) {
   const cost = marks.incidents.reduce((sum, incident) => sum + incident.device_ns, 0);
   const device = typeof memory.memory_peak === "number";
   const tiles: TileProps[] = [
-    { name: "tokens_per_s", label: "Tokens / s", value: speed.tokens_per_s, unit: "rate", note: `${formatMeasured(speed.tokens, "rate")} in all` },
+    { name: "tokens_per_s", label: "Tokens / s", value: speed.tokens_per_s, unit: "rate", note: typeof speed.tokens === "number" ? `${formatMeasured(speed.tokens, "rate")} in all` : "no tokens recorded" },
     { name: "p50_ns", label: "Step, median", value: speed.p50_ns, unit: "ns", note: `${formatMeasured(speed.steps_per_s, "number")} steps/s` },
     { name: "p99_ns", label: "Step, 99 %", value: speed.p99_ns, unit: "ns", note: `of ${formatMeasured(speed.steps, "number")} steps` },
     { name: "mfu", label: "MFU", value: mfu.value, unit: "share", note: typeof mfu.value === "number" ? "of the peak" : visible(mfu.reason) },
