@@ -4,9 +4,9 @@ import pytest
 
 from tests.torch.stream import Stream, make_stream
 from tests.view.library import CONVERSATIONS, HOSTILE, Library
-from tests.view.showing import browser, exhibit, exhibit_address, folder, shown
+from tests.view.showing import browser, exhibit, exhibit_address, folder, runs_address, runs_folder, shown
 
-__all__ = ["browser", "exhibit", "exhibit_address", "folder", "shown"]
+__all__ = ["browser", "exhibit", "exhibit_address", "folder", "runs_address", "runs_folder", "shown"]
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from playwright.sync_api import Browser
 
 from tests.view.browsing import chromium, watching
 from tests.view.exhibit import make_exhibit
+from tests.view.run_exhibit import make_runs
 from tests.view.serving import serving
 
 
@@ -22,6 +24,9 @@ class Picture:
     #: What has to be there before it is taken.
     sign: str
     scheme: str = "light"
+    height: int = 720
+    #: What stands at the top of it, where that is not the top of the page.
+    scroll_to: str = ""
 
 
 PICTURES = (
@@ -30,17 +35,27 @@ PICTURES = (
     Picture("web-loss", "#/a/chat.toml%23step=1,row=2,token=60?by=loss", ".token-panel .stage", "dark"),
     Picture("web-diff", "#/diff?a=recipe.toml%23step=2&b=edited.toml%23step=2", ".pane .tk.chosen"),
 )
+RUN_PICTURES = (
+    Picture("web-run", "#/a/run:runs/slow", ".chart canvas", height=900),
+    Picture("web-ledger", "#/a/run:runs/slow", ".heat-map", "dark", scroll_to=".ledger"),
+)
 
 
-def take(folder: Path, browser: Browser, address: str) -> list[Path]:
-    """Take all pictures into a folder, from a server that shows the exhibit."""
+def take(
+    folder: Path, browser: Browser, address: str, pictures: Sequence[Picture] = PICTURES
+) -> list[Path]:
+    """Take pictures into a folder, from a server that shows the exhibit, or runs."""
     folder.mkdir(parents=True, exist_ok=True)
     taken = []
-    for picture in PICTURES:
-        with watching(browser, address, width=1160, height=720, scheme=picture.scheme) as watched:
+    for picture in pictures:
+        with watching(
+            browser, address, width=1160, height=picture.height, scheme=picture.scheme
+        ) as watched:
             page = watched.open(picture.route)
             page.locator(picture.sign).first.wait_for()
             page.wait_for_load_state("networkidle")
+            if picture.scroll_to:
+                page.locator(picture.scroll_to).evaluate("element => element.scrollIntoView()")
             path = folder / f"{picture.name}.png"
             page.screenshot(path=path)
             taken.append(path)
@@ -52,11 +67,16 @@ def main(folder: Path) -> None:
     program = shutil.which("chromium")
     if program is None:
         raise SystemExit("chromium is not installed: apt-get install chromium")
-    with tempfile.TemporaryDirectory() as place:
-        exhibit = make_exhibit(Path(place))
-        with serving(exhibit.folder) as (address, _), chromium(program) as browser:
-            for path in take(folder, browser, address):
-                print(path)
+    with tempfile.TemporaryDirectory() as place, chromium(program) as browser:
+        (Path(place) / "runs").mkdir()
+        shows = (
+            (make_exhibit(Path(place) / "exhibit").folder, PICTURES),
+            (make_runs(Path(place) / "runs"), RUN_PICTURES),
+        )
+        for shown, pictures in shows:
+            with serving(shown) as (address, _):
+                for path in take(folder, browser, address, pictures):
+                    print(path)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from playwright.sync_api import Browser
 from penstock.view.web.server import STATIC
 from tests.view.browsing import Watched, chromium, watching
 from tests.view.exhibit import Exhibit, make_exhibit
+from tests.view.run_exhibit import make_runs
 from tests.view.serving import serving
 
 
@@ -30,6 +31,19 @@ def exhibit_address(exhibit: Exhibit) -> Iterator[str]:
     """The printed address of a server that shows the exhibit."""
     assert (STATIC / "index.html").is_file(), "the bundle is not built: npm ci && npm run build   (in web/)"
     with serving(exhibit.folder) as (address, _):
+        yield address
+
+
+@pytest.fixture(scope="session")
+def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Real runs, made once."""
+    return make_runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def runs_address(runs_folder: Path) -> Iterator[str]:
+    """The printed address of a server that shows them."""
+    with serving(runs_folder) as (address, _):
         yield address
 
 

@@ -22,7 +22,7 @@ from tests.run.small import make, start
 from tests.torch.stream import Stream
 from tests.view.browsing import Watched, watching
 from tests.view.exhibit import Exhibit, add_large
-from tests.view.pictures import PICTURES, take
+from tests.view.pictures import PICTURES, RUN_PICTURES, take
 from tests.view.serving import serving
 
 PREFIX = "/user/ada/proxy/8090"
@@ -345,7 +345,7 @@ def test_a_run_is_looked_at_while_it_runs(browser: Browser, stream: Stream, tmp_
     assert ps.tap("in-the-browser", {"input_ids": ids, "logprobs": -np.ones(ids.shape) * ids}, step=step)
 
     with serving(tmp_path) as (address, _), watching(browser, address) as watched:
-        page = watched.open("#/a/run:exp")
+        page = watched.open("#/a/run:exp?view=batch")
         expect(page.locator(".live")).to_contain_text(f"rank 0: step {step}, as rebuilt here")
         expect(page.get_by_label("Step", exact=True)).to_have_value(str(step))
         expect(page.locator(".facts")).to_contain_text(batch.digest[:12])
@@ -373,7 +373,7 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 def test_every_picture_of_the_documents_is_produced_and_not_blank(
-    root: Path, tmp_path: Path, browser: Browser, exhibit_address: str
+    root: Path, tmp_path: Path, browser: Browser, exhibit_address: str, runs_address: str
 ) -> None:
     named = {
         Path(name).name
@@ -382,9 +382,10 @@ def test_every_picture_of_the_documents_is_produced_and_not_blank(
     }
     kept = {path.name for path in (root / "docs/images").glob("*.png")}
 
-    taken = take(tmp_path, browser, exhibit_address)
+    taken = take(tmp_path, browser, exhibit_address) + take(tmp_path, browser, runs_address, RUN_PICTURES)
 
-    assert named == kept == {path.name for path in taken} == {f"{picture.name}.png" for picture in PICTURES}
+    assert named == kept == {path.name for path in taken}
+    assert kept == {f"{picture.name}.png" for picture in (*PICTURES, *RUN_PICTURES)}
     for path in taken:
         assert len(set(lines_of(path))) > 100, f"{path.name} is blank"
     assert sum(path.stat().st_size for path in (root / "docs/images").glob("*.png")) < 1_000_000

@@ -12,6 +12,8 @@ import "./style/batch.css";
 import "./style/tokens.css";
 import "./style/stages.css";
 import "./style/diff.css";
+import "uplot/dist/uPlot.min.css";
+import "./style/run.css";
 import { Shell } from "./shell";
 import { applyStoredTheme } from "./theme";
 

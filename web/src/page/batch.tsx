@@ -134,6 +134,11 @@ function BatchHead(props: HeadProps) {
           <button type="button" aria-pressed={lens} onClick={() => replaceQuery(new Map([["view", lens ? null : "lanes"]]))} title="Rank lens (l)">
             lanes
           </button>
+          {place.stream.startsWith("run:") && (
+            <a class="button" href={addressRoute(place.stream)}>
+              run
+            </a>
+          )}
           <a class="button" href={formatRoute(["diff"], new Map([["a", here], ["b", next]]))}>
             compare
           </a>

@@ -8,6 +8,7 @@ import { Command } from "../part/command";
 import { matches, SearchBox, useSearch, type Search } from "../part/search";
 import { EmptyState, Outcome } from "../part/state";
 import { addressRoute, formatRoute } from "../route";
+import { runAddress } from "../run/address";
 import type { PageProps } from "../section";
 import type { DatasetList, DatasetNewest, DatasetProblem, StreamList } from "../wire/types";
 import { VersionsPage } from "./versions";
@@ -179,8 +180,8 @@ function Streams(props: { streams: StreamList; typed: string }) {
           ))}
           {runs.map((run) => (
             <li key={run}>
-              <a href={addressRoute(`run:${run}`)} data-row>
-                <span class="strong">{visible(run)}</span> <span class="soft">run, its last step</span>
+              <a href={addressRoute(runAddress(run))} data-row>
+                <span class="strong">{visible(run)}</span> <span class="soft">run</span>
               </a>
             </li>
           ))}

@@ -13,7 +13,7 @@ import type { EventDetail } from "../wire/types";
 
 export function EventPanel(props: { recording: Recording; index: number }) {
   const { recording, index } = props;
-  const { loaded, again } = useLoaded(question("events/{name}/{index}", { name: recording.name, index }));
+  const { loaded, again } = useLoaded(question("events/{name}/{index}", { name: recording.name, index, run: recording.run }));
   const { timeline } = recording;
   const kind = timeline.names[timeline.kind[index] ?? 0] ?? "";
   const close = () => replaceQuery(new Map([["event", null]]));

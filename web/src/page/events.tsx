@@ -5,7 +5,8 @@ import { formatBytes, formatPlural, formatWhen, visible } from "../format";
 import { useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { EmptyState, Outcome } from "../part/state";
-import { formatRoute } from "../route";
+import { addressRoute, formatRoute } from "../route";
+import { runAddress } from "../run/address";
 import type { PageProps } from "../section";
 import type { RecordingFile, RecordingList } from "../wire/types";
 import { RecordingPage } from "./recording";
@@ -28,8 +29,8 @@ function ListPage() {
 }
 
 function Recordings(props: { list: RecordingList }) {
-  const { directory, recordings, left_out } = props.list;
-  if (recordings.length === 0) {
+  const { directory, recordings, left_out, runs, runs_left_out } = props.list;
+  if (recordings.length + runs.length === 0) {
     return (
       <EmptyState title="No recordings yet">
         <p>
@@ -42,14 +43,30 @@ function Recordings(props: { list: RecordingList }) {
   return (
     <>
       <p class="lead">
-        {formatPlural(recordings.length + left_out, "recording")} in <code>{visible(directory)}</code>, newest first.
-        {left_out > 0 && ` The oldest ${left_out} are not listed.`}
+        {formatPlural(recordings.length + left_out, "recording")} in <code>{visible(directory)}</code>
+        {recordings.length > 0 && ", newest first"}.{left_out > 0 && ` The oldest ${left_out} are not listed.`}
       </p>
-      <ul class="files">
-        {recordings.map((file) => (
-          <FileLine key={file.name} file={file} />
-        ))}
-      </ul>
+      {recordings.length > 0 && (
+        <ul class="files">
+          {recordings.map((file) => (
+            <FileLine key={file.name} file={file} run={null} />
+          ))}
+        </ul>
+      )}
+      {runs.map((of_run) => (
+        <section key={of_run.run}>
+          <h2>
+            Run <a href={addressRoute(runAddress(of_run.run))}>{visible(of_run.run)}</a>
+          </h2>
+          <ul class="files of-run">
+            {of_run.recordings.map((file) => (
+              <FileLine key={file.name} file={file} run={of_run.run} />
+            ))}
+          </ul>
+          {of_run.left_out > 0 && <p class="cut">{formatPlural(of_run.left_out, "older recording")} are on the page of the run.</p>}
+        </section>
+      ))}
+      {runs_left_out > 0 && <p class="cut">{formatPlural(runs_left_out, "older run")} are not listed.</p>}
     </>
   );
 }
@@ -64,11 +81,11 @@ function example(directory: string): string {
   ].join("\n");
 }
 
-function FileLine(props: { file: RecordingFile }) {
+function FileLine(props: { file: RecordingFile; run: string | null }) {
   const { name, bytes, modified_ms } = props.file;
   return (
     <li>
-      <a href={formatRoute(["events", name])} data-row>
+      <a href={formatRoute(["events", name], new Map(props.run === null ? [] : [["run", props.run]]))} data-row>
         <span class="file-name">{visible(name)}</span>
         <span class="soft">{formatWhen(modified_ms)}</span>
         <span class="soft number">{formatBytes(bytes)}</span>

@@ -8,7 +8,8 @@ import { useKeys } from "../keys";
 import { useLoaded } from "../load";
 import { Command } from "../part/command";
 import { EmptyState, Outcome } from "../part/state";
-import { formatRoute, go, replaceQuery } from "../route";
+import { addressRoute, formatRoute, go, replaceQuery } from "../route";
+import { runAddress } from "../run/address";
 import { kindColours } from "../timeline/colour";
 import type { Range } from "../timeline/range";
 import { recordingQuestion, type Recording } from "../timeline/recording";
@@ -19,7 +20,8 @@ import { KindTable } from "./kindtable";
 type Query = ReadonlyMap<string, string>;
 
 export function RecordingPage(props: { name: string; query: Query }) {
-  const { loaded, again } = useLoaded(recordingQuestion(props.name));
+  const run = props.query.get("run") ?? null;
+  const { loaded, again } = useLoaded(recordingQuestion(props.name, run));
   useKeys("This page", [
     { keys: "r", says: "Load the recording again", run: again },
     { keys: "u", says: "Back to the list of recordings", run: () => go(["events"]) },
@@ -28,6 +30,12 @@ export function RecordingPage(props: { name: string; query: Query }) {
     <>
       <p class="crumb">
         <a href={formatRoute(["events"])}>Events</a>
+        {run !== null && (
+          <>
+            {" / "}
+            <a href={addressRoute(runAddress(run))}>{visible(run)}</a>
+          </>
+        )}
       </p>
       <h1 class="file-name">{visible(props.name)}</h1>
       <Outcome of={loaded} again={again} show={(one) => <Contents recording={one} query={props.query} />} />

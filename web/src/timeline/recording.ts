@@ -16,16 +16,19 @@ export interface EventColumns {
 
 export interface Recording extends Omit<RecordingDetail, "timeline"> {
   readonly timeline: EventColumns;
+  /** The run that it is of; null for the events directory. */
+  readonly run: string | null;
 }
 
-export function recordingQuestion(name: string): Question<Recording> {
-  return mapped(question("events/{name}", { name }), readRecording);
+export function recordingQuestion(name: string, run: string | null): Question<Recording> {
+  return mapped(question("events/{name}", { name, run }), (detail) => readRecording(detail, run));
 }
 
-export function readRecording(detail: RecordingDetail): Recording {
+export function readRecording(detail: RecordingDetail, run: string | null = null): Recording {
   const { names, kind, thread, time_ns, duration_ns, open } = detail.timeline;
   return {
     ...detail,
+    run,
     timeline: {
       names,
       kind: Uint32Array.from(kind),

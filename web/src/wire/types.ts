@@ -19,6 +19,10 @@ export interface Answers {
   roles: RoleBudget;
   row: WholeRow;
   rows: RowPage;
+  run: RunOverview;
+  "run/curves": CurveSet;
+  "run/heat": HeatMap;
+  "run/state": RunState;
   shards: ShardPage;
   stages: SampleStagesAnswer;
   streams: StreamList;
@@ -293,12 +297,14 @@ export interface Refusal {
   hint: string | null;
 }
 /**
- * The newest recordings of the events directory.
+ * The newest recordings of the events directory, and those of the runs below the server's folders.
  */
 export interface RecordingList {
   directory: string;
   recordings: RecordingFile[];
   left_out: number;
+  runs: RunRecordings[];
+  runs_left_out: number;
 }
 /**
  * A recording in the list of them.
@@ -307,6 +313,14 @@ export interface RecordingFile {
   name: string;
   bytes: number;
   modified_ms: number;
+}
+/**
+ * The newest recordings of a run, by its name in addresses.
+ */
+export interface RunRecordings {
+  run: string;
+  recordings: RecordingFile[];
+  left_out: number;
 }
 /**
  * One recording: where it came from, its table by kind, its timeline.
@@ -566,6 +580,261 @@ export interface RowField {
 export interface RowPage {
   rows: RowLine[];
   of: number;
+}
+/**
+ * A run as its page shows it; numbers are those of ``penstock report --json``. A ``silent`` one neither runs here nor noted its end.
+ */
+export interface RunOverview {
+  signature: string;
+  is_running: boolean;
+  state: "ended" | "failed" | "running" | "silent";
+  name: string;
+  address: string;
+  last_step: number | null;
+  ranks: number[];
+  diagnosis: RunDiagnosis;
+  speed: RunSpeed;
+  mfu: RunMfu;
+  goodput: RunGoodput;
+  memory: RunMemory;
+  ledger: RunLedger;
+  marks: RunMarks;
+  stalls: RunStall[];
+  columns: HeatColumn[];
+  faults: string[];
+  recordings: RecordingFile[];
+  recordings_left_out: number;
+  took_ms: number;
+  commands: string[];
+}
+/**
+ * The first line of the report, and every cause by cost; the first of them is the line where something is ``named``.
+ */
+export interface RunDiagnosis {
+  line: string;
+  verdict: "abstains" | "named" | "none";
+  wall_ns: number;
+  causes: RunCause[];
+}
+/**
+ * Something that costs time: ``line`` says it whole, ``next_step`` what to do about it.
+ */
+export interface RunCause {
+  kind: string;
+  cost_ns: number;
+  share: number | null;
+  line: string;
+  next_step: string;
+}
+/**
+ * Times of steps and tokens.
+ */
+export interface RunSpeed {
+  steps: number;
+  p50_ns: number | string;
+  p99_ns: number | string;
+  steps_per_s: number | string;
+  tokens: number | string;
+  tokens_per_s: number | string;
+}
+/**
+ * MFU as a share, or why there is none.
+ */
+export interface RunMfu {
+  value: number | string;
+  reason: string;
+}
+/**
+ * Shares of the time that did what it should.
+ */
+export interface RunGoodput {
+  runtime: number | string;
+  runtime_high: number | string;
+  scheduling: number | string;
+  program: number | string;
+}
+/**
+ * The largest values of any rank, in bytes.
+ */
+export interface RunMemory {
+  rss: number | string;
+  memory_peak: number | string;
+  memory_reserved: number | string;
+  allocator_retries: number | string;
+}
+/**
+ * Where device time went: sums over ranks, in all and by life.
+ */
+export interface RunLedger {
+  wall_ns: number;
+  ranks: number;
+  accounts: {
+    [k: string]: number;
+  };
+  parts: {
+    [k: string]: number;
+  };
+  account_names: AccountName[];
+  part_names: AccountName[];
+  lives: LifeSum[];
+}
+/**
+ * An account or a part of a step, and what is in it.
+ */
+export interface AccountName {
+  name: string;
+  says: string;
+}
+/**
+ * The ledger of one life over all ranks, or of several old ones together; ``parts`` are those of ``train``.
+ */
+export interface LifeSum {
+  life: number;
+  last_life: number;
+  wall_ns: number;
+  accounts: {
+    [k: string]: number;
+  };
+  parts: {
+    [k: string]: number;
+  };
+  kept_steps: number;
+  lost_steps: number;
+}
+/**
+ * What happened at which step.
+ */
+export interface RunMarks {
+  lives: RunLife[];
+  incidents: RunIncident[];
+  checkpoints: RunCheckpoint[];
+  checkpoints_left_out: number;
+  skips: RunSkip[];
+}
+/**
+ * A life of the run: its first and last step, and how it ended, empty where nothing says.
+ */
+export interface RunLife {
+  life: number;
+  step: number | null;
+  last_step: number | null;
+  ranks: number;
+  began_s: number | null;
+  end: string;
+}
+/**
+ * A death, restart or return, and its cost; ``step`` is null where it is not known.
+ */
+export interface RunIncident {
+  kind: string;
+  life: number;
+  cause: string;
+  ranks: number;
+  device_ns: number;
+  accounts: {
+    [k: string]: number;
+  };
+  lost_steps: number;
+  step: number | null;
+}
+/**
+ * A checkpoint, how long training stood still for it, and when it was on disk.
+ */
+export interface RunCheckpoint {
+  step: number;
+  life: number;
+  at_s: number;
+  bytes: number | null;
+  written: number | null;
+  stall_ns: number | null;
+  durable_ns: number | null;
+}
+/**
+ * Steps that were left out, from ``first`` to before ``end``.
+ */
+export interface RunSkip {
+  first: number;
+  end: number;
+  reason: string;
+}
+/**
+ * A long step, the part that was longer than usual, and the stack that was seen most often, innermost frame first.
+ */
+export interface RunStall {
+  step: number;
+  rank: number;
+  took_ns: number;
+  usual_ns: number;
+  part: string;
+  line: string;
+  stack: string[];
+  stack_seen: number;
+  stacks: number;
+}
+/**
+ * A column that can be shown as rank by step.
+ */
+export interface HeatColumn {
+  name: string;
+  unit: string;
+}
+/**
+ * All curves over the same buckets, each by its first step; exact where a bucket is one step.
+ */
+export interface CurveSet {
+  first: number;
+  end: number;
+  steps: number[];
+  is_exact: boolean;
+  curves: RunCurve[];
+  left_out: number;
+}
+/**
+ * What one chart shows.
+ */
+export interface RunCurve {
+  name: string;
+  title: string;
+  unit: "bytes" | "ns" | "number" | "rate" | "share";
+  says: string;
+  lines: CurveLine[];
+}
+/**
+ * Values by bucket of steps, null where there are none; ``low`` and ``high`` where values of a bucket differ.
+ */
+export interface CurveLine {
+  label: string;
+  values: (number | null)[];
+  low: (number | null)[] | null;
+  high: (number | null)[] | null;
+  not_finite: number;
+}
+/**
+ * A column by rank and bucket of steps: the largest value of each.
+ */
+export interface HeatMap {
+  column: string;
+  unit: string;
+  first: number;
+  end: number;
+  steps: number[];
+  ranks: HeatRow[];
+  low: number | null;
+  high: number | null;
+}
+/**
+ * One rank.
+ */
+export interface HeatRow {
+  rank: number;
+  values: (number | null)[];
+}
+/**
+ * Whether a process of it is there, and a signature that changes when it has written something.
+ */
+export interface RunState {
+  signature: string;
+  is_running: boolean;
 }
 /**
  * Some shards of a version, from ``start`` on.

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.errors import UsageError
+from penstock.errors import RunUnknown, UsageError
 from penstock.view.address import RecipeAddress, RunAddress, StreamAddress, at, parse
 from penstock.view.model import BatchView, RecordView
 from penstock.view.model.commands import commands_of
@@ -12,7 +12,7 @@ from penstock.view.opener import OpenedStream
 from penstock.view.web.site import Site
 from penstock.view.wire.batch_answers import AddressedCommands
 
-__all__ = ["OpenedStream", "ShownAddress", "open_stream"]
+__all__ = ["OpenedStream", "ShownAddress", "events_of_run", "open_run", "open_stream"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,27 @@ def open_stream(site: Site, text: str) -> tuple[ShownAddress, OpenedStream]:
     if not isinstance(opened, OpenedStream):
         raise UsageError(f"there are no batches at {text[:200]}")
     return ShownAddress(written, site.option), opened
+
+
+def open_run(site: Site, text: str) -> tuple[RunAddress, Path]:
+    """The directory of the run at an address, and how to write the address."""
+    from penstock.run.directory import RunDirectory
+
+    address = parse(text)
+    if not isinstance(address, RunAddress):
+        raise UsageError(f"{text[:200]} is not a run", hint="runs are written as run:DIR")
+    path = site.file(address.run)
+    if not RunDirectory(path).is_run():
+        raise RunUnknown(directory=str(_shortest(path)))
+    return RunAddress(str(_shortest(path))), path
+
+
+def events_of_run(site: Site, run: str) -> Path | None:
+    """The folder of a run's recordings; None where there is none below the folders of the server."""
+    try:
+        return site.file(os.path.join(site.file(run), "events"))
+    except UsageError:
+        return None
 
 
 def _shortest(path: Path) -> Path:

@@ -14,7 +14,9 @@ from starlette.routing import BaseRoute, Route
 from penstock import __version__
 from penstock.events import read
 from penstock.observe import doctor
+from penstock.view.web import query as asked
 from penstock.view.web.access import error_answer
+from penstock.view.web.address_scope import events_of_run
 from penstock.view.web.content.recordings import (
     as_text,
     describe_event,
@@ -22,6 +24,7 @@ from penstock.view.web.content.recordings import (
     find_recording,
     list_recordings,
 )
+from penstock.view.web.content.streams import find_streams
 from penstock.view.wire.machine_answers import DoctorCheck, DoctorReport
 
 EXAMINATION_FRESH_S = 30.0
@@ -71,7 +74,10 @@ def _examine() -> DoctorReport:
 
 
 def _recordings(request: Request) -> Response:
-    return JSONResponse(list_recordings(request.app.state.site.events_directory))
+    site = asked.site_of(request)
+    folders = [(name, events_of_run(site, name)) for name in find_streams(site)["runs"]]
+    known = [(name, folder) for name, folder in folders if folder is not None]
+    return JSONResponse(list_recordings(site.events_directory, known))
 
 
 def _recording(request: Request) -> Response:
@@ -89,7 +95,10 @@ def _event(request: Request) -> Response:
 
 
 def _requested_path(request: Request) -> Path:
-    path = find_recording(request.app.state.site.events_directory, request.path_params["name"])
+    """A recording of the events directory, or of the run that the question names."""
+    site, run = asked.site_of(request), asked.text(request, "run", "")
+    folder = events_of_run(site, run) if run else site.events_directory
+    path = None if folder is None else find_recording(folder, request.path_params["name"])
     if path is None:
         raise HTTPException(404, "no recording has that name")
     return path

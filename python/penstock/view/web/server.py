@@ -27,6 +27,7 @@ from penstock.view.web.connections import ConnectionLimits, RequestLimit, connec
 from penstock.view.web.content.recordings import as_text
 from penstock.view.web.dataset_routes import dataset_routes
 from penstock.view.web.machine_routes import machine_routes
+from penstock.view.web.run_routes import run_routes
 from penstock.view.web.site import Site
 
 STATIC = Path(__file__).with_name("static")
@@ -41,6 +42,7 @@ def create_app(site: Site, access: Access, limits: ConnectionLimits | None = Non
         *machine_routes(),
         *dataset_routes(),
         *batch_routes(),
+        *run_routes(),
         Route("/api/{rest:path}", _unknown),
         Mount("/", _pages()),
     ]

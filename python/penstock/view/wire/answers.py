@@ -8,6 +8,7 @@ from typing import TypedDict
 from penstock.view.wire import batch_answers as batch
 from penstock.view.wire import dataset_answers as dataset
 from penstock.view.wire import machine_answers as machine
+from penstock.view.wire import run_answers as run
 
 
 class Refusal(TypedDict):
@@ -44,6 +45,10 @@ Answers = TypedDict(
         "roles": batch.RoleBudget,
         "row": dataset.WholeRow,
         "rows": dataset.RowPage,
+        "run": run.RunOverview,
+        "run/curves": run.CurveSet,
+        "run/heat": run.HeatMap,
+        "run/state": run.RunState,
         "shards": dataset.ShardPage,
         "stages": batch.SampleStagesAnswer,
         "streams": dataset.StreamList,

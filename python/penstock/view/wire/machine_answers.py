@@ -28,12 +28,22 @@ class RecordingFile(TypedDict):
     modified_ms: int
 
 
+class RunRecordings(TypedDict):
+    """The newest recordings of a run, by its name in addresses."""
+
+    run: str
+    recordings: list[RecordingFile]
+    left_out: int
+
+
 class RecordingList(TypedDict):
-    """The newest recordings of the events directory."""
+    """The newest recordings of the events directory, and those of the runs below the server's folders."""
 
     directory: str
     recordings: list[RecordingFile]
     left_out: int
+    runs: list[RunRecordings]
+    runs_left_out: int
 
 
 class KindRow(TypedDict):

@@ -27,6 +27,10 @@ from penstock.view.wire.machine_answers import (
 SUFFIX = ".pev"
 RECORDINGS_MAX = 1_000
 """Files listed at most, newest first."""
+RUNS_MAX = 100
+"""Runs whose recordings are listed at most, newest first."""
+OF_A_RUN_MAX = 64
+"""Recordings of one run in the list of all at most; the page of the run has more."""
 TIMELINE_MAX = 200_000
 """Events sent for the timeline at most: about 8 MB of JSON, and what a canvas draws in one frame."""
 KINDS_MAX = 1_000
@@ -58,8 +62,8 @@ def find_recording(directory: Path, name: str) -> Path | None:
     return path if is_file else None
 
 
-def list_recordings(directory: Path) -> RecordingList:
-    """Name, size and time of the newest recordings in `directory`; a missing directory has none."""
+def recordings_in(directory: Path) -> list[RecordingFile]:
+    """Name, size and time of the recordings in `directory`, newest first; a missing directory has none."""
     rows: list[RecordingFile] = []
     names = os.listdir(directory) if directory.is_dir() else []
     for name in names:
@@ -71,11 +75,27 @@ def list_recordings(directory: Path) -> RecordingList:
         except FileNotFoundError:  # removed since it was listed
             continue
         rows.append({"name": name, "bytes": status.st_size, "modified_ms": status.st_mtime_ns // 1_000_000})
-    rows.sort(key=lambda row: (-row["modified_ms"], row["name"]))
+    return sorted(rows, key=lambda row: (-row["modified_ms"], row["name"]))
+
+
+def list_recordings(directory: Path, runs: Iterable[tuple[str, Path]] = ()) -> RecordingList:
+    """The newest recordings in `directory`, and those of runs, given by name and folder, newest first."""
+    rows = recordings_in(directory)
+    of_runs = [(name, files) for name, folder in runs if (files := recordings_in(folder))]
+    of_runs.sort(key=lambda run: (-run[1][0]["modified_ms"], run[0]))
     return {
         "directory": as_text(str(directory)),
         "recordings": rows[:RECORDINGS_MAX],
         "left_out": max(0, len(rows) - RECORDINGS_MAX),
+        "runs": [
+            {
+                "run": as_text(name),
+                "recordings": files[:OF_A_RUN_MAX],
+                "left_out": max(0, len(files) - OF_A_RUN_MAX),
+            }
+            for name, files in of_runs[:RUNS_MAX]
+        ],
+        "runs_left_out": max(0, len(of_runs) - RUNS_MAX),
     }
 
 
