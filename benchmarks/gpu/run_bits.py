@@ -18,9 +18,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from penstock.report.account import account
+
 from penstock.process.job.catalogue import Job
 from penstock.process.job.launch import Launch, Restarts, agent_path, prepare
-from penstock.report.account import account
 from penstock.run.journal import step_records as records
 from penstock.run.proof.proof import differences, prove
 

@@ -100,4 +100,6 @@ def test_an_untyped_function_fails(copy: Path) -> None:
     done = run(["mypy", "--follow-imports=skip", str(module)], cwd=copy)
 
     assert done.returncode != 0
-    assert re.search(r"doctor\.py:\d+: error: Function is missing a type annotation", done.stdout), done.stdout
+    assert re.search(r"doctor\.py:\d+: error: Function is missing a type annotation", done.stdout), (
+        done.stdout
+    )

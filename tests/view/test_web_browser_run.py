@@ -60,7 +60,9 @@ def test_the_page_shows_the_numbers_of_the_report_and_foreign_text_as_text(
     expect(row).to_contain_text("a planted <b>failure</b>")
     expect(page.locator(".life-bar")).to_have_count(2)
     assert page.locator("h3 img, td b").count() == 0
-    expect(page.locator(".chart h3", has_text="onerror")).to_contain_text(HOSTILE.replace("\u202e", "\\u{202e}"))
+    expect(page.locator(".chart h3", has_text="onerror")).to_contain_text(
+        HOSTILE.replace("\u202e", "\\u{202e}")
+    )
     expect(page.locator(".chart .cut")).to_have_text("3 values are not finite and are not drawn.")
     assert "owned" not in page.title()
 
