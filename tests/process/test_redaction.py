@@ -61,3 +61,14 @@ def test_documents_hide_fields_by_name_and_text_by_shape() -> None:
             "ranks": [{"stderr": [f"got {HIDDEN}"], "pid": 7}],
         }
     )
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["y" * 200_000, "token" * 40_000, "a-" * 100_000, "token " * 40_000, "://" * 60_000, "key " * 50_000],
+    ids=["letters", "names", "dashes", "words", "addresses", "keys"],
+)
+def test_a_very_long_word_is_looked_at_once(word: str) -> None:
+    """Goal: a command with a long argument holds up no list of jobs (it took minutes). Method: words that rules could begin in anywhere."""
+    shown = Redaction().text(f"{word}, --api-key=abcd1234efgh")
+    assert shown.endswith("--api-key=[secret]")

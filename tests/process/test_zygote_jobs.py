@@ -220,3 +220,22 @@ def test_many_ranks_are_forked_by_several_forkers(run: Run) -> None:
     said = sorted(line.split("] ")[1].split() for line in out.decode().splitlines())
     assert said == sorted([str(rank), f"rank-{rank}", str(pids[rank])] for rank in range(40))
     assert hows(state) == {"zygote"}
+
+
+def test_a_program_that_changes_runs_as_it_stands_and_every_rank_shows_its_warnings(
+    run: Run, tmp_path: Path
+) -> None:
+    """Goal: that ranks share a compiled program is seen by nobody. Method: a script that warns when it is compiled, and replaces itself."""
+    script = tmp_path / "changes.py"
+    other = 'import os\nprint("other", os.environ["RANK"], 1 is 1)\n'
+    script.write_text(
+        f"import sys\nprint(1 is 1)\nopen({str(script)!r}, 'w').write({other!r})\nsys.exit(1)\n"
+    )
+    words = ["--ranks", "1", "--restarts", "1", "--backoff", "0", "--zygote", "always"]
+    running = run(*words, "--", sys.executable, str(script))
+    assert running.launcher is not None
+    out, err = running.launcher.communicate(timeout=PATIENCE_S)
+    assert running.launcher.returncode == 0, err
+    assert out == b"[0] True\n[0] other 0 True\n"
+    assert err.count(b'SyntaxWarning: "is" with') == 2
+    assert hows(running.state()) == {"zygote"}
