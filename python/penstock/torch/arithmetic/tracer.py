@@ -5,6 +5,7 @@ Apart from ``counter.py`` because torch's fake tensors take a second to import, 
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -114,7 +115,10 @@ def _flex_anywhere() -> Iterator[None]:
         return
     module._validate_device = lambda *tensors: None
     try:
-        yield
+        with warnings.catch_warnings():
+            # It is not compiled because nothing is computed.
+            warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
+            yield
     finally:
         module._validate_device = check
 
