@@ -46,7 +46,7 @@ class Tracer:
         """What runs for a batch of this shape."""
         with (
             torch.autograd.set_multithreading_enabled(False),
-            torch.compiler.set_stance("force_eager"),
+            _uncompiled(),
             _flex_anywhere(),
         ):
             return self._trace(batch, shape)
@@ -103,6 +103,12 @@ class Tracer:
                     allow_unreachable=True,
                     accumulate_grad=True,
                 )
+
+
+def _uncompiled() -> contextlib.AbstractContextManager[Any]:
+    """Compiled modules run as they were written; releases before 2.6 have no such switch and trace bare modules alone."""
+    stance: Any = getattr(torch.compiler, "set_stance", None)
+    return contextlib.nullcontext() if stance is None else stance("force_eager")
 
 
 @contextlib.contextmanager
