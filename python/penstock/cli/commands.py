@@ -113,7 +113,7 @@ COMMANDS = (
     Command(
         "flops",
         "Count what a step of a model computes, by module, on fake tensors: no GPU, no weights.",
-        "penstock.cli.flops:app",
+        "penstock.cli.observe.flops:app",
     ),
     Command(
         "events",

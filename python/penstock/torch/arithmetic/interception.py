@@ -6,6 +6,7 @@ function that computes nothing and writes down its block mask.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,30 +37,34 @@ class Interception(TorchFunctionMode):
         """One call of a function of torch."""
         keywords = kwargs or {}
         if func is torch.nn.functional.scaled_dot_product_attention:
-            return _attend(self._trace, *args, **keywords)
+            return _attend(self._trace, _Sdpa(*args, **keywords))
         if func is torch.ops.higher_order.flex_attention:
-            return _flex(self._trace, *args, **keywords)
+            return _flex(self._trace, *args[:3], args[4])
         return func(*args, **keywords)
 
 
-def _attend(
-    trace: Trace,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> torch.Tensor:
-    del enable_gqa
+@dataclass(frozen=True, slots=True)
+class _Sdpa:
+    """The arguments of ``scaled_dot_product_attention``, under its own names."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    attn_mask: torch.Tensor | None = None
+    dropout_p: float = 0.0
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
+
+
+def _attend(trace: Trace, call: _Sdpa) -> torch.Tensor:
+    query, key, value, attn_mask = call.query, call.key, call.value, call.attn_mask
     shape = (*query.shape[:-1], value.shape[-1])
     leading = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
     query, key, value = (_four_dimensions(_cast(tensor), leading) for tensor in (query, key, value))
     if attn_mask is None and query.dtype in _HALVES and query.shape[-1] == value.shape[-1]:
         result = torch.ops.aten._scaled_dot_product_flash_attention(
-            query, key, value, dropout_p, is_causal, scale=scale
+            query, key, value, call.dropout_p, call.is_causal, scale=call.scale
         )
     else:
         bias = None
@@ -67,7 +72,7 @@ def _attend(
             bias = _bias(attn_mask, query, key)
             trace.know_bias(bias, attn_mask)
         result = torch.ops.aten._scaled_dot_product_efficient_attention(
-            query, key, value, bias, torch.is_grad_enabled(), dropout_p, is_causal, scale=scale
+            query, key, value, bias, torch.is_grad_enabled(), call.dropout_p, call.is_causal, scale=call.scale
         )
     return result[0].reshape(*leading, *shape[-3:]) if len(shape) > 2 else result[0].reshape(shape)
 
@@ -97,14 +102,7 @@ def _bias(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.T
 
 
 def _flex(
-    trace: Trace,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    score_mod: Any,
-    block_mask: tuple[Any, ...],
-    *rest: Any,
-    **keywords: Any,
+    trace: Trace, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, block_mask: tuple[Any, ...]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     pairs = pairs_of(block_mask, rows=query.shape[0], queries=query.shape[2], keys=key.shape[2])
     attention = AttentionCall(

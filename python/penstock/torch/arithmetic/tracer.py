@@ -5,6 +5,7 @@ Apart from ``counter.py`` because torch's fake tensors take a second to import, 
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,7 @@ class Tracer:
         """What runs for a batch of this shape."""
         with (
             torch.autograd.set_multithreading_enabled(False),
-            torch.compiler.set_stance("force_eager"),
+            _uncompiled(),
             _flex_anywhere(),
         ):
             return self._trace(batch, shape)
@@ -104,6 +105,12 @@ class Tracer:
                 )
 
 
+def _uncompiled() -> contextlib.AbstractContextManager[Any]:
+    """Compiled modules run as they were written; releases before 2.6 have no such switch and trace bare modules alone."""
+    stance: Any = getattr(torch.compiler, "set_stance", None)
+    return contextlib.nullcontext() if stance is None else stance("force_eager")
+
+
 @contextlib.contextmanager
 def _flex_anywhere() -> Iterator[None]:
     """Lets flex attention have gradients where a processor stands for the device: it is only written down."""
@@ -114,7 +121,10 @@ def _flex_anywhere() -> Iterator[None]:
         return
     module._validate_device = lambda *tensors: None
     try:
-        yield
+        with warnings.catch_warnings():
+            # It is not compiled because nothing is computed.
+            warnings.filterwarnings("ignore", "flex_attention called without torch.compile")
+            yield
     finally:
         module._validate_device = check
 

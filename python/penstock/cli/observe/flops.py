@@ -1,18 +1,12 @@
 """``penstock flops``: what a step of a model costs, before anything runs."""
 
-import importlib
 import os
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from penstock.cli.output import Json, command_app, print_json, print_table, print_text, say
 from penstock.errors import UsageError
-
-if TYPE_CHECKING:
-    import torch
 
 app = command_app(
     "flops",
@@ -45,55 +39,15 @@ def flops(
     """
     if rows < 1 or length < 1:
         raise UsageError(f"rows and length must be at least 1, got {rows} and {length}")
-    try:
-        import torch
-    except ImportError as reason:
-        raise UsageError("counting FLOPs needs torch", hint="pip install torch") from reason
     # Nothing is loaded from the Hub: a configuration is enough.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    from penstock.torch import flops as count
-
-    number_type = _number_type(torch, dtype)
-    if model.endswith(".json"):
-        from penstock.torch.arithmetic.hugging_face import batch_of, model_of
-
-        module, config = model_of(Path(model), dtype=number_type)
-        batch: Any = batch_of(module, config, rows=rows, length=length)
-    else:
-        module, batch = _made_by_factory(torch, model, rows, length, number_type)
-    return _show(count(module, batch, backward=not forward_only), json=json)
-
-
-def _number_type(torch: Any, name: str | None) -> "torch.dtype | None":
-    dtype = None if name is None else getattr(torch, name, None)
-    if name is not None and not isinstance(dtype, torch.dtype):
-        raise UsageError(
-            f"unknown type {name!r}", hint="types are called as in torch: bfloat16, float32, float16"
-        )
-    return dtype
-
-
-def _made_by_factory(
-    torch: Any, name: str, rows: int, length: int, dtype: "torch.dtype | None"
-) -> "tuple[torch.nn.Module, Any]":
-    place, _, attribute = name.partition(":")
-    if not place or not attribute:
-        raise UsageError(
-            f"expected MODULE:FACTORY or a config.json, got {name!r}", hint="penstock flops train:build_model"
-        )
-    sys.path.insert(0, os.getcwd())
     try:
-        factory = getattr(importlib.import_module(place), attribute)
-    except (ImportError, AttributeError) as reason:
-        raise UsageError(f"{name} cannot be imported: {reason}") from reason
-    with torch.device("meta"):
-        made = factory()
-    module, batch = made if isinstance(made, tuple) else (made, None)
-    if not isinstance(module, torch.nn.Module):
-        raise UsageError(f"{name} must give a torch.nn.Module, got {type(module).__name__}")
-    if batch is None:
-        batch = torch.empty(rows, length, dtype=torch.long, device="meta")
-    return (module if dtype is None else module.to(dtype)), batch
+        from penstock.torch import flops as count
+        from penstock.torch.arithmetic.model_source import model_and_batch
+    except ImportError as reason:
+        raise UsageError("counting FLOPs needs torch", hint="pip install torch") from reason
+    module, batch = model_and_batch(model, rows=rows, length=length, dtype=dtype)
+    return _show(count(module, batch, backward=not forward_only), json=json)
 
 
 def _show(result: Any, *, json: bool) -> int:

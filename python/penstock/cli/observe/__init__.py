@@ -1,0 +1,1 @@
+"""Commands about what a machine or a model can do, before anything runs."""
