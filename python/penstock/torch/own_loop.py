@@ -82,7 +82,7 @@ class ObservedLoop:
                     self._recorder.leave()
             if item is _END:
                 return
-            yield item  # type: ignore[misc]
+            yield item
 
     def step(self, *, loss: Any = None, batch: Any = None, **scalars: SupportsFloat) -> None:
         """A step is over: what it gave, as numbers or tensors with one element, for which nothing waits; and the batch, whose tokens are counted."""
