@@ -387,3 +387,61 @@ def test_a_malformed_timeline_is_refused_with_its_field(document: Any, field: st
         ledger_of(document)
     assert problem.value.field.removeprefix(".") == field
     assert len(str(problem.value)) < 700
+
+
+def rows_by_chance(chance: random.Random, number: int, begin: int) -> LifeTimeline:
+    """A life whose rows have parts: whole, with values that were not measured, below zero, or longer than their step."""
+    count = chance.randint(1, 8)
+    numbers, begins, ends = [], [], []
+    parts: dict[str, list[int]] = {"data": [], "forward": [], "gc": []}
+    at, step = begin, chance.randint(0, 5)
+    for _ in range(count):
+        at += chance.randint(0, 3)
+        numbers.append(step)
+        begins.append(at)
+        at += chance.randint(0, 9)
+        ends.append(at)
+        step += 1 if chance.random() < 0.8 else -2 if step > 2 else 0
+        for column in parts.values():
+            column.append(chance.choice([0, 1, 2, 3, UNMEASURED, -1 if chance.random() < 0.1 else 0]))
+    steps = StepColumns(
+        np.array(numbers, np.int64),
+        np.array(begins, np.int64),
+        np.array(ends, np.int64),
+        {name: np.array(values, np.int64) for name, values in parts.items()},
+    )
+    return LifeTimeline(number=number, born=begin, steps=steps, died=at + 1)
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 1 << 32))
+def test_parts_of_random_rows_equal_a_loop_over_them(seed: int) -> None:
+    """Goal: O1 and O7 with rows. Method: the same rules, row by row, without arrays."""
+    chance = random.Random(seed)
+    first = rows_by_chance(chance, 0, 100)
+    second = rows_by_chance(chance, 1, first.last + 5)
+    ledger = ledger_from([RankTimeline(0, (first, second))])
+
+    check_sums(ledger)
+    everything = [(life, place) for life in (first, second) for place in range(len(life.steps.numbers))]
+    for life, accounts in zip((first, second), ledger.ranks[0].lives, strict=True):
+        expected = dict.fromkeys(PARTS, 0)
+        before = int(life.steps.begins[0])
+        for place, step in enumerate(life.steps.numbers.tolist()):
+            later = everything[everything.index((life, place)) + 1 :]
+            is_undone = any(other.steps.numbers[row] <= step for other, row in later)
+            begin, end = int(life.steps.begins[place]), int(life.steps.ends[place])
+            values = {name: int(column[place]) for name, column in life.steps.parts.items()}
+            known = {name: value for name, value in values.items() if value != UNMEASURED}
+            left = end - begin - sum(known.values())
+            if is_undone:
+                pass
+            elif left < 0 or min(known.values(), default=0) < 0:
+                expected["unmeasured"] += end - before
+            else:
+                for name, value in known.items():
+                    expected[name] += value
+                expected["unmeasured" if len(known) < len(values) else "rest"] += left
+                expected["rest"] += begin - before
+            before = end
+        assert accounts.parts == expected

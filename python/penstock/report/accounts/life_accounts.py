@@ -215,19 +215,26 @@ def _recorded_parts(life: LifeTimeline, base: Stretches, fine: Stretches) -> tup
     measured = np.zeros(len(numbers), np.int64)
     is_partial = np.zeros(len(numbers), bool)
     is_negative = np.zeros(len(numbers), bool)
-    columns = {part: column[numbers] for part, column in life.steps.parts.items()}
+    # Steps that count mostly stand together; a slice copies nothing.
+    is_one_piece = len(numbers) > 0 and int(numbers[-1] - numbers[0]) + 1 == len(numbers)
+    chosen = slice(int(numbers[0]), int(numbers[-1]) + 1) if is_one_piece else numbers
+    columns = {part: column[chosen] for part, column in life.steps.parts.items()}
+    is_sound = True
     for column in columns.values():
         if column.min(initial=0) < 0:
+            is_sound = False
             is_partial |= column == UNMEASURED
             is_negative |= (column < 0) & (column != UNMEASURED)
             measured += np.where(column == UNMEASURED, 0, column)
         else:
             measured += column
-    inside = life.steps.ends[numbers] - life.steps.begins[numbers]
+    inside = life.steps.ends[chosen] - life.steps.begins[chosen]
     is_broken = (measured > inside) | is_negative
     is_whole = (left == whole) & ~is_broken
+    is_sound = is_sound and bool(is_whole.all())
     for part, column in columns.items():
-        sums[part] += int(column[is_whole & (column != UNMEASURED)].sum())
+        known = column if is_sound else column[is_whole & (column != UNMEASURED)]
+        sums[part] += int(known.sum())
     open_time = int((inside - measured)[is_whole & is_partial].sum())
     sums[UNKNOWN] += open_time + int(left[~is_whole].sum())
     # What lies before a row is in no part of it.

@@ -8,6 +8,8 @@ _ADVICE = {
     "lost": "save more often: most of it are steps that were executed again",
     "hang": "shorten the patience for hangs (`--hang`): most of it is waiting for a rank that hangs",
     "start": "keep a warm Python (`--zygote`), and make the model faster: most of it is starting the program",
+    "spawn": "keep a warm Python (`--zygote always`): most of it is making processes",
+    "torn": "make steps shorter, or find what ends them: most of it is steps that were interrupted",
     "restore": "keep checkpoints nearer: most of it is reading them",
     "unmeasured": "start it with `penstock run`, which notes when a rank dies and starts it again",
     "queue": "ask for machines that are free sooner: most of it is waiting for them",
