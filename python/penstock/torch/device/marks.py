@@ -27,10 +27,12 @@ _Mark = tuple[str, bool, torch.cuda.Event]
 
 
 class DeviceMarks:
-    """Of the current stream of one device."""
+    """Of the stream of one device that was current when the step began."""
 
     def __init__(self, device: torch.device, recorder: StepRecorder) -> None:
         self._device, self._recorder = device, recorder
+        #: Looked up once a step: asking for it costs more than recording a mark on it.
+        self._stream = torch.cuda.current_stream(device)
         self._marks: list[_Mark] = []
         self._free: deque[torch.cuda.Event] = deque()
         #: Steps whose marks are on their way: row and marks, of which the last is the next step's first.
@@ -45,12 +47,13 @@ class DeviceMarks:
             return
         was_over = bool(self._marks) and self._marks[-1][2].query()
         event = self._free.popleft() if self._free else torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self._device))
+        event.record(self._stream)
         self._marks.append((part, was_over, event))
 
     def turn(self, row: int | None) -> None:
         """The step is over; what comes belongs to the next one. Marks of a step without a row are given back."""
         self.mark("rest")
+        self._stream = torch.cuda.current_stream(self._device)
         marks, self._marks = self._marks, self._marks[-1:]
         if row is not None and len(marks) > 1 and len(self._coming) < _STEPS_MAX:
             self._coming.append((row, marks))
