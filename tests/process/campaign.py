@@ -166,7 +166,8 @@ class Target:
 
     def _prepare(self) -> tuple[Job, dict[str, str]]:
         """The job, and the variables that its ranks need."""
-        command, variables = ["bash", "-c", FAMILY], {}
+        command = ["bash", "-c", FAMILY]
+        variables: dict[str, str] = {}
         is_foreign = self.way.user != os.geteuid()
         if self.way.forked:
             python = Path(sys.executable)
