@@ -14,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,19 @@ ROUNDS = 20
 STEPS, WARM = 24, 4
 
 
+Step = Callable[[Training], torch.Tensor]
+
+
 class Contender:
     """One of the loops, stopped between rounds."""
 
-    def __init__(self, name: str, size: Size, steps: Iterator[Callable[[Training], torch.Tensor]]) -> None:
-        self.name, self.training, self._steps = name, Training(size), steps
+    def __init__(self, name: str, size: Size) -> None:
+        self.name, self.training = name, Training(size)
+        #: Made when the first round begins, because a run looks at its model then.
+        self.steps: Iterator[Step] = iter(())
+        #: What calls of ``backward`` reach in its rounds: hooks of the observed run are no part of the others.
+        self.backward = torch.autograd.backward
+        self.pause: Callable[[], None] = lambda: None
         #: Milliseconds of the device per step, and of the host, by round.
         self.rounds: list[float] = []
         self.host: list[float] = []
@@ -45,87 +54,71 @@ class Contender:
         """Some steps, measured on the device."""
         torch.cuda.synchronize()
         self.training.marks.clear()
+        outside, torch.autograd.backward = torch.autograd.backward, self.backward
         began = 0.0
-        for number, step in enumerate(itertools.islice(self._steps, STEPS)):
+        for number, step in enumerate(itertools.islice(self.steps, STEPS)):
+            if number == 0:
+                # A run sets its hooks with its first step.
+                self.backward = torch.autograd.backward
             if number == WARM:
                 began = time.perf_counter()
             step(self.training)
         self.host.append((time.perf_counter() - began) / (STEPS - WARM) * 1000)
+        self.pause()
+        torch.autograd.backward = outside
         torch.cuda.synchronize()
         marks = self.training.marks[WARM - 1 :]
         self.rounds.append(marks[0].elapsed_time(marks[-1]) / (len(marks) - 1))
 
 
-def plain(recipe: ps.Recipe, registry: ps.Registry) -> Iterator[Callable[[Training], torch.Tensor]]:
-    """A loop as people write it, which looks at a loss every ten steps, ten steps late."""
-    losses: list[torch.Tensor] = []
-
-    def step_of(tokens: torch.Tensor) -> Callable[[Training], torch.Tensor]:
-        def step(training: Training) -> torch.Tensor:
-            losses.append(training.step(tokens))
-            return losses[-1]
-
-        return step
-
+def plain(recipe: ps.Recipe, registry: ps.Registry) -> Iterator[Step]:
+    """A loop as people write it, whose losses nobody looks at."""
     with penstock.torch.loader(recipe, registry=registry, device="cuda") as batches:
         for batch in batches:
-            yield step_of(batch["tokens"])
+            yield partial(_step, tokens=batch["tokens"])
+
+
+def _step(training: Training, *, tokens: torch.Tensor) -> torch.Tensor:
+    return training.step(tokens)
 
 
 def within(
-    recipe: ps.Recipe,
-    registry: ps.Registry,
-    place: Path,
-    size: Size,
-    training: list[Training],
-    *,
-    record: bool,
-) -> Iterator[Callable[[Training], torch.Tensor]]:
+    contender: Contender, recipe: ps.Recipe, registry: ps.Registry, place: Path, *, record: bool
+) -> Iterator[Step]:
     """The same steps in a run that judges the loss of every step."""
-    policy = Policy(save_every=None, keep=ps.Keep(last=1), non_finite="stop")
+    policy = Policy(save_every=None, keep=ps.Keep(last=1))
     run = ps.Run(place, recipe=recipe, registry=registry, policy=policy, seed=1)
+    training = contender.training
 
-    def step_of(tokens: torch.Tensor) -> Callable[[Training], torch.Tensor]:
-        def step(training: Training) -> torch.Tensor:
-            loss = training.step(tokens)
-            run.report(loss=loss, tokens=tokens.numel())
-            return loss
+    def reported(training: Training, *, tokens: torch.Tensor) -> torch.Tensor:
+        loss = training.step(tokens)
+        run.report(loss=loss, tokens=tokens.numel())
+        return loss
 
-        return step
-
-    state = penstock.torch.state(training[0].model, training[0].optimizer)
-    for _, batch in run.steps(state, record=record, device="cuda"):
-        yield step_of(batch["tokens"])
+    for _, batch in run.steps(
+        penstock.torch.state(training.model, training.optimizer), record=record, device="cuda"
+    ):
+        life = run._now()
+        # While others have their turn, no step is under way, and nobody samples stacks.
+        contender.pause = life.observed.pause
+        yield partial(reported, tokens=batch["tokens"])
 
 
 def alternate(
     size: Size, recipe: ps.Recipe, registry: ps.Registry, folder: Path, rounds: int
 ) -> dict[str, Any]:
     """Rounds of all contenders in turns."""
-    owners: dict[str, list[Training]] = {"run": [], "observed": []}
-    contenders = [
-        Contender("plain", size, plain(recipe, registry)),
-        Contender("run", size, within(recipe, registry, folder / "run", size, owners["run"], record=False)),
-        Contender(
-            "observed",
-            size,
-            within(recipe, registry, folder / "observed", size, owners["observed"], record=True),
-        ),
-    ]
-    for contender in contenders[1:]:
-        owners[contender.name].append(contender.training)
+    first, second, third = (Contender(name, size) for name in ("plain", "run", "observed"))
+    first.steps = plain(recipe, registry)
+    second.steps = within(second, recipe, registry, folder / "run", record=False)
+    third.steps = within(third, recipe, registry, folder / "observed", record=True)
+    contenders = (first, second, third)
     for turn in range(rounds + 1):
         for contender in contenders:
             contender.round()
             if turn == 0:
                 contender.rounds.clear()
                 contender.host.clear()
-    ratios = {
-        contender.name: [
-            mine / other - 1 for mine, other in zip(contender.rounds, contenders[0].rounds, strict=True)
-        ]
-        for contender in contenders[1:]
-    }
     found: dict[str, Any] = {
         contender.name: {
             "median ms": round(statistics.median(contender.rounds), 3),
@@ -135,9 +128,11 @@ def alternate(
         }
         for contender in contenders
     }
-    for name, over in ratios.items():
-        found[name]["over plain, median"] = round(statistics.median(over), 5)
-        found[name]["over plain, quartiles"] = [round(each, 5) for each in statistics.quantiles(over, n=4)]
+    for contender in contenders[1:]:
+        over = [mine / other - 1 for mine, other in zip(contender.rounds, first.rounds, strict=True)]
+        found[contender.name]["over plain, median"] = round(statistics.median(over), 5)
+        quartiles = [round(each, 5) for each in statistics.quantiles(over, n=4)]
+        found[contender.name]["over plain, quartiles"] = quartiles
     found["split"] = split(folder / "observed")
     return found
 

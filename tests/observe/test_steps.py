@@ -83,7 +83,10 @@ def test_a_kill_at_any_moment_leaves_a_beginning_of_the_rows(tmp_path: Path, see
     words = [sys.executable, "-m", "tests.observe.step_writer", str(tmp_path), str(progress)]
     process = subprocess.Popen(words, cwd=ROOT)
     count = random.Random(seed).choice([50, 3000, 4160, 9000]) + seed
-    over = lambda: int.from_bytes(progress.read_bytes(), "little")  # noqa: E731
+
+    def over() -> int:
+        return int.from_bytes(progress.read_bytes(), "little")
+
     try:
         wait_until(lambda: over() >= count, "steps")
     finally:

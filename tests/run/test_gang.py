@@ -4,6 +4,8 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
+
 import penstock as ps
 from penstock.observe.steps import read_steps
 from penstock.run.journal import journal
@@ -63,6 +65,10 @@ def test_another_number_of_ranks_goes_on_with_the_same_batches(stream: Stream, t
         ]
         assert all((part[1:] > 0).all() for part in parts[1:])
         assert (parts[0] > 0).any()
+    # On one host all clocks are one: nobody leaves an exchange before the last has begun its step.
+    left = np.array([rows[0, rank].columns["exchanged"] for rank in range(4)])
+    begun = np.array([rows[0, rank].columns["begin"] for rank in range(4)])
+    assert (left.min(0) > begun.max(0)).all()
     (told,) = (e for e in journal.read(tmp_path / "changed") if e.kind == "topology")
     assert told.facts == {"before": [4, 4], "now": [2, 2]}
 

@@ -1,12 +1,17 @@
 """A run records a row per step: what each was, where its time went, and nothing that training would notice."""
 
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+import penstock.torch
 from penstock.observe.steps import HOST, UNMEASURED, read_anchors, read_stacks, read_steps
-from penstock.run import Policy
+from penstock.run import Leave, Policy
 from penstock.run.journal import step_records as records
 from tests.run.small import Fault, make, start, train, update
 from tests.torch.stream import Stream
@@ -96,6 +101,42 @@ def test_a_step_that_fails_is_torn(stream: Stream, tmp_path: Path) -> None:
     assert rows.columns["step"].tolist() == list(range(8))
     assert rows.columns["end"][-1] == UNMEASURED
     assert rows.columns["begin"][-1] == rows.columns["end"][-2]
+
+
+@pytest.mark.parametrize(
+    ("how", "ends", "torn"), [("stop", 6, 0), ("notice", 6, 0), ("whole", 6, 0), ("middle", 5, 1)]
+)
+def test_a_loop_that_is_left_keeps_the_row_of_its_last_step(
+    stream: Stream, tmp_path: Path, how: str, ends: int, torn: int
+) -> None:
+    """Goal: whoever leaves after a whole step has a row for it, and who breaks off in the middle a torn one."""
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters())
+
+    def loop() -> None:
+        run = make(stream, tmp_path, POLICY)
+        for step, _ in run.steps(penstock.torch.state(model, optimizer)):
+            if step == 5 and how == "middle":
+                break
+            model(torch.ones(1, 1)).sum().backward()
+            optimizer.step()
+            run.report(loss=1.0)
+            if step == 5 and how == "stop":
+                run.stop()
+            if step == 5 and how == "notice":
+                os.kill(os.getpid(), signal.SIGTERM)
+            if step == 5 and how == "whole":
+                break
+
+    if how == "notice":
+        with pytest.raises(Leave):
+            loop()
+    else:
+        loop()
+    (rows,) = read_steps(tmp_path)
+    assert rows.columns["step"].tolist() == list(range(6))
+    assert int((rows.columns["end"] == UNMEASURED).sum()) == torn
+    assert int((rows.columns["end"] != UNMEASURED).sum()) == ends
 
 
 def test_steps_that_are_undone_keep_their_rows(stream: Stream, tmp_path: Path) -> None:

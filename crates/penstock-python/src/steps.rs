@@ -1,6 +1,7 @@
 //! The step table across the border: one writer per loop, files read whole.
 
 use crate::error;
+use arc_swap::ArcSwapOption;
 use penstock_events::steps::{self, Column, Kind, parts};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -12,13 +13,13 @@ use std::time::Duration;
 /// Writes the rows of one rank of one life.
 #[pyclass(module = "penstock._rust", frozen)]
 pub(crate) struct StepWriter {
-    /// None when it is closed.
-    writer: Mutex<Option<steps::StepWriter>>,
+    /// Empty when it is closed. Whoever waits for the disk (`flush`) holds up nobody who has a row.
+    writer: ArcSwapOption<steps::StepWriter>,
 }
 
 impl StepWriter {
     fn with<T>(&self, act: impl FnOnce(&steps::StepWriter) -> T) -> Option<T> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(act)
+        self.writer.load().as_deref().map(act)
     }
 }
 
@@ -38,7 +39,7 @@ impl StepWriter {
         let writer = py
             .detach(|| steps::StepWriter::start(&folder, stem, header, columns, bytes_max))
             .map_err(|reason| error::from_events(py, reason))?;
-        Ok(StepWriter { writer: Mutex::new(Some(writer)) })
+        Ok(StepWriter { writer: ArcSwapOption::from_pointee(writer) })
     }
 
     /// The block file.
@@ -98,8 +99,7 @@ impl StepWriter {
 
     /// Ends the thread after a last drain.
     fn close(&self, py: Python<'_>) {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(writer));
+        py.detach(|| drop(self.writer.swap(None)));
     }
 }
 

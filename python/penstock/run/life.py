@@ -68,8 +68,7 @@ class Life:
         self._is_deferred = state.deferred
         self._is_prepared = False
         self._garbage = Frozen()
-        self._ended = False
-        self._closed = False
+        self._ended = self._closed = False
         self._own_events = False
         self._notices = Notices(settings.policy.grace_s)
         self._batches: Prefetch[Any] | None = None
@@ -424,6 +423,7 @@ class Life:
             self._journal.write("notice", self.next_step, sync=True, **msgspec.to_builtins(notice))
         if not notice.leave:
             return
+        self.observed.end(self._report.step)
         limit_s = max(0.0, notice.leave_by - time.time() - CLOSING_S) if notice.leave_by else None
         with self._notices.phase("checkpoint"):
             self._saving.settle(limit_s)
@@ -440,6 +440,7 @@ class Life:
         standing = self._progress.standing(reported=reported) if self.state.ranks == 1 else "unknown"
         if standing == "whole":
             self._end_step(step)
+            self.observed.end(step)
         elif standing == "not begun":
             self.next_step = step
         if standing != "unknown":
@@ -469,7 +470,7 @@ class Life:
         if self._closed:
             return
         self._closed = True
-        self.observed.close(orderly=orderly)
+        self.observed.close()
         self._notices.close()
         self._garbage.thaw()
         if self._tap is not None:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, SupportsFloat, TypeVar
 
 import torch
 from torch import nn
@@ -64,7 +64,10 @@ class ObservedLoop:
             return
         self._look()
         self._hooks.close()
-        self._recorder.close(orderly=value is None)
+        if value is None:
+            # Nothing comes after the last step.
+            self._recorder.pause()
+        self._recorder.close()
 
     def data(self, batches: Iterable[Item]) -> Iterator[Item]:
         """The same batches; the time that each is waited for is counted as ``data``."""
@@ -79,9 +82,9 @@ class ObservedLoop:
                     self._recorder.leave()
             if item is _END:
                 return
-            yield item  # type: ignore[misc]
+            yield item
 
-    def step(self, *, loss: Any = None, batch: Any = None, **scalars: Any) -> None:
+    def step(self, *, loss: Any = None, batch: Any = None, **scalars: SupportsFloat) -> None:
         """A step is over: what it gave, as numbers or tensors with one element, for which nothing waits; and the batch, whose tokens are counted."""
         if self._recorder is None or self._hooks is None:
             return

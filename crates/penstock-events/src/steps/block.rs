@@ -131,9 +131,9 @@ fn restore(columns: &mut [(Column, Vec<i64>)], rows: usize) {
     let (Some(begin), Some(end)) = (place(columns, "begin"), place(columns, "end")) else { return };
     let sums = host_sums(columns, rows);
     let mut before = 0i64;
-    for row in 0..rows {
+    for (row, sum) in sums.into_iter().enumerate() {
         let began = columns[begin].1[row].wrapping_add(before);
-        before = columns[end].1[row].wrapping_add(began).wrapping_add(sums[row]);
+        before = columns[end].1[row].wrapping_add(began).wrapping_add(sum);
         columns[begin].1[row] = began;
         columns[end].1[row] = before;
     }

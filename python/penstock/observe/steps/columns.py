@@ -23,8 +23,9 @@ TOLD_PARTS = ("transfer", "forward", "backward", "optimizer")
 HOST = tuple(f"host.{part}" for part in PARTS)
 #: The device's own split of a step, between the marks of two steps; ``idle`` is time in which it waited for the host.
 DEVICE = (*(f"device.{part}" for part in PARTS), "device.idle")
-#: Of the process and its feed.
+#: Of the process and its feed. ``exchanged`` is the moment at which the exchange between ranks was over, which no rank leaves before the last has come.
 FACTS = (
+    "exchanged",
     "tokens",
     "padding",
     "flops_useful",

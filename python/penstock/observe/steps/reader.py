@@ -152,10 +152,12 @@ def _stacked(pieces: list[Columns]) -> Columns:
 
 
 def _arrays(columns: "dict[str, tuple[Literal['integer', 'float'], bytes]]") -> Columns:
-    return {
-        name: np.frombuffer(values, np.float64 if kind == "float" else np.int64)
-        for name, (kind, values) in columns.items()
-    }
+    arrays: Columns = {}
+    for name, (kind, values) in columns.items():
+        arrays[name] = (
+            np.frombuffer(values, np.float64) if kind == "float" else np.frombuffer(values, np.int64)
+        )
+    return arrays
 
 
 def _rows(file: StepFile, *, is_last: bool) -> Columns:

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,9 @@ class StepRecorder:
         if rss >= 0:
             self._rss = rss
         if self.memory is not None:
-            self._of_device = [(_AT[name], value) for name, value in self.memory().items()]
+            # A device that has failed is told by training itself.
+            with suppress(RuntimeError):
+                self._of_device = [(_AT[name], value) for name, value in self.memory().items()]
         if self._seconds % _ANCHOR_S == 0:
             self._writer.anchor(*clocks_ns())
         self._seconds += 1
@@ -206,8 +209,8 @@ class StepRecorder:
         """Counts of the writer."""
         return self._writer.statistics()
 
-    def close(self, *, orderly: bool = True) -> None:
-        """Write what is left. After trouble the step that was under way stays as it is: begun, without an end."""
+    def close(self) -> None:
+        """Write what is left. A step that is still under way stays as it is: begun, without an end."""
         if self._closed:
             return
         self._closed = True
@@ -216,8 +219,6 @@ class StepRecorder:
             return
         self._sampler.close()
         self._writer.anchor(*clocks_ns())
-        if orderly:
-            self.pause()
         self._writer.close()
 
     def _patch_scalar(self, row: int, name: str, value: float) -> None:

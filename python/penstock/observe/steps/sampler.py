@@ -7,7 +7,6 @@ import os
 import statistics
 import sys
 import threading
-from collections.abc import Callable
 from typing import Protocol
 
 from penstock.observe.steps.clock import boottime_ns
@@ -42,7 +41,6 @@ class Sampler:
     def __init__(self, watched: Watched, stacks: StackFile | None) -> None:
         self._watched, self._stacks = watched, stacks
         self._ended = threading.Event()
-        self._names: dict[object, str] = {}
         self._thread = threading.Thread(target=self._run, name="penstock-sampler", daemon=True)
         self._thread.start()
 
@@ -86,7 +84,7 @@ class Sampler:
         if self._stacks is None:
             return
         frame = sys._current_frames().get(self._watched.thread)
-        frames = []
+        frames: list[str] = []
         while frame is not None and len(frames) < FRAMES_MAX:
             code = frame.f_code
             frames.append(f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}")
@@ -101,7 +99,3 @@ def _rss() -> int:
             return int(file.read().split()[1]) * _PAGE
     except (OSError, ValueError, IndexError):
         return -1
-
-
-#: For recorders of other floors.
-Second = Callable[[], None]

@@ -131,6 +131,8 @@ class Judge:
         ]
         with self._observed.part("exchange"):
             rows = self._state.agree(mine)
+        if len(rows) > 1:
+            self._observed.exchanged()
         asked = (
             _notice(rows, notice),
             bool(rows[0][2]),

@@ -8,6 +8,7 @@ from penstock.data.feed.batch import Batch
 from penstock.data.feed.framework_batch import FrameworkBatch
 from penstock.data.feed.prefetch import Prefetch
 from penstock.observe.steps import PARTS, StepRecorder
+from penstock.observe.steps.clock import boottime_ns
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
@@ -62,6 +63,11 @@ class Observation:
                 recorder.fact("padding", padding)
         recorder.feed(*batches.standing())
 
+    def exchanged(self) -> None:
+        """Every rank has come to the exchange of this step: a moment that all of them share."""
+        if self.recorder is not None:
+            self.recorder.fact("exchanged", boottime_ns())
+
     def end(self, step: int) -> None:
         """The step is over."""
         if self.recorder is not None:
@@ -85,9 +91,9 @@ class Observation:
         if self.recorder is not None:
             self.recorder.pause()
 
-    def close(self, *, orderly: bool) -> None:
-        """The life ends."""
+    def close(self) -> None:
+        """The life ends. A step that is still under way was not finished."""
         if self._hooks is not None:
             self._hooks.close()
         if self.recorder is not None:
-            self.recorder.close(orderly=orderly)
+            self.recorder.close()
