@@ -41,16 +41,12 @@ RUN_PICTURES = (
 )
 
 
-def take(
-    folder: Path, browser: Browser, address: str, pictures: Sequence[Picture] = PICTURES
-) -> list[Path]:
+def take(folder: Path, browser: Browser, address: str, pictures: Sequence[Picture] = PICTURES) -> list[Path]:
     """Take pictures into a folder, from a server that shows the exhibit, or runs."""
     folder.mkdir(parents=True, exist_ok=True)
     taken = []
     for picture in pictures:
-        with watching(
-            browser, address, width=1160, height=picture.height, scheme=picture.scheme
-        ) as watched:
+        with watching(browser, address, width=1160, height=picture.height, scheme=picture.scheme) as watched:
             page = watched.open(picture.route)
             page.locator(picture.sign).first.wait_for()
             page.wait_for_load_state("networkidle")

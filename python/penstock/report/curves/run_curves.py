@@ -56,7 +56,7 @@ class RunCurves:
         begin = low if first is None else min(max(first, low), max(high - 1, low))
         stop = high if end is None else min(max(end, begin + 1), high)
         edges = edges_of(begin, stop)
-        is_exact = len(edges) < 2 or int(edges[1] - edges[0]) == 1 and len(edges) - 1 == stop - begin
+        is_exact = len(edges) < 2 or (int(edges[1] - edges[0]) == 1 and len(edges) - 1 == stop - begin)
         return {
             "first": begin,
             "end": stop,
@@ -130,7 +130,9 @@ def _speed(steps: RunSteps, names: list[str]) -> list[Curve]:
         is_known = ~np.isnan(tokens)
         quotient = (np.where(is_known, tokens, np.nan), np.where(is_known, slowest / 1e9, np.nan))
         line = Line("tokens/s", rates, rates, rates, quotient)
-        curves.append(Curve("tokens_per_s", "tokens per second", "rate", "of all ranks, padding apart", (line,)))
+        curves.append(
+            Curve("tokens_per_s", "tokens per second", "rate", "of all ranks, padding apart", (line,))
+        )
     line = Line("step time", slowest, times.low, slowest)
     says = "from the begin of a step to the begin of the next" + (
         ", on the slowest rank; the band goes down to the fastest" if len(steps.ranks) > 1 else ""
@@ -200,5 +202,3 @@ def unit_of(steps: RunSteps, name: str) -> str:
     if name == STEP_TIME or name.startswith(("host.", "device.", "feed.")):
         return "ns"
     return "bytes" if name in ("bytes_read", *_MEMORY) else "number"
-
-

@@ -30,7 +30,9 @@ def run_marks(
     saved = [entry for entry in entries if entry.kind == "commit" and entry.step is not None]
     skips = _skips(run)
     return {
-        "lives": [_life(number, of_ranks, entries) for number, of_ranks in sorted(lives.items())][-MARKS_MAX:],
+        "lives": [_life(number, of_ranks, entries) for number, of_ranks in sorted(lives.items())][
+            -MARKS_MAX:
+        ],
         "incidents": [_incident(incident, lives) for incident in incidents][-MARKS_MAX:],
         "checkpoints": [_checkpoint(entry) for entry in saved[-MARKS_MAX:]],
         "checkpoints_left_out": max(0, len(saved) - MARKS_MAX),
