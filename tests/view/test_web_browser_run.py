@@ -57,7 +57,7 @@ def test_the_page_shows_the_numbers_of_the_report_and_foreign_text_as_text(
             assert page.locator(f"[data-account={name}]").get_attribute("data-ns") == str(spent)
     incident = report["ledger"]["incidents"][0]
     row = page.locator(f"[data-incident='{incident['device_ns']}']")
-    expect(row).to_contain_text("a planted <b>failure</b>")
+    expect(row).to_contain_text("Fault: a planted failure")
     expect(page.locator(".life-bar")).to_have_count(2)
     assert page.locator("h3 img, td b").count() == 0
     expect(page.locator(".chart h3", has_text="onerror")).to_contain_text(
