@@ -11,9 +11,11 @@ import { marksNear, type Mark } from "./marks";
 import { smoothed } from "./smooth";
 import { formatTick, formatValue } from "./units";
 
+/** Pixels of a chart, as in the style sheet. */
 const HEIGHT = 148;
 /** A press that moves less is a click. */
 const CLICK_PX = 4;
+/** Charts that share a cursor. */
 const SYNC = "run";
 
 interface ChartProps {
