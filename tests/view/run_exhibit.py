@@ -54,7 +54,7 @@ def train_slowly(stream: Stream, out: Path, fails_at: int | None = None) -> None
         if step % PERIOD == PERIOD - 1:
             Clock().pause(PAUSE_S)
         if step == fails_at:
-            raise Fault("a planted <b>failure</b>")
+            raise Fault("a planted failure")
         run.log(lr=3e-4 * min(1.0, (step + 1) / 40), **{HOSTILE: NOT_FINITE.get(step, noise.normal())})
         run.report(loss=1.9 + 4 * math.exp(-step / 60) + 0.05 * noise.normal())
 

@@ -57,7 +57,7 @@ def test_the_page_shows_the_numbers_of_the_report_and_foreign_text_as_text(
             assert page.locator(f"[data-account={name}]").get_attribute("data-ns") == str(spent)
     incident = report["ledger"]["incidents"][0]
     row = page.locator(f"[data-incident='{incident['device_ns']}']")
-    expect(row).to_contain_text("a planted <b>failure</b>")
+    expect(row).to_contain_text("Fault: a planted failure")
     expect(page.locator(".life-bar")).to_have_count(2)
     assert page.locator("h3 img, td b").count() == 0
     expect(page.locator(".chart h3", has_text="onerror")).to_contain_text(
@@ -85,7 +85,9 @@ def test_charts_are_drawn_in_both_themes_zoomed_smoothed_and_lead_to_a_batch(wat
     page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 40, steps=4)
     page.mouse.up()
     expect(page).to_have_url(re.compile(r"from=(4[5-9]|5[0-4])&to=(9[5-9]|10[0-4])(?!\d)"))
+    expect(page.locator(".charts:not([data-steps^='0:'])")).to_be_visible()
     page.keyboard.press("0")
+    expect(page.locator(f".charts[data-steps='0:{STEPS}']")).to_be_visible()
     expect(page).not_to_have_url(re.compile("from="))
     page.locator("[data-curve=step_time] .chart-plot").focus()
     page.keyboard.press("ArrowLeft")

@@ -189,4 +189,6 @@ def test_recordings_behind_a_link_out_of_the_folders_are_not_shown(runs_folder: 
 
     assert ask(client, "events")["runs"] == []
     assert client.get("/api/events/000001-0000.pev", params={"run": "bare"}).status_code == 404
-    assert ask(client, "run", address="run:bare")["recordings"] == []
+    refusal = client.get("/api/run", params={"address": "run:bare"})
+    assert refusal.status_code == 422
+    assert "below the folders of this server" in refusal.json()["error"]["message"]

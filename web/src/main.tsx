@@ -13,6 +13,7 @@ import "./style/tokens.css";
 import "./style/stages.css";
 import "./style/diff.css";
 import "uplot/dist/uPlot.min.css";
+import "./style/ledger.css";
 import "./style/run.css";
 import { Shell } from "./shell";
 import { applyStoredTheme } from "./theme";

@@ -149,7 +149,7 @@ function ChartGrid(props: GridProps) {
   }
   return (
     <>
-      <div class="charts">
+      <div class="charts" data-steps={`${set.first}:${set.end}`}>
         {set.curves.map((curve) => (
           <Chart key={curve.name} set={set} curve={curve} {...rest} />
         ))}

@@ -10,6 +10,7 @@ export interface Segment {
   readonly width: number;
 }
 
+/** The account that has parts. */
 const TRAIN = "train";
 
 /** The segments of a bar that is `widest` at full width; what took no time has none. */

@@ -11,9 +11,11 @@ import { marksNear, type Mark } from "./marks";
 import { smoothed } from "./smooth";
 import { formatTick, formatValue } from "./units";
 
+/** Pixels of a chart, as in the style sheet. */
 const HEIGHT = 148;
 /** A press that moves less is a click. */
 const CLICK_PX = 4;
+/** Charts that share a cursor. */
 const SYNC = "run";
 
 interface ChartProps {
@@ -216,7 +218,12 @@ function keys(event: KeyboardEvent, plot: uPlot | null, props: ChartProps): void
   if (plot === null || event.ctrlKey || event.metaKey || event.altKey) return;
   const { steps } = props.set;
   const at = plot.cursor.idx ?? steps.length - 1;
-  const move = (to: number) => plot.setCursor({ left: plot.valToPos(steps[Math.max(0, Math.min(steps.length - 1, to))] ?? 0, "x"), top: 1 });
+  const move = (to: number) => {
+    const held = Math.max(0, Math.min(steps.length - 1, to));
+    const left = plot.valToPos(steps[held] ?? 0, "x");
+    // The third argument, which uPlot's types leave out, tells it to the other charts.
+    (plot.setCursor as (place: { left: number; top: number }, says: boolean, tells: boolean) => void)({ left, top: 1 }, true, true);
+  };
   const actions: Readonly<Record<string, () => void>> = {
     ArrowLeft: () => move(at - (event.shiftKey ? 10 : 1)),
     ArrowRight: () => move(at + (event.shiftKey ? 10 : 1)),

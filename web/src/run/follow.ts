@@ -5,7 +5,9 @@ import { useEffect } from "preact/hooks";
 import { question } from "../ask";
 import type { RunOverview } from "../wire/types";
 
+/** How often a run is asked about while it runs. */
 const SOON_MS = 3_000;
+/** The same when it does not. */
 const LATE_MS = 30_000;
 /** What loading again may cost the server: so many times as long it is left alone. */
 const REST_TIMES = 20;

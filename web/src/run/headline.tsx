@@ -4,6 +4,7 @@ import { formatDuration, visible } from "../format";
 import type { RunCause, RunDiagnosis, RunOverview } from "../wire/types";
 import { formatMeasured, type Measured } from "./units";
 
+/** Other causes that are named. */
 const OTHERS_MAX = 4;
 /** A cause below this share of the time is noise. */
 const SHARE_MIN = 0.01;

@@ -13,9 +13,13 @@ import { shadeOf } from "./heatscale";
 import { readInks } from "./inks";
 import { formatValue } from "./units";
 
+/** Pixels of the line of a rank, at least. */
 const LINE_MIN = 6;
+/** The same, at most. */
 const LINE_MAX = 26;
+/** Pixels of the map that are shared among ranks. */
 const HEIGHT_MAX = 420;
+/** Pixels before the first step, for the number of the rank. */
 const LABEL = 64;
 
 export function HeatSection(props: { run: RunOverview; chosen: string | undefined; version: string; open: (step: number) => void }) {

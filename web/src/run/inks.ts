@@ -11,7 +11,9 @@ export interface Inks {
   readonly heat: readonly string[];
 }
 
+/** Colours of lines. */
 const LINES = 3;
+/** Shades of the map. */
 const HEAT = 5;
 
 export function readInks(host: HTMLElement): Inks {

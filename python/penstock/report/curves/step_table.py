@@ -119,9 +119,9 @@ def _scalars(rank: RankSteps, tables: dict[int, StepRows]) -> dict[str, Values]:
         for name in names:
             if name in table.columns:
                 values = np.asarray(table.columns[name][order][rows], np.float64)
-                told = np.where(np.isfinite(values), values, NOT_FINITE)
+                numbers = np.where(np.isfinite(values), values, NOT_FINITE)
                 columns[name.removeprefix(SCALAR)][places] = np.where(
-                    is_same & (values != UNMEASURED), told, np.nan
+                    is_same & (values != UNMEASURED), numbers, np.nan
                 )
     return {name: column for name, column in columns.items() if not np.isnan(column).all()}
 

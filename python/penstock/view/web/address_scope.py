@@ -14,6 +14,9 @@ from penstock.view.wire.batch_answers import AddressedCommands
 
 __all__ = ["OpenedStream", "ShownAddress", "events_of_run", "open_run", "open_stream"]
 
+#: What the page of a run reads.
+_RUN_PARTS = ("run.json", "journal", "records", "steps", "events", "taps", "skips.jsonl")
+
 
 @dataclass(frozen=True)
 class ShownAddress:
@@ -64,6 +67,10 @@ def open_run(site: Site, text: str) -> tuple[RunAddress, Path]:
     path = site.file(address.run)
     if not RunDirectory(path).is_run():
         raise RunUnknown(directory=str(_shortest(path)))
+    for part in _RUN_PARTS:
+        if (path / part).is_symlink():
+            # Refused where it leads out of the folders of the server.
+            site.file(str(path / part))
     return RunAddress(str(_shortest(path))), path
 
 
