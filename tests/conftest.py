@@ -46,6 +46,7 @@ LONGEST = (
 )
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Three workers for two cores: tests wait for real clocks, browsers and processes for almost half of their time."""
     return max(2, len(os.sched_getaffinity(0)) * 3 // 2)

@@ -49,7 +49,8 @@ class Block(nn.Module):
             mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
             mixed = mixed.transpose(1, 2).reshape(rows, length, width)
         hidden = hidden + self.out(mixed)
-        return hidden + self.down(functional.gelu(self.up(self.second(hidden))))
+        result: torch.Tensor = hidden + self.down(functional.gelu(self.up(self.second(hidden))))
+        return result
 
 
 def _varlen(parts: torch.Tensor, cu_seqlens: torch.Tensor, longest: int) -> torch.Tensor:
@@ -64,7 +65,9 @@ def _varlen(parts: torch.Tensor, cu_seqlens: torch.Tensor, longest: int) -> torc
         if "is_causal" in inspect.signature(varlen_attn).parameters
         else {"window_size": (-1, 0)}
     )
-    return varlen_attn(query, key, value, cu_seqlens, cu_seqlens, longest, longest, **causal)
+    mixed: Any = varlen_attn(query, key, value, cu_seqlens, cu_seqlens, longest, longest, **causal)
+    result: torch.Tensor = mixed
+    return result
 
 
 class Gpt(nn.Module):

@@ -18,10 +18,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from penstock.report.account import account
-
 from penstock.process.job.catalogue import Job
 from penstock.process.job.launch import Launch, Restarts, agent_path, prepare
+from penstock.report import ledger
 from penstock.run.journal import step_records as records
 from penstock.run.proof.proof import differences, prove
 
@@ -98,14 +97,14 @@ def _recovery(out: Path, kills: list[float], job: Job) -> dict[str, Any]:
         next(moment.at for moment in life.moments if moment.kind == "step") - at
         for life, at in zip(lives[1:], kills, strict=False)
     ]
-    run_account = account(out)
+    rank = ledger(out).ranks[0]
     state = job.state()
     assert state is not None
     return {
         "kill to next step s": [round(seconds, 3) for seconds in gone_on],
-        "lost steps": [life.lost for life in run_account.lives],
-        "account s": {name: round(seconds, 3) for name, seconds in run_account.seconds.items()},
-        "wall s": round(run_account.wall_s, 3),
+        "lost steps": [life.lost_steps for life in rank.lives],
+        "account s": {name: round(ns / 1e9, 3) for name, ns in rank.accounts.items() if ns},
+        "wall s": round(rank.wall / 1e9, 3),
         "zygote": state.gangs[0].zygote,
     }
 

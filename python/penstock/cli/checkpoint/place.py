@@ -31,7 +31,7 @@ def place_of(text: str) -> str:
     if "://" in text:
         return text
     named = Path(text) if Path(text).exists() else _RUNS / text
-    run = next((one for one in map(RunDirectory, (text, named)) if one.is_run()), None)
+    run = next((one for one in map(RunDirectory, (Path(text), named)) if one.is_run()), None)
     return text if run is None else _place_of_run(run)
 
 

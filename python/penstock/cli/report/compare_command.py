@@ -46,7 +46,7 @@ def compare(
     runs = [compared_run(place) for place in places]
     if runs[0].name == runs[1].name:
         runs = [replace(run, name=str(place)) for run, place in zip(runs, places, strict=True)]
-    comparison = comparison_of(*runs, by=by)
+    comparison = comparison_of(runs[0], runs[1], by)
     if json:
         print_json(comparison.to_json())
         return 0

@@ -105,7 +105,7 @@ def _ledger(report: RunReport) -> str:
 def _parts(report: RunReport) -> list[list[object]]:
     sides = [parts if isinstance(parts, dict) else {} for parts in report.breakdown.values()]
     names = [*(name for name in PARTS if name != UNKNOWN), "idle"]
-    rows = [[name, *(_time(side.get(name, UNKNOWN)) for side in sides)] for name in names]
+    rows: list[list[object]] = [[name, *(_time(side.get(name, UNKNOWN)) for side in sides)] for name in names]
     return [row for row in rows if any(cell != UNKNOWN for cell in row[1:])]
 
 

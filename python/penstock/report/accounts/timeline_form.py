@@ -117,7 +117,11 @@ def _life(document: Any, where: str) -> LifeTimeline:
     marks = _columns(document.get("resumed"), f"{where}.resumed", ("at", "step"))
     steps = _columns(document.get("steps"), f"{where}.steps", ("step", "began", "ended"), open_end=True)
     life = LifeTimeline(
-        **moments,
+        requested=moments["requested"],
+        born=moments["born"],
+        joined=moments["joined"],
+        ended=moments["ended"],
+        died=moments["died"],
         resumed=Marks(marks[0], marks[1]),
         steps=StepColumns(steps[0], steps[1], steps[2]),
         spans=_spans(document.get("phases"), f"{where}.phases"),

@@ -57,8 +57,8 @@ def diagnosis_of(observation: Observation) -> Diagnosis:
     missing = _missing(observation)
     if missing:
         # What the ledger alone shows stands, below a first line that does not pretend to know the rest.
-        causes = [*life_rules.restarts(observation), *life_rules.compiling(observation)]
-        return Diagnosis(f"no diagnosis: {missing}", "abstains", _ordered(causes), observation.wall)
+        of_lives = _ordered([*life_rules.restarts(observation), *life_rules.compiling(observation)])
+        return Diagnosis(f"no diagnosis: {missing}", "abstains", of_lives, observation.wall)
     causes = _ordered(_unexplained([cause for rule in RULES for cause in rule(observation)]))
     if causes and causes[0].cost >= SHARE_MIN * observation.wall:
         return Diagnosis(causes[0].line(observation.wall), "named", causes, observation.wall)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,7 +32,8 @@ def fake_parameters(model: torch.nn.Module, mode: FakeTensorMode, device: torch.
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = []
     try:
         for module in model.modules():
-            for table in (module._parameters, module._buffers):
+            owned: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+            for table in owned:
                 tables.append((table, dict(table)))
                 for name, tensor in list(table.items()):
                     if tensor is not None:
@@ -80,7 +82,7 @@ def fake_batch(
 
     if isinstance(batch, Mapping):
         return {
-            name: tree_map_only(torch.Tensor, lambda tensor, field=name: fake(tensor, field), value)
+            name: tree_map_only(torch.Tensor, partial(fake, name=name), value)
             for name, value in batch.items()
         }
     return tree_map_only(torch.Tensor, lambda tensor: fake(tensor, ""), batch)

@@ -39,7 +39,8 @@ class Interception(TorchFunctionMode):
         if func is torch.nn.functional.scaled_dot_product_attention:
             return _attend(self._trace, _Sdpa(*args, **keywords))
         if func is torch.ops.higher_order.flex_attention:
-            return _flex(self._trace, *args[:3], args[4])
+            query, key, value, _, block_mask = args[:5]
+            return _flex(self._trace, query, key, value, block_mask)
         return func(*args, **keywords)
 
 
@@ -74,7 +75,8 @@ def _attend(trace: Trace, call: _Sdpa) -> torch.Tensor:
         result = torch.ops.aten._scaled_dot_product_efficient_attention(
             query, key, value, bias, torch.is_grad_enabled(), call.dropout_p, call.is_causal, scale=call.scale
         )
-    return result[0].reshape(*leading, *shape[-3:]) if len(shape) > 2 else result[0].reshape(shape)
+    mixed: torch.Tensor = result[0]
+    return mixed.reshape(*leading, *shape[-3:]) if len(shape) > 2 else mixed.reshape(shape)
 
 
 def _cast(tensor: torch.Tensor) -> torch.Tensor:
@@ -123,7 +125,7 @@ def _flex(
         bias=None,
         inscrutable="" if pairs is not None else "block_mask",
     )
-    mask = Mask() if pairs == () else (None if pairs is None else Mask(blocks=pairs))
+    mask = None if pairs is None else Mask(blocks=pairs or None)
     result, logsumexp = _FlexAttention.apply(trace, attention, mask, query, key, value)
     return result, logsumexp, logsumexp
 

@@ -104,9 +104,9 @@ class Trace(TorchDispatchMode):
     ) -> Any:
         """Run the operator below, then write down what it cost."""
         keywords = kwargs or {}
-        handler = self._handlers.get(func, self)
-        if handler is self:
-            handler = self._handlers[func] = self._handler_of(func)
+        if func not in self._handlers:
+            self._handlers[func] = self._handler_of(func)
+        handler = self._handlers[func]
         if handler is None:
             return self._free(func, args, keywords)
         self.last_operator = _name_of(func)
