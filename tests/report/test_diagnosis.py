@@ -93,6 +93,8 @@ def test_a_line_of_a_library_is_traced_to_the_program() -> None:
     )
     loop.stacks = stacks(range(4, 200, 5), *frames)
     assert first(loop.evidence()).place == "at train.py:41 `main`"
+    loop.stacks = [replace(sample, source=("", "", "event.wait()")) for sample in loop.stacks]
+    assert first(loop.evidence()).place == "at train.py:41 `event.wait()`"
 
 
 def test_the_limiting_stage_of_the_feed_is_named() -> None:
@@ -124,6 +126,17 @@ def test_long_steps_without_a_period_have_none() -> None:
     cause = first(loop.evidence())
     assert cause.facts["period"] is None
     assert cause.sentence == "8 of 200 steps take 400 ms longer in forward"
+
+
+def test_a_burst_of_long_steps_is_no_period() -> None:
+    """Goal: a machine that is busy for a while does not make every step long."""
+    loop = Loop()
+    column = np.zeros(200, np.int64)
+    column[80:110] = 400 * MS
+    loop.planted.append((None, "forward", column))
+    cause = first(loop.evidence())
+    assert cause.facts["period"] is None
+    assert cause.sentence == "30 of 200 steps take 400 ms longer in forward"
 
 
 @pytest.mark.parametrize("part", ["data", "user", "forward", "transfer"])

@@ -10,7 +10,7 @@ from pathlib import Path
 _ONE_PROTOCOL = ("cli/data", "cli/checkpoint", "cli/runs")
 #: Names of variables that do not say what they hold, and how often they may still be bound. The number falls and never rises.
 VAGUE = frozenset({"each", "found", "given", "made", "told"})
-VAGUE_MAX = 12
+VAGUE_MAX = 10
 #: An invariant of ARCHITECTURE.md.
 _INVARIANT = re.compile(r"\b[DSPRIOVH]\d+\b")
 #: Where keywords are whatever somebody else's class takes.

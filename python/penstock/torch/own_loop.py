@@ -49,7 +49,7 @@ class ObservedLoop:
         rank = place_of().rank
         self._recorder = recorder_of(self._into, _life(self._into, rank), rank)
         if self._recorder is not None:
-            device = next((each.device for each in self._model.parameters()), torch.device("cpu"))
+            device = next((parameter.device for parameter in self._model.parameters()), torch.device("cpu"))
             if device.type == "cuda":
                 self._recorder.memory = lambda: memory_of(device)
             marks = marks_of(device, self._recorder)
@@ -117,8 +117,8 @@ class ObservedLoop:
     def _count(self, recorder: StepRecorder, batch: Any) -> None:
         """Tokens by shape alone; only a batch of ours knows which of them are padding."""
         if isinstance(batch, FrameworkBatch) and batch._of is not None:
-            made = batch._of.made
-            recorder.fact("tokens", made.rows * made.length - batch._of.padding)
+            shape = batch._of.made
+            recorder.fact("tokens", shape.rows * shape.length - batch._of.padding)
             recorder.fact("padding", batch._of.padding)
             return
         if isinstance(batch, Mapping):

@@ -72,11 +72,11 @@ class _Header(msgspec.Struct, frozen=True):
 def read_steps(run_dir: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> list[StepRows]:
     """The rows of every rank of every life, by life and rank. With ``columns`` only those are read, which is faster."""
     wanted = None if columns is None else [*dict.fromkeys(("step", "begin", "end", *columns))]
-    found: dict[tuple[int, int], list[tuple[StepFile | None, list[Fault]]]] = {}
+    files: dict[tuple[int, int], list[tuple[StepFile | None, list[Fault]]]] = {}
     for life, rank, path in _files(run_dir):
-        found.setdefault((life, rank), []).append(_opened(path, wanted))
+        files.setdefault((life, rank), []).append(_opened(path, wanted))
     names = INTEGERS if wanted is None else wanted
-    return [_joined(life, rank, parts, names) for (life, rank), parts in sorted(found.items())]
+    return [_joined(life, rank, parts, names) for (life, rank), parts in sorted(files.items())]
 
 
 def read_anchors(run_dir: str | os.PathLike[str]) -> list[Anchor]:

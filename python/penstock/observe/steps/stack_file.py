@@ -1,5 +1,6 @@
 """Samples of the loop's Python stack: what ``user`` and ``rest`` were spent on. A stack is written once, and named by number afterwards."""
 
+import linecache
 import os
 import re
 from dataclasses import dataclass
@@ -13,7 +14,10 @@ from penstock.observe.steps.columns import FOLDER
 BYTES_MAX = 64 << 20
 #: Different stacks of one file, and frames of a stack, innermost first.
 STACKS_MAX, FRAMES_MAX = 100_000, 64
+#: Innermost frames whose source is kept, and characters of a line of it.
+SOURCE_MAX, LINE_MAX = 16, 120
 _NAME = re.compile(r"(\d+)-(\d+)-(\d+)\.stacks")
+_FRAME = re.compile(r"(.+):(\d+) .*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,8 @@ class StackSample:
     at: int
     #: ``file:line function``, innermost first.
     frames: tuple[str, ...]
+    #: The source of the innermost frames, as it stood while they ran; empty where there is none.
+    source: tuple[str, ...] = ()
 
 
 class StackFile:
@@ -45,7 +51,8 @@ class StackFile:
             if len(self._numbers) >= STACKS_MAX:
                 return
             number = len(self._numbers)
-            lines = msgspec.json.encode({"stack": number, "frames": frames}) + b"\n"
+            source = [_source(frame) for frame in frames[:SOURCE_MAX]]
+            lines = msgspec.json.encode({"stack": number, "frames": frames, "source": source}) + b"\n"
         lines += b"%d %d %d\n" % (step, at, number)
         if self._bytes + len(lines) > BYTES_MAX:
             return
@@ -61,6 +68,12 @@ class StackFile:
         self._file.close()
 
 
+def _source(frame: str) -> str:
+    """The line of a frame, read by the sampler's thread: a report that is made later must not depend on files that have changed."""
+    place = _FRAME.fullmatch(frame)
+    return "" if place is None else linecache.getline(place[1], int(place[2])).strip()[:LINE_MAX]
+
+
 def read_stacks(run_dir: str | os.PathLike[str]) -> list[StackSample]:
     """All samples, by life, rank and time. Lines that a kill or a flip spoiled are passed over."""
     folder = Path(run_dir) / FOLDER
@@ -72,16 +85,17 @@ def read_stacks(run_dir: str | os.PathLike[str]) -> list[StackSample]:
 
 
 def _read_file(path: Path, life: int, rank: int) -> list[StackSample]:
-    stacks: dict[int, tuple[str, ...]] = {}
+    stacks: dict[int, _Stack] = {}
     samples = []
     for line in path.read_bytes().split(b"\n"):
         try:
             if line.startswith(b"{"):
                 stack = msgspec.json.decode(line, type=_Stack)
-                stacks[stack.stack] = tuple(stack.frames)
+                stacks[stack.stack] = stack
             elif line:
                 step, at, number = map(int, line.split(b" "))
-                samples.append(StackSample(life, rank, step, at, stacks[number]))
+                stack = stacks[number]
+                samples.append(StackSample(life, rank, step, at, stack.frames, stack.source))
         except (msgspec.MsgspecError, ValueError, KeyError):
             continue
     return samples
@@ -89,4 +103,5 @@ def _read_file(path: Path, life: int, rank: int) -> list[StackSample]:
 
 class _Stack(msgspec.Struct, frozen=True):
     stack: int
-    frames: list[str]
+    frames: tuple[str, ...]
+    source: tuple[str, ...] = ()

@@ -25,12 +25,12 @@ def host_bound(observation: Observation) -> list[Cause]:
     cost = int(late.sum())
     if cost <= 0:
         return []
-    each = seconds(cost // len(idle))
+    spent = seconds(cost // len(idle))
     return [
         Cause(
             "host_bound",
             cost,
-            f"a step leaves the device idle for {each} while the host launches its work",
+            f"a step leaves the device idle for {spent} while the host launches its work",
             "",
             f"the device idles {seconds(int(idle.sum()))} in {len(idle)} steps",
             "compile the model, use CUDA graphs, or make the batch larger",

@@ -52,12 +52,12 @@ def compiling(observation: Observation) -> list[Cause]:
     if ledger is None or spent <= 0:
         return []
     lives = max(len(rank.lives) for rank in ledger.ranks)
-    each = f"{seconds(spent // lives)} in each of {lives} lives" if lives > 1 else f"{seconds(spent)}"
+    how_long = f"{seconds(spent // lives)} in each of {lives} lives" if lives > 1 else f"{seconds(spent)}"
     return [
         Cause(
             "compiling",
             spent,
-            f"compiling takes {each}",
+            f"compiling takes {how_long}",
             next_step="keep the compiler's cache (TORCHINDUCTOR_CACHE_DIR) where the next life finds it; avoid new shapes",
         )
     ]

@@ -176,14 +176,14 @@ def stalls(observation: Observation) -> list[Cause]:
         if part in ("backward", "exchange") and len(observation.ranks) > 1:
             # All ranks leave a collective together, so all look as slow as the one that came last.
             place = f"in {part}, rank not known"
-        each = seconds(recurrence.excess // recurrence.count)
+        spent = seconds(recurrence.excess // recurrence.count)
         often = (
             f"every {ordinal(recurrence.period)}step takes"
             if recurrence.period is not None
             else f"{recurrence.count} of {len(observation.steps)} steps take"
         )
         sentence = (
-            f"{often} {each} longer in {part}" if not place.startswith("in ") else f"{often} {each} longer"
+            f"{often} {spent} longer in {part}" if not place.startswith("in ") else f"{often} {spent} longer"
         )
         advice = "compare these steps with `penstock view`, and what else ran on the machine then"
         causes.append(

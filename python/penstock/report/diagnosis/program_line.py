@@ -16,7 +16,7 @@ def line_of(observation: Observation, steps: Times, rank: int | None = None) -> 
     """The line that most stacks of some steps show, and how many do."""
     wanted = set(steps.tolist())
     lines = [
-        program_line(sample.frames)
+        program_line(sample.frames, sample.source)
         for sample in observation.stacks
         if sample.step in wanted and sample.frames and rank in (None, sample.rank)
     ]
@@ -27,11 +27,11 @@ def line_of(observation: Observation, steps: Times, rank: int | None = None) -> 
     return f"at {line}", f"{counts[line]} of {len(lines)} stacks"
 
 
-def program_line(frames: tuple[str, ...]) -> str:
-    """As in ``train.py:41 `main```. Of a stack without a line of the program the innermost frame."""
-    own = next((frame for frame in frames if not _LIBRARY.search(frame)), frames[0])
-    parts = _FRAME.fullmatch(own)
+def program_line(frames: tuple[str, ...], source: tuple[str, ...] = ()) -> str:
+    """As in ``train.py:41 `time.sleep(1)```, or with the function where the source is not known. Of a stack without a line of the program the innermost frame."""
+    place = next((place for place, frame in enumerate(frames) if not _LIBRARY.search(frame)), 0)
+    parts = _FRAME.fullmatch(frames[place])
     if parts is None:
-        return own
-    function = f" `{parts['function']}`" if parts["function"] else ""
-    return f"{parts['file'].rpartition('/')[2]}:{parts['line']}{function}"
+        return frames[place]
+    text = (source[place] if place < len(source) else "") or parts["function"]
+    return f"{parts['file'].rpartition('/')[2]}:{parts['line']}" + (f" `{text}`" if text else "")

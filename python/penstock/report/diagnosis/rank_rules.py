@@ -57,10 +57,10 @@ def slow_rank(observation: Observation) -> list[Cause]:
     if wait < _WAIT_MIN * excess:
         return []
     rank = observation.ranks[place].rank
-    each = seconds(excess // int(counts.sum()))
+    spent = seconds(excess // int(counts.sum()))
     line, stacks = line_of(observation, observation.steps, rank) if part in ("user", "rest") else ("", "")
     evidence = f"the others wait {seconds(max(wait, 0))} for it" + (f"; {stacks}" if line else "")
     facts: dict[str, object] = {"rank": rank, "part": part, "excess_ns": excess, "others_wait_ns": wait}
-    sentence = f"rank {rank} takes {each} longer a step than the others {_ALONE[part]}"
+    sentence = f"rank {rank} takes {spent} longer a step than the others {_ALONE[part]}"
     advice = f"compare the machine, the files and the code of rank {rank} with those of another rank"
     return [Cause("slow_rank", excess, sentence, line, evidence, advice, facts)]

@@ -41,10 +41,10 @@ class Recurrence:
         steps = len(self.is_long)
         if not self.is_concentrated:
             return f"a step spends {seconds(self.total // max(steps, 1))} {what}"
-        each = seconds(self.excess // max(self.count, 1))
+        spent = seconds(self.excess // max(self.count, 1))
         if self.period is not None:
-            return f"every {ordinal(self.period)}step spends {each} {what}"
-        return f"{self.count} of {steps} steps spend {each} each {what}"
+            return f"every {ordinal(self.period)}step spends {spent} {what}"
+        return f"{self.count} of {steps} steps spend {spent} each {what}"
 
 
 def recurrence_of(column: Times, steps: Times, usual: int) -> Recurrence:
@@ -57,15 +57,18 @@ def recurrence_of(column: Times, steps: Times, usual: int) -> Recurrence:
     return Recurrence(
         is_long=is_long,
         excess=above,
-        period=_period(steps[is_long]),
+        period=_period(steps[is_long], steps),
         is_concentrated=bool(is_long.any()) and above >= _CONCENTRATED * total,
         total=total,
     )
 
 
-def _period(steps: Times) -> int | None:
-    if len(steps) < _LONG_MIN:
+def _period(long_steps: Times, steps: Times) -> int | None:
+    """The distance that most neighbours have, if they come at it from the first step to the last: a burst of long steps is no period."""
+    if len(long_steps) < _LONG_MIN:
         return None
-    distances = np.diff(steps).tolist()
+    distances = np.diff(long_steps).tolist()
     distance, count = Counter(distances).most_common(1)[0]
-    return int(distance) if distance > 0 and count >= _REGULAR * len(distances) else None
+    due = int(steps[-1] - steps[0] + 1) // max(int(distance), 1)
+    is_regular = count >= _REGULAR * len(distances) and len(long_steps) >= _REGULAR * due
+    return int(distance) if distance > 0 and is_regular else None

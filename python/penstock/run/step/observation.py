@@ -55,11 +55,11 @@ class Observation:
         recorder.begin(batch.step)
         host = batch._of if isinstance(batch, FrameworkBatch) else batch
         if isinstance(host, Batch):
-            made = host.made
+            shape = host.made
             recorder.fact("bytes_read", host.size_bytes)
             if not batches.plan.records:
                 padding = host.padding
-                recorder.fact("tokens", made.rows * made.length - padding)
+                recorder.fact("tokens", shape.rows * shape.length - padding)
                 recorder.fact("padding", padding)
         recorder.feed(*batches.standing())
 

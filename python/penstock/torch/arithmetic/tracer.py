@@ -54,8 +54,8 @@ class Tracer:
     def _trace(self, batch: Any, shape: Shape) -> ShapeTrace:
         mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
         device = device_of(self.model)
-        given = shape_of(batch)
-        fake = fake_batch(batch, lambda tensor, name: resized(tensor, name, given, shape), mode, device)
+        original = shape_of(batch)
+        fake = fake_batch(batch, lambda tensor, name: resized(tensor, name, original, shape), mode, device)
         names = {module: name for name, module in self.model.named_modules()}
         trace = Trace(names, self.masks)
         if isinstance(fake, Mapping):
