@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.observe.steps import StackSample
 from penstock.report.accounts.account_names import ACCOUNTS, PARTS
 from penstock.report.accounts.ledger import Ledger
 from penstock.report.accounts.life_accounts import LifeAccounts
-from penstock.report.diagnosis.observation import StackSample
 
 #: Lives that are shown one by one; older ones are one sum.
 LIVES_MAX = 60

@@ -175,7 +175,7 @@ def heat_map(steps: RunSteps, name: str, columns_max: int = 400) -> dict[str, An
     """A column as rank by step: the largest value of each bucket, because that is what one looks for."""
     known = steps.steps
     edges = edges_of(int(known[0]), int(known[-1]) + 1, columns_max) if len(known) else edges_of(0, 0)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for rank in steps.ranks:
         values = steps.column(rank, name)
         column = np.full(len(edges) - 1, np.nan)
