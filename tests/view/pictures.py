@@ -36,8 +36,8 @@ PICTURES = (
     Picture("web-diff", "#/diff?a=recipe.toml%23step=2&b=edited.toml%23step=2", ".pane .tk.chosen"),
 )
 RUN_PICTURES = (
-    Picture("web-run", "#/a/run:runs/slow", ".chart canvas", height=860),
-    Picture("web-ledger", "#/a/run:runs/slow", ".heat-map", "dark", scroll_to=".ledger"),
+    Picture("web-run", "#/a/run:runs/slow", ".chart canvas", height=868),
+    Picture("web-ledger", "#/a/run:runs/slow", ".heat-map", "dark", height=560, scroll_to=".ledger"),
 )
 
 

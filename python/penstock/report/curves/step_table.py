@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -23,7 +24,7 @@ NOT_FINITE = np.inf
 STEP_TIME = "step_time"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RunSteps:
     """Ranks may have different steps, as after a restart with fewer of them."""
 
@@ -31,13 +32,16 @@ class RunSteps:
     #: Numbers that the program gave, by rank and name; NaN where it gave none, ``NOT_FINITE`` where that is not finite.
     scalars: dict[int, dict[str, Values]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def steps(self) -> Times:
         """Numbers of the steps that any rank has."""
         columns = [rank.columns["step"] for rank in self.ranks]
+        # Ranks mostly have the same steps, which need not be sorted together.
+        if columns and all(np.array_equal(column, columns[0]) for column in columns[1:]):
+            return columns[0]
         return np.unique(np.concatenate(columns)) if columns else np.empty(0, np.int64)
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """Columns of which some rank measured something."""
         names = {STEP_TIME} if self.ranks else set()
