@@ -204,12 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn the_size_limit_counts_what_it_keeps_out() {
+    fn a_recording_rotates_and_counts_what_it_forgets() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("small.pev");
         let recorder = Recorder::start(&path, "here", &[], 2000).unwrap();
-        for _ in 0..500 {
-            recorder.push(&recorder.point("step"));
+        for step in 0..500 {
+            let mut encoder = recorder.point("step");
+            encoder.int("step", step);
+            recorder.push(&encoder);
             recorder.flush(Duration::from_secs(30));
         }
         let statistics = recorder.statistics();
@@ -217,7 +219,10 @@ mod tests {
 
         assert_eq!(statistics.written + statistics.lost, 500);
         assert!(statistics.lost > 0);
-        assert!(statistics.error.unwrap().contains("limit of 2000 bytes"));
+        assert!(statistics.error.is_none());
+        let files = [path.with_extension("earlier.pev"), path];
+        let kept: usize = files.iter().map(|file| steps(file).0.len()).sum();
+        assert_eq!(kept as u64, statistics.written);
     }
 
     #[test]

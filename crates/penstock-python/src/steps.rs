@@ -10,6 +10,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// Rows, lost rows, late values, bytes, bytes of blocks, values in blocks, and the last failure.
+type Statistics = (u64, u64, u64, u64, u64, u64, Option<String>);
+
 /// Writes the rows of one rank of one life.
 #[pyclass(module = "penstock._rust", frozen)]
 pub(crate) struct StepWriter {
@@ -91,8 +94,8 @@ impl StepWriter {
         py.detach(|| self.with(|writer| writer.flush(timeout))).unwrap_or(false)
     }
 
-    /// Rows, lost rows, late values, bytes, bytes of blocks, values in blocks, and the last failure.
-    fn statistics(&self) -> Option<(u64, u64, u64, u64, u64, u64, Option<String>)> {
+    /// What has become of what was given.
+    fn statistics(&self) -> Option<Statistics> {
         let seen = self.with(steps::StepWriter::statistics)?;
         Some((seen.rows, seen.lost, seen.late, seen.bytes, seen.block_bytes, seen.block_values, seen.error))
     }
