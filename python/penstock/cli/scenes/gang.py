@@ -13,7 +13,8 @@ from pathlib import Path
 from penstock import Recipe, Registry, batch_at
 from penstock.cli.scenes import corpus, insist
 from penstock.process import Job, jobs
-from penstock.report import ledger
+from penstock.report.run_evidence import evidence_of
+from penstock.report.run_report import report_of
 from penstock.run.journal import step_records as records
 from penstock.view.address import Place, RunAddress
 
@@ -65,7 +66,7 @@ def play(place: Path) -> Iterator[str]:
     first, last = whole[0].ranks[0].whole_loss, whole[_ON_TWO - 1].ranks[0].whole_loss
     insist("the loss falls", holds=last < first - 1)
     yield f"loss {first:.3f} → {last:.3f}; a run that nobody disturbed has the same batches, losses and parameters, bit for bit"
-    yield _account(place)
+    yield from _account(place)
     words = ["view", str(RunAddress(str(place / "runs" / "killed"), Place(step=step)))]
     shown = subprocess.run([*_PENSTOCK, *words], capture_output=True, check=False, timeout=_TIMEOUT_S)
     insist("a batch can be looked at", holds=shown.returncode == 0)
@@ -73,14 +74,22 @@ def play(place: Path) -> Iterator[str]:
     yield f"a proof by executing everything again: penstock runs prove {place / 'runs' / 'killed'}"
 
 
-def _account(place: Path) -> str:
-    """Where the time of the run that was disturbed went."""
-    accounts = ledger(place / "runs" / "killed")
+def _account(place: Path) -> Iterator[str]:
+    """Where the time of the run that was disturbed went, and what the kill cost."""
+    run = place / "runs" / "killed"
+    report = report_of(evidence_of(run))
+    accounts = report.ledger
     rank = accounts.ranks[0]
     insist("every nanosecond is in one account", holds=sum(rank.accounts.values()) == rank.wall)
     parts = ", ".join(f"{name} {spent / 1e9:.1f}" for name, spent in rank.accounts.items() if spent)
     steps = f"{rank.steps('kept')} steps count, {rank.steps('lost')} were made again"
-    return f"of {rank.wall / 1e9:.1f} s of rank 0: {parts} ({steps})"
+    yield f"of {rank.wall / 1e9:.1f} s of rank 0: {parts} ({steps})"
+    deaths = [incident for incident in accounts.incidents if incident.kind == "death"]
+    insist("the kill is an incident with a cost", holds=any(incident.cost > 0 for incident in deaths))
+    dearest = max(deaths, key=lambda incident: incident.cost)
+    yield f"the kill cost {dearest.cost / 1e9:.1f} s of 4 ranks, {dearest.lost_steps} steps were lost"
+    yield f"penstock report {run} begins with: {report.diagnosis.line}"
+    yield f"the page of the run: penstock web run:{run}"
 
 
 def _compare(
