@@ -23,8 +23,11 @@ import torch
 
 import penstock as ps
 import penstock.torch
+from benchmarks.gpu.gpt import LENGTH
 from benchmarks.gpu.loop import SIZES, Size, Training, _recipe
 from penstock.observe.steps import DEVICE, UNMEASURED, read_steps
+from penstock.report.run_evidence import evidence_of
+from penstock.report.run_report import report_of
 from penstock.run import Policy
 from penstock.torch.device.readback import readback
 
@@ -213,6 +216,29 @@ def without_waits(size: Size, recipe: ps.Recipe, registry: ps.Registry, place: P
     return f"{STEPS - WARM} steps, nothing raised"
 
 
+def counted(size: Size, recipe: ps.Recipe, registry: ps.Registry, place: Path) -> dict[str, Any]:
+    """What `penstock report` says about the MFU of a run that counts its FLOPs; steps under the mode in which any wait for the device raises."""
+    training = Training(size)
+    example = torch.zeros(size.rows, LENGTH, dtype=torch.int64)
+    flops = penstock.torch.flops(
+        training.model, example, forward=lambda model, batch: model(batch), autocast=torch.bfloat16
+    )
+    run = ps.Run(place, recipe=recipe, registry=registry, policy=Policy(save_every=None), seed=1)
+    state = penstock.torch.state(training.model, training.optimizer)
+    try:
+        with contextlib.closing(run.steps(state, flops=flops, device="cuda")) as steps:
+            for step, batch in steps:
+                if step == WARM:
+                    torch.cuda.set_sync_debug_mode("error")
+                run.report(loss=training.step(batch["tokens"]), tokens=batch["tokens"].numel())
+                if step == 2 * STEPS:
+                    torch.cuda.set_sync_debug_mode("default")
+                    break
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return report_of(evidence_of(place), steps=range(STEPS, 2 * STEPS)).mfu
+
+
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -233,6 +259,7 @@ def main() -> None:
         recipe, registry = _recipe(Path(folder), size)
         found["µs"] = costs()
         found["sync debug mode"] = without_waits(size, recipe, registry, Path(folder) / "errors")
+        found["mfu"] = counted(size, recipe, registry, Path(folder) / "counted")
         print(json.dumps(found, ensure_ascii=False), flush=True)
         found |= alternate(size, recipe, registry, Path(folder), chosen.rounds)
     print(json.dumps(found, ensure_ascii=False), flush=True)

@@ -11,6 +11,9 @@ from torch import nn
 
 import penstock.torch
 from penstock.observe.steps import HOST, UNMEASURED, read_anchors, read_stacks, read_steps
+from penstock.report.accounts.account_names import UNKNOWN
+from penstock.report.run_evidence import evidence_of
+from penstock.report.run_report import report_of
 from penstock.run import Leave, Policy
 from penstock.run.journal import step_records as records
 from tests.run.small import Fault, make, start, train, update
@@ -155,3 +158,29 @@ def test_a_second_loop_and_a_second_life_have_files_of_their_own(stream: Stream,
     assert [table.life for table in rows] == [0, 1]
     assert [table.columns["step"].tolist() for table in rows] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert read_stacks(tmp_path)[0].frames[0].count(":") >= 1
+
+
+def test_a_run_counts_its_steps_and_says_why_a_processor_has_no_mfu(stream: Stream, tmp_path: Path) -> None:
+    """Method: a real run on the processor; its rows have the integers of `flops.step`, and its report the reason."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(1000, 8), nn.Linear(8, 1000))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    example = torch.zeros(4, 32, dtype=torch.int64)
+    flops = penstock.torch.flops(model, example, forward=lambda model, batch: model(batch).sum())
+    run = make(stream, tmp_path, Policy(save_every=None, stop_at=8))
+    expected = []
+    for _, batch in run.steps(penstock.torch.state(model, optimizer), flops=flops):
+        expected.append(flops.step(batch).useful_total)
+        loss = model(batch["tokens"].long() % 1000).logsumexp(-1).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        if run.accept(loss):
+            optimizer.step()
+
+    (rows,) = read_steps(tmp_path)
+    assert rows.columns["flops_useful"].tolist() == expected
+    assert rows.columns["flops.useful.float32"].tolist() == expected
+    assert len(set(expected)) > 1
+    report = report_of(evidence_of(tmp_path)).to_json()
+    assert report["mfu"]["value"] == UNKNOWN
+    assert "no peak is known for 'processor'" in report["mfu"]["reason"]

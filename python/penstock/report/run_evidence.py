@@ -6,6 +6,7 @@ from pathlib import Path
 from penstock.errors import RunUnknown
 from penstock.observe.steps import read_stacks
 from penstock.observe.steps.columns import INTEGERS
+from penstock.observe.steps.flop_record import COLUMNS, read_flop_notes
 from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.run_timeline import run_timeline
 from penstock.report.run_report import Evidence
@@ -13,7 +14,7 @@ from penstock.run.directory import RunDirectory
 from penstock.store.home import penstock_home
 
 #: What rules look at; numbers that the program logged are not.
-_COLUMNS = INTEGERS
+_COLUMNS = (*INTEGERS, *COLUMNS)
 
 
 def evidence_of(run: str | os.PathLike[str]) -> Evidence:
@@ -28,6 +29,7 @@ def evidence_of(run: str | os.PathLike[str]) -> Evidence:
         stacks=tuple(read_stacks(path)),
         lost_rows=timeline.lost_rows,
         faults=tuple(timeline.faults),
+        flops=tuple(read_flop_notes(path)),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from penstock.observe.steps import StackSample
+from penstock.observe.steps.flop_record import FlopNote
 from penstock.report.accounts.account_names import STEP_PARTS, UNKNOWN
 from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.timeline import UNMEASURED, RankTimeline, Times
@@ -14,6 +15,7 @@ from penstock.report.diagnosis.diagnosis import Diagnosis, diagnosis_of
 from penstock.report.diagnosis.observation import Observation, observation_of
 from penstock.report.diagnosis.program_line import line_of
 from penstock.report.diagnosis.step_view import steps_of
+from penstock.report.run_mfu import run_mfu
 
 FORM = 1
 #: A step that takes so many times the usual is listed as a stall; of those the longest.
@@ -32,6 +34,8 @@ class Evidence:
     lost_rows: int = 0
     #: What could not be read or is missing, in words.
     faults: tuple[str, ...] = ()
+    #: Of ranks and lives whose FLOPs were counted.
+    flops: tuple[FlopNote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
         breakdown=breakdown_of(observation),
         stalls=stalls_of(observation),
         memory=_memory(observation),
-        mfu={"value": UNKNOWN, "reason": "FLOPs and peak are not recorded"},
+        mfu=run_mfu(observation, evidence.flops),
         faults=tuple(faults),
         scope={
             "steps": None if steps is None else [steps.start, steps.stop],

@@ -19,6 +19,7 @@ from penstock.data import Recipe, SkipJournal, Skips
 from penstock.data.feed.options import BatchKeywords
 from penstock.data.service import Service
 from penstock.errors import UsageError
+from penstock.observe.steps.flop_record import FlopCount
 from penstock.registry import Registry
 from penstock.run import determinism as pinning
 from penstock.run import gang
@@ -85,12 +86,20 @@ class Run:
         seed_globals(seed, step=0, lane=0)
         pinning.seed_frameworks(derive(seed, "init"))
 
-    def steps(self, state: Any, *, record: bool = True, **wanted: Unpack[BatchKeywords]) -> "Steps":
+    def steps(
+        self,
+        state: Any,
+        *,
+        record: bool = True,
+        flops: FlopCount | None = None,
+        **wanted: Unpack[BatchKeywords],
+    ) -> "Steps":
         """Join the gang, go on from the newest good checkpoint, and give ``(step, batch)`` after ``(step, batch)``.
 
         ``state`` is what ``penstock.torch.state`` or ``penstock.jax.state`` makes, or a dict of numpy arrays. What is ``wanted`` is for its
         batches: ``fields``, ``prefetch``, ``device`` with torch; ``mesh``, ``axis`` and ``fields`` with JAX. ``record``: whether each step becomes a
-        row of the step table (``steps/`` in the run's directory), which changes no bit of training.
+        row of the step table (``steps/`` in the run's directory), which changes no bit of training. ``flops``, of ``penstock.torch.flops``, counts what
+        each step multiplies, so that ``penstock report`` knows the MFU.
         """
         if self._life is not None:
             raise UsageError("this run is under way already", hint="one loop at a time")
@@ -99,7 +108,10 @@ class Run:
         # Again, for frameworks that were loaded and threads that were set since.
         pins = pinning.pin(deterministic=self.settings.deterministic, threads=self._threads)
         self.settings = replace(self.settings, pins=pins)
-        return Steps(self, Life(self.settings, trainable, wanted, record=record))
+        life = Life(self.settings, trainable, wanted, record=record)
+        if flops is not None:
+            life.observed.count(flops)
+        return Steps(self, life)
 
     def accept(self, loss: Any = None, grad_norm: Any = None, tokens: Any = None) -> bool:
         """Whether the optimizer may step: call it between backward and ``optimizer.step()``, on every rank.

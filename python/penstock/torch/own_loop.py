@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from penstock.data.feed.framework_batch import FrameworkBatch
 from penstock.errors import UsageError
 from penstock.observe.steps.columns import FOLDER
+from penstock.observe.steps.flop_record import FlopCount, FlopRecord
 from penstock.observe.steps.recorder import StepRecorder, recorder_of
 from penstock.state.ranks.launcher import place_of
 from penstock.torch import gang
@@ -33,8 +34,11 @@ Item = TypeVar("Item")
 class ObservedLoop:
     """What ``observed`` gives. Steps are what lies between two calls of ``step``."""
 
-    def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer], into: Path) -> None:
-        self._model, self._optimizers, self._into = model, optimizers, into
+    def __init__(
+        self, model: nn.Module, optimizers: Sequence[Optimizer], into: Path, count: FlopCount | None = None
+    ) -> None:
+        self._model, self._optimizers, self._into, self._flop_count = model, optimizers, into, count
+        self._flops: FlopRecord | None = None
         self._recorder: StepRecorder | None = None
         self._hooks: StepHooks | None = None
         self._coming: deque[tuple[int, str, Readback]] = deque(maxlen=_COMING_MAX)
@@ -52,6 +56,9 @@ class ObservedLoop:
             device = next((parameter.device for parameter in self._model.parameters()), torch.device("cpu"))
             if device.type == "cuda":
                 self._recorder.memory = lambda: memory_of(device)
+            if self._flop_count is not None:
+                name = torch.cuda.get_device_name(device) if device.type == "cuda" else "processor"
+                self._flops = FlopRecord(self._flop_count, self._recorder, name)
             marks = marks_of(device, self._recorder)
             self._hooks = StepHooks(self._model, self._optimizers, self._recorder, marks)
             self._begin()
@@ -97,6 +104,8 @@ class ObservedLoop:
                 self._recorder.scalar(self.number, name, float(known))
         if batch is not None:
             self._count(self._recorder, batch)
+            if self._flops is not None:
+                self._flops.add(batch)
         self._hooks.turn(self._recorder.end(self.number))
         self._look()
         self.number += 1
@@ -135,16 +144,18 @@ def observed(
     optimizer: Optimizer | Sequence[Optimizer] | None = None,
     *,
     into: str | os.PathLike[str],
+    flops: FlopCount | None = None,
 ) -> ObservedLoop:
     """Record where the time of your own loop goes, below a directory; use it as a context.
 
     Call ``seen.step(loss=…, batch=…)`` at the end of every step, and iterate ``seen.data(loader)`` to have waits for batches told apart. Forward,
-    backward and optimizer are seen by themselves. Works under any launcher, each rank for itself; no bit of training changes.
+    backward and optimizer are seen by themselves. Works under any launcher, each rank for itself; no bit of training changes. With
+    ``flops``, of ``penstock.torch.flops``, what each batch costs is counted, for the MFU.
     """
     optimizers = (
         [] if optimizer is None else [optimizer] if isinstance(optimizer, Optimizer) else [*optimizer]
     )
-    return ObservedLoop(model, optimizers, Path(into))
+    return ObservedLoop(model, optimizers, Path(into), flops)
 
 
 def _life(into: Path, rank: int) -> int:

@@ -179,6 +179,11 @@ class State:
         return torch.device("cpu") if parameter is None else parameter.device
 
     @property
+    def device_name(self) -> str:
+        """What its driver calls it."""
+        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "processor"
+
+    @property
     def deferred(self) -> bool:
         """Whether a loss is ready only later."""
         return self.device.type != "cpu"

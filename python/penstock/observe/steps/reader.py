@@ -121,9 +121,13 @@ def _joined(
     """The files of a rank of a life as one table."""
     tables = [file for file, _ in parts if file is not None]
     columns = _stacked([_rows(file, is_last=file is tables[-1]) for file in tables])
-    # What no row has is there all the same: not measured.
+    # What no row has is there all the same: not measured. FLOPs by type are there where they were counted.
     count = len(columns.get("step", ()))
-    columns = {name: np.full(count, UNMEASURED) for name in names if name not in columns} | columns
+    columns = {
+        name: np.full(count, UNMEASURED)
+        for name in names
+        if name not in columns and not name.startswith("flops.")
+    } | columns
     return StepRows(
         life,
         rank,

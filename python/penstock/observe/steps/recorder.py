@@ -56,9 +56,10 @@ class StepRecorder:
             "host": socket.gethostname(),
             "boot_id": boot_id(),
         }
+        self._stem = folder / f"{life:06d}-{rank:04d}"
         self._writer = StepWriter(
             folder,
-            f"{life:06d}-{rank:04d}",
+            self._stem.name,
             header=msgspec.json.encode(header).decode(),
             columns=list(INTEGERS),
             bytes_max=bytes_max,
@@ -74,6 +75,8 @@ class StepRecorder:
         #: Values of the row that is under way.
         self._values = _BLANK.copy()
         self._scalars: dict[str, float] = {}
+        #: Integers of the row under way whose columns are added as they come.
+        self._counts: dict[str, int] = {}
         #: Rows that were written, by step; the newest counts.
         self._rows: dict[int, int] = {}
         self._columns: dict[str, int | None] = {}
@@ -117,6 +120,14 @@ class StepRecorder:
     def fact(self, name: str, value: int) -> None:
         """An integer of the row that is under way, such as its tokens."""
         self._values[_AT[name]] = value
+
+    def count(self, name: str, value: int) -> None:
+        """An integer of the row that is under way, of a column that other loops do not have."""
+        self._counts[name] = value
+
+    def beside(self, suffix: str) -> Path:
+        """A file of this rank of this life."""
+        return self._stem.with_name(self._stem.name + suffix)
 
     def feed(self, depth: int, busy_s: tuple[float, float, float]) -> None:
         """How many batches wait, and how long the feed's threads have been busy since it was opened, by stage."""
@@ -164,7 +175,9 @@ class StepRecorder:
             del self._rows[next(iter(self._rows))]
         for name, scalar in self._scalars.items():
             self._patch_scalar(row, name, scalar)
-        self._scalars, self._step = {}, None
+        for name, count in self._counts.items():
+            self._patch_count(row, name, count)
+        self._scalars, self._counts, self._step = {}, {}, None
         return row
 
     def pause(self) -> None:
@@ -227,6 +240,13 @@ class StepRecorder:
         column = self._columns[name]
         if column is not None:
             self._writer.patch_float(row, column, value)
+
+    def _patch_count(self, row: int, name: str, value: int) -> None:
+        if name not in self._columns:
+            self._columns[name] = self._writer.column(name, is_float=False)
+        column = self._columns[name]
+        if column is not None:
+            self._writer.patch(row, column, value)
 
     def _collecting(self, phase: str, info: dict[str, int]) -> None:
         if threading.get_ident() != self.thread:

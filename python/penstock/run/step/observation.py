@@ -9,6 +9,7 @@ from penstock.data.feed.framework_batch import FrameworkBatch
 from penstock.data.feed.prefetch import Prefetch
 from penstock.observe.steps import PARTS, StepRecorder
 from penstock.observe.steps.clock import boottime_ns
+from penstock.observe.steps.flop_record import FlopCount, FlopRecord
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
@@ -31,6 +32,13 @@ class Observation:
         observe = getattr(state, "observe", None)
         #: Of the framework, where the state has a model and optimizers.
         self._hooks: Hooks | None = None if recorder is None or observe is None else observe(recorder)
+        self._device = str(getattr(state, "device_name", ""))
+        self._flops: FlopRecord | None = None
+
+    def count(self, flops: FlopCount) -> None:
+        """Count the FLOPs of every step from now on."""
+        if self.recorder is not None:
+            self._flops = FlopRecord(flops, self.recorder, self._device)
 
     def open(self, batches: Prefetch[Any]) -> Prefetch[Any]:
         """The batches that the steps are about to train on. Where a framework has a device, bringing them there is a part."""
@@ -61,6 +69,8 @@ class Observation:
                 padding = host.padding
                 recorder.fact("tokens", shape.rows * shape.length - padding)
                 recorder.fact("padding", padding)
+        if self._flops is not None:
+            self._flops.add(batch)
         recorder.feed(*batches.standing())
 
     def exchanged(self) -> None:
