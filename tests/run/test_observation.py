@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import penstock.torch
-from penstock.observe.steps import HOST, UNMEASURED, read_anchors, read_stacks, read_steps
+from penstock.observe.steps import HOST, UNMEASURED, read_anchors, read_steps
 from penstock.report.accounts.account_names import UNKNOWN
 from penstock.report.run_evidence import evidence_of
 from penstock.report.run_report import report_of
@@ -157,7 +157,6 @@ def test_a_second_loop_and_a_second_life_have_files_of_their_own(stream: Stream,
     rows = read_steps(tmp_path)
     assert [table.life for table in rows] == [0, 1]
     assert [table.columns["step"].tolist() for table in rows] == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    assert read_stacks(tmp_path)[0].frames[0].count(":") >= 1
 
 
 def test_a_run_counts_its_steps_and_says_why_a_processor_has_no_mfu(stream: Stream, tmp_path: Path) -> None:
