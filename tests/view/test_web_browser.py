@@ -182,7 +182,15 @@ def test_the_page_says_when_the_timeline_is_cut_and_what_is_missing(watched: Wat
         ({"content_type": "text/html", "body": "<form>Log in</form>"}, "is text/html and not", "a proxy"),
         ({"json": {"directory": "/e", "left_out": 0}}, 'it lacks "recordings"', "different versions"),
         (
-            {"json": {"directory": "/e", "recordings": [{"name": 7}], "left_out": 0}},
+            {
+                "json": {
+                    "directory": "/e",
+                    "recordings": [{"name": 7}],
+                    "left_out": 0,
+                    "runs": [],
+                    "runs_left_out": 0,
+                }
+            },
             'recordings[0] lacks "bytes"',
             "different versions",
         ),
