@@ -63,8 +63,7 @@ line = 0
 with open(f"{life}-count", "ab", buffering=0) as counter:
     while True:
         line += 1
-        # One piece: `print` writes words one by one, and a kill between them leaves half a line, behind which the next life goes on.
-        print(f"{os.environ['PENSTOCK_INCARNATION']} {line}\n", end="", flush=True)
+        print(os.environ["PENSTOCK_INCARNATION"], line, flush=True)
         counter.write(b".")
         time.sleep(0.01)
 """

@@ -101,3 +101,18 @@ def test_a_file_that_may_not_grow_is_continued_in_another_one(run: Run) -> None:
 
 def _no_large_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, 64 << 10))
+
+
+def test_a_life_begins_on_a_line_of_its_own(run: Run) -> None:
+    """Goal: half a line of a rank that was killed is not the beginning of the next life's first line. Method: half lines in both streams."""
+    script = (
+        "import os, sys; life = os.environ['PENSTOCK_INCARNATION']\n"
+        "for stream in (sys.stdout, sys.stderr): print('half of', life, end='', file=stream, flush=True)\n"
+        "os.kill(os.getpid(), 9 if life == '0' else 0)\n"
+    )
+    running = run("--restarts", "1", "--", sys.executable, "-c", script)
+    assert running.launcher is not None
+    running.launcher.communicate(timeout=PATIENCE_S)
+    assert running.launcher.returncode == 0
+    for stream in ("stdout", "stderr"):
+        assert (running.job.directory / f"logs/rank-0.{stream}").read_text() == "half of 0\nhalf of 1"

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,8 @@ pub(super) struct Log {
     begins: VecDeque<u64>,
     /// Where the stream is.
     at: u64,
+    /// Whether its last line has no end yet.
+    is_inside_line: bool,
     /// No try before this moment.
     full_until: Option<Instant>,
     lost: VecDeque<Gap>,
@@ -64,6 +67,7 @@ impl Log {
             rotation,
             file: None,
             at: 0,
+            is_inside_line: false,
             begins,
             full_until: None,
             lost: VecDeque::new(),
@@ -72,7 +76,9 @@ impl Log {
         if let Some(begin) = log.begins.back().copied() {
             let path = segment_path(first, begin);
             log.at = begin + std::fs::metadata(&path).map_or(0, |about| about.len());
-            log.file = File::options().append(true).open(path).ok();
+            log.file = File::options().read(true).append(true).open(path).ok();
+            log.is_inside_line =
+                log.file.as_ref().is_some_and(|file| log.at > begin && !ends_a_line(file, log.at - begin));
         } else {
             log.begin_segment();
         }
@@ -99,6 +105,13 @@ impl Log {
         self.begins.front().copied().unwrap_or(0)
     }
 
+    /// Ends the last line, if it has no end: a life that was killed inside of a line has left half of it, and the next one begins its own.
+    pub(super) fn end_line(&mut self, now: Instant) {
+        if self.is_inside_line {
+            self.append(b"\n", now);
+        }
+    }
+
     /// Adds bytes of the stream; those that do not fit are counted.
     pub(super) fn append(&mut self, bytes: &[u8], now: Instant) {
         let mut left = bytes;
@@ -108,6 +121,7 @@ impl Log {
             match file.write(&left[..take]) {
                 Ok(count) if count > 0 => {
                     self.at += count as u64;
+                    self.is_inside_line = left[count - 1] != b'\n';
                     left = &left[count..];
                     if ends && count == take {
                         self.file = None;
@@ -216,6 +230,12 @@ impl Log {
     }
 }
 
+/// Whether so many bytes of a file end with the end of a line.
+fn ends_a_line(file: &File, bytes: u64) -> bool {
+    let mut last = [0];
+    file.read_exact_at(&mut last, bytes - 1).is_ok() && last == *b"\n"
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -247,6 +267,17 @@ mod tests {
         assert!(kept.starts_with("line 0080\n") && kept.ends_with("line 0089\n"));
         let again = open(&first, rotation);
         assert_eq!((again.at(), again.kept_from()), (1000, 700));
+    }
+
+    #[test]
+    fn half_a_line_is_ended_once_also_by_who_opens_the_log_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = folder.path().join("rank-0.stdout");
+        open(&first, Rotation::default()).append(b"whole\nha", Instant::now());
+        for _ in 0..2 {
+            open(&first, Rotation::default()).end_line(Instant::now());
+        }
+        assert_eq!(std::fs::read(&first).unwrap(), b"whole\nha\n");
     }
 
     #[test]

@@ -41,10 +41,12 @@ impl WorkerLog {
         Self { logs, times, noted: None, purse_bytes: PURSE_RECORDS * PRICE_BYTES, incarnation: 0 }
     }
 
-    /// A life begins; where in the two streams.
+    /// A life begins, on lines of its own; where in the two streams.
     pub(super) fn begin(&mut self, incarnation: u32) -> [u64; 2] {
         self.incarnation = incarnation;
-        self.note(Instant::now());
+        let now = Instant::now();
+        self.logs.iter_mut().for_each(|log| log.end_line(now));
+        self.note(now);
         [self.log(Stream::Out).at(), self.log(Stream::Err).at()]
     }
 
@@ -113,7 +115,7 @@ mod tests {
         worker.append(Stream::Out, b"12345", begun);
         worker.append(Stream::Err, b"12", begun);
         worker.append(Stream::Out, b"6", begun + 2 * APART);
-        assert_eq!(worker.begin(1), [6, 2]);
+        assert_eq!(worker.begin(1), [7, 3]);
         let mut found: Vec<[u64; 3]> = std::fs::read(times)
             .unwrap()
             .chunks_exact(RECORD_BYTES)
@@ -121,7 +123,7 @@ mod tests {
             .collect();
         // Where a millisecond passed between two lines of this test, a record stands twice.
         found.dedup();
-        assert_eq!(found, [[0, 0, 0], [5, 2, 0], [6, 2, 1]]);
+        assert_eq!(found, [[0, 0, 0], [5, 2, 0], [7, 3, 1]]);
     }
 
     #[test]
