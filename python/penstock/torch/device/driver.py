@@ -77,6 +77,10 @@ class Driver:
         if code := self._to_host(host, device, length, stream):
             raise RuntimeError(f"the CUDA driver refused to copy {length} bytes to the host: error {code}")
 
+    def try_to_host(self, host: int, device: int, length: int, stream: int) -> bool:
+        """The same, for those who have another way when the driver refuses."""
+        return not self._to_host(host, device, length, stream)
+
     def within(self, target: int, source: int, length: int, stream: int) -> None:
         """Launch a copy from one place of the device to another."""
         if code := self._within(target, source, length, stream):

@@ -1,7 +1,7 @@
 """Where a step's time goes on the device: marks on its stream, read by another thread when they are over. Nobody waits for the device (O6).
 
 Consecutive parts share a mark: what lies between two marks belongs to the part that the first one began. Where the mark before was over already when
-a part of the device's work was launched, the device had nothing to do, and what lies between them outside of forward, backward and optimizer is ``idle``.
+the next one was made, the device had nothing to do, and what lies between them outside of forward, backward and optimizer is ``idle``.
 """
 
 import threading
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from penstock.observe.steps import StepRecorder
+from penstock.torch.device.current_stream import CurrentStream
 
 #: Steps whose marks are not over; those of more are not measured.
 _STEPS_MAX = 32
@@ -30,10 +31,12 @@ class DeviceMarks:
     """Of the stream of one device that was current when the step began."""
 
     def __init__(self, device: torch.device, recorder: StepRecorder) -> None:
-        self._device, self._recorder = device, recorder
-        #: Looked up once a step: asking for it costs more than recording a mark on it.
-        self._stream = torch.cuda.current_stream(device)
+        self._recorder = recorder
+        self._current = CurrentStream(device)
+        #: Looked up once a step.
+        self._stream = self._current.get()
         self._marks: list[_Mark] = []
+        #: A deque, because another thread gives events back.
         self._free: deque[torch.cuda.Event] = deque()
         #: Steps whose marks are on their way: row and marks, of which the last is the next step's first.
         self._coming: deque[tuple[int, list[_Mark]]] = deque()
@@ -43,20 +46,30 @@ class DeviceMarks:
 
     def mark(self, part: str) -> None:
         """From here on the device's time belongs to a part."""
-        if len(self._marks) >= _MARKS_MAX:
+        marks = self._marks
+        if len(marks) >= _MARKS_MAX:
             return
-        was_over = bool(self._marks) and self._marks[-1][2].query()
-        event = self._free.popleft() if self._free else torch.cuda.Event(enable_timing=True)
+        was_over = False
+        if marks:
+            before = marks[-1]
+            # Asked only where the answer counts: of work it is known that the device was busy.
+            was_over = before[0] not in _WORK and before[2].query()
+        try:
+            event = self._free.popleft()
+        except IndexError:
+            event = torch.cuda.Event(enable_timing=True)
         event.record(self._stream)
-        self._marks.append((part, was_over, event))
+        marks.append((part, was_over, event))
 
     def turn(self, row: int | None) -> None:
         """The step is over; what comes belongs to the next one. Marks of a step without a row are given back."""
         self.mark("rest")
-        self._stream = torch.cuda.current_stream(self._device)
+        self._stream = self._current.get()
         marks, self._marks = self._marks, self._marks[-1:]
         if row is not None and len(marks) > 1 and len(self._coming) < _STEPS_MAX:
             self._coming.append((row, marks))
+        else:
+            self._free.extend(event for _, _, event in marks[:-1])
 
     def close(self) -> None:
         """No more marks; what is not over is not measured."""
@@ -75,7 +88,7 @@ class DeviceMarks:
     def _tell(self, row: int, marks: list[_Mark]) -> None:
         sums: dict[str, int] = {}
         for (part, _, begin), (_, was_over, end) in pairwise(marks):
-            account = "idle" if was_over and part not in _WORK else part
+            account = "idle" if was_over else part
             sums[account] = sums.get(account, 0) + round(begin.elapsed_time(end) * 1e6)
             # Gives Python's lock back: the loop's thread comes first.
             time.sleep(0)

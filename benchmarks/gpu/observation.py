@@ -3,7 +3,7 @@
 A 405 M GPT, eager; every contender keeps its model, and rounds alternate, so that what drifts drifts for all. A step is what lies between two marks
 on the device's stream. Then: what one mark, one copied value and one row cost the loop's thread; the device's split against the step; and a loop
 under ``torch.cuda.set_sync_debug_mode("error")``, where any wait for the device raises.
-Run: ``python -m benchmarks.gpu.observed OUT.json --place FOLDER``.
+Run: ``python -m benchmarks.gpu.observation OUT.json --place FOLDER``.
 """
 
 import argparse
@@ -136,27 +136,25 @@ def alternate(
         found[contender.name]["over plain, median"] = round(statistics.median(over), 5)
         quartiles = [round(each, 5) for each in statistics.quantiles(over, n=4)]
         found[contender.name]["over plain, quartiles"] = quartiles
-    found["split"] = split(folder / "observed")
     return found
 
 
 def split(place: Path) -> dict[str, Any]:
-    """The device's split of the recorded steps against the host's time from step to step."""
+    """The device's split of an uninterrupted loop against the host's time for the same steps, once its queue is full."""
     (rows,) = read_steps(place)
-    columns = rows.columns
+    columns = {name: values[STEPS:] for name, values in rows.columns.items()}
     parts = {name: columns[name] for name in DEVICE}
     sums = sum(np.where(values == UNMEASURED, 0, values) for values in parts.values())
     measured = np.array(sums) > 0
-    lengths = (columns["end"] - columns["begin"])[measured]
-    usual = lengths < 2 * np.median(lengths)
-    ratio = np.array(sums)[measured][usual].sum() / lengths[usual].sum()
+    host = columns["begin"][-1] - columns["begin"][0]
+    ratio = np.array(sums)[:-1].sum() / host
     medians = {
         name: round(float(np.median(values[values != UNMEASURED])) / 1e6, 3)
         for name, values in parts.items()
         if (values != UNMEASURED).any()
     }
     return {
-        "rows": len(rows),
+        "rows": len(columns["begin"]),
         "with device parts": int(measured.sum()),
         "device over host": round(float(ratio), 4),
         "ms": medians,
@@ -189,8 +187,9 @@ def costs() -> dict[str, float]:
 
         recorder = StepRecorder(Path(folder), 0, 0)
         marks = DeviceMarks(torch.device("cuda", torch.cuda.current_device()), recorder)
+        parts = ("data", "transfer", "forward", "user", "backward", "user", "optimizer", "user")
         found["a mark"] = per_call(
-            lambda number: marks.turn(None) if number % 8 == 0 else marks.mark("forward")
+            lambda number: marks.turn(None) if number % 8 == 0 else marks.mark(parts[number % 8])
         )
         marks.close()
         recorder.close()
@@ -231,12 +230,12 @@ def counted(size: Size, recipe: ps.Recipe, registry: ps.Registry, place: Path) -
                 if step == WARM:
                     torch.cuda.set_sync_debug_mode("error")
                 run.report(loss=training.step(batch["tokens"]), tokens=batch["tokens"].numel())
-                if step == 2 * STEPS:
+                if step == 6 * STEPS:
                     torch.cuda.set_sync_debug_mode("default")
                     break
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    return report_of(evidence_of(place), steps=range(STEPS, 2 * STEPS)).mfu
+    return report_of(evidence_of(place), steps=range(STEPS, 6 * STEPS)).mfu
 
 
 def main() -> None:
@@ -260,6 +259,7 @@ def main() -> None:
         found["µs"] = costs()
         found["sync debug mode"] = without_waits(size, recipe, registry, Path(folder) / "errors")
         found["mfu"] = counted(size, recipe, registry, Path(folder) / "counted")
+        found["split"] = split(Path(folder) / "counted")
         print(json.dumps(found, ensure_ascii=False), flush=True)
         found |= alternate(size, recipe, registry, Path(folder), chosen.rounds)
     print(json.dumps(found, ensure_ascii=False), flush=True)
