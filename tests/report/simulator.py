@@ -92,5 +92,5 @@ class Loop:
 
 
 def stacks(steps: range, *frames: str, rank: int = 0) -> list[StackSample]:
-    """Samples of some steps that all show the same."""
-    return [StackSample(0, rank, step, 0, frames) for step in steps]
+    """Samples of some steps that all show the same, one a second."""
+    return [StackSample(0, rank, step, step * 1000 * MS, frames) for step in steps]

@@ -84,6 +84,33 @@ def test_own_code_has_the_line_that_stacks_show() -> None:
     assert cause.evidence == "40 of 40 stacks"
 
 
+def test_slow_steps_do_not_speak_for_all() -> None:
+    """A slow step is looked at fifty times a second, the others once."""
+    loop = Loop().plant("user", 30)
+    slow = stacks(range(100, 105), "/a/train.py:99 evaluate")
+    often = [replace(sample, is_slow=True) for _ in range(40) for sample in slow]
+    loop.stacks = [*stacks(range(100), "/a/train.py:41 main"), *slow, *often]
+    cause = first(loop.evidence())
+    assert cause.place == "at train.py:41 `main`"
+    assert cause.evidence == "100 of 105 stacks"
+
+
+@pytest.mark.parametrize("package", ["torch/utils/data/dataloader.py", "torchdata/nodes/base.py"])
+def test_own_code_that_waits_for_a_loader_is_data(package: str) -> None:
+    loop = Loop().plant("user", 30)
+    frames = (
+        "/usr/lib/python3.11/queue.py:180 get",
+        f"/v/site-packages/{package}:9 next",
+        "/a/train.py:41 main",
+    )
+    loop.stacks = stacks(range(100), *frames)
+    cause = first(loop.evidence())
+    assert cause.kind == "data"
+    assert cause.sentence == "a step spends 30 ms waiting for data"
+    assert cause.place == "at train.py:41 `main`"
+    assert "workers" in cause.next_step
+
+
 def test_a_line_of_a_library_is_traced_to_the_program() -> None:
     loop = Loop().plant("user", 500, every=5)
     frames = (
@@ -309,3 +336,14 @@ def test_some_steps_and_one_rank_can_be_looked_at() -> None:
     assert some.speed["steps"] == 10
     assert some.diagnosis.wall < 2 * 10 * 100 * MS
     assert report_of(loop.evidence(), range(1000, 2000)).diagnosis.verdict == "abstains"
+
+
+def test_own_code_is_shown_by_stacks_that_were_taken_in_it() -> None:
+    """Stacks of an evaluation, which has an account of its own, say nothing about the rest of the loop."""
+    loop = Loop().plant("user", 30)
+    inside = [replace(sample, part="user") for sample in stacks(range(0, 200, 4), "/a/train.py:41 main")]
+    beside = [replace(sample, part="eval") for sample in stacks(range(1, 200, 2), "/a/train.py:99 evaluate")]
+    loop.stacks = sorted([*inside, *beside], key=lambda sample: sample.at)
+    cause = first(loop.evidence())
+    assert cause.place == "at train.py:41 `main`"
+    assert cause.evidence == "50 of 50 stacks"

@@ -113,3 +113,32 @@ def test_an_evaluation_is_no_forward_and_an_error_leaves_no_part_open(tmp_path: 
     assert (rows.columns["host.eval"] > 0).all()
     assert rows.columns["host.forward"][0] > 0
     assert rows.columns["host.forward"][1] == UNMEASURED
+
+
+def test_a_model_that_only_looks_is_evaluated(tmp_path: Path) -> None:
+    """Goal: an evaluation needs no word of the program. Method: calls with and without gradients, in both modes, and one inside of another."""
+
+    class Twice(Small):
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            again = self(rows[1:]) if len(rows) > 1 else rows.new_zeros(1, 8)
+            inside.append(recorder.is_evaluating())
+            return super().forward(rows) + again.sum()
+
+    model = Twice()
+    inside: list[bool] = []
+    recorder = StepRecorder(tmp_path, 0, 0)
+    hooks = penstock.torch.state(model).observe(recorder)
+    for step, (training, gradients) in enumerate(
+        [(True, True), (False, True), (True, False), (False, False)]
+    ):
+        model.train(training)
+        recorder.begin(step)
+        with torch.set_grad_enabled(gradients):
+            model(torch.randn(4, 32))
+        hooks.turn(recorder.end(step))
+    hooks.close()
+    recorder.close()
+    (rows,) = read_steps(tmp_path)
+    assert [ns > 0 for ns in rows.columns["host.eval"]] == [False, False, False, True]
+    assert [ns > 0 for ns in rows.columns["host.forward"]] == [True, True, True, False]
+    assert inside == [False] * 12 + [True] * 4

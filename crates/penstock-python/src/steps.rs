@@ -239,6 +239,11 @@ impl PartClock {
         held(&self.clock).leave(parts::boottime_ns());
     }
 
+    /// The innermost part.
+    fn current(&self) -> u8 {
+        held(&self.clock).current()
+    }
+
     /// Whether a part is around what happens now.
     fn is_open(&self, part: u8) -> bool {
         held(&self.clock).is_open(part)

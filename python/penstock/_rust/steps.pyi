@@ -81,6 +81,9 @@ class PartClock:
         """From now on time belongs to a part."""
     def leave(self) -> None:
         """The innermost part is over; without one nothing happens."""
+    def current(self) -> int:
+        """The innermost part."""
+
     def is_open(self, part: int) -> bool:
         """Whether a part is around what happens now."""
     def turn(self, count: int) -> tuple[int, int, list[int], int]:

@@ -162,7 +162,7 @@ def stalls_of(observation: Observation) -> list[dict[str, Any]]:
         }
         part = max(excess, key=lambda name: excess[name]) if excess else UNKNOWN
         rank = observation.ranks[row].rank
-        line, _ = line_of(observation, observation.steps[place : place + 1], rank)
+        line = line_of(observation, observation.steps[place : place + 1], rank)
         stalls.append(
             {
                 "step": int(observation.steps[place]),
@@ -170,7 +170,7 @@ def stalls_of(observation: Observation) -> list[dict[str, Any]]:
                 "took_ns": int(slowest[place]),
                 "usual_ns": usual,
                 "part": part,
-                "line": line.removeprefix("at "),
+                "line": line.place.removeprefix("at "),
             }
         )
     return stalls

@@ -7,6 +7,7 @@ hooked where it is called, outside of what is compiled: hooks inside would be tr
 import gc
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -31,8 +32,9 @@ class StepHooks:
         marks: DeviceMarks | None,
     ) -> None:
         self._recorder, self._marks = recorder, marks
-        #: Parts that are open, innermost last.
+        #: Parts that are open, innermost last, and how often each was entered again inside of itself.
         self._open: list[str] = []
+        self._again: Counter[str] = Counter()
         self._undo: list[Callable[[], object]] = []
         for module in (model, *_compiled_around(model)):
             self._hook_module(module)
@@ -46,7 +48,10 @@ class StepHooks:
         """A part begins. Inside of itself, inside of an evaluation, in other threads and while a compiler traces it is nothing new."""
         if torch.compiler.is_compiling() or threading.get_ident() != self._recorder.thread:
             return
-        if part in self._open or self._recorder.is_evaluating():
+        if part in self._open:
+            self._again[part] += 1
+            return
+        if self._recorder.is_evaluating():
             return
         self._open.append(part)
         self._recorder.enter(part)
@@ -59,6 +64,9 @@ class StepHooks:
             return
         if not self._open or self._open[-1] != part:
             return
+        if self._again[part]:
+            self._again[part] -= 1
+            return
         self._open.pop()
         self._recorder.leave()
         if self._marks is not None:
@@ -67,6 +75,7 @@ class StepHooks:
     def turn(self, row: int | None) -> None:
         """The step is over: what an error has left open is closed."""
         self._open.clear()
+        self._again.clear()
         if self._marks is not None:
             self._marks.turn(row)
 
@@ -79,18 +88,19 @@ class StepHooks:
             self._marks.close()
 
     def _hook_module(self, module: nn.Module) -> None:
-        pre = module.register_forward_pre_hook(lambda *_: self.enter("forward"))
-        post = module.register_forward_hook(lambda *_: self.leave("forward"))
+        pre = module.register_forward_pre_hook(lambda *_: self.enter(_part_of(module)))
+        post = module.register_forward_hook(lambda *_: self.leave(_part_of(module)))
         self._undo += [pre.remove, post.remove]
         compiled = getattr(module, "_compiled_call_impl", None)
         if compiled is not None:
             # Compiled in place: hooks are inside of what is compiled.
             def call(*args: object, **named: object) -> object:
-                self.enter("forward")
+                part = _part_of(module)
+                self.enter(part)
                 try:
                     return compiled(*args, **named)
                 finally:
-                    self.leave("forward")
+                    self.leave(part)
 
             object.__setattr__(module, "_compiled_call_impl", call)
             self._undo.append(lambda: object.__setattr__(module, "_compiled_call_impl", compiled))
@@ -112,6 +122,11 @@ class StepHooks:
 
         torch.autograd.backward = backward
         self._undo.append(put_back)
+
+
+def _part_of(module: nn.Module) -> str:
+    """A model that is called without gradients and in its mode for evaluation trains nothing."""
+    return "forward" if module.training or torch.is_grad_enabled() else "eval"
 
 
 def _compiled_around(model: nn.Module) -> Iterator[nn.Module]:

@@ -90,6 +90,11 @@ impl PartClock {
         }
     }
 
+    /// The innermost part.
+    pub fn current(&self) -> u8 {
+        self.open.last().copied().unwrap_or(self.rest)
+    }
+
     /// Whether a part is around what happens now.
     pub fn is_open(&self, part: u8) -> bool {
         self.open.contains(&part)

@@ -191,6 +191,10 @@ class StepRecorder:
         step = self._step
         return None if step is None else (step, self._clock.begin)
 
+    def current_part(self) -> str:
+        """The part that time belongs to now."""
+        return PARTS[self._clock.current()]
+
     def usual_durations(self) -> list[int]:
         """Nanoseconds of the last steps."""
         return list(self._durations)

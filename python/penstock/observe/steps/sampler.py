@@ -1,9 +1,10 @@
 """The recorder's second thread: the loop's stack, clocks and memory, looked at from beside it.
 
-Once a second, and every 20 ms while a step lasts longer than twice its usual time. It only holds Python's lock to look; it never waits for the loop.
+About once a second, and every 20 ms while a step lasts longer than twice its usual time. It only holds Python's lock to look; it never waits for the loop.
 """
 
 import os
+import random
 import statistics
 import sys
 import threading
@@ -27,6 +28,9 @@ class Watched(Protocol):
 
     def under_way(self) -> tuple[int, int] | None:
         """Step and beginning of the step that is under way."""
+
+    def current_part(self) -> str:
+        """The part that time belongs to now."""
 
     def usual_durations(self) -> list[int]:
         """Nanoseconds of the last steps."""
@@ -52,7 +56,9 @@ class Sampler:
             self._stacks.close()
 
     def _run(self) -> None:
-        next_second = boottime_ns()
+        next_second = next_look = boottime_ns()
+        # Looks that come at equal distances would see the same place of every evaluation that does so as well.
+        chance = random.Random(next_second)
         pause_s = 0.0
         looks, slow = 0, -1
         while not self._ended.wait(pause_s):
@@ -69,8 +75,11 @@ class Sampler:
                 looks = looks + 1 if slow == under_way[1] else 1
                 slow = under_way[1]
                 is_slow = looks <= LOOKS_MAX
-            if (is_slow or is_second) and under_way is not None:
-                self._look(under_way[0], now)
+            is_usual = now >= next_look
+            if is_usual:
+                next_look = now + int(chance.uniform(0.5, 1.5) * USUAL_S * 1e9)
+            if (is_slow or is_usual) and under_way is not None:
+                self._look(under_way[0], now, is_slow=not is_usual)
             pause_s = SLOW_S if is_slow else self._pause(usual, under_way, now)
 
     def _pause(self, usual: float | None, under_way: tuple[int, int] | None, now: int) -> float:
@@ -80,17 +89,18 @@ class Sampler:
         left_s = (under_way[1] + 2 * usual - now) / 1e9
         return min(USUAL_S, max(LEAST_S, left_s))
 
-    def _look(self, step: int, now: int) -> None:
+    def _look(self, step: int, now: int, *, is_slow: bool) -> None:
         if self._stacks is None:
             return
-        frame = sys._current_frames().get(self._watched.thread)
+        # Both are read without giving Python's lock up, so they belong together.
+        part, frame = self._watched.current_part(), sys._current_frames().get(self._watched.thread)
         frames: list[str] = []
         while frame is not None and len(frames) < FRAMES_MAX:
             code = frame.f_code
             frames.append(f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}")
             frame = frame.f_back
         if frames:
-            self._stacks.add(step, now, tuple(frames))
+            self._stacks.add(step, now, tuple(frames), part, is_slow=is_slow)
 
 
 def _rss() -> int:

@@ -33,6 +33,10 @@ class StackSample:
     frames: tuple[str, ...]
     #: The source of the innermost frames, as it stood while they ran; empty where there is none.
     source: tuple[str, ...] = ()
+    #: The part of the step that it was in; empty where that was not written.
+    part: str = ""
+    #: Whether it is one of the many of a slow step.
+    is_slow: bool = False
 
 
 class StackFile:
@@ -43,7 +47,7 @@ class StackFile:
         self._numbers: dict[tuple[str, ...], int] = {}
         self._bytes = 0
 
-    def add(self, step: int, at: int, frames: tuple[str, ...]) -> None:
+    def add(self, step: int, at: int, frames: tuple[str, ...], part: str, *, is_slow: bool) -> None:
         """Keep a sample, while there is room."""
         lines = b""
         number = self._numbers.get(frames)
@@ -53,7 +57,7 @@ class StackFile:
             number = len(self._numbers)
             source = [_source(frame) for frame in frames[:SOURCE_MAX]]
             lines = msgspec.json.encode({"stack": number, "frames": frames, "source": source}) + b"\n"
-        lines += b"%d %d %d\n" % (step, at, number)
+        lines += b"%d %d %d %s%s\n" % (step, at, number, part.encode(), b" slow" if is_slow else b"")
         if self._bytes + len(lines) > BYTES_MAX:
             return
         try:
@@ -93,9 +97,13 @@ def _read_file(path: Path, life: int, rank: int) -> list[StackSample]:
                 stack = msgspec.json.decode(line, type=_Stack)
                 stacks[stack.stack] = stack
             elif line:
-                step, at, number = map(int, line.split(b" "))
-                stack = stacks[number]
-                samples.append(StackSample(life, rank, step, at, stack.frames, stack.source))
+                step, at, number, part, slow, *_ = [*line.decode().split(" "), "", ""]
+                stack = stacks[int(number)]
+                samples.append(
+                    StackSample(
+                        life, rank, int(step), int(at), stack.frames, stack.source, part, slow == "slow"
+                    )
+                )
         except (msgspec.MsgspecError, ValueError, KeyError):
             continue
     return samples

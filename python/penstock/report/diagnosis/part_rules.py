@@ -27,6 +27,7 @@ _PARTS = {
         "call gc.freeze() after the model is made, and gc.collect() every few hundred steps only",
     ),
 }
+_LOADER_ADVICE = "give the loader more workers, or do its work once and keep the result"
 #: A save may cost this share of the time.
 _SAVE_SHARE = 100
 #: A stage limits the feed if it was busy for this share of the time that was waited for batches.
@@ -88,7 +89,7 @@ def _stage(observation: Observation, busy: dict[str, int], waited: int) -> tuple
     advice = "measure the stream alone with `penstock data bench`"
     known = sorted(observation.stages())
     if not known:
-        return "", "stages of the feed were not timed", advice
+        return "", "its stages were not timed", _LOADER_ADVICE
     stage = max(known, key=lambda name: busy.get(name, 0))
     if busy.get(stage, 0) < _LIMITING * waited:
         evidence = f"{', '.join(known)} were busy for {seconds(sum(busy.values()))} only"
@@ -121,10 +122,16 @@ def own_code(observation: Observation) -> list[Cause]:
         recurrence = replace(recurrence, is_concentrated=True)
     cost = recurrence.excess if recurrence.is_concentrated else recurrence.total
     steps = observation.steps[recurrence.is_long] if recurrence.is_concentrated else observation.steps
-    place, evidence = line_of(observation, steps)
-    advice = "look at that line" if place else "find it with `penstock stacks JOB` while it runs"
+    line = line_of(observation, steps, part="user", is_spread=not recurrence.is_concentrated)
     facts = _facts(recurrence)
-    return [Cause("own_code", cost, recurrence.clause("in your own code"), place, evidence, advice, facts)]
+    if line.is_loading:
+        what = "waiting for data"
+        return [
+            Cause("data", cost, recurrence.clause(what), line.place, line.evidence, _LOADER_ADVICE, facts)
+        ]
+    what = "in your own code"
+    advice = "look at that line" if line.place else "find it with `penstock stacks JOB` while it runs"
+    return [Cause("own_code", cost, recurrence.clause(what), line.place, line.evidence, advice, facts)]
 
 
 def checkpoints(observation: Observation) -> list[Cause]:
@@ -172,7 +179,8 @@ def stalls(observation: Observation) -> list[Cause]:
         if recurrence is None or recurrence.count == 0:
             continue
         steps = observation.steps[recurrence.is_long]
-        place, evidence = line_of(observation, steps)
+        line = line_of(observation, steps, part=part)
+        place, evidence = line.place, line.evidence
         if part in ("backward", "exchange") and len(observation.ranks) > 1:
             # All ranks leave a collective together, so all look as slow as the one that came last.
             place = f"in {part}, rank not known"

@@ -58,9 +58,12 @@ def slow_rank(observation: Observation) -> list[Cause]:
         return []
     rank = observation.ranks[place].rank
     spent = seconds(excess // int(counts.sum()))
-    line, stacks = line_of(observation, observation.steps, rank) if part in ("user", "rest") else ("", "")
-    evidence = f"the others wait {seconds(max(wait, 0))} for it" + (f"; {stacks}" if line else "")
+    line = line_of(observation, observation.steps, rank, part=part, is_spread=True)
+    place_text = line.place if part in ("user", "rest") else ""
+    evidence = f"the others wait {seconds(max(wait, 0))} for it" + (
+        f"; {line.evidence}" if place_text else ""
+    )
     facts: dict[str, object] = {"rank": rank, "part": part, "excess_ns": excess, "others_wait_ns": wait}
     sentence = f"rank {rank} takes {spent} longer a step than the others {_ALONE[part]}"
     advice = f"compare the machine, the files and the code of rank {rank} with those of another rank"
-    return [Cause("slow_rank", excess, sentence, line, evidence, advice, facts)]
+    return [Cause("slow_rank", excess, sentence, place_text, evidence, advice, facts)]

@@ -1,7 +1,7 @@
 """Where a step's time goes on the device: marks on its stream, read by another thread when they are over. Nobody waits for the device (O6).
 
 Consecutive parts share a mark: what lies between two marks belongs to the part that the first one began. Where the mark before was over already when
-the next one was made, the device had nothing to do, and what lies between them outside of forward, backward and optimizer is ``idle``.
+the next one was made, the device had nothing to do, and what lies between them outside of forward, backward, optimizer and evaluation is ``idle``.
 """
 
 import threading
@@ -21,7 +21,7 @@ _STEPS_MAX = 32
 _MARKS_MAX = 1024
 #: Seconds between two looks at what is over.
 _LOOK_S = 0.05
-_WORK = frozenset({"forward", "backward", "optimizer"})
+_WORK = frozenset({"forward", "backward", "optimizer", "eval"})
 
 #: The part that a mark begins, whether the mark before it was over when it was made, and the mark.
 _Mark = tuple[str, bool, torch.cuda.Event]
