@@ -85,6 +85,7 @@
     ├── RunError                 training runs
     │   ├── RunUnknown           no run is in that directory
     │   ├── RunDamaged           a journal or records that cannot be read
+    │   ├── RunOnlyObserved      steps of a loop of one's own, without a recipe
     │   ├── TimelineInvalid      a timeline of a run that breaks the form, with the field
     │   ├── RunUnwritable        a journal or records that cannot be written, such as on a full disk
     │   ├── RunStopped           a policy decided to stop
@@ -204,6 +205,7 @@ from penstock.errors.run import (
     RollbackImpossible,
     RunDamaged,
     RunError,
+    RunOnlyObserved,
     RunStopped,
     RunUnknown,
     RunUnpinned,
@@ -332,6 +334,7 @@ __all__ = [
     "RowOutOfRange",
     "RunDamaged",
     "RunError",
+    "RunOnlyObserved",
     "RunStopped",
     "RunUnknown",
     "RunUnpinned",

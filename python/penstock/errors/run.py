@@ -20,6 +20,17 @@ class RunUnknown(RunError):
         super().__init__(f"there is no run in {directory}")
 
 
+class RunOnlyObserved(RunError):
+    """A directory holds the steps of a loop that was observed, and nothing else of a run."""
+
+    exit_code = 2
+    hint = "`penstock report`, `penstock compare` and `penstock runs show` read its steps; a recipe, a journal and checkpoints come from penstock.Run"
+
+    def __init__(self, *, directory: str) -> None:
+        self.directory = directory
+        super().__init__(f"{directory} holds the steps of a loop of your own: there is no recipe in it")
+
+
 class RunDamaged(RunError):
     """A journal or a file of records cannot be read."""
 

@@ -5,10 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from penstock.report.diagnosis.observation import observation_of
+from penstock.observe.steps import UNMEASURED, read_steps
+from penstock.report.diagnosis.observation import Observation, observation_of
 from penstock.report.diagnosis.step_view import steps_of
+from penstock.report.loop_summary import LOSS
 from penstock.report.run_comparison import ComparedRun
 from penstock.report.run_evidence import evidence_of
+from penstock.run.directory import RunDirectory
 from penstock.run.journal import journal
 from penstock.run.journal import step_records as records
 
@@ -21,6 +24,8 @@ def compared_run(run: Path) -> ComparedRun:
     evidence = evidence_of(run)
     views = [view for view in map(steps_of, evidence.timelines) if view is not None]
     observation = observation_of(views, 0)
+    if RunDirectory(run).is_only_observed():
+        return _compared_loop(run, evidence.name, observation)
     whole = records.read(run)
     timed = {step: place for place, step in enumerate(observation.steps.tolist())}
     common = [step for step in whole if step in timed]
@@ -39,6 +44,33 @@ def compared_run(run: Path) -> ComparedRun:
         batches=[whole[step].batch for step in common],
         settings=_settings(run),
     )
+
+
+def _compared_loop(run: Path, name: str, observation: Observation) -> ComparedRun:
+    """A loop that was only observed: losses are those of its rows, and of batches and settings nothing is known."""
+    losses: dict[int, dict[int, float]] = {}
+    # Lives come in order, so what was executed again counts as it was the last time.
+    for rows in read_steps(run, columns=(LOSS,)):
+        for step, loss in zip(rows.columns["step"].tolist(), rows.columns.get(LOSS, ()), strict=False):
+            losses.setdefault(step, {})[rows.rank] = float(loss)
+    steps = observation.steps
+    tokens = observation.matrix("tokens")
+    by_step = [losses.get(step, {}) for step in steps.tolist()]
+    return ComparedRun(
+        name=name,
+        steps=steps,
+        times=observation.times.max(axis=0) / 1e9 if observation.times.size else np.empty(0),
+        tokens=None if tokens is None else tokens.sum(axis=0).astype(np.float64),
+        losses=np.array([_mean(ranks) for ranks in by_step], np.float64),
+        loss_bits=[tuple(ranks[rank].hex() for rank in sorted(ranks)) for ranks in by_step],
+        batches=[""] * len(steps),
+        settings={},
+    )
+
+
+def _mean(losses: dict[int, float]) -> float:
+    known = [loss for loss in losses.values() if loss != UNMEASURED]
+    return sum(known) / len(known) if known else float("nan")
 
 
 def _settings(run: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import msgspec
 
 from penstock.data import Recipe
 from penstock.data.recipe.document import written
-from penstock.errors import RunDamaged, RunUnknown
+from penstock.errors import RunDamaged, RunOnlyObserved, RunUnknown
 from penstock.observe.steps.columns import FOLDER as STEPS
 from penstock.run.journal.append_file import sync_folder
 from penstock.run.journal.journal import FOLDER as JOURNAL
@@ -92,6 +92,8 @@ class RunDirectory:
         try:
             return msgspec.json.decode(path.read_bytes(), type=About)
         except (FileNotFoundError, NotADirectoryError):
+            if self.is_only_observed():
+                raise RunOnlyObserved(directory=str(self.path)) from None
             raise RunUnknown(directory=str(self.path)) from None
         except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
             raise RunDamaged(file=str(path), place=0, reason=str(reason)) from reason
@@ -100,6 +102,12 @@ class RunDirectory:
         """Whether there is one, or a loop of somebody's own whose steps were recorded."""
         return (self.path / "run.json").is_file() or any(
             (self.path / folder).is_dir() for folder in (JOURNAL, STEPS)
+        )
+
+    def is_only_observed(self) -> bool:
+        """Whether it has steps, and nothing that ``penstock.Run`` writes."""
+        return (self.path / STEPS).is_dir() and not (
+            (self.path / "run.json").is_file() or (self.path / JOURNAL).is_dir()
         )
 
     def describe(self, about: About) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock.cli.output import Json, command_app, print_json, print_table, say
 from penstock.cli.runs.run_text import clock, newest_start
+from penstock.report.loop_summary import loop_summary
 from penstock.run.directory import RunDirectory, runs_below
 from penstock.run.journal import journal
 from penstock.run.journal import step_records as records
@@ -41,19 +42,34 @@ def list_runs(folder: Path = Path("."), *, json: Json = False) -> int:
 
 
 def _summary(run: RunDirectory, folder: Path) -> dict[str, Any]:
+    name = run.path.relative_to(folder) if run.path != folder else run.path
+    if run.is_only_observed():
+        loop = loop_summary(run.path)
+        return {
+            "run": str(name),
+            "lives": loop.lives,
+            "step": loop.last_step,
+            "loss": _loss(loop.loss),
+            "ranks": loop.ranks,
+            "state": loop.state,
+            "since": "" if loop.at is None else clock(loop.at),
+        }
     entries = journal.read(run.path)
     last = records.last(run.path)
     newest = entries[-1] if entries else None
     # A save that was under way may be told after the end.
     life = [entry for entry in entries if newest is not None and entry.incarnation == newest.incarnation]
     end = next((entry for entry in life if entry.kind == "end"), None)
-    name = run.path.relative_to(folder) if run.path != folder else run.path
     return {
         "run": str(name),
         "lives": 1 + max((entry.incarnation for entry in entries), default=-1),
         "step": -1 if last is None else last.step,
-        "loss": "" if last is None or last.whole_loss != last.whole_loss else float(f"{last.whole_loss:.6g}"),
+        "loss": "" if last is None else _loss(last.whole_loss),
         "ranks": newest_start(entries).get("ranks", ""),
         "state": "running, or killed" if end is None else end.facts["how"],
         "since": "" if newest is None else clock(newest.at),
     }
+
+
+def _loss(loss: float) -> float | str:
+    return "" if loss != loss else float(f"{loss:.6g}")

@@ -1,5 +1,6 @@
 """``penstock runs show``: the story of a run."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -9,6 +10,7 @@ from penstock.cli.runs.account import show_account
 from penstock.cli.runs.metrics import show_metrics
 from penstock.cli.runs.place import run_at
 from penstock.cli.runs.run_text import clock, newest_start
+from penstock.report.loop_summary import loop_summary
 from penstock.report.run_story import sentence
 from penstock.run.directory import RunDirectory
 from penstock.run.journal import journal
@@ -47,6 +49,8 @@ def show(
         return show_account(place, json=json)
     if metrics:
         return show_metrics(place, json=json)
+    if RunDirectory(place).is_only_observed():
+        return _show_loop(place, json=json)
     entries = journal.read(place)
     if json:
         for entry in entries:
@@ -77,6 +81,25 @@ def show(
         for entry in entries
     ]
     print_table(["time", "life", "rank", "step", "what"], rows, right=["life", "rank", "step"])
+    return 0
+
+
+def _show_loop(place: Path, *, json: bool) -> int:
+    """A loop that was only observed has no story: what its steps tell."""
+    loop = loop_summary(place)
+    facts = {
+        "run": str(place),
+        "lives": loop.lives,
+        "ranks": loop.ranks,
+        "newest step": loop.last_step,
+        "loss": "" if loop.loss != loop.loss else float(f"{loop.loss:.6g}"),
+        "state": loop.state,
+        "since": "" if loop.at is None else clock(loop.at),
+    }
+    if json:
+        print_json(facts)
+    else:
+        print_facts(facts)
     return 0
 
 
