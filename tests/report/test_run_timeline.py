@@ -75,7 +75,8 @@ def test_a_supervised_death_is_divided_and_has_its_cost(
     assert job.launcher is not None
     output, trouble = job.launcher.communicate(timeout=120)
     assert job.launcher.returncode == 0, output + trouble
-    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path / "home"))
+    # The run says where its job is: whoever reads it may have another home.
+    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path / "elsewhere"))
 
     accounts = ledger(run)
 

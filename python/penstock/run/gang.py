@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.errors import UsageError
 from penstock.state.ranks.launcher import launch_of, place_of
+from penstock.store.home import penstock_home
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,9 @@ class Gang:
     life: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As the journal has it."""
-        return {"launcher": self.launcher, "job": self.job, "life": self.life}
+        """As the journal has it. What supervised the run is found by it, also by people whose own home is another."""
+        home = {"home": str(penstock_home().absolute())} if self.launcher == "penstock" else {}
+        return {"launcher": self.launcher, "job": self.job, "life": self.life, **home}
 
 
 def gang_of(environment: Mapping[str, str] = os.environ) -> Gang:

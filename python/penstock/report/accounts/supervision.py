@@ -39,18 +39,19 @@ class SupervisedLife:
 
 
 def supervised_lives(entries: list[Entry], home: Path) -> dict[int, SupervisedLife]:
-    """By life of the run. A life that nobody supervised, or whose job is gone, is missing."""
+    """By life of the run. A life that nobody supervised, or whose job is gone, is missing. ``home`` has the jobs of runs that do not say where theirs are."""
     lives: dict[int, SupervisedLife] = {}
-    journals: dict[str, dict[tuple[int, int], SupervisedLife]] = {}
+    journals: dict[Path, dict[tuple[int, int], SupervisedLife]] = {}
     for entry in entries:
         job, life = entry.facts.get("job"), entry.facts.get("life")
         is_ours = entry.kind == "start" and entry.facts.get("launcher") == "penstock"
         if not is_ours or not isinstance(job, str) or not isinstance(life, int) or "/" in job or not job:
             continue
-        if job not in journals:
-            journals[job] = _journal(home / "jobs" / job / "journal.jsonl")
+        directory = Path(entry.facts.get("home") or home) / "jobs" / job
+        if directory not in journals:
+            journals[directory] = _journal(directory / "journal.jsonl")
         pid = entry.facts.get("pid")
-        for (_, incarnation), supervised in journals[job].items():
+        for (_, incarnation), supervised in journals[directory].items():
             if incarnation == life and pid in supervised.pids:
                 lives[entry.incarnation] = supervised
     return lives
