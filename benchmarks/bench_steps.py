@@ -24,7 +24,7 @@ from penstock.observe.steps.columns import INTEGERS
 
 STEPS = 20_000
 REAL_STEPS = 4_096 + 64
-KILLS = 10
+KILLS = 20
 
 
 def run() -> Table:

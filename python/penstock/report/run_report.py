@@ -83,11 +83,13 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
     silent = [one.rank for one, view in zip(timelines, views, strict=True) if view is None]
     if silent and known:
         faults.append(f"rank {', '.join(map(str, silent))} has no rows of steps")
-    wall = ledger.longest
-    if steps is not None:
-        wall = max((int(view.times.sum()) for view in known), default=0)
+    thinned = sum(_thinned(timeline) for timeline in timelines)
+    if thinned:
+        faults.append(f"{thinned} older steps are kept as sums: the ledger has them, figures by step do not")
+    is_part = steps is not None or (thinned > 0 and bool(known))
+    wall = max((int(view.times.sum()) for view in known), default=0) if is_part else ledger.longest
     observation = observation_of(
-        known, wall, None if steps is not None else ledger, evidence.stacks, evidence.lost_rows, faults
+        known, wall, None if is_part else ledger, evidence.stacks, evidence.lost_rows, faults
     )
     return RunReport(
         name=evidence.name,
@@ -105,6 +107,12 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
             "ranks": [view.rank for view in known],
         },
     )
+
+
+def _thinned(timeline: RankTimeline) -> int:
+    """How many steps of a rank have no row of their own any more."""
+    counts = [life.steps.counts for life in timeline.lives]
+    return sum(int(count[count > 1].sum()) for count in counts)
 
 
 def quantiles(times: Sequence[int] | Times) -> dict[str, int | str]:

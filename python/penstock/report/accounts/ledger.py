@@ -172,7 +172,7 @@ def _rank_ledger(timeline: RankTimeline) -> tuple[RankLedger, dict[IncidentKey, 
             overlaps.append({"life": life.number, "overlap_ns": life.last - later.first})
         elif later is not None:
             until = later.first
-        of_life, fine = accounts_of(life, undone.by_life[place], until, open_part)
+        of_life, fine = accounts_of(life, undone.by_life[place], until, open_part, undone.lost_counts[place])
         accounts.append(of_life)
         stretches.append(fine)
     incidents = incidents_of(lives, stretches, undone)

@@ -96,7 +96,8 @@ def _life(
     number, rank = key
     clocks, supervised = sources.clocks, sources.supervised.get(number)
     moments = [] if record is None else _moments(record, clocks)
-    steps = _row_columns(table) if table is not None and len(table) else _record_columns(moments)
+    has_rows = table is not None and (len(table) or len(table.rolled.get("step", ())))
+    steps = _row_columns(table) if table is not None and has_rows else _record_columns(moments)
     marks = [moment for moment in moments if moment.kind == "mark"]
     if record is None and not len(steps.numbers):
         return None
@@ -133,19 +134,43 @@ def _died(supervised: SupervisedLife | None, rank: int) -> float | None:
 
 
 def _row_columns(table: StepRows) -> StepColumns:
-    """Rows in order of time. One that goes back in time is damage, and its time is in no step."""
-    columns = {name: np.asarray(column) for name, column in table.columns.items()}
+    """Rows in order of time, behind the sums of those that were thinned. One that goes back in time is damage, and its time is in no step."""
+    columns = _with_sums(table)
     begins, ends = columns["begin"], columns["end"]
     until = np.where(ends == UNMEASURED, begins, ends)
     is_sound = (begins != UNMEASURED) & (until >= begins) & (columns["step"] >= 0)
     before = np.concatenate([[UNMEASURED], np.maximum.accumulate(np.where(is_sound, until, UNMEASURED))[:-1]])
     keep = is_sound & (begins >= before)
     parts = {part: columns[f"host.{part}"][keep] for part in PARTS if f"host.{part}" in columns}
-    own = {"step", "begin", "end", *(f"host.{part}" for part in PARTS)}
+    own = {"step", "begin", "end", "first_step", *(f"host.{part}" for part in PARTS)}
     others = {
         name: column[keep] for name, column in columns.items() if name not in own and column.dtype == np.int64
     }
-    return StepColumns(columns["step"][keep], begins[keep], ends[keep], parts, others)
+    firsts = columns.get("first_step")
+    return StepColumns(
+        columns["step"][keep],
+        begins[keep],
+        ends[keep],
+        parts,
+        others,
+        None if firsts is None else firsts[keep],
+    )
+
+
+def _with_sums(table: StepRows) -> dict[str, Times]:
+    """Columns of rows and of sums over rows, in order of time; ``first_step`` only where there are sums."""
+    columns = {name: np.asarray(column) for name, column in table.columns.items()}
+    if not len(table.rolled.get("step", ())):
+        return columns
+    rows = {**columns, "first_step": columns["step"]}
+    sums = {name: np.asarray(column) for name, column in table.rolled.items()}
+    absent = np.full(len(sums["step"]), UNMEASURED, np.int64)
+    together = {name: np.concatenate([sums.get(name, absent), column]) for name, column in rows.items()}
+    order = np.argsort(together["begin"], kind="stable")
+    is_sum = together["first_step"] <= together["step"]
+    # What does not say how many steps it stands for stands for one.
+    together["first_step"] = np.where(is_sum, together["first_step"], together["step"])
+    return {name: column[order] for name, column in together.items()}
 
 
 class _Moment(NamedTuple):

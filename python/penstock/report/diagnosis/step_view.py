@@ -10,12 +10,13 @@ from penstock.report.diagnosis.observation import RankSteps
 
 
 def steps_of(timeline: RankTimeline, steps: range | None = None) -> RankSteps | None:
-    """All of them, or those of a range; None where there are none."""
+    """All of them, or those of a range; None where there are none. Steps that are only left as sums are not among them."""
     undone = undone_steps(timeline.lives)
     open_part = timeline.open_part_of_spans
     tables: list[dict[str, Times]] = []
     for life, undone_by in zip(timeline.lives, undone.by_life, strict=True):
-        keep = (undone_by == COUNTS) & (life.steps.ends != UNMEASURED)
+        is_row = life.steps.firsts == life.steps.numbers
+        keep = (undone_by == COUNTS) & (life.steps.ends != UNMEASURED) & is_row
         if steps is not None:
             keep &= (life.steps.numbers >= steps.start) & (life.steps.numbers < steps.stop)
         if keep.any():
