@@ -7,16 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock._rust import StepWriter
 from penstock.observe.steps import HOST, UNMEASURED, read_steps
-from penstock.observe.steps.columns import FOLDER, INTEGERS
+from penstock.observe.steps.columns import FOLDER
 from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.run_timeline import run_timeline
 from penstock.report.run_report import Evidence, report_of
+from tests.report.step_rows import row_of, writer_of
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -50,7 +49,9 @@ def row_by_chance(chance: random.Random, step: int, begin: int) -> list[int]:
     elif kind < 0.34:
         end += 5 * MS
     values = dict(zip(HOST, parts, strict=True)) | {"step": step, "begin": begin, "end": end, "tokens": step}
-    return [values.get(name, UNMEASURED) for name in INTEGERS]
+    if chance.random() < 0.8:
+        values |= {"device.idle": chance.randint(0, 9), "device.forward": chance.randint(0, 9)}
+    return row_of(values)
 
 
 def lives_by_chance(seed: int, *, is_foreign: bool) -> list[Life]:
@@ -87,23 +88,10 @@ def lives_by_chance(seed: int, *, is_foreign: bool) -> list[Life]:
     return lives
 
 
-def writer_of(folder: Path, number: int, bytes_max: int) -> StepWriter:
-    """Of one life."""
-    header = {"form": 1, "life": number, "rank": 0, "boot_id": "b"}
-    return StepWriter(
-        folder / FOLDER,
-        f"{number:06d}-0000",
-        header=msgspec.json.encode(header).decode(),
-        columns=list(INTEGERS),
-        bytes_max=bytes_max,
-    )
-
-
 def recorded(folder: Path, lives: Iterable[Life], bytes_max: int) -> Path:
     """The same lives with a budget."""
-    (folder / FOLDER).mkdir(parents=True)
     for number, life in enumerate([*lives, Life()]):
-        writer = writer_of(folder, number, bytes_max)
+        writer = writer_of(folder, number, bytes_max=bytes_max)
         for row, values in enumerate(life.rows):
             if row in life.anchors:
                 writer.anchor(*life.anchors[row])
@@ -181,7 +169,7 @@ def test_a_report_says_that_older_steps_are_only_left_as_sums(tmp_path: Path) ->
         for step in range(first, first + 400):
             user = chance.randint(SECOND // 2, SECOND)
             values = {"step": step, "begin": at, "end": at + user, "host.user": user}
-            life.rows.append([values.get(name, UNMEASURED) for name in INTEGERS])
+            life.rows.append(row_of(values))
             at += user
         lives.append(life)
     took = at - lives[1].rows[0][1]
@@ -198,9 +186,8 @@ def test_a_report_says_that_older_steps_are_only_left_as_sums(tmp_path: Path) ->
 def test_rows_of_a_killed_life_are_thinned_and_counted_once(tmp_path: Path) -> None:
     """Goal: O1, O5. Method: a life that leaves its rows in a tail; then the tail comes back, as if a kill had come before its end."""
     run, dead = tmp_path / "run", tmp_path / "dead"
-    (run / FOLDER).mkdir(parents=True)
     (life, *_) = lives_by_chance(3, is_foreign=False)
-    writer = writer_of(run, 0, ROOMY)
+    writer = writer_of(run, 0, bytes_max=ROOMY)
     for values in life.rows:
         writer.row(values)
     assert writer.flush(30)
@@ -209,7 +196,7 @@ def test_rows_of_a_killed_life_are_thinned_and_counted_once(tmp_path: Path) -> N
     (tail,) = (dead / FOLDER).glob("*.tail")
     rows = tail.read_bytes()
 
-    writer_of(dead, 1, 4096).close()
+    writer_of(dead, 1, bytes_max=4096).close()
 
     assert not tail.exists()
     tail.write_bytes(rows)

@@ -84,13 +84,16 @@ fn groups(rows: usize, follows: impl Fn(usize, usize) -> bool) -> Vec<(usize, us
     groups
 }
 
-/// Which rows may be summed with each other. 0: their parts leave nothing unmeasured. Bits: parts that were not measured
-/// and whose time is missing. None: alone, because its parts contradict its length, or the machine slept in it.
+/// Which rows may be summed with each other. Bits: parts that were not measured and whose time is missing; whether the
+/// device was measured. None: alone, because its parts contradict its length, or the machine slept in it.
 fn kinds(table: &Block, begins: &[i64], ends: &[i64], sleeps: &[(i64, i64)]) -> Vec<Option<u64>> {
-    let is_part = |(column, _): &&(Column, Vec<i64>)| column.name.starts_with("host.");
-    let parts: Vec<&Vec<i64>> = table.columns.iter().filter(is_part).map(|(_, values)| values).collect();
+    let of = |prefix: &str| -> Vec<&Vec<i64>> {
+        let columns = table.columns.iter().filter(|(column, _)| column.name.starts_with(prefix));
+        columns.map(|(_, values)| values).collect()
+    };
+    let (parts, of_device) = (of("host."), of("device."));
     let kind = |row: usize| {
-        let (mut missing, mut sum, mut is_sound) = (0u64, 0i128, parts.len() <= 64);
+        let (mut missing, mut sum, mut is_sound) = (0u64, 0i128, parts.len() < 64);
         for (at, values) in parts.iter().enumerate() {
             match values[row] {
                 UNMEASURED => missing |= 1u64.checked_shl(at as u32).unwrap_or(0),
@@ -102,7 +105,9 @@ fn kinds(table: &Block, begins: &[i64], ends: &[i64], sleeps: &[(i64, i64)]) -> 
         }
         let length = i128::from(ends[row]) - i128::from(begins[row]);
         let slept = sleeps.iter().any(|(from, to)| *from < ends[row] && begins[row] < *to);
-        (is_sound && sum <= length && !slept).then_some(if sum < length { missing } else { 0 })
+        let is_marked = of_device.iter().any(|values| values[row] != UNMEASURED);
+        let bits = if sum < length { missing } else { 0 };
+        (is_sound && sum <= length && !slept).then_some(bits | u64::from(is_marked) << 63)
     };
     (0..table.rows).map(kind).collect()
 }

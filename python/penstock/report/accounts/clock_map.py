@@ -45,6 +45,15 @@ class ClockMap:
         """The moment alone."""
         return None if not wall_s else self.at(wall_s)[1]
 
+    def wall(self, clock: str, boottime: int) -> int | None:
+        """What the wall clock showed at a moment of a boot, by the nearest anchor of it; None where it has none."""
+        near = min(
+            (anchor for anchor in self._anchors if anchor.boot_id == clock),
+            key=lambda anchor: abs(anchor.boottime - boottime),
+            default=None,
+        )
+        return None if near is None else near.wall + boottime - near.boottime
+
     def clock(self, life: int, rank: int, wall_s: float) -> str:
         """The clock of a life: that of its own anchors, else of the nearest ones."""
         own = [anchor.boot_id for anchor in self._anchors if (anchor.life, anchor.rank) == (life, rank)]

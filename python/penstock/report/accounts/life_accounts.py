@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.report.accounts.account_names import ACCOUNTS, CODE, PART_CODE, PARTS, UNKNOWN
+from penstock.report.accounts.device_split import DeviceSplit, device_split
 from penstock.report.accounts.nested_spans import Pieces, pieces_of
 from penstock.report.accounts.timeline import UNMEASURED, LifeTimeline, Times
 from penstock.report.accounts.undone_steps import COUNTS, CUT
@@ -47,6 +48,8 @@ class LifeAccounts:
     torn_steps: int
     #: Steps whose parts contradict their length; their time is unmeasured.
     broken_steps: int
+    #: The device's own split; beside the accounts, never added to them.
+    device: DeviceSplit
 
     def to_json(self) -> dict[str, object]:
         """As plain values."""
@@ -63,6 +66,7 @@ class LifeAccounts:
                 "torn": self.torn_steps,
                 "broken": self.broken_steps,
             },
+            "device": self.device.to_json(),
         }
 
 
@@ -173,6 +177,7 @@ def accounts_of(
         lost_steps=lost,
         torn_steps=torn,
         broken_steps=broken,
+        device=device_split(life.steps, (undone_by == COUNTS) & (life.steps.ends != UNMEASURED)),
     ), fine
 
 

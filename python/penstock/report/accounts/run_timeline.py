@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.errors import RunDamaged
-from penstock.observe.steps import HOST, PARTS, UNMEASURED, StepRows, read_anchors, read_steps
+from penstock.observe.steps import DEVICE, HOST, PARTS, UNMEASURED, StepRows, read_anchors, read_steps
 from penstock.report.accounts.account_names import UNKNOWN
 from penstock.report.accounts.clock_map import ClockMap
 from penstock.report.accounts.supervision import SupervisedLife, supervised_lives
@@ -52,7 +52,7 @@ class _Sources:
     ends: dict[tuple[int, int], Entry]
 
 
-def run_timeline(run: Path, home: Path, columns: Sequence[str] = HOST) -> RunTimeline:
+def run_timeline(run: Path, home: Path, columns: Sequence[str] = (*HOST, *DEVICE)) -> RunTimeline:
     """Read a run, with some columns of its rows; ``home`` has the jobs that may have supervised it."""
     timeline = RunTimeline()
     entries = journal.read(run)
@@ -74,7 +74,7 @@ def run_timeline(run: Path, home: Path, columns: Sequence[str] = HOST) -> RunTim
         if life is not None:
             by_rank.setdefault(key[1], []).append(life)
     for rank, lives in sorted(by_rank.items()):
-        timeline.ranks.append(_rank(rank, lives))
+        timeline.ranks.append(_rank(rank, lives, clocks))
     timeline.faults = timeline.faults[:_FAULTS_MAX]
     return timeline
 
@@ -112,7 +112,7 @@ def _life(
     life = LifeTimeline(
         number=number,
         clock=clocks.clock(number, rank, start),
-        requested=clocks.moment(None if supervised is None else supervised.ordered),
+        requested=clocks.moment(None if supervised is None else supervised.requested or supervised.ordered),
         born=clocks.moment(None if record is None else record.born),
         joined=clocks.moment(None if record is None else record.began),
         resumed=Marks(
@@ -252,7 +252,9 @@ def _with_spans(
     spans: list[tuple[str, int, int]] = []
     clocks = sources.clocks
     if life.requested is not None and life.born is not None:
-        spans.append(("spawn", life.requested, life.born))
+        # What comes before the order is time in a queue.
+        ordered = None if supervised is None else clocks.moment(supervised.ordered)
+        spans.append(("spawn", min(max(ordered or 0, life.requested), life.born), life.born))
     if supervised is not None and supervised.failed is not None:
         failed, gone = clocks.moment(supervised.failed), clocks.moment(supervised.gone)
         if failed is not None and gone is not None and failed < gone:
@@ -298,15 +300,23 @@ def _phases(moments: Sequence[_Moment]) -> list[tuple[str, int, int]]:
     return spans
 
 
-def _rank(rank: int, lives: Sequence[LifeTimeline]) -> RankTimeline:
+def _rank(rank: int, lives: Sequence[LifeTimeline], clocks: ClockMap) -> RankTimeline:
     """Lives in order of time, with the gap between two clocks estimated."""
     ordered = sorted(lives, key=lambda life: life.number)
     for place in range(1, len(ordered)):
         before, life = ordered[place - 1], ordered[place]
         if before.clock == life.clock and life.first < before.last <= life.first + MOVE_NS:
             ordered[place] = _moved(life, before.last)
+        elif before.clock != life.clock:
+            ordered[place - 1] = replace(before, gap_estimate=_gap(before, life, clocks))
     has_rows = any(life.steps.parts for life in ordered)
     return RankTimeline(rank, tuple(ordered), "rest" if has_rows else UNKNOWN)
+
+
+def _gap(before: LifeTimeline, life: LifeTimeline, clocks: ClockMap) -> int | None:
+    """How long wall clocks say that it took from the last sign of a life to the first of the next; below 0 where one of them was wrong."""
+    last, first = clocks.wall(before.clock, before.last), clocks.wall(life.clock, life.first)
+    return None if last is None or first is None else first - last
 
 
 def _moved(life: LifeTimeline, first: int) -> LifeTimeline:

@@ -45,6 +45,12 @@ def _life_table(life: LifeTimeline, undone_by: Times, open_part: str | None) -> 
         **life.steps.others,
         **{f"host.{part}": column for part, column in life.steps.parts.items()},
     }
+    on_device = [name for name in table if name.startswith("device.")]
+    if on_device:
+        is_marked = np.logical_or.reduce([table[name] != UNMEASURED for name in on_device])
+        for name in on_device:
+            # A part that a marked step has no mark of did not happen.
+            table[name] = np.where(is_marked & (table[name] == UNMEASURED), 0, table[name])
     if not life.steps.parts and open_part is not None:
         _, fine = accounts_of(life, undone_by, None, open_part)
         for part in STEP_PARTS:
