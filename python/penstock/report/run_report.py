@@ -9,6 +9,7 @@ import numpy as np
 from penstock.observe.steps import StackSample
 from penstock.observe.steps.flop_record import FlopNote
 from penstock.report.accounts.account_names import STEP_PARTS, UNKNOWN
+from penstock.report.accounts.host_alignment import HostAlignment
 from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.timeline import UNMEASURED, RankTimeline, Times
 from penstock.report.diagnosis.diagnosis import Diagnosis, diagnosis_of
@@ -36,6 +37,8 @@ class Evidence:
     faults: tuple[str, ...] = ()
     #: Of ranks and lives whose FLOPs were counted.
     flops: tuple[FlopNote, ...] = ()
+    #: How clocks of hosts stand to each other; empty where there is one.
+    alignments: tuple[HostAlignment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class RunReport:
     mfu: dict[str, Any]
     faults: tuple[str, ...]
     scope: dict[str, Any] = field(default_factory=dict)
+    clocks: tuple[HostAlignment, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -66,6 +70,7 @@ class RunReport:
             "breakdown": self.breakdown,
             "stalls": self.stalls,
             "memory": self.memory,
+            "clocks": [alignment.to_json() for alignment in self.clocks],
             "faults": list(self.faults),
             "ledger": self.ledger.to_json(),
         }
@@ -106,6 +111,7 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
             "rank": rank,
             "ranks": [view.rank for view in known],
         },
+        clocks=evidence.alignments,
     )
 
 

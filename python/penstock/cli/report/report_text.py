@@ -21,6 +21,8 @@ def lines(report: RunReport) -> Iterator[str]:
     first = report.diagnosis.first
     if first is not None and first.next_step:
         yield f"  next: {first.next_step}"
+    for alignment in report.clocks:
+        yield f"clocks: {alignment.sentence()}"
     for fault in report.faults:
         yield f"  note: {one_line(fault)}"
     yield from _causes(report)

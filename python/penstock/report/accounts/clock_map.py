@@ -23,6 +23,11 @@ class ClockMap:
         self._anchors = sorted(anchors, key=lambda anchor: (anchor.wall, anchor.boottime))
         self._walls = [anchor.wall for anchor in self._anchors]
 
+    def of(self, clock: str) -> "ClockMap":
+        """Of one boot alone; of all where none is called so."""
+        own = [anchor for anchor in self._anchors if anchor.boot_id == clock]
+        return ClockMap(own) if own and len(own) < len(self._anchors) else self
+
     def at(self, wall_s: float) -> tuple[str, int]:
         """A clock and a moment of it."""
         wall = round(wall_s * 1e9)

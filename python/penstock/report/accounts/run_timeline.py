@@ -15,6 +15,7 @@ from penstock.errors import RunDamaged
 from penstock.observe.steps import DEVICE, HOST, PARTS, UNMEASURED, StepRows, read_anchors, read_steps
 from penstock.report.accounts.account_names import UNKNOWN
 from penstock.report.accounts.clock_map import ClockMap
+from penstock.report.accounts.host_alignment import HostAlignment, alignments_of
 from penstock.report.accounts.supervision import SupervisedLife, supervised_lives
 from penstock.report.accounts.timeline import (
     LifeTimeline,
@@ -41,6 +42,8 @@ class RunTimeline:
     ranks: list[RankTimeline] = field(default_factory=list)
     lost_rows: int = 0
     faults: list[str] = field(default_factory=list)
+    #: Of lives whose ranks are on several hosts: how their clocks stand to each other.
+    alignments: list[HostAlignment] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,9 @@ class _Sources:
     ends: dict[tuple[int, int], Entry]
 
 
-def run_timeline(run: Path, home: Path, columns: Sequence[str] = (*HOST, *DEVICE)) -> RunTimeline:
+def run_timeline(
+    run: Path, home: Path, columns: Sequence[str] = (*HOST, *DEVICE, "exchanged")
+) -> RunTimeline:
     """Read a run, with some columns of its rows; ``home`` has the jobs that may have supervised it."""
     timeline = RunTimeline()
     entries = journal.read(run)
@@ -75,6 +80,7 @@ def run_timeline(run: Path, home: Path, columns: Sequence[str] = (*HOST, *DEVICE
             by_rank.setdefault(key[1], []).append(life)
     for rank, lives in sorted(by_rank.items()):
         timeline.ranks.append(_rank(rank, lives, clocks))
+    timeline.alignments = alignments_of(timeline.ranks)
     timeline.faults = timeline.faults[:_FAULTS_MAX]
     return timeline
 
@@ -94,7 +100,10 @@ def _life(
 ) -> LifeTimeline | None:
     """One life of one rank; None when nothing is known of it."""
     number, rank = key
-    clocks, supervised = sources.clocks, sources.supervised.get(number)
+    start = (record.began or record.born) if record is not None else 0.0
+    clock = sources.clocks.clock(number, rank, start)
+    # Wall times of a life are those of its own boot: another host has another clock.
+    clocks, supervised = sources.clocks.of(clock), sources.supervised.get(number)
     moments = [] if record is None else _moments(record, clocks)
     has_rows = table is not None and (len(table) or len(table.rolled.get("step", ())))
     steps = _row_columns(table) if table is not None and has_rows else _record_columns(moments)
@@ -108,10 +117,9 @@ def _life(
     if end is not None and end.facts.get("how") == "failed":
         ended, died = None, died or end.at
         cause = cause or f"{end.facts.get('error')}: {end.facts.get('reason')}"
-    start = (record.began or record.born) if record is not None else 0.0
     life = LifeTimeline(
         number=number,
-        clock=clocks.clock(number, rank, start),
+        clock=clock,
         requested=clocks.moment(None if supervised is None else supervised.requested or supervised.ordered),
         born=clocks.moment(None if record is None else record.born),
         joined=clocks.moment(None if record is None else record.began),
@@ -124,7 +132,7 @@ def _life(
         died=clocks.moment(died),
         cause=cause,
     )
-    return _with_spans(_agreed(life), supervised, sources, rank, moments)
+    return _with_spans(_agreed(life), supervised, clocks, rank, moments)
 
 
 def _died(supervised: SupervisedLife | None, rank: int) -> float | None:
@@ -244,13 +252,12 @@ def _agreed(life: LifeTimeline) -> LifeTimeline:
 def _with_spans(
     life: LifeTimeline,
     supervised: SupervisedLife | None,
-    sources: _Sources,
+    clocks: ClockMap,
     rank: int,
     moments: Sequence[_Moment],
 ) -> LifeTimeline:
     """What the supervisor and the clocks tell about stretches of a life."""
     spans: list[tuple[str, int, int]] = []
-    clocks = sources.clocks
     if life.requested is not None and life.born is not None:
         # What comes before the order is time in a queue.
         ordered = None if supervised is None else clocks.moment(supervised.ordered)
