@@ -200,7 +200,7 @@ def _memory(observation: Observation) -> dict[str, Any]:
             if name in rank.columns and len(measured := _measured(rank.columns[name]))
         ]
         memory[name] = max((int(column.max()) for column in columns), default=UNKNOWN)
-    retries = observation.matrix("allocator_retries")
+    retries = observation.increments("allocator_retries")
     memory["allocator_retries"] = UNKNOWN if retries is None else int(retries.sum())
     return memory
 

@@ -92,6 +92,24 @@ class Observation:
         values = self.matrix(name)
         return None if values is None else middle_of(values)
 
+    def increments(self, name: str) -> Times | None:
+        """How much a counter grew in each step, of all ranks as rows; None where a rank never looked at it.
+
+        What a life begins with was counted before its first step. A step without a look has the count of the look before it.
+        """
+        rows = []
+        for rank in self.ranks:
+            column = rank.columns.get(name, _NOTHING)
+            is_known = column != UNMEASURED
+            if not is_known.any():
+                return None
+            grown = np.zeros(len(column), np.int64)
+            for life in np.unique(rank.columns["life"]).tolist():
+                looks = np.flatnonzero(is_known & (rank.columns["life"] == life))
+                grown[looks[1:]] = np.maximum(np.diff(column[looks]), 0)
+            rows.append(grown)
+        return np.stack(rows) if rows else None
+
     def stages(self) -> list[str]:
         """Stages of the feed that rows have a column for, and that were measured in some step."""
         names = {name for rank in self.ranks for name in rank.columns if name.startswith("feed.")}

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from penstock.observe.steps.columns import TOLD_PARTS
 from penstock.report.accounts.account_names import PART_CODE, STEP_PARTS
 from penstock.report.accounts.life_accounts import accounts_of
 from penstock.report.accounts.timeline import UNMEASURED, LifeTimeline, RankTimeline, Times
@@ -45,6 +46,11 @@ def _life_table(life: LifeTimeline, undone_by: Times, open_part: str | None) -> 
         **life.steps.others,
         **{f"host.{part}": column for part, column in life.steps.parts.items()},
     }
+    for part in TOLD_PARTS:
+        column = life.steps.parts.get(part)
+        if column is not None and (column != UNMEASURED).any():
+            # A part that other steps of the life tell of did not happen in this one, as the optimizer while gradients are accumulated.
+            table[f"host.{part}"] = np.where(column == UNMEASURED, 0, column)
     on_device = [name for name in table if name.startswith("device.")]
     if on_device:
         is_marked = np.logical_or.reduce([table[name] != UNMEASURED for name in on_device])
