@@ -24,7 +24,7 @@ from penstock.observe.steps.columns import INTEGERS
 
 STEPS = 20_000
 REAL_STEPS = 4_096 + 64
-KILLS = 10
+KILLS = 20
 
 
 def run() -> Table:
@@ -80,7 +80,7 @@ def tell(recorder: StepRecorder, step: int) -> None:
     recorder.fact("tokens", 4096)
     recorder.fact("padding", 17)
     recorder.fact("bytes_read", 8192)
-    recorder.feed(3, (step * 1e-5, step * 1e-4, step * 1e-6))
+    recorder.feed(3, (step * 1e-5, step * 1e-4, step * 1e-6, 0.0))
     with recorder.part("user"):
         for part in ("forward", "backward", "optimizer"):
             recorder.enter(part)
@@ -101,7 +101,7 @@ def bytes_per_value(place: Path) -> float:
         recorder.begin(step)
         recorder.fact("tokens", 4096 - int(numbers.integers(0, 99)))
         recorder.fact("padding", int(numbers.integers(0, 99)))
-        recorder.feed(int(numbers.integers(0, 4)), (0.0, step * 1e-4, 0.0))
+        recorder.feed(int(numbers.integers(0, 4)), (0.0, step * 1e-4, 0.0, 0.0))
         with recorder.part("user"):
             for part in ("forward", "backward", "optimizer"):
                 with recorder.part(part):

@@ -4,6 +4,7 @@ The model's work is a pause, so that a step has a length of its own on any machi
 the plant really took, by a clock of its own, in ``CASE.RANK.json``.
 """
 
+import gc
 import json
 import os
 import sys
@@ -29,8 +30,10 @@ from tests.torch.stream import Stream
 pause = Clock().pause
 STEPS = 20
 FORWARD_S, BACKWARD_S = 0.01, 0.02
-#: What is planted, in seconds: in every fifth step, in a save, in a row, in the steps of one rank.
-SLEEP_S, SAVE_S, ROW_S, RANK_S = 0.25, 0.1, 0.004, 0.12
+#: What is planted, in seconds: in every fifth step, in a save, in a row, in the steps of one rank, in a part.
+SLEEP_S, SAVE_S, ROW_S, RANK_S, PART_S = 0.25, 0.1, 0.004, 0.12, 0.04
+#: Objects that a collection looks at: about as long as a step.
+GARBAGE = 400_000
 SLOW_RANK = 2
 RANKS = 4
 
@@ -44,6 +47,14 @@ class Plant:
     save_every: int = 1000
     slow_rows: bool = False
     slow_rank: bool = False
+    #: A part of every step, around a pause.
+    part: str = ""
+    #: Garbage is collected in every step.
+    collects: bool = False
+    #: Samples are padded, not packed.
+    pads: bool = False
+    #: One rank pauses inside of backward, before the others can leave it, in every fifth step.
+    slow_backward: bool = False
 
 
 CASES = {
@@ -52,9 +63,14 @@ CASES = {
     "sleep": Plant(every=5),
     "data": Plant(slow_rows=True),
     "checkpoints": Plant(save_every=2),
+    "transfer": Plant(part="transfer"),
+    "eval": Plant(part="eval"),
+    "gc": Plant(collects=True),
+    "padding": Plant(pads=True),
     "rank_clean": Plant(ranks=RANKS),
     "rank_user": Plant(ranks=RANKS, slow_rank=True),
     "rank_data": Plant(ranks=RANKS, slow_rows=True),
+    "rank_backward": Plant(ranks=RANKS, slow_backward=True),
 }
 
 
@@ -106,8 +122,16 @@ def slow_capture(watch: Watch, point: str) -> None:
 def recipe_of(stream: Stream, plant: Plant) -> ps.Recipe:
     """The stream, with a slow stage where one is planted."""
     recipe = stream.recipe()
+    if plant.pads:
+        return replace(recipe, stages=(*recipe.stages[:-1], ps.Truncate(128), ps.Pad(128)))
     stages = (*recipe.stages, ps.Map(slow_row, random=True)) if plant.slow_rows else recipe.stages
     return replace(recipe, stages=stages)
+
+
+def planted(run: ps.Run, part: str, watch: Watch) -> None:
+    """A pause that belongs to a part."""
+    with run.phase("eval") if part == "eval" else run.span(part), watch.plant():
+        pause(PART_S)
 
 
 def alone(stream: Stream, out: Path, plant: Plant) -> None:
@@ -117,8 +141,14 @@ def alone(stream: Stream, out: Path, plant: Plant) -> None:
     state, watch = start(), Watch()
     if plant.save_every < STEPS:
         checkpoints.reach = partial(slow_capture, watch)
+    garbage = [[] for _ in range(GARBAGE)] if plant.collects else []
     for step, _ in run.steps(state):
         with watch.body():
+            if plant.part:
+                planted(run, plant.part, watch)
+            if garbage:
+                with watch.plant():
+                    gc.collect()
             with run.span("forward"):
                 pause(FORWARD_S)
             with run.span("backward"):
@@ -141,7 +171,7 @@ def gang(stream: Stream, out: Path, plant: Plant) -> None:
     model = penstock.torch.ddp(Model(8))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     watch = Watch()
-    for _, batch in run.steps(penstock.torch.state(model, optimizer)):
+    for step, batch in run.steps(penstock.torch.state(model, optimizer)):
         with watch.body():
             if plant.slow_rank and run.rank == SLOW_RANK:
                 with watch.plant():
@@ -151,6 +181,9 @@ def gang(stream: Stream, out: Path, plant: Plant) -> None:
                 loss = loss_of(model, batch["tokens"])
             with run.span("backward"):
                 pause(BACKWARD_S)
+                if plant.slow_backward and run.rank == SLOW_RANK and step % 5 == 4:
+                    with watch.plant():
+                        pause(SLEEP_S)
                 loss.backward()
             optimizer.step()
             optimizer.zero_grad()

@@ -134,6 +134,8 @@ def test_the_limiting_stage_of_the_feed_is_named() -> None:
     cause = first(loop.evidence())
     assert cause.place == "limited by feed stage `read`"
     assert "`read`" in cause.next_step
+    loop.others["feed.map"] = np.full(200, 90 * MS, np.int64)
+    assert first(loop.evidence()).place == "limited by feed stage `map`, maps of your own"
 
 
 @pytest.mark.parametrize("part", ["forward", "optimizer", "rest", "judge"])
@@ -214,17 +216,31 @@ def test_padding_is_named() -> None:
     assert report_of(loop.evidence()).diagnosis.verdict == "none"
 
 
-def test_allocator_retries_are_named() -> None:
-    loop = Loop().plant("rest", 100, every=8)
+@pytest.mark.parametrize("every", [8, 60])
+def test_allocator_retries_are_named(every: int) -> None:
+    """Method: a counter that grows and is looked at once a second, as it is recorded; nobody has looked in the first second."""
+    loop = Loop().plant("rest", 400, every=every)
     retries = np.zeros(200, np.int64)
-    retries[7::8] = 2
-    loop.others = {"allocator_retries": retries}
+    retries[every - 1 :: every] = 1
+    (timeline,) = loop.evidence().timelines
+    steps = timeline.lives[0].steps
+    seconds = (steps.ends - steps.begins[0]) // (1000 * MS)
+    looks = np.searchsorted(seconds, seconds, side="left")
+    counter = 5 + np.concatenate([[0], np.cumsum(retries)])[looks]
+    loop.others = {"allocator_retries": np.where(seconds == 0, UNMEASURED, counter)}
     report = report_of(loop.evidence())
     allocator = next(cause for cause in report.diagnosis.causes if cause.kind == "allocator")
-    assert allocator.cost == pytest.approx(loop.total(), rel=NEAR)
-    assert report.diagnosis.first is allocator
-    loop.others = {"allocator_retries": np.zeros(200, np.int64)}
+    # What nobody has looked at after the last retries is not known.
+    unseen = int(retries.sum()) - (int(counter[-1]) - int(counter[seconds > 0][0]))
+    assert allocator.facts["retries"] == retries.sum() - unseen
+    assert allocator.cost == pytest.approx(loop.total() * (retries.sum() - unseen) / retries.sum(), rel=NEAR)
+    assert report.memory["allocator_retries"] == retries.sum() - unseen
+    if every == 8:
+        assert report.diagnosis.first is allocator
+    # The control: what was counted before the first step, and never again.
+    loop.others = {"allocator_retries": np.full(200, 5, np.int64)}
     assert "allocator" not in kinds(report_of(loop.evidence()))
+    assert report_of(loop.evidence()).memory["allocator_retries"] == 0
 
 
 def test_a_host_that_launches_too_slowly_is_named() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from penstock import events
 from penstock.cli.main import main
-from penstock.report.recording import by_kind
+from penstock.events.columns import read_table
+from penstock.report.recording import summaries_of
 from penstock.view.web.content.recordings import describe_recording
 
 
@@ -21,7 +22,7 @@ def test_terminal_and_browser_give_the_same_quantiles(
                 sum(range(number * 20_000))
         events.record("tick")
     shown = ("kind", "count", "total_ns", "p50_ns", "p99_ns", "max_ns")
-    computed = [{name: getattr(kind, name) for name in shown} for kind in by_kind(events.read(file))]
+    computed = [{name: getattr(kind, name) for name in shown} for kind in summaries_of([read_table(file)])]
     assert main(["events", str(file), "--summary", "--json"]) == 0
     terminal = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     browser = [

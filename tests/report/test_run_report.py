@@ -52,8 +52,7 @@ def test_a_slow_stage_of_the_data_is_named(runs: Path) -> None:
     cause = cause_of(runs / "data")
     assert cause["kind"] == "data"
     assert cause["cost_ns"] == pytest.approx(noted(runs / "data", 0, "between_s"), rel=NEAR)
-    # A map is of the program, and none of the stages that the feed times.
-    assert "in maps of your own" in cause["place"]
+    assert cause["place"] == "limited by feed stage `map`, maps of your own"
 
 
 def test_checkpoints_every_second_step_are_named_with_a_better_interval(runs: Path) -> None:
@@ -75,6 +74,40 @@ def test_a_slow_rank_of_four_is_named(runs: Path, case: str, part: str, note: st
     assert cause["cost_ns"] == pytest.approx(noted(runs / case, SLOW_RANK, note) - others, rel=NEAR)
     if part == "user":
         assert cause["place"].startswith("at planted.py:")
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "words"),
+    [
+        ("transfer", "transfer", "moving batches to the device"),
+        ("eval", "evaluation", "in evaluation"),
+        ("gc", "gc", "collecting garbage"),
+    ],
+)
+def test_a_part_that_is_slow_in_every_step_is_named(runs: Path, case: str, kind: str, words: str) -> None:
+    cause = cause_of(runs / case)
+    assert cause["kind"] == kind
+    assert words in cause["sentence"]
+    # What the first step of a life takes longer belongs to its start.
+    assert cause["cost_ns"] == pytest.approx(noted(runs / case, 0, "planted_s"), rel=NEAR)
+
+
+def test_padding_is_named_with_its_share(runs: Path) -> None:
+    cause = cause_of(runs / "padding")
+    report = report_of(evidence_of(runs / "padding"))
+    assert cause["kind"] == "padding"
+    share = cause["facts"]["padding"] / (cause["facts"]["padding"] + cause["facts"]["tokens"])
+    assert share > 0.4
+    computed = sum(report.breakdown["host"][part] for part in ("forward", "backward")) * STEPS
+    assert cause["cost_ns"] == pytest.approx(share * computed, rel=NEAR)
+
+
+def test_a_rank_that_is_slow_inside_of_backward_is_not_guessed(runs: Path) -> None:
+    """Goal: all ranks leave the collectives of backward together, so that nobody is blamed."""
+    cause = cause_of(runs / "rank_backward")
+    assert cause["kind"] == "stall"
+    assert cause["place"] == "in backward, rank not known"
+    assert cause["cost_ns"] == pytest.approx(noted(runs / "rank_backward", SLOW_RANK, "planted_s"), rel=NEAR)
 
 
 def test_the_ledger_of_real_runs_sums_exactly(runs: Path) -> None:

@@ -10,16 +10,19 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.main import main
+from penstock.cli.report.report_text import ledger_lines
 from penstock.observe.steps import Anchor
 from penstock.report import ledger
 from penstock.report.accounts.clock_map import WALL, ClockMap
-from penstock.report.accounts.ledger import Ledger
+from penstock.report.accounts.ledger import Ledger, ledger_from
+from penstock.report.accounts.run_timeline import run_timeline
 from penstock.report.run_evidence import evidence_of
 from penstock.report.run_report import report_of
 from tests.conftest import ROOT
 from tests.process import jobs
 from tests.process.jobs import Running
 from tests.report.mortal import KILLED_AT, SAVE_EVERY, STEP_S, STEPS
+from tests.report.step_rows import row_of, writer_of
 from tests.torch.stream import Stream, make_stream
 
 SCRIPT = ROOT / "tests/report/mortal.py"
@@ -92,6 +95,11 @@ def test_a_supervised_death_is_divided_and_has_its_cost(
     # The step that the kill tore lasted eleven pauses.
     assert first.accounts["torn"] >= 11 * STEP_S * 1e9
     assert first.accounts["unmeasured"] == second.accounts["unmeasured"] == 0
+    # The job was asked for before its agent ordered the first life; a life after a death waits for nobody.
+    assert first.accounts["queue"] > 0
+    assert first.accounts["spawn"] > 0
+    assert second.accounts["queue"] == 0
+    assert accounts.goodput()["scheduling"] == (accounts.wall - first.accounts["queue"]) / accounts.wall
     assert all(second.accounts[name] > 0 for name in ("start", "restore", "train", "finish"))
     died = (
         first.first
@@ -178,6 +186,28 @@ def test_a_host_that_slept_has_it_as_an_account() -> None:
         Anchor(0, 0, "b", 400 * second, 160 * second, 1300 * second),
     ]
     assert ClockMap(anchors).suspends(0, 0) == [(160 * second, 400 * second)]
+
+
+def test_a_gap_between_two_boots_is_no_account_and_is_estimated_by_wall_clocks(tmp_path: Path) -> None:
+    """Goal: clocks, O1. Method: two lives whose boots began at different times, 100 s apart by their wall clocks."""
+    second = 10**9
+    for number, boot_id, boot, wall in ((0, "a", 500, 7000), (1, "b", 20, 7110)):
+        writer = writer_of(tmp_path, number, boot_id=boot_id)
+        writer.anchor(boot * second, boot * second, wall * second)
+        for step in range(10 * number, 10 * number + 10):
+            begin = (boot + step - 10 * number) * second
+            values = {"step": step, "begin": begin, "end": begin + second, "host.user": second}
+            writer.row(row_of(values))
+        writer.close()
+    accounts = ledger_from(run_timeline(tmp_path, tmp_path).ranks)
+    check_sums(accounts)
+    (rank,) = accounts.ranks
+    assert rank.wall == 20 * second
+    assert rank.clock_changes == [{"life": 0, "gap_estimate_ns": 100 * second}]
+    assert accounts.incidents[0].gap_estimate == 100 * second
+    assert "after life 0 the clock began anew: about 100 s are in no account (by wall clocks)" in "\n".join(
+        ledger_lines(accounts)
+    )
 
 
 @pytest.mark.parametrize("words", [["report"], ["runs", "show", "--account"]])

@@ -1,7 +1,7 @@
 //! Reads an event file back, up to where a kill tore it.
 
 use crate::EventError;
-use crate::record::Record;
+use crate::record::{Record, RecordView};
 use crate::spool::{FRAME_BYTES_MAX, MAGIC, VERSION, check};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -74,39 +74,60 @@ impl EventFile {
         if self.ended {
             return Ok(None);
         }
-        let frame = self.read_frame().map_err(|reason| EventError::Io {
-            verb: "read",
-            path: self.path.clone(),
-            reason,
-        })?;
-        self.ended = frame.is_none();
-        Ok(frame)
+        let mut payload = Vec::new();
+        let is_whole = self.next_payload(&mut payload)?;
+        let records = if is_whole { decode_all(&payload, Record::decode) } else { None };
+        self.accept(payload.len(), records.is_some());
+        Ok(records)
     }
 
-    fn read_frame(&mut self) -> io::Result<Option<Vec<Record>>> {
+    /// The same with records that stay in the frame; whether there was one.
+    pub(crate) fn with_frame(
+        &mut self,
+        payload: &mut Vec<u8>,
+        mut see: impl FnMut(RecordView<'_>),
+    ) -> Result<bool, EventError> {
+        if self.ended {
+            return Ok(false);
+        }
+        let is_whole = self.next_payload(payload)?;
+        // A frame counts as a whole, so all of it is checked before any of it is seen.
+        let views = if is_whole { decode_all(payload, RecordView::decode) } else { None };
+        self.accept(payload.len(), views.is_some());
+        let is_frame = views.is_some();
+        views.into_iter().flatten().for_each(&mut see);
+        Ok(is_frame)
+    }
+
+    fn accept(&mut self, length: usize, is_frame: bool) {
+        self.ended = !is_frame;
+        if is_frame {
+            self.good_bytes += (8 + length) as u64;
+        }
+    }
+
+    /// The bytes of the next frame; false at the end or at a tear.
+    fn next_payload(&mut self, payload: &mut Vec<u8>) -> Result<bool, EventError> {
+        let io = |reason| EventError::Io { verb: "read", path: self.path.clone(), reason };
         let mut head = [0; 8];
-        if read_up_to(&mut self.reader, &mut head)? < head.len() {
-            return Ok(None);
+        if read_up_to(&mut self.reader, &mut head).map_err(io)? < head.len() {
+            return Ok(false);
         }
         let length = word(&head[..4]) as usize;
         if length > FRAME_BYTES_MAX {
-            return Ok(None);
+            return Ok(false);
         }
-        let mut payload = vec![0; length];
-        if read_up_to(&mut self.reader, &mut payload)? < length || check(&payload) != word(&head[4..]) {
-            return Ok(None);
-        }
-        let Some(records) = decode_all(&payload) else { return Ok(None) };
-        self.good_bytes += (8 + length) as u64;
-        Ok(Some(records))
+        payload.resize(length, 0);
+        let is_whole = read_up_to(&mut self.reader, payload).map_err(io)? == length;
+        Ok(is_whole && check(payload) == word(&head[4..]))
     }
 }
 
-fn decode_all(mut payload: &[u8]) -> Option<Vec<Record>> {
+fn decode_all<'a, T>(mut payload: &'a [u8], decode: impl Fn(&'a [u8]) -> Option<T>) -> Option<Vec<T>> {
     let mut records = Vec::new();
     while let Some((length, rest)) = payload.split_first_chunk::<2>() {
         let (record, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
-        records.push(Record::decode(record)?);
+        records.push(decode(record)?);
         payload = rest;
     }
     payload.is_empty().then_some(records)

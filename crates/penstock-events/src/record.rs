@@ -182,6 +182,35 @@ pub struct Record {
 impl Record {
     /// Decodes one record, or nothing if the bytes are not one.
     pub fn decode(bytes: &[u8]) -> Option<Record> {
+        let view = RecordView::decode(bytes)?;
+        let fields = view.fields().map(|(key, value)| (key.to_owned(), value)).collect();
+        let RecordView { fact, cut, time_ns, thread, span, kind, .. } = view;
+        Some(Record { fact, cut, time_ns, thread, span, kind: kind.to_owned(), fields })
+    }
+}
+
+/// A record that was checked and stays where it is: nothing is copied until a field is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordView<'a> {
+    /// What is stated.
+    pub fact: Fact,
+    /// Whether something was shortened or left out for size.
+    pub cut: bool,
+    /// Nanoseconds since the recording began, monotonic.
+    pub time_ns: u64,
+    /// The system's number of the thread.
+    pub thread: u32,
+    /// Joins a `Begin` with its `End`; 0 for points.
+    pub span: u64,
+    /// What kind of event.
+    pub kind: &'a str,
+    /// All fields, checked.
+    fields: &'a [u8],
+}
+
+impl<'a> RecordView<'a> {
+    /// Checks one record, or nothing if the bytes are not one.
+    pub fn decode(bytes: &'a [u8]) -> Option<RecordView<'a>> {
         let mut rest = bytes;
         let first = take::<1>(&mut rest)?[0];
         let fact = Fact::from_byte(first & !CUT)?;
@@ -190,8 +219,46 @@ impl Record {
         let span = u64::from_le_bytes(take(&mut rest)?);
         let kind = take_name(&mut rest)?;
         let count = take::<1>(&mut rest)?[0];
-        let fields = (0..count).map(|_| take_field(&mut rest)).collect::<Option<Vec<_>>>()?;
-        rest.is_empty().then_some(Record { fact, cut: first & CUT != 0, time_ns, thread, span, kind, fields })
+        let fields = rest;
+        for _ in 0..count {
+            take_field(&mut rest)?;
+        }
+        rest.is_empty().then_some(RecordView {
+            fact,
+            cut: first & CUT != 0,
+            time_ns,
+            thread,
+            span,
+            kind,
+            fields,
+        })
+    }
+
+    /// Keys and values in the order given.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a str, Value)> + use<'a> {
+        let mut rest = self.fields;
+        std::iter::from_fn(move || take_field(&mut rest).map(|(key, raw)| (key, raw.value())))
+    }
+}
+
+/// A field's value where it stands.
+enum Raw<'a> {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(&'a str),
+}
+
+impl Raw<'_> {
+    fn value(self) -> Value {
+        match self {
+            Raw::None => Value::None,
+            Raw::Bool(truth) => Value::Bool(truth),
+            Raw::Int(number) => Value::Int(number),
+            Raw::Float(number) => Value::Float(number),
+            Raw::Text(text) => Value::Text(text.to_owned()),
+        }
     }
 }
 
@@ -201,31 +268,31 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*head)
 }
 
-fn take_text(rest: &mut &[u8], length: usize) -> Option<String> {
+fn take_text<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a str> {
     let (head, tail) = rest.split_at_checked(length)?;
     *rest = tail;
-    String::from_utf8(head.to_vec()).ok()
+    std::str::from_utf8(head).ok()
 }
 
-fn take_name(rest: &mut &[u8]) -> Option<String> {
+fn take_name<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
     let length = take::<1>(rest)?[0];
     take_text(rest, usize::from(length))
 }
 
-fn take_field(rest: &mut &[u8]) -> Option<(String, Value)> {
+fn take_field<'a>(rest: &mut &'a [u8]) -> Option<(&'a str, Raw<'a>)> {
     let key = take_name(rest)?;
-    let value = match take::<1>(rest)?[0] {
-        0 => Value::None,
-        1 => Value::Bool(take::<1>(rest)?[0] != 0),
-        2 => Value::Int(i64::from_le_bytes(take(rest)?)),
-        3 => Value::Float(f64::from_le_bytes(take(rest)?)),
+    let raw = match take::<1>(rest)?[0] {
+        0 => Raw::None,
+        1 => Raw::Bool(take::<1>(rest)?[0] != 0),
+        2 => Raw::Int(i64::from_le_bytes(take(rest)?)),
+        3 => Raw::Float(f64::from_le_bytes(take(rest)?)),
         4 => {
             let length = u16::from_le_bytes(take(rest)?);
-            Value::Text(take_text(rest, usize::from(length))?)
+            Raw::Text(take_text(rest, usize::from(length))?)
         }
         _ => return None,
     };
-    Some((key, value))
+    Some((key, raw))
 }
 
 #[cfg(test)]

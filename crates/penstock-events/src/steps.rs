@@ -6,6 +6,7 @@
 
 pub mod block;
 pub(crate) mod budget;
+pub(crate) mod drain;
 pub(crate) mod files;
 pub mod frame;
 pub mod parts;

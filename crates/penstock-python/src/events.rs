@@ -3,10 +3,10 @@
 use crate::error;
 use arc_swap::ArcSwapOption;
 use penstock_events::recorder::forget_thread_number;
-use penstock_events::{Encoder, EventFile, Fact, Recorder, Value};
+use penstock_events::{Encoder, EventFile, Fact, Recorder, Value, read_columns};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -225,4 +225,70 @@ impl EventReader {
         }
         Ok(Some(list))
     }
+}
+
+/// A whole recording as arrays.
+#[pyclass(module = "penstock._rust", frozen)]
+pub(crate) struct EventColumns {
+    columns: penstock_events::EventColumns,
+}
+
+#[pymethods]
+impl EventColumns {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let columns = py.detach(|| read_columns(&path)).map_err(|reason| error::from_events(py, reason))?;
+        Ok(EventColumns { columns })
+    }
+
+    /// Who recorded, as JSON.
+    #[getter]
+    fn header(&self) -> &str {
+        &self.columns.header
+    }
+
+    /// Names that the column `kind` counts into.
+    #[getter]
+    fn kinds(&self) -> Vec<String> {
+        self.columns.kinds.clone()
+    }
+
+    /// Events that the recorder had to drop.
+    #[getter]
+    fn lost(&self) -> i64 {
+        self.columns.lost
+    }
+
+    /// Whether the recorder was stopped in order.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.columns.is_closed
+    }
+
+    /// Bytes after the last whole frame.
+    #[getter]
+    fn torn_bytes(&self) -> u64 {
+        self.columns.torn_bytes
+    }
+
+    /// Little-endian integers: `kind` and `thread` of 32 bits, `time_ns` and `duration_ns` of 64.
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let columns = PyDict::new(py);
+        columns.set_item("kind", bytes_of(py, &self.columns.kind, u32::to_le_bytes)?)?;
+        columns.set_item("time_ns", bytes_of(py, &self.columns.time_ns, u64::to_le_bytes)?)?;
+        columns.set_item("duration_ns", bytes_of(py, &self.columns.duration_ns, i64::to_le_bytes)?)?;
+        columns.set_item("thread", bytes_of(py, &self.columns.thread, u32::to_le_bytes)?)?;
+        Ok(columns)
+    }
+}
+
+fn bytes_of<'py, T: Copy, const N: usize>(
+    py: Python<'py>,
+    values: &[T],
+    bytes: fn(T) -> [u8; N],
+) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, values.len() * N, |into| {
+        into.chunks_exact_mut(N).zip(values).for_each(|(place, value)| place.copy_from_slice(&bytes(*value)));
+        Ok(())
+    })
 }

@@ -32,8 +32,8 @@ mod _rust {
 
     #[pymodule_export]
     use crate::events::{
-        EventReader, Span, events_abandon, events_flush, events_path, events_start, events_statistics,
-        events_stop, record, span,
+        EventColumns, EventReader, Span, events_abandon, events_flush, events_path, events_start,
+        events_statistics, events_stop, record, span,
     };
 
     #[pymodule_export]

@@ -7,6 +7,7 @@ when a program runs.
 from penstock._rust.cache import HostCache, disk_room, parse_size, read_object, use_cache
 from penstock._rust.eras import slice_order
 from penstock._rust.events import (
+    EventColumns,
     EventReader,
     Span,
     events_abandon,
@@ -41,8 +42,8 @@ from penstock._rust.structure import structures
 # One name per line would be a page of its own.
 # fmt: off
 __all__ = [
-    "Arena", "BatchServer", "EventReader", "Exchange", "Feed", "FeedBatch", "HostCache", "Part", "PartClock", "ServiceClient",
-    "ServiceFeed", "ShardFile", "SharedBytes", "Span", "StepClaim", "StepFile", "StepWriter", "StoreClient", "Tally",
+    "Arena", "BatchServer", "EventColumns", "EventReader", "Exchange", "Feed", "FeedBatch", "HostCache", "Part", "PartClock",
+    "ServiceClient", "ServiceFeed", "ShardFile", "SharedBytes", "Span", "StepClaim", "StepFile", "StepWriter", "StoreClient", "Tally",
     "__version__",
     "archive_members", "build_rest", "build_table", "copy_buffers", "digest", "digest_file",
     "digest_records", "digest_rows", "disk_room", "events_abandon", "events_flush", "events_path",

@@ -69,3 +69,26 @@ class EventReader:
         | None
     ):
         """Fact, time_ns, thread, span, kind, fields and whether something was cut, per record; None at the end."""
+
+@final
+class EventColumns:
+    """A whole recording as arrays, with begins and ends joined."""
+
+    def __new__(cls, path: Path) -> Self: ...
+    @property
+    def header(self) -> str:
+        """Who recorded, as JSON."""
+    @property
+    def kinds(self) -> list[str]:
+        """Names that the column ``kind`` counts into."""
+    @property
+    def lost(self) -> int:
+        """Events that the recorder had to drop."""
+    @property
+    def closed(self) -> bool:
+        """Whether the recorder was stopped in order."""
+    @property
+    def torn_bytes(self) -> int:
+        """Bytes after the last whole frame."""
+    def columns(self) -> dict[str, bytes]:
+        """Little-endian integers: ``kind`` and ``thread`` of 32 bits, ``time_ns`` and ``duration_ns`` of 64."""

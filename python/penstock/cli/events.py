@@ -10,9 +10,10 @@ from penstock.cli.output import Json, command_app, print_json, print_table, prin
 from penstock.errors import UsageError
 from penstock.events import Event, Recording, read
 from penstock.report.quantities import duration
-from penstock.report.recording import by_kind
+from penstock.report.recording import KindSummary, summaries_of
 
 if TYPE_CHECKING:
+    from penstock.events.columns import EventTable
     from penstock.process.job.catalogue import Job
 
 app = command_app(
@@ -58,16 +59,22 @@ def events(
         return show(job, follow=follow, json=json)
     if follow:
         raise UsageError(f"--follow goes with a job, and {what} is a recording")
-    recording = read(Path(what))
-    chosen = (event for event in recording if kind is None or event.kind.startswith(kind))
     if summary:
-        _summarise(chosen, json=json)
-    else:
-        for event in chosen:
-            if json:
-                print_json(event.to_json())
-            else:
-                print_text(_line(event))
+        # Arrays, not objects: a recording may hold many millions of events.
+        from penstock.events.columns import read_table
+
+        table = read_table(Path(what))
+        _print_summaries(summaries_of([table], kind or ""), json=json)
+        _tell_losses(table)
+        return 0
+    recording = read(Path(what))
+    for event in recording:
+        if kind is not None and not event.kind.startswith(kind):
+            continue
+        if json:
+            print_json(event.to_json())
+        else:
+            print_text(_line(event))
     _tell_losses(recording)
     return 0
 
@@ -87,9 +94,9 @@ def _line(event: Event) -> str:
     return f"{event.time_ns / 1e9:>12.6f} s  {took:>8}  {event.kind}  {fields}".rstrip()
 
 
-def _summarise(events: Iterable[Event], *, json: bool) -> None:
+def _print_summaries(summaries: Iterable[KindSummary], *, json: bool) -> None:
     names = ["kind", "count", "total_ns", "p50_ns", "p99_ns", "max_ns"]
-    rows = [[getattr(kind, name) for name in names] for kind in by_kind(events)]
+    rows = [[getattr(kind, name) for name in names] for kind in summaries]
     if json:
         for row in rows:
             print_json(dict(zip(names, row, strict=True)))
@@ -99,7 +106,7 @@ def _summarise(events: Iterable[Event], *, json: bool) -> None:
     print_table(heads, shown, right=heads[1:])
 
 
-def _tell_losses(recording: Recording) -> None:
+def _tell_losses(recording: "Recording | EventTable") -> None:
     if recording.torn_bytes:
         say(f"note: the last {recording.torn_bytes} bytes are torn or damaged and were not read")
     elif not recording.closed:

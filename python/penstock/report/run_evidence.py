@@ -30,6 +30,7 @@ def evidence_of(run: str | os.PathLike[str]) -> Evidence:
         lost_rows=timeline.lost_rows,
         faults=tuple(timeline.faults),
         flops=tuple(read_flop_notes(path)),
+        alignments=tuple(timeline.alignments),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from penstock.observe.steps import StackSample
 from penstock.observe.steps.flop_record import FlopNote
 from penstock.report.accounts.account_names import STEP_PARTS, UNKNOWN
+from penstock.report.accounts.host_alignment import HostAlignment
 from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.timeline import UNMEASURED, RankTimeline, Times
 from penstock.report.diagnosis.diagnosis import Diagnosis, diagnosis_of
@@ -36,6 +37,8 @@ class Evidence:
     faults: tuple[str, ...] = ()
     #: Of ranks and lives whose FLOPs were counted.
     flops: tuple[FlopNote, ...] = ()
+    #: How clocks of hosts stand to each other; empty where there is one.
+    alignments: tuple[HostAlignment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class RunReport:
     mfu: dict[str, Any]
     faults: tuple[str, ...]
     scope: dict[str, Any] = field(default_factory=dict)
+    clocks: tuple[HostAlignment, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -66,6 +70,7 @@ class RunReport:
             "breakdown": self.breakdown,
             "stalls": self.stalls,
             "memory": self.memory,
+            "clocks": [alignment.to_json() for alignment in self.clocks],
             "faults": list(self.faults),
             "ledger": self.ledger.to_json(),
         }
@@ -83,11 +88,13 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
     silent = [one.rank for one, view in zip(timelines, views, strict=True) if view is None]
     if silent and known:
         faults.append(f"rank {', '.join(map(str, silent))} has no rows of steps")
-    wall = ledger.longest
-    if steps is not None:
-        wall = max((int(view.times.sum()) for view in known), default=0)
+    thinned = sum(_thinned(timeline) for timeline in timelines)
+    if thinned:
+        faults.append(f"{thinned} older steps are kept as sums: the ledger has them, figures by step do not")
+    is_part = steps is not None or (thinned > 0 and bool(known))
+    wall = max((int(view.times.sum()) for view in known), default=0) if is_part else ledger.longest
     observation = observation_of(
-        known, wall, None if steps is not None else ledger, evidence.stacks, evidence.lost_rows, faults
+        known, wall, None if is_part else ledger, evidence.stacks, evidence.lost_rows, faults
     )
     return RunReport(
         name=evidence.name,
@@ -104,7 +111,14 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
             "rank": rank,
             "ranks": [view.rank for view in known],
         },
+        clocks=evidence.alignments,
     )
+
+
+def _thinned(timeline: RankTimeline) -> int:
+    """How many steps of a rank have no row of their own any more."""
+    counts = [life.steps.counts for life in timeline.lives]
+    return sum(int(count[count > 1].sum()) for count in counts)
 
 
 def quantiles(times: Sequence[int] | Times) -> dict[str, int | str]:
@@ -186,7 +200,7 @@ def _memory(observation: Observation) -> dict[str, Any]:
             if name in rank.columns and len(measured := _measured(rank.columns[name]))
         ]
         memory[name] = max((int(column.max()) for column in columns), default=UNKNOWN)
-    retries = observation.matrix("allocator_retries")
+    retries = observation.increments("allocator_retries")
     memory["allocator_retries"] = UNKNOWN if retries is None else int(retries.sum())
     return memory
 

@@ -22,6 +22,8 @@ pub struct StepFile {
     pub rows: usize,
     /// Sums over rows that were thinned.
     pub rolled: Block,
+    /// The number that the next row of the writer would have.
+    pub next_row: u64,
     /// Clocks, in order.
     pub anchors: Vec<Anchor>,
     /// Steps before which a checkpoint was committed.
@@ -41,23 +43,25 @@ impl StepFile {
         extend(&mut self.columns, &mut self.rows, block);
     }
 
-    /// Its rows as one block.
-    pub fn rows_block(&self) -> Block {
-        Block { first: 0, rows: self.rows, columns: self.columns.clone() }
+    /// Sums behind sums.
+    pub(crate) fn add_rolled(&mut self, block: Block) {
+        extend(&mut self.rolled.columns, &mut self.rolled.rows, block);
     }
 
     /// Takes what a frame of the block file says; whether it makes sense.
-    fn take(&mut self, payload: &[u8], wanted: Option<&[String]>, next_row: &mut u64) -> bool {
+    fn take(&mut self, payload: &[u8], wanted: Option<&[String]>, keep: Keep<'_>) -> bool {
         let integers = frame::integers_of(payload);
         match (Content::of(payload[0]), &integers[..]) {
             (Some(Content::Block), _) => {
                 let Some(block) = Block::decode(payload, wanted) else { return false };
-                *next_row = block.first + block.rows as u64;
-                self.add(block);
+                self.next_row = block.first + block.rows as u64;
+                keep(self, block);
             }
             (Some(Content::RollUp), _) => {
                 let Some(block) = Block::decode(payload, None) else { return false };
-                extend(&mut self.rolled.columns, &mut self.rolled.rows, block);
+                // A kill between sums and the end of a tail leaves its rows in both.
+                self.next_row = self.next_row.max(block.first.saturating_add(rows_in(&block)));
+                self.add_rolled(block);
             }
             (Some(Content::Anchor), &[boot, monotonic, wall]) => self.anchors.push((boot, monotonic, wall)),
             (Some(Content::Commit), steps) => self.commits.extend(steps),
@@ -86,8 +90,26 @@ fn extend(columns: &mut Vec<(Column, Vec<i64>)>, rows: &mut usize, block: Block)
     }
 }
 
+/// What is done with rows as they are read.
+pub(crate) type Keep<'a> = &'a mut dyn FnMut(&mut StepFile, Block);
+
+/// How many rows sums stand for.
+pub(crate) fn rows_in(rolled: &Block) -> u64 {
+    let counts = rolled.columns.iter().find(|(column, _)| column.name == "rows").map(|(_, values)| values);
+    counts.into_iter().flatten().map(|count| u64::try_from(*count).unwrap_or(0)).sum()
+}
+
 /// Reads `STEM-N.pst` and the tail beside it; of the columns only the wanted ones, unless all are.
 pub fn read_steps(path: &Path, wanted: Option<&[String]>) -> Result<StepFile, EventError> {
+    read_blocks(path, wanted, &mut StepFile::add)
+}
+
+/// The same, with rows handed over block by block, so that only one has to be in memory.
+pub(crate) fn read_blocks(
+    path: &Path,
+    wanted: Option<&[String]>,
+    keep: Keep<'_>,
+) -> Result<StepFile, EventError> {
     let io = |reason| EventError::Io { verb: "read", path: path.to_path_buf(), reason };
     let bytes = std::fs::read(path).map_err(io)?;
     let mut table = StepFile::default();
@@ -101,29 +123,28 @@ pub fn read_steps(path: &Path, wanted: Option<&[String]>) -> Result<StepFile, Ev
         let found = u16::from_le_bytes([head[8], head[9]]);
         return Err(EventError::Version { path: path.to_path_buf(), found, known: VERSION });
     }
-    let mut next_row = 0;
     let mut frames = Frames::new(&bytes, at);
     while let Some((offset, payload)) = frames.next() {
         let is_header = table.header.is_empty() && payload[0] == b'{';
         if is_header {
             table.header = String::from_utf8_lossy(payload).into_owned();
         }
-        let known = is_header || table.take(payload, wanted, &mut next_row);
+        let known = is_header || table.take(payload, wanted, keep);
         if !known {
             frames.faults.push(Fault { offset, reason: "a frame holds what no reader knows".to_owned() });
         }
     }
     let faults = std::mem::take(&mut frames.faults);
     table.faults.extend(faults.into_iter().map(|fault| (path.to_path_buf(), fault)));
-    add_tail(&mut table, &path.with_extension("tail"), next_row, wanted)?;
+    add_tail(&mut table, &path.with_extension("tail"), wanted, keep)?;
     Ok(table)
 }
 
 fn add_tail(
     table: &mut StepFile,
     path: &Path,
-    next_row: u64,
     wanted: Option<&[String]>,
+    keep: Keep<'_>,
 ) -> Result<(), EventError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
@@ -141,7 +162,7 @@ fn add_tail(
     table.faults.extend(faults.into_iter().map(|fault| (path.to_path_buf(), fault)));
     table.begun = tail.begun.or(table.begun);
     // A kill between a block and the tail without its rows leaves them in both.
-    let double = next_row.saturating_sub(tail.first).min(tail.len() as u64) as usize;
+    let double = table.next_row.saturating_sub(tail.first).min(tail.len() as u64) as usize;
     tail.forget(double);
     let gaps = tail.gaps();
     let mut block = tail.block(tail.len());
@@ -154,7 +175,8 @@ fn add_tail(
         });
     }
     block.rows -= gaps.len();
-    table.add(block);
+    table.next_row = table.next_row.max(tail.first + tail.len() as u64);
+    keep(table, block);
     Ok(())
 }
 

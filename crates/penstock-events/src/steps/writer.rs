@@ -3,35 +3,26 @@
 //! The loop never waits for a disk. What finds no room in the queue, and what the disk does not take, is counted as lost.
 
 use crate::EventError;
-use crate::steps::budget::keep_within;
+use crate::steps::budget::Thinner;
+use crate::steps::drain::{Place, Thread};
 use crate::steps::files::Files;
 use crate::steps::frame::{self, Content};
-use crate::steps::tail::{Tail, columns_payload, row_payload};
+use crate::steps::tail::Tail;
 use crate::steps::{Column, Kind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Rows of a block.
-pub const BLOCK_ROWS: usize = 4096;
-/// So many of the newest rows stay out of a block: a device may still give values for them.
-const LATE_ROWS: usize = 64;
 /// What waits in memory for the thread, in rows and values.
-const QUEUE_MAX: usize = 16_384;
-/// So much is missing after a kill, and as much again where the machine is busy.
-const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
-/// A disk that refused is asked again after so long.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const QUEUE_MAX: usize = 16_384;
 /// More columns are refused.
 pub const COLUMNS_MAX: usize = 1024;
-/// A budget has room for so many files of a rank.
-const SEGMENTS: u64 = 16;
 
 /// What the loop hands over.
-enum Fact {
+pub(crate) enum Fact {
     Begin(i64, i64),
     Row(u64, Vec<i64>),
     Patch(u64, usize, i64),
@@ -59,12 +50,13 @@ pub struct StepStatistics {
     pub error: Option<String>,
 }
 
+/// What loop and thread tell each other.
 #[derive(Default)]
-struct Shared {
-    flushes_wanted: u64,
-    flushes_done: u64,
-    stopping: bool,
-    statistics: StepStatistics,
+pub(crate) struct Shared {
+    pub(crate) flushes_wanted: u64,
+    pub(crate) flushes_done: u64,
+    pub(crate) stopping: bool,
+    pub(crate) statistics: StepStatistics,
 }
 
 /// Writes the table of one rank of one life. Stops when dropped.
@@ -98,22 +90,13 @@ impl StepWriter {
             header: header.to_owned(),
             bytes_max,
         };
+        let rank = stem.rsplit('-').next().unwrap_or_default();
         let path = files.block_path.clone();
         let (facts, coming) = sync_channel(QUEUE_MAX);
         let shared: Arc<(Mutex<Shared>, Condvar)> = Arc::default();
         let lost = Arc::new(AtomicU64::new(0));
-        let thread_of = Thread {
-            coming,
-            files,
-            place,
-            tail: Tail::new(columns.clone()),
-            tail_is_stale: true,
-            retry_at: None,
-            lost: Arc::clone(&lost),
-            lost_told: 0,
-            statistics: StepStatistics::default(),
-            waiting: Vec::new(),
-        };
+        let thinner = Thinner::new(folder, rank, bytes_max);
+        let thread_of = Thread::new(coming, files, place, Tail::new(columns.clone()), thinner, &lost);
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("penstock-steps".into())
@@ -222,221 +205,6 @@ impl Drop for StepWriter {
     }
 }
 
-fn hold(lock: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+pub(crate) fn hold(lock: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Where files go, and how much they may take.
-struct Place {
-    folder: PathBuf,
-    stem: String,
-    header: String,
-    bytes_max: u64,
-}
-
-/// The thread's own state.
-struct Thread {
-    coming: Receiver<Fact>,
-    files: Files,
-    place: Place,
-    tail: Tail,
-    /// The tail file lacks something that memory has, so it is written anew.
-    tail_is_stale: bool,
-    /// After a failure: not before this.
-    retry_at: Option<Instant>,
-    lost: Arc<AtomicU64>,
-    lost_told: u64,
-    statistics: StepStatistics,
-    /// Frames for the block file that found no room yet.
-    waiting: Vec<u8>,
-}
-
-/// Of anchors and commits that wait for room on the disk.
-const WAITING_BYTES_MAX: usize = 1 << 20;
-
-impl Thread {
-    fn run(mut self, shared: &(Mutex<Shared>, Condvar)) {
-        let (lock, changed) = shared;
-        loop {
-            let (stopping, wanted) = {
-                let idle = |held: &mut Shared| !held.stopping && held.flushes_done >= held.flushes_wanted;
-                let (held, _) = changed
-                    .wait_timeout_while(hold(lock), DRAIN_INTERVAL, idle)
-                    .unwrap_or_else(PoisonError::into_inner);
-                (held.stopping, held.flushes_wanted)
-            };
-            self.drain();
-            if stopping {
-                self.close();
-            }
-            self.statistics.lost = self.lost.load(Relaxed);
-            self.statistics.bytes = self.files.block_bytes + self.files.tail_bytes;
-            let mut held = hold(lock);
-            held.flushes_done = wanted;
-            held.statistics = self.statistics.clone();
-            changed.notify_all();
-            if stopping {
-                return;
-            }
-        }
-    }
-
-    /// Everything that the queue holds now.
-    fn drain(&mut self) {
-        let mut bytes = Vec::new();
-        for _ in 0..QUEUE_MAX {
-            let Ok(fact) = self.coming.try_recv() else { break };
-            match fact {
-                Fact::Begin(step, at) => {
-                    self.tail.begun = (step >= 0).then_some((step, at));
-                    frame::push(&mut bytes, &frame::integers(Content::Begin, &[step, at]));
-                }
-                Fact::Row(number, values) => {
-                    if !self.tail.follows(number) {
-                        // Rows between were lost: what is before them is a block of its own.
-                        self.write_tail(&mut bytes);
-                        self.seal(self.tail.len());
-                    }
-                    frame::push(&mut bytes, &row_payload(number, &values));
-                    self.tail.push(number, values);
-                    self.statistics.rows += 1;
-                    if self.tail.len() >= BLOCK_ROWS + LATE_ROWS {
-                        bytes.clear();
-                        self.seal(BLOCK_ROWS);
-                    }
-                }
-                Fact::Patch(number, column, value) => {
-                    if self.tail.patch(number, column, value) {
-                        let values = [number as i64, column as i64, value];
-                        frame::push(&mut bytes, &frame::integers(Content::Patch, &values));
-                    } else {
-                        self.statistics.late += 1;
-                    }
-                }
-                Fact::Column(column) => {
-                    self.tail.columns.push(column);
-                    frame::push(&mut bytes, &columns_payload(&self.tail.columns));
-                }
-                Fact::Direct(payload) if self.waiting.len() < WAITING_BYTES_MAX => {
-                    frame::push(&mut self.waiting, &payload);
-                }
-                Fact::Direct(_) => {}
-            }
-        }
-        self.write_tail(&mut bytes);
-        self.write_waiting();
-    }
-
-    /// Appends to the tail file, or writes it anew when it lacks something.
-    fn write_tail(&mut self, bytes: &mut Vec<u8>) {
-        if self.retry_at.is_some_and(|at| Instant::now() < at) {
-            self.tail_is_stale |= !bytes.is_empty();
-            bytes.clear();
-            return;
-        }
-        let outcome = if self.tail_is_stale {
-            self.files.replace_tail(&self.tail.encode())
-        } else if bytes.is_empty() {
-            return;
-        } else {
-            self.files.append_tail(bytes)
-        };
-        bytes.clear();
-        self.tail_is_stale = outcome.is_err();
-        self.note(outcome);
-    }
-
-    fn write_waiting(&mut self) {
-        let lost = self.lost.load(Relaxed);
-        if lost > self.lost_told && self.waiting.len() < WAITING_BYTES_MAX {
-            frame::push(&mut self.waiting, &frame::integers(Content::Lost, &[lost as i64]));
-            self.lost_told = lost;
-        }
-        if self.waiting.is_empty() || self.retry_at.is_some_and(|at| Instant::now() < at) {
-            return;
-        }
-        let outcome = self.files.append(&self.waiting);
-        if outcome.is_ok() {
-            self.waiting.clear();
-        }
-        self.note(outcome);
-    }
-
-    /// Makes a block of the oldest rows. What the disk does not take is lost, so that memory stays bounded.
-    fn seal(&mut self, count: usize) {
-        if count == 0 {
-            return;
-        }
-        let block = self.tail.block(count);
-        let values = (block.rows * block.columns.len()) as u64;
-        let mut bytes = Vec::new();
-        frame::push(&mut bytes, &block.encode());
-        let outcome = self.files.append(&bytes);
-        if outcome.is_ok() {
-            self.statistics.block_bytes += bytes.len() as u64;
-            self.statistics.block_values += values;
-        } else {
-            self.statistics.rows -= block.rows as u64;
-            self.lost.fetch_add(block.rows as u64, Relaxed);
-        }
-        self.note(outcome);
-        self.tail.forget(count);
-        self.tail_is_stale = true;
-        if self.files.block_bytes > self.place.bytes_max / SEGMENTS {
-            self.rotate();
-        }
-    }
-
-    /// The next file; then room is made, if the rank has taken too much.
-    fn rotate(&mut self) {
-        if self.tail.len() > 0 {
-            // Rows are in one file only: those that wait for late values do not move along.
-            let rest = self.tail.block(self.tail.len());
-            let mut bytes = Vec::new();
-            frame::push(&mut bytes, &rest.encode());
-            if self.files.append(&bytes).is_err() {
-                return;
-            }
-            self.tail.forget(rest.rows);
-        }
-        let Place { folder, stem, header, bytes_max } = &self.place;
-        let rank = stem.rsplit('-').next().unwrap_or_default().to_owned();
-        match Files::create(folder, stem, header, self.files.number + 1) {
-            Ok(files) => {
-                let _ = std::fs::remove_file(&self.files.tail_path);
-                self.files = files;
-            }
-            Err(problem) => self.statistics.error = Some(problem.to_string()),
-        }
-        if let Err(problem) = keep_within(folder, &rank, *bytes_max, &self.files.block_path) {
-            self.statistics.error = Some(problem.to_string());
-        }
-    }
-
-    fn note(&mut self, outcome: std::io::Result<()>) {
-        match outcome {
-            Ok(()) => (self.statistics.error, self.retry_at) = (None, None),
-            Err(reason) => {
-                let path = self.files.block_path.display();
-                self.statistics.error = Some(format!("cannot write {path}: {reason}"));
-                self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
-            }
-        }
-    }
-
-    fn close(&mut self) {
-        self.retry_at = None;
-        let begun = self.tail.begun;
-        let rows = self.tail.len();
-        self.seal(rows);
-        if let (Some(_), true) = (begun, self.statistics.error.is_none()) {
-            // The step that was not finished stays in a tail.
-            let _ = self.files.replace_tail(&self.tail.encode());
-        } else if self.statistics.error.is_none() {
-            let _ = std::fs::remove_file(&self.files.tail_path);
-        }
-        self.retry_at = None;
-        frame::push(&mut self.waiting, &frame::integers(Content::Closed, &[]));
-        self.write_waiting();
-    }
 }

@@ -21,6 +21,8 @@ def lines(report: RunReport) -> Iterator[str]:
     first = report.diagnosis.first
     if first is not None and first.next_step:
         yield f"  next: {first.next_step}"
+    for alignment in report.clocks:
+        yield f"clocks: {alignment.sentence()}"
     for fault in report.faults:
         yield f"  note: {one_line(fault)}"
     yield from _causes(report)
@@ -94,6 +96,25 @@ def ledger_lines(ledger: Ledger) -> Iterator[str]:
                 if spent
             ]
     yield from table(["account", "s", "share"], rows)
+    for change in (change for rank in ledger.ranks for change in rank.clock_changes):
+        estimate = change["gap_estimate_ns"]
+        about = "an unknown time is" if estimate is None else f"about {seconds(estimate)} are"
+        yield f"after life {change['life']} the clock began anew: {about} in no account (by wall clocks)"
+    yield from _device(ledger)
+
+
+def _device(ledger: Ledger) -> Iterator[str]:
+    """The device's own split, beside the accounts of the host."""
+    split = ledger.device
+    if not split.marked_steps:
+        return
+    parts = ", ".join(
+        f"{part} {share_text(spent, split.wall)}"
+        for part, spent in sorted(split.parts.items(), key=lambda entry: (-entry[1], entry[0]))
+        if spent
+    )
+    steps = f"{split.marked_steps} of {split.marked_steps + split.unmarked_steps} steps"
+    yield f"device, beside the host: {seconds(split.wall)} between the marks of {steps}: {parts}"
 
 
 def _percent(value: float | str) -> str:

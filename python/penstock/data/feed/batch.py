@@ -94,6 +94,10 @@ class Finisher(ABC):
     def __call__(self, rust_batch: _rust.FeedBatch) -> Batch:
         """The batch of a step."""
 
+    def map_s(self) -> float:
+        """Seconds that all threads have spent in maps of the recipe."""
+        return 0.0
+
     def sharing(self) -> "Sharing | None":
         """What this process is for others that finish the same steps; None when each finishes its own."""
         return None

@@ -42,6 +42,8 @@ class StageTimes(NamedTuple):
     plan_s: float
     read_s: float
     digest_s: float
+    #: In maps of the recipe, which Python calls.
+    map_s: float = 0.0
 
 
 class BatchSource(Protocol):

@@ -116,8 +116,8 @@ class Feed:
         """Batches that are made and wait to be asked for."""
         return self._source.ready()
 
-    def busy_s(self) -> tuple[float, float, float]:
-        """Seconds of all threads since it was opened: planning, reading and checking, hashing. Cheap."""
+    def busy_s(self) -> tuple[float, float, float, float]:
+        """Seconds of all threads since it was opened: planning, reading and checking, hashing, maps. Cheap."""
         return self._source.stage_times()
 
     def statistics(self, *, recurrence: bool = False) -> FeedStatistics:

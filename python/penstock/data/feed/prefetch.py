@@ -142,8 +142,8 @@ class Prefetch(Generic[Turned]):
         """Batches that were turned ahead and not handed out yet."""
         return len(self._waiting)
 
-    def standing(self) -> tuple[int, tuple[float, float, float]]:
-        """Batches that are ready, turned or not, and the seconds that all threads of the feed have planned, read and hashed. Cheap."""
+    def standing(self) -> tuple[int, tuple[float, float, float, float]]:
+        """Batches that are ready, turned or not, and the seconds that all threads of the feed planned, read, hashed and mapped. Cheap."""
         return len(self._waiting) + self._feed.ready, self._feed.busy_s()
 
     def cursor(self, *, after: int | None = None) -> Cursor:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from penstock import _rust
 from penstock.data.feed.batch import Batch, Finisher
-from penstock.data.feed.batch_source import RustPlanned, Waits
+from penstock.data.feed.batch_source import RustPlanned, StageTimes, Waits
 from penstock.data.feed.share import Sharing
 from penstock.data.feed.worker_count import WorkerCount
 from penstock.data.monitor.statistics import Spread
@@ -105,6 +105,10 @@ class PythonStage(RustPlanned):
     def stage(self) -> str:
         """What is waited for: ``finish`` when a step is being finished, else what Rust does."""
         return "finish" if self._shared.busy else self.planned.stage()
+
+    def stage_times(self) -> StageTimes:
+        """How long planning, reading and hashing in Rust took, and the maps of the recipe."""
+        return StageTimes(*self.planned.stage_times(), map_s=self._shared.finisher.map_s())
 
     def stage_spread(self) -> dict[str, Spread]:
         """How long planning in Rust and finishing in Python take; reading and hashing are part of finishing."""

@@ -105,6 +105,10 @@ class SharedFinish(Finisher):
             _log.warning("a step of another process is made again: %s", problem)
             return None
 
+    def map_s(self) -> float:
+        """Seconds that all threads of this process have spent in maps of the recipe."""
+        return self._finish.map_s()
+
     def sharing(self) -> Sharing | None:
         """What this process is for the others, and counts since opening."""
         return Sharing.of(self.exchange.told())

@@ -5,6 +5,8 @@ a random map draws is the same on every lane, with any number of threads, and af
 epoch.
 """
 
+import threading
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -55,6 +57,14 @@ class Maps:
         self._stages = [(place, stage) for place, stage in stages if isinstance(stage, Map)]
         self._seed = recipe.seed
         self._version = version
+        self._busy_s = 0.0
+        #: Threads call maps side by side.
+        self._adding = threading.Lock()
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that all threads have spent in them."""
+        return self._busy_s
 
     def __bool__(self) -> bool:
         return bool(self._stages)
@@ -88,6 +98,7 @@ class Maps:
         raise StageFailed(f"map {stage.name}", ValueError(reason))
 
     def _call(self, place: int, stage: Map, value: Any, epoch: int, sample: int) -> Any:
+        begun = time.perf_counter()
         try:
             if not stage.random:
                 return stage.called(value)
@@ -97,3 +108,6 @@ class Maps:
         # A user's function may raise anything; what it raises says that it can make nothing of the sample.
         except Exception as reason:
             raise StageFailed(f"map {stage.name}", reason) from reason
+        finally:
+            with self._adding:
+                self._busy_s += time.perf_counter() - begun

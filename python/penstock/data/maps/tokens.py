@@ -96,6 +96,10 @@ class TokenMapper(Finisher):
         digest = _rust.digest_rows(rust_batch.position, self._encoded(rust_batch, rows, tokens, left))
         return MappedBatch(rust_batch, self._plan, tokens, left, digest=digest)
 
+    def map_s(self) -> float:
+        """Seconds that all threads have spent in maps of the recipe."""
+        return sum(source.maps.busy_s for source in self._sources)
+
     def _outcomes(
         self, stretches: list[_Stretch]
     ) -> "dict[tuple[int, int, int], _MappedTokens | StageFailed]":
@@ -180,7 +184,7 @@ class _MappedSource:
         self._tokens = prepared.tokens
         self._cut = prepared.packing.truncate
         self._most = np.iinfo(plan.dtype).max
-        self._maps = Maps(plan.recipe, prepared.source.alias, prepared.version.digest)
+        self.maps = Maps(plan.recipe, prepared.source.alias, prepared.version.digest)
 
     def outcomes(self, samples: list[tuple[int, int]]) -> list[_MappedTokens | StageFailed]:
         """What the maps make of samples, given as row and epoch."""
@@ -199,7 +203,7 @@ class _MappedSource:
             whole = stored[first : first + self._cut.length]
         try:
             # A copy, since the function may write into it.
-            tokens = self._maps.tokens(whole.copy(), epoch=epoch, sample=sample)
+            tokens = self.maps.tokens(whole.copy(), epoch=epoch, sample=sample)
             if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) <= self._most:
                 reason = (
                     f"it gave {int(tokens.min())} to {int(tokens.max())}, but a token is 0 to {self._most}"

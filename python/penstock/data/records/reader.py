@@ -46,6 +46,10 @@ class RecordReader(Finisher):
         self._looked = False
         self._looking = threading.Lock()
 
+    def map_s(self) -> float:
+        """Seconds that all threads have spent in maps of the recipe."""
+        return sum(source.maps.busy_s for source in self._sources)
+
     def __call__(self, rust_batch: _rust.FeedBatch) -> RecordBatch:
         """The batch of a step."""
         places = np.frombuffer(rust_batch.places(), dtype=np.uint64).reshape(-1, 4).astype(np.int64)

@@ -37,7 +37,7 @@ FACTS = (
     "feed_depth",
     "bytes_read",
 )
-FEED_STAGES = ("plan", "read", "digest")
+FEED_STAGES = ("plan", "read", "digest", "map")
 FEED = tuple(f"feed.{stage}" for stage in FEED_STAGES)
 #: Every column of integers, in the order in which rows have them. Scalars are added as they come: ``scalar.NAME``.
 INTEGERS = ("step", "begin", "end", *HOST, *DEVICE, *FACTS, *FEED)

@@ -81,7 +81,7 @@ class StepRecorder:
         self._rows: dict[int, int] = {}
         self._columns: dict[str, int | None] = {}
         self._durations: deque[int] = deque(maxlen=_USUAL)
-        self._feed_before: tuple[float, float, float] | None = None
+        self._feed_before: tuple[float, float, float, float] | None = None
         self._rss = UNMEASURED
         #: Asked by the sampler's thread: facts about the device's memory, by column.
         self.memory: Callable[[], Mapping[str, int]] | None = None
@@ -129,7 +129,7 @@ class StepRecorder:
         """A file of this rank of this life."""
         return self._stem.with_name(self._stem.name + suffix)
 
-    def feed(self, depth: int, busy_s: tuple[float, float, float]) -> None:
+    def feed(self, depth: int, busy_s: tuple[float, float, float, float]) -> None:
         """How many batches wait, and how long the feed's threads have been busy since it was opened, by stage."""
         values, before, self._feed_before = self._values, self._feed_before, busy_s
         values[_DEPTH] = depth
@@ -137,6 +137,7 @@ class StepRecorder:
             values[_FEED] = int((busy_s[0] - before[0]) * 1e9)
             values[_FEED + 1] = int((busy_s[1] - before[1]) * 1e9)
             values[_FEED + 2] = int((busy_s[2] - before[2]) * 1e9)
+            values[_FEED + 3] = int((busy_s[3] - before[3]) * 1e9)
 
     def scalar(self, step: int, name: str, value: float) -> None:
         """A number that the program gave in a step, also when that step is over."""

@@ -23,6 +23,11 @@ class ClockMap:
         self._anchors = sorted(anchors, key=lambda anchor: (anchor.wall, anchor.boottime))
         self._walls = [anchor.wall for anchor in self._anchors]
 
+    def of(self, clock: str) -> "ClockMap":
+        """Of one boot alone; of all where none is called so."""
+        own = [anchor for anchor in self._anchors if anchor.boot_id == clock]
+        return ClockMap(own) if own and len(own) < len(self._anchors) else self
+
     def at(self, wall_s: float) -> tuple[str, int]:
         """A clock and a moment of it."""
         wall = round(wall_s * 1e9)
@@ -44,6 +49,15 @@ class ClockMap:
     def moment(self, wall_s: float | None) -> int | None:
         """The moment alone."""
         return None if not wall_s else self.at(wall_s)[1]
+
+    def wall(self, clock: str, boottime: int) -> int | None:
+        """What the wall clock showed at a moment of a boot, by the nearest anchor of it; None where it has none."""
+        near = min(
+            (anchor for anchor in self._anchors if anchor.boot_id == clock),
+            key=lambda anchor: abs(anchor.boottime - boottime),
+            default=None,
+        )
+        return None if near is None else near.wall + boottime - near.boottime
 
     def clock(self, life: int, rank: int, wall_s: float) -> str:
         """The clock of a life: that of its own anchors, else of the nearest ones."""

@@ -182,4 +182,5 @@ def _charge_lost(
             incident = incidents.setdefault(key, Incident("return", key[0], _RETURN, ranks=1))
             spent = int(lengths[marks == mark].sum())
             incident.accounts["lost"] = incident.accounts.get("lost", 0) + spent
-            incident.lost_steps += len(np.unique(steps[marks == mark]))
+            executions = np.unique(steps[marks == mark])
+            incident.lost_steps += int(lives[place].steps.counts[executions].sum())

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.report.accounts.account_names import ACCOUNTS, PARTS, UNKNOWN
+from penstock.report.accounts.device_split import DeviceSplit, summed
 from penstock.report.accounts.incidents import (
     NOT_OBSERVED,
     REPAIR_PARTS,
@@ -26,6 +27,7 @@ FORMULAS = {
     "scheduling": "(wall - queue) / wall",
     "program": "(forward + backward + optimizer) / (train - train.unmeasured)",
     "device_s": "sum over ranks of an incident's accounts, one device for each rank",
+    "device": "parts + idle + rest = time between the marks of steps that count; beside the host's accounts, never added",
 }
 
 
@@ -55,6 +57,11 @@ class RankLedger:
         """Nanoseconds of ``train`` by part."""
         return {name: sum(life.parts[name] for life in self.lives) for name in PARTS}
 
+    @property
+    def device(self) -> DeviceSplit:
+        """What its device did in the steps that count."""
+        return summed(life.device for life in self.lives)
+
     def steps(self, kind: str) -> int:
         """How many were ``kept``, ``lost``, ``torn`` or ``broken``."""
         return sum(getattr(life, f"{kind}_steps") for life in self.lives)
@@ -67,6 +74,7 @@ class RankLedger:
             "accounts": self.accounts,
             "train": self.parts,
             "steps": {kind: self.steps(kind) for kind in ("kept", "lost", "torn", "broken")},
+            "device": self.device.to_json(),
             "overlaps": self.overlaps,
             "clock_changes": self.clock_changes,
             "lives": [life.to_json() for life in self.lives],
@@ -94,6 +102,11 @@ class Ledger:
     def parts(self) -> dict[str, int]:
         """Nanoseconds of ``train`` by part, over all ranks."""
         return {name: sum(rank.parts[name] for rank in self.ranks) for name in PARTS}
+
+    @property
+    def device(self) -> DeviceSplit:
+        """What all devices did in the steps that count."""
+        return summed(rank.device for rank in self.ranks)
 
     @property
     def longest(self) -> int:
@@ -132,6 +145,7 @@ class Ledger:
             "wall_ns": self.wall,
             "accounts": self.accounts,
             "train": self.parts,
+            "device": self.device.to_json(),
             "goodput": self.goodput(),
             "formulas": FORMULAS,
             "incidents": [incident.to_json() for incident in self.incidents],
@@ -172,7 +186,7 @@ def _rank_ledger(timeline: RankTimeline) -> tuple[RankLedger, dict[IncidentKey, 
             overlaps.append({"life": life.number, "overlap_ns": life.last - later.first})
         elif later is not None:
             until = later.first
-        of_life, fine = accounts_of(life, undone.by_life[place], until, open_part)
+        of_life, fine = accounts_of(life, undone.by_life[place], until, open_part, undone.lost_counts[place])
         accounts.append(of_life)
         stretches.append(fine)
     incidents = incidents_of(lives, stretches, undone)

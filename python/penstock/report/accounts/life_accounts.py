@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.report.accounts.account_names import ACCOUNTS, CODE, PART_CODE, PARTS, UNKNOWN
+from penstock.report.accounts.device_split import DeviceSplit, device_split
 from penstock.report.accounts.nested_spans import Pieces, pieces_of
 from penstock.report.accounts.timeline import UNMEASURED, LifeTimeline, Times
-from penstock.report.accounts.undone_steps import COUNTS
+from penstock.report.accounts.undone_steps import COUNTS, CUT
 
 _NO_STEP = -1
 
@@ -47,6 +48,8 @@ class LifeAccounts:
     torn_steps: int
     #: Steps whose parts contradict their length; their time is unmeasured.
     broken_steps: int
+    #: The device's own split; beside the accounts, never added to them.
+    device: DeviceSplit
 
     def to_json(self) -> dict[str, object]:
         """As plain values."""
@@ -63,6 +66,7 @@ class LifeAccounts:
                 "torn": self.torn_steps,
                 "broken": self.broken_steps,
             },
+            "device": self.device.to_json(),
         }
 
 
@@ -70,7 +74,9 @@ def stretches_of(life: LifeTimeline, undone_by: Times, until: int | None) -> Str
     """Marks and steps as stretches, up to the next life where that has the same clock."""
     steps, resumed = life.steps, life.resumed
     step_ends, is_torn = _ends(life)
-    codes = np.where(is_torn, CODE["torn"], np.where(undone_by == COUNTS, CODE["train"], CODE["lost"]))
+    codes = np.where(undone_by == COUNTS, CODE["train"], CODE["lost"])
+    codes = np.where(undone_by == CUT, CODE[UNKNOWN], codes)
+    codes = np.where(is_torn, CODE["torn"], codes)
     places = np.searchsorted(steps.begins, resumed.times, side="left")
     times = np.insert(step_ends, places, resumed.times)
     codes = np.insert(codes, places, CODE["restore"])
@@ -144,9 +150,9 @@ def sums_of(codes: Times, lengths: Times) -> dict[str, int]:
 
 
 def accounts_of(
-    life: LifeTimeline, undone_by: Times, until: int | None, open_part: str | None
+    life: LifeTimeline, undone_by: Times, until: int | None, open_part: str | None, lost: int = 0
 ) -> tuple[LifeAccounts, Stretches]:
-    """Sum a life. ``open_part`` is the part of what the rank's spans leave open; None where no span of it names a part."""
+    """Sum a life, of which ``lost`` steps do not count. ``open_part``: of what the rank's spans leave open; None where no span names a part."""
     base = stretches_of(life, undone_by, until)
     fine = _overlaid(base, pieces_of(life.spans), None if life.steps.parts else open_part)
     sums = sums_of(fine.codes, fine.lengths)
@@ -160,7 +166,6 @@ def accounts_of(
     if not life.steps.parts and open_part is not None:
         accounts["train"] += sum(parts.values())
     torn = int((life.steps.ends == UNMEASURED).sum())
-    lost = int(((undone_by != COUNTS) & (life.steps.ends != UNMEASURED)).sum())
     return LifeAccounts(
         number=life.number,
         clock=life.clock,
@@ -168,10 +173,11 @@ def accounts_of(
         wall=int(base.edges[-1] - base.edges[0]),
         accounts=accounts,
         parts=parts,
-        kept_steps=len(undone_by) - lost - torn,
+        kept_steps=int(life.steps.counts.sum()) - lost - torn,
         lost_steps=lost,
         torn_steps=torn,
         broken_steps=broken,
+        device=device_split(life.steps, (undone_by == COUNTS) & (life.steps.ends != UNMEASURED)),
     ), fine
 
 

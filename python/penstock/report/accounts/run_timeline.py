@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.errors import RunDamaged
-from penstock.observe.steps import HOST, PARTS, UNMEASURED, StepRows, read_anchors, read_steps
+from penstock.observe.steps import DEVICE, HOST, PARTS, UNMEASURED, StepRows, read_anchors, read_steps
 from penstock.report.accounts.account_names import UNKNOWN
 from penstock.report.accounts.clock_map import ClockMap
+from penstock.report.accounts.host_alignment import HostAlignment, alignments_of
 from penstock.report.accounts.supervision import SupervisedLife, supervised_lives
 from penstock.report.accounts.timeline import (
     LifeTimeline,
@@ -41,6 +42,8 @@ class RunTimeline:
     ranks: list[RankTimeline] = field(default_factory=list)
     lost_rows: int = 0
     faults: list[str] = field(default_factory=list)
+    #: Of lives whose ranks are on several hosts: how their clocks stand to each other.
+    alignments: list[HostAlignment] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,9 @@ class _Sources:
     ends: dict[tuple[int, int], Entry]
 
 
-def run_timeline(run: Path, home: Path, columns: Sequence[str] = HOST) -> RunTimeline:
+def run_timeline(
+    run: Path, home: Path, columns: Sequence[str] = (*HOST, *DEVICE, "exchanged")
+) -> RunTimeline:
     """Read a run, with some columns of its rows; ``home`` has the jobs that may have supervised it."""
     timeline = RunTimeline()
     entries = journal.read(run)
@@ -74,7 +79,8 @@ def run_timeline(run: Path, home: Path, columns: Sequence[str] = HOST) -> RunTim
         if life is not None:
             by_rank.setdefault(key[1], []).append(life)
     for rank, lives in sorted(by_rank.items()):
-        timeline.ranks.append(_rank(rank, lives))
+        timeline.ranks.append(_rank(rank, lives, clocks))
+    timeline.alignments = alignments_of(timeline.ranks)
     timeline.faults = timeline.faults[:_FAULTS_MAX]
     return timeline
 
@@ -94,9 +100,13 @@ def _life(
 ) -> LifeTimeline | None:
     """One life of one rank; None when nothing is known of it."""
     number, rank = key
-    clocks, supervised = sources.clocks, sources.supervised.get(number)
+    start = (record.began or record.born) if record is not None else 0.0
+    clock = sources.clocks.clock(number, rank, start)
+    # Wall times of a life are those of its own boot: another host has another clock.
+    clocks, supervised = sources.clocks.of(clock), sources.supervised.get(number)
     moments = [] if record is None else _moments(record, clocks)
-    steps = _row_columns(table) if table is not None and len(table) else _record_columns(moments)
+    has_rows = table is not None and (len(table) or len(table.rolled.get("step", ())))
+    steps = _row_columns(table) if table is not None and has_rows else _record_columns(moments)
     marks = [moment for moment in moments if moment.kind == "mark"]
     if record is None and not len(steps.numbers):
         return None
@@ -107,11 +117,10 @@ def _life(
     if end is not None and end.facts.get("how") == "failed":
         ended, died = None, died or end.at
         cause = cause or f"{end.facts.get('error')}: {end.facts.get('reason')}"
-    start = (record.began or record.born) if record is not None else 0.0
     life = LifeTimeline(
         number=number,
-        clock=clocks.clock(number, rank, start),
-        requested=clocks.moment(None if supervised is None else supervised.ordered),
+        clock=clock,
+        requested=clocks.moment(None if supervised is None else supervised.requested or supervised.ordered),
         born=clocks.moment(None if record is None else record.born),
         joined=clocks.moment(None if record is None else record.began),
         resumed=Marks(
@@ -123,7 +132,7 @@ def _life(
         died=clocks.moment(died),
         cause=cause,
     )
-    return _with_spans(_agreed(life), supervised, sources, rank, moments)
+    return _with_spans(_agreed(life), supervised, clocks, rank, moments)
 
 
 def _died(supervised: SupervisedLife | None, rank: int) -> float | None:
@@ -133,19 +142,43 @@ def _died(supervised: SupervisedLife | None, rank: int) -> float | None:
 
 
 def _row_columns(table: StepRows) -> StepColumns:
-    """Rows in order of time. One that goes back in time is damage, and its time is in no step."""
-    columns = {name: np.asarray(column) for name, column in table.columns.items()}
+    """Rows in order of time, behind the sums of those that were thinned. One that goes back in time is damage, and its time is in no step."""
+    columns = _with_sums(table)
     begins, ends = columns["begin"], columns["end"]
     until = np.where(ends == UNMEASURED, begins, ends)
     is_sound = (begins != UNMEASURED) & (until >= begins) & (columns["step"] >= 0)
     before = np.concatenate([[UNMEASURED], np.maximum.accumulate(np.where(is_sound, until, UNMEASURED))[:-1]])
     keep = is_sound & (begins >= before)
     parts = {part: columns[f"host.{part}"][keep] for part in PARTS if f"host.{part}" in columns}
-    own = {"step", "begin", "end", *(f"host.{part}" for part in PARTS)}
+    own = {"step", "begin", "end", "first_step", *(f"host.{part}" for part in PARTS)}
     others = {
         name: column[keep] for name, column in columns.items() if name not in own and column.dtype == np.int64
     }
-    return StepColumns(columns["step"][keep], begins[keep], ends[keep], parts, others)
+    firsts = columns.get("first_step")
+    return StepColumns(
+        columns["step"][keep],
+        begins[keep],
+        ends[keep],
+        parts,
+        others,
+        None if firsts is None else firsts[keep],
+    )
+
+
+def _with_sums(table: StepRows) -> dict[str, Times]:
+    """Columns of rows and of sums over rows, in order of time; ``first_step`` only where there are sums."""
+    columns = {name: np.asarray(column) for name, column in table.columns.items()}
+    if not len(table.rolled.get("step", ())):
+        return columns
+    rows = {**columns, "first_step": columns["step"]}
+    sums = {name: np.asarray(column) for name, column in table.rolled.items()}
+    absent = np.full(len(sums["step"]), UNMEASURED, np.int64)
+    together = {name: np.concatenate([sums.get(name, absent), column]) for name, column in rows.items()}
+    order = np.argsort(together["begin"], kind="stable")
+    is_sum = together["first_step"] <= together["step"]
+    # What does not say how many steps it stands for stands for one.
+    together["first_step"] = np.where(is_sum, together["first_step"], together["step"])
+    return {name: column[order] for name, column in together.items()}
 
 
 class _Moment(NamedTuple):
@@ -219,15 +252,16 @@ def _agreed(life: LifeTimeline) -> LifeTimeline:
 def _with_spans(
     life: LifeTimeline,
     supervised: SupervisedLife | None,
-    sources: _Sources,
+    clocks: ClockMap,
     rank: int,
     moments: Sequence[_Moment],
 ) -> LifeTimeline:
     """What the supervisor and the clocks tell about stretches of a life."""
     spans: list[tuple[str, int, int]] = []
-    clocks = sources.clocks
     if life.requested is not None and life.born is not None:
-        spans.append(("spawn", life.requested, life.born))
+        # What comes before the order is time in a queue.
+        ordered = None if supervised is None else clocks.moment(supervised.ordered)
+        spans.append(("spawn", min(max(ordered or 0, life.requested), life.born), life.born))
     if supervised is not None and supervised.failed is not None:
         failed, gone = clocks.moment(supervised.failed), clocks.moment(supervised.gone)
         if failed is not None and gone is not None and failed < gone:
@@ -273,15 +307,23 @@ def _phases(moments: Sequence[_Moment]) -> list[tuple[str, int, int]]:
     return spans
 
 
-def _rank(rank: int, lives: Sequence[LifeTimeline]) -> RankTimeline:
+def _rank(rank: int, lives: Sequence[LifeTimeline], clocks: ClockMap) -> RankTimeline:
     """Lives in order of time, with the gap between two clocks estimated."""
     ordered = sorted(lives, key=lambda life: life.number)
     for place in range(1, len(ordered)):
         before, life = ordered[place - 1], ordered[place]
         if before.clock == life.clock and life.first < before.last <= life.first + MOVE_NS:
             ordered[place] = _moved(life, before.last)
+        elif before.clock != life.clock:
+            ordered[place - 1] = replace(before, gap_estimate=_gap(before, life, clocks))
     has_rows = any(life.steps.parts for life in ordered)
     return RankTimeline(rank, tuple(ordered), "rest" if has_rows else UNKNOWN)
+
+
+def _gap(before: LifeTimeline, life: LifeTimeline, clocks: ClockMap) -> int | None:
+    """How long wall clocks say that it took from the last sign of a life to the first of the next; below 0 where one of them was wrong."""
+    last, first = clocks.wall(before.clock, before.last), clocks.wall(life.clock, life.first)
+    return None if last is None or first is None else first - last
 
 
 def _moved(life: LifeTimeline, first: int) -> LifeTimeline:

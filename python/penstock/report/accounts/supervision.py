@@ -15,6 +15,8 @@ _LINE_BYTES_MAX = 1 << 20
 class SupervisedLife:
     """One life of a gang; moments in seconds since 1970."""
 
+    #: When the job was asked for, of its first life; it may have waited for devices that others had.
+    requested: float | None = None
     ordered: float | None = None
     started: float | None = None
     pids: list[int] = field(default_factory=list)
@@ -71,10 +73,22 @@ def _journal(path: Path) -> dict[tuple[int, int], SupervisedLife]:
             except (msgspec.MsgspecError, KeyError, TypeError, ValueError):
                 # A torn line, or one of a newer agent: what it says is not known.
                 continue
+    requested = _requested(path.with_name("state.json"))
     for (gang, number), life in lives.items():
+        if number == 0 and requested is not None and life.ordered is not None:
+            life.requested = min(requested, life.ordered)
         following = lives.get((gang, number + 1))
         life.next_ordered = None if following is None else following.ordered
     return lives
+
+
+def _requested(path: Path) -> float | None:
+    """When a job was asked for; None when its state is gone or of another form."""
+    try:
+        at = msgspec.json.decode(path.read_bytes())["started_at"]
+    except (OSError, msgspec.MsgspecError, KeyError, TypeError):
+        return None
+    return at if isinstance(at, float) and at > 0 else None
 
 
 def _note(entry: dict[str, Any], lives: dict[tuple[int, int], SupervisedLife]) -> None:

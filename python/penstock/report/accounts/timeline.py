@@ -46,8 +46,9 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepColumns:
-    """Executions of steps in order of time."""
+    """Executions of steps in order of time. One may stand for several that follow each other, where rows were thinned to sums."""
 
+    #: The last step of each.
     numbers: Times = field(default_factory=no_times)
     begins: Times = field(default_factory=no_times)
     #: ``UNMEASURED`` where a death came first.
@@ -56,6 +57,18 @@ class StepColumns:
     parts: dict[str, Times] = field(default_factory=dict)
     #: Other columns of the rows, named as in the step table.
     others: dict[str, Times] = field(default_factory=dict)
+    #: The first step of each; None where each is one step.
+    thinned_from: Times | None = None
+
+    @property
+    def firsts(self) -> Times:
+        """The first step of each."""
+        return self.numbers if self.thinned_from is None else self.thinned_from
+
+    @property
+    def counts(self) -> Times:
+        """How many steps each stands for."""
+        return np.asarray(self.numbers - self.firsts + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

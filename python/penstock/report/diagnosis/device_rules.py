@@ -9,6 +9,8 @@ from penstock.report.diagnosis.observation import Observation
 #: Parts of the host in which a device that waits is told by other rules.
 _TOLD = ("data", "transfer", "checkpoint", "eval", "gc", "user", "exchange")
 _COMPUTE = ("forward", "backward")
+#: Between two looks at the allocator's counter.
+_LOOK_NS = 1_000_000_000
 
 
 def host_bound(observation: Observation) -> list[Cause]:
@@ -74,28 +76,37 @@ def _compute(observation: Observation) -> Times | None:
 
 
 def allocator(observation: Observation) -> list[Cause]:
-    """What steps in which the allocator tried again took longer than the others."""
-    retries = observation.matrix("allocator_retries")
-    if retries is None or not retries.size:
-        return []
-    is_retried = (retries > 0).any(axis=0)
-    if not is_retried.any() or is_retried.all():
+    """What steps in which the allocator tried again took longer than usual.
+
+    Its counter is looked at once a second, so the steps of that second come into question; a retry is in one step, so as many of them as there
+    were retries, the longest.
+    """
+    retries = observation.increments("allocator_retries")
+    if retries is None or not retries.any():
         return []
     times = observation.times.max(axis=0)
-    usual = int(np.median(times[~is_retried]))
+    usual = int(np.median(times))
+    ends = np.cumsum(times)
+    is_retried = np.zeros(len(times), bool)
+    counts = retries.max(axis=0)
+    for place in np.flatnonzero(counts).tolist():
+        first = int(np.searchsorted(ends, ends[place] - times[place] - _LOOK_NS, side="right"))
+        window = np.arange(first, place + 1)[~is_retried[first : place + 1]]
+        longest = window[np.argsort(-times[window], kind="stable")[: int(counts[place])]]
+        is_retried[longest[times[longest] > usual]] = True
     cost = int((times[is_retried] - usual).sum())
     if cost <= 0:
         return []
-    count = int(is_retried.sum())
+    count, total = int(is_retried.sum()), int(retries.sum())
     return [
         Cause(
             "allocator",
             cost,
             f"{count} of {len(times)} steps take {seconds(cost // count)} longer because the allocator freed memory and tried again",
             "",
-            f"{int(retries.sum())} retries",
+            f"{total} retries",
             "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or make the batch smaller",
-            {"retries": int(retries.sum()), "steps": count},
+            {"retries": total, "steps": count},
         )
     ]
 

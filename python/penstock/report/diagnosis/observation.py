@@ -14,6 +14,8 @@ from penstock.observe.steps import StackSample
 from penstock.report.accounts.ledger import Ledger
 from penstock.report.accounts.timeline import UNMEASURED, Times
 
+#: Of the steps; with more of them without marks the device's columns are as good as absent.
+_UNMARKED_MAX = 0.05
 _NOTHING: Times = np.empty(0, np.int64)
 
 
@@ -71,16 +73,42 @@ class Observation:
         return int(np.median(self.times)) if self.times.size else 0
 
     def matrix(self, name: str) -> Times | None:
-        """A column of all ranks as rows; None unless every rank measured all of it."""
-        columns = [rank.columns.get(name) for rank in self.ranks]
-        if not columns or any(column is None or (column == UNMEASURED).any() for column in columns):
+        """A column of all ranks as rows; None unless every rank measured all of it.
+
+        Of the device's columns a few steps may be missing, such as the last ones, whose marks were not over; they stand as 0.
+        """
+        columns = [rank.columns[name] for rank in self.ranks if name in rank.columns]
+        if not columns or len(columns) < len(self.ranks):
             return None
-        return np.stack([column for column in columns if column is not None])
+        values = np.stack(columns)
+        is_missing = values == UNMEASURED
+        if not is_missing.any():
+            return values
+        few = _UNMARKED_MAX * values.size if name.startswith("device.") else 0
+        return np.where(is_missing, 0, values) if is_missing.sum() <= few else None
 
     def middle(self, name: str) -> Times | None:
         """A column of the rank in the middle, step by step: what one slow rank does is not in it."""
         values = self.matrix(name)
         return None if values is None else middle_of(values)
+
+    def increments(self, name: str) -> Times | None:
+        """How much a counter grew in each step, of all ranks as rows; None where a rank never looked at it.
+
+        What a life begins with was counted before its first step. A step without a look has the count of the look before it.
+        """
+        rows = []
+        for rank in self.ranks:
+            column = rank.columns.get(name, _NOTHING)
+            is_known = column != UNMEASURED
+            if not is_known.any():
+                return None
+            grown = np.zeros(len(column), np.int64)
+            for life in np.unique(rank.columns["life"]).tolist():
+                looks = np.flatnonzero(is_known & (rank.columns["life"] == life))
+                grown[looks[1:]] = np.maximum(np.diff(column[looks]), 0)
+            rows.append(grown)
+        return np.stack(rows) if rows else None
 
     def stages(self) -> list[str]:
         """Stages of the feed that rows have a column for, and that were measured in some step."""

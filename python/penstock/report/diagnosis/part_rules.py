@@ -94,17 +94,14 @@ def _stage(observation: Observation, busy: dict[str, int], waited: int) -> tuple
     if busy.get(stage, 0) < _LIMITING * waited:
         evidence = f"{', '.join(known)} were busy for {seconds(sum(busy.values()))} only"
         return (
-            f"outside of the feed stages {', '.join(known)}: in maps of your own, or in a service",
+            f"outside of the feed stages {', '.join(known)}: decoding, another process that shares batches, or a service",
             evidence,
             advice,
         )
     steps = int(observation.times.sum())
     evidence = f"busy for {seconds(busy[stage])} of {seconds(steps)}"
-    return (
-        f"limited by feed stage `{stage}`",
-        evidence,
-        f"give `{stage}` more threads, or do its work once and keep the result",
-    )
+    place = f"limited by feed stage `{stage}`" + (", maps of your own" if stage == "map" else "")
+    return place, evidence, f"give `{stage}` more threads, or do its work once and keep the result"
 
 
 def own_code(observation: Observation) -> list[Cause]:

@@ -131,8 +131,9 @@ class Judge:
         ]
         with self._observed.part("exchange"):
             rows = self._state.agree(mine)
-        if len(rows) > 1:
-            self._observed.exchanged()
+            if len(rows) > 1:
+                # Inside of the part: from this moment the part's time leads back to when this rank came, or before.
+                self._observed.exchanged()
         asked = (
             _notice(rows, notice),
             bool(rows[0][2]),

@@ -103,6 +103,8 @@ class Saving:
         """What is there now was loaded."""
         self.saved = step
         self._committed.add(step)
+        # The life that wrote it may have died before it heard that it exists.
+        self.committed(step)
         self._clock = time.monotonic()
 
     def is_failing(self) -> bool:

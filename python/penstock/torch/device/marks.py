@@ -86,7 +86,8 @@ class DeviceMarks:
             self._tell(*self._coming.popleft())
 
     def _tell(self, row: int, marks: list[_Mark]) -> None:
-        sums: dict[str, int] = {}
+        # A marked step in which the device never waited has idled for no time, which is not the same as unmeasured.
+        sums = {"idle": 0}
         for (part, _, begin), (_, was_over, end) in pairwise(marks):
             account = "idle" if was_over else part
             sums[account] = sums.get(account, 0) + round(begin.elapsed_time(end) * 1e6)
