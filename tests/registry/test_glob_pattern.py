@@ -143,7 +143,9 @@ def test_a_folder_that_exists_wins_over_the_pattern(tmp_path: Path) -> None:
     assert Registry(tmp_path / "registry").register("web", tmp_path / "run[2]")[0]["id"] == 1
 
 
-@pytest.mark.parametrize("pattern", ["*.jsonl", "./*.jsonl", "../*[[]2]/*.jsonl", "sub/../*.jsonl", "~/*.jsonl"])
+@pytest.mark.parametrize(
+    "pattern", ["*.jsonl", "./*.jsonl", "../*[[]2]/*.jsonl", "sub/../*.jsonl", "~/*.jsonl"]
+)
 def test_only_what_was_written_is_a_pattern(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
 ) -> None:
