@@ -4,8 +4,10 @@ A reader looks at a file again when it was last looked at more than a second ago
 how often they read before it makes no difference to what they find.
 """
 
+import io
 import itertools
 import os
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -168,6 +170,33 @@ def test_damage_is_never_counted_as_a_row_that_cannot_be_decoded(own: Corpus, un
         with pytest.raises(CorruptShard) as raised:
             list(itertools.islice(feed, 20))
         assert (raised.value.shard, raised.value.offset) == (str(path), 0)
+
+
+@pytest.mark.parametrize("undecodable", ["raise", "mask"])
+def test_damage_that_a_format_notices_first_is_damage_at_once(own: Corpus, undecodable: Any) -> None:
+    """Goal: a header that makes no sense names block and steps, too. Method: an archive whose headers change under a reader."""
+    path = own.folder / "a-000.tar"
+    with tarfile.open(path, "w") as archive:
+        for number in range(400):
+            member = tarfile.TarInfo(f"{number:05d}.json")
+            member.size = 100
+            archive.addfile(member, io.BytesIO(b'{"n": "%s"}' % (b"x" * 91)))
+    version = own.registry.register("web", path)
+    rows = version.take(range(400))
+    with ps.open(records(undecodable=undecodable), registry=own.registry, threads=0) as feed:
+        for _ in range(20):
+            next(feed)
+        for row in range(400):
+            flip_in_place(path, row * 1024)
+        with pytest.raises(CorruptShard) as raised:
+            list(itertools.islice(feed, 20))
+    assert (raised.value.shard, raised.value.offset) == (str(path), 0)
+    assert raised.value.steps is not None
+    with pytest.raises(CorruptShard):
+        version.take(range(400))
+    for row in range(400):
+        flip_in_place(path, row * 1024)
+    assert version.take(range(400)) == rows
 
 
 def test_a_member_of_a_folder_is_checked_whenever_it_is_read(tmp_path: Path) -> None:

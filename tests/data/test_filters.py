@@ -1,6 +1,9 @@
 """Filters bound to a version: names are checked, nested fields and measured columns are reached."""
 
+import io
 import json
+import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -109,6 +112,26 @@ def test_parquet_structs_are_reached_and_dots_in_names_win(own: Corpus) -> None:
     own.registry.register("web", [own.folder / "rows.parquet"])
     assert kept(own, ps.Filter("meta.source > 2")) == [2, 3]
     assert kept(own, ps.Filter("info.deep.n in (0, 3)")) == [0, 3]
+
+
+def test_fields_inside_a_field_with_dots_in_its_name_are_reached(own: Corpus, tmp_path: Path) -> None:
+    """Goal: a JSON member of a WebDataset sample, which is called `meta.json`. Method: a real archive."""
+    with tarfile.open(tmp_path / "a-000.tar", "w") as archive:
+        for number in range(6):
+            for name, data in (("meta.json", b'{"at": {"n": %d}}' % number), ("txt", b"x")):
+                member = tarfile.TarInfo(f"{number:03d}.{name}")
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+    own.registry.register("archive", tmp_path / "a-000.tar")
+    stages = [ps.Filter("meta.json.at.n > 3")]
+    recipe = ps.Recipe(sources=[ps.Source("archive", epochs=1)], batch=1, stages=stages, shuffle="none")
+    with ps.open(recipe, registry=own.registry) as feed:
+        assert len(list(feed)) == 2
+    for expression, nearest in (("meta.json.ta.n > 3", None), ("meta.json.at.m > 3", "meta.json.at.n")):
+        wrong = replace(recipe, stages=[ps.Filter(expression)])
+        with pytest.raises(FieldUnknown) as caught:
+            ps.open(wrong, registry=own.registry)
+        assert caught.value.nearest == nearest
 
 
 def test_a_nested_field_of_something_else_is_an_error_and_not_a_silent_no(own: Corpus) -> None:

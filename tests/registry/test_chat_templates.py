@@ -330,3 +330,18 @@ def test_tokens_and_mask_are_those_of_apply_chat_template(fast: Any, tmp_path: P
         assert payloads["tokens"][0].tolist() == theirs["input_ids"], name
         if marks:
             assert payloads["loss"][0].tolist() == theirs["assistant_masks"], name
+
+
+@pytest.mark.parametrize("path", TRL, ids=lambda path: path.stem)
+def test_parts_are_told_as_text_or_not_at_all(path: Path) -> None:
+    """Goal: nobody trains on brackets. Method: contents as parts, which templates that want text write as Python prints a list."""
+    for name, conversation in CONVERSATIONS.items():
+        if name.startswith("tools"):
+            continue
+        try:
+            told = renderer_of(path.read_text()).conversation(
+                formed(conversation, "parts"), None, ["assistant"]
+            )
+        except NothingToMeasure:
+            continue
+        assert not {"'type'", '"type"'} & set(told.text.replace(":", " ").replace("{", " ").split()), name

@@ -143,6 +143,42 @@ def test_a_folder_that_exists_wins_over_the_pattern(tmp_path: Path) -> None:
     assert Registry(tmp_path / "registry").register("web", tmp_path / "run[2]")[0]["id"] == 1
 
 
+@pytest.mark.parametrize(
+    "pattern", ["*.jsonl", "./*.jsonl", "../*[[]2]/*.jsonl", "sub/../*.jsonl", "~/*.jsonl"]
+)
+def test_only_what_was_written_is_a_pattern(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    """Goal: the folder one stands in is itself. Method: `run[2]` as working directory and home, with `run2` beside it."""
+    write_rows(tmp_path / "run[2]/a.jsonl", 1)
+    write_rows(tmp_path / "run2/a.jsonl", 2)
+    monkeypatch.chdir(tmp_path / "run[2]")
+    monkeypatch.setenv("HOME", str(tmp_path / "run[2]"))
+    assert [row["id"] for row in Registry(tmp_path / "registry").register("web", pattern)] == [1]
+
+
+@pytest.mark.parametrize("mark", ["?", "#", "[0-9]", "%5B0-9%5D"])
+def test_a_pattern_may_be_a_url_of_a_file(tmp_path: Path, mark: str) -> None:
+    write_rows(tmp_path / "part-", 7)
+    write_rows(tmp_path / ("part-1.jsonl" if mark != "#" else "part-#.jsonl"), 1)
+    version = Registry(tmp_path / "registry").register("web", f"file://{tmp_path}/part-{mark}.jsonl")
+    assert [row["id"] for row in version] == [1]
+
+
+def test_a_pattern_that_ends_in_a_slash_stands_for_folders(tmp_path: Path) -> None:
+    write_rows(tmp_path / "raw/a.jsonl", 1)
+    write_rows(tmp_path / "raw/en/b.jsonl", 2)
+    root = f"memory://{uuid.uuid4().hex}"
+    open_store(root).put_if_absent("raw/a.jsonl", b"{}")
+    for place in (tmp_path, root):
+        for pattern in ("*/", "**/", "*.jsonl/", "a*//"):
+            with pytest.raises(errors.NothingToRegister) as caught:
+                Registry(tmp_path / "registry").register("web", f"{place}/raw/{pattern}")
+            assert "folders" in (caught.value.hint or "")
+    # A folder that is named may have one.
+    assert len(Registry(tmp_path / "registry").register("web", f"{tmp_path}/raw/en/")) == 1
+
+
 def test_on_s3_names_win_and_only_the_beginning_of_a_pattern_is_listed(
     s3_bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +130,22 @@ def test_a_normalizer_helps_nobody_to_forge_a_turn(kind: str, normalized: bool, 
     telling = Telling(
         template=Template("{% for m in messages %}<s> {{ m.role }} {{ m.content }} </s>\n{% endfor %}", {})
     )
-    chat = ChatTokens(tmp_path / "tokenizer.json", telling)
+    path = tmp_path / "tokenizer.json"
+    chat = ChatTokens(path, telling)
+    strict_chat = ChatTokens(path, replace(telling, in_text="error"))
+    strict = TokenLength(path, specials=SpecialUse(in_text="error"))
     for forged in ("<S>", "＜ｓ＞", "</S>", "hi <S> hi", "Ω"):
-        ids, _ = chat.encoded(chat.read({"messages": [{"role": "user", "content": forged}]}))
+        row = {"messages": [{"role": "user", "content": forged}], "text": forged}
+        ids, _ = chat.encoded(chat.read(row))
         assert [ids.count(1), ids.count(2)] == [1, 1], forged
+        assert not {1, 2} & set(made(TokenLength(path), forged)[0])
+        if forged == "Ω":
+            assert made(strict, forged) == [[0]]
+            assert 0 in strict_chat.encoded(strict_chat.read(row))[0]
+            continue
+        for measure in (strict, strict_chat):
+            with pytest.raises(NothingToMeasure, match="special_in_text forbids"):
+                measure.read(row)
     assert 0 in ids
 
 

@@ -156,6 +156,10 @@ class NothingToRegister(DataError):
         self.left_out = left_out or {}
         if self.left_out:
             self.hint = "name what is meant: a file that is named itself is not left out because of its name"
+        elif any(pattern.endswith("/") for pattern in patterns):
+            self.hint = (
+                "a pattern that ends in / stands for folders, and a pattern takes files: end it in /* or /**"
+            )
         first = next((f"; left out is {name} ({reason})" for name, reason in self.left_out.items()), "")
         super().__init__(f"no file matches {', '.join(patterns)}{first}")
 

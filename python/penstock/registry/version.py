@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
-from penstock._rust import ShardFile
-from penstock.errors import CorruptShard, MaskLengthWrong, ObjectMissing, RowOutOfRange, UsageError
+from penstock._rust import ShardFile, look_again
+from penstock.errors import (
+    BadRow,
+    CorruptShard,
+    FileUnusable,
+    MaskLengthWrong,
+    ObjectMissing,
+    PenstockError,
+    RowOutOfRange,
+    UsageError,
+)
 from penstock.formats import format_named
 from penstock.formats.contract import FieldKind, IndexPlace, OpenShard, RawFile, Row, RowReader
 from penstock.formats.shard_bytes import open_file
@@ -338,6 +347,18 @@ class Version:
         return OpenShard(raw.url, raw, shard.rows, place, index, schema, fields)
 
     def _take_of(self, at: int, rows: "np.ndarray[Any, Any]") -> list[Row]:
+        try:
+            return self._read_of(at, rows)
+        except (OSError, MemoryError):
+            raise
+        except Exception as reason:
+            if isinstance(reason, PenstockError) and not isinstance(reason, FileUnusable | BadRow):
+                raise
+        # What cannot be decoded may have changed since it was checked; then that is what is wrong with it.
+        look_again()
+        return self._read_of(at, rows)
+
+    def _read_of(self, at: int, rows: "np.ndarray[Any, Any]") -> list[Row]:
         shard, fields = self.manifest.shards[at], self._access.fields
         reader = self._reader(at)
         taken = reader.take((rows - (self._ends[at] - shard.rows)).astype(np.uint64))

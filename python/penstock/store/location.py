@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from penstock.errors import UsageError
 
@@ -29,7 +29,9 @@ def _of_path(path: str) -> str:
 
 def to_path(url: str) -> Path:
     """The local path of a ``file://`` URL."""
-    return Path(unquote(urlsplit(url).path) or "/")
+    # Not by the rules of the web: `?` and `#` are characters of names and patterns.
+    _, slash, path = url.removeprefix("file://").partition("/")
+    return Path(unquote(slash + path) or "/")
 
 
 def is_remote(url: str) -> bool:

@@ -122,8 +122,10 @@ def _rows(version: Version, numbers: Any) -> Iterator[Row]:
 
 def _has(row: Row, path: tuple[str, ...], names: dict[str, None]) -> bool:
     """Whether a row has a field inside a field; the names that stand there instead are noted."""
-    value: Any = row
-    for name in path[:-1]:
+    # A field whose own name has dots in it comes first, as where the expression is run.
+    own = next((at for at in range(len(path) - 1, 0, -1) if ".".join(path[:at]) in row), 1)
+    value: Any = row.get(".".join(path[:own]))
+    for name in path[own:-1]:
         value = value.get(name) if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping):
         return False

@@ -149,16 +149,9 @@ class _RecordSource:
             return list(self._version.take(samples, parallel=False))
         except (PenstockError, OSError, MemoryError):
             raise
-        except Exception:  # noqa: BLE001 - something in them cannot be decoded; one by one shows what
+        except Exception as reason:  # noqa: BLE001 - something in them cannot be decoded; one by one shows what
             if len(samples) > 1:
                 return [self._fetched(samples[at : at + 1])[0] for at in range(len(samples))]
-        # What cannot be decoded may have changed since it was checked; then that is what is wrong with it.
-        _rust.look_again()
-        try:
-            return list(self._version.take(samples, parallel=False))
-        except (PenstockError, OSError, MemoryError):
-            raise
-        except Exception as reason:  # noqa: BLE001 - it is kept as the reason
             return [StageFailed(f"reading {self._version.manifest.format}", reason)]
 
     def _mapped(self, row: Row | StageFailed, sample: int, epoch: int) -> Row | StageFailed:

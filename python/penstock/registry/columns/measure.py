@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from penstock import events
-from penstock._rust import digest, look_again
+from penstock._rust import digest
 from penstock.errors import (
     DerivedTooLarge,
     DiskFull,
@@ -394,8 +394,6 @@ def _taken(work: Work, rows: range) -> "list[Row] | list[Row | NothingToMeasure]
 
 
 def _taken_alone(work: Work, row: int) -> Row | NothingToMeasure:
-    # What cannot be decoded may have changed since it was checked; then that is what is wrong with it.
-    look_again()
     try:
         return work.version[row]
     except (PenstockError, OSError):

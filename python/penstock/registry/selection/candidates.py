@@ -62,10 +62,12 @@ def find(places: list[str]) -> Candidates:
     local: list[tuple[LocalFile, Candidate]] = []
     for place in places:
         url = to_url(place)
+        folders_only = place.endswith("/")
         if is_remote(url):
-            _find_remote(url, candidates)
+            _find_remote(url, candidates, folders_only=folders_only)
         else:
-            local += _find_local(str(to_path(url)), candidates)
+            written = _parts_written(place)
+            local += _find_local(str(to_path(url)), written, candidates, folders_only=folders_only)
     # A file that is named, and found by a pattern too, is named.
     by_path: dict[str, tuple[LocalFile, Candidate]] = {}
     for file, candidate in sorted(local, key=lambda pair: not pair[1].named):
@@ -86,7 +88,17 @@ def find(places: list[str]) -> Candidates:
     return candidates
 
 
-def _find_local(path: str, candidates: Candidates) -> list[tuple[LocalFile, Candidate]]:
+def _parts_written(place: str) -> int | None:
+    """How many of the last parts of its path a place says itself; None for all. The rest is the folder one stands in, or home."""
+    if "://" in place or os.path.isabs(place):
+        return None
+    below = place.partition("/")[2] if place.startswith("~") else place
+    return sum(part not in (".", "..") for part in os.path.normpath(below).split("/"))
+
+
+def _find_local(
+    path: str, written: int | None, candidates: Candidates, *, folders_only: bool
+) -> list[tuple[LocalFile, Candidate]]:
     if os.path.isdir(path):
         top = _hub_revision(path)
         tree = LocalTree(top).walk()
@@ -95,9 +107,9 @@ def _find_local(path: str, candidates: Candidates) -> list[tuple[LocalFile, Cand
         candidates.tops.append(os.path.dirname(path))
         file = named_file(path)
         return [(file, _candidate(file, os.path.dirname(path), named=True))]
-    elif is_pattern(path):
-        parts = path.split("/")
-        first = next(at for at, part in enumerate(parts) if is_pattern(part))
+    elif (first := _first_wild(parts := path.split("/"), written)) is not None:
+        if folders_only:
+            return []
         top = "/".join(parts[:first]) or "/"
         tree = LocalTree(top).match(GlobPattern(parts[first:]))
         in_folder = False
@@ -106,6 +118,12 @@ def _find_local(path: str, candidates: Candidates) -> list[tuple[LocalFile, Cand
     candidates.tops.append(top)
     candidates.left_out += tree.left_out
     return [(file, _candidate(file, top, in_folder=in_folder)) for file in tree.files]
+
+
+def _first_wild(parts: list[str], written: int | None) -> int | None:
+    """The first of the parts that is a pattern; what was not written never is."""
+    given = 0 if written is None else len(parts) - written
+    return next((at for at, part in enumerate(parts) if at >= given and is_pattern(part)), None)
 
 
 def _candidate(file: LocalFile, base: str, *, named: bool = False, in_folder: bool = False) -> Candidate:
@@ -128,7 +146,7 @@ def _hub_revision(folder: str) -> str:
     return hub_revision(folder) if is_hub_cache(folder) else folder
 
 
-def _find_remote(url: str, candidates: Candidates) -> None:
+def _find_remote(url: str, candidates: Candidates, *, folders_only: bool) -> None:
     scheme, _, key = url.partition("://")
     _, slash, name = key.partition("/")
     if _UNNAMEABLE.search(name):
@@ -140,7 +158,7 @@ def _find_remote(url: str, candidates: Candidates) -> None:
         candidates.files.append(named)
         candidates.tops.append(named.base)
         return
-    if _list(url, "", None, candidates) or not is_pattern(name):
+    if _list(url, "", None, candidates) or not is_pattern(name) or folders_only:
         return
     parts = name.split("/")
     first = next(at for at, part in enumerate(parts) if is_pattern(part))

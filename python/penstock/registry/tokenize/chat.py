@@ -1,7 +1,7 @@
 """Conversations as tokens, and for each token whether it counts in the loss; both are kept."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from functools import cached_property
@@ -83,6 +83,8 @@ class ChatTokens:
         choices = self._tokens.choices() | SpecialUse(in_text=self.telling.in_text).identity(
             spellable=spellable
         )
+        if self.telling.in_text == "error" and self._tokens.file.is_forgeable:
+            choices["forged"] = "error"
         changed = self._renderer.changed_since_prefixes(self.telling.train_on)
         choices |= {"thoughts": "any name"} if self._renderer.reads_thoughts else {}
         return choices | ({"turns": "marked"} if changed else {})
@@ -103,6 +105,8 @@ class ChatTokens:
         tools = _decoded(row.get(self.telling.tools)) if self.telling.tools else None
         spelling = self._tokens.file.spelling
         spells = spelling.pattern is not None and _spells(messages, tools, spelling)
+        if self.telling.in_text == "error":
+            self._refuse_forged(messages, tools)
         if not spells or self.telling.in_text == "token":
             conversation = self._renderer.conversation(messages, tools, self.telling.train_on)
             return replace(conversation, spells=True) if spells else conversation
@@ -112,6 +116,12 @@ class ChatTokens:
             messages, tools, self.telling.train_on, spelling=spelling.pattern
         )
         return replace(conversation, spells=True)
+
+    def _refuse_forged(self, messages: Sequence[Mapping[str, Any]], tools: Any) -> None:
+        for text in _said_by_others(messages, tools):
+            if (token := self._tokens.file.forged_token(text, self._tokens.tokenizer)) is not None:
+                what = f"what is said becomes the special token {token!r} when the tokenizer normalizes it"
+                raise NothingToMeasure(f"{what}, which special_in_text forbids")
 
     def spelled(self, samples: list[Conversation]) -> int:
         """How many conversations spell a special token where others than the model speak."""
@@ -194,8 +204,12 @@ def _spells(messages: Sequence[Mapping[str, Any]], tools: Any, spelling: Spellin
     for message in messages:
         if message["role"] in spelling:
             raise NothingToMeasure(f"the role {message['role']!r:.60} spells a special token")
-    others = [message for message in messages if message["role"] not in OWN_ROLES]
-    return any(text in spelling for text in texts_in([others, tools]))
+    return any(text in spelling for text in _said_by_others(messages, tools))
+
+
+def _said_by_others(messages: Sequence[Mapping[str, Any]], tools: Any) -> Iterator[str]:
+    """All texts but the model's own."""
+    return texts_in([[message for message in messages if message["role"] not in OWN_ROLES], tools])
 
 
 def _loss(conversation: Conversation, offsets: Sequence[tuple[int, int]]) -> "np.ndarray[Any, Any]":

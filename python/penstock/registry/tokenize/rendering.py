@@ -326,7 +326,19 @@ def _with_thoughts(message: Message) -> dict[str, Any]:
 
 
 def _check_said(text: str, messages: Sequence[dict[str, Any]]) -> None:
-    """That something of what is said is in the text: templates of models that see leave out contents that are no parts."""
+    """That what is said is in the text: templates of models that see leave out contents that are no parts, and templates of others
+    write a list of parts as Python or JSON does, with all of its brackets.
+    """
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, list) and any(isinstance(part, dict) and "type" in part for part in content):
+            # What a tool gives may well be meant as JSON.
+            as_json = message["role"] != "tool" and _to_json(content) in text
+            if as_json or str(content) in text:
+                raise NothingToMeasure(
+                    f"the chat template writes the parts that {message['role']!r} says as a list, brackets and all; "
+                    "it wants contents as one text"
+                )
     words = [
         match[0] for message in messages for said in said_texts(message) if (match := _WORD.search(said))
     ]

@@ -159,6 +159,21 @@ class TokenizerFile:
         )
 
     @property
+    def is_forgeable(self) -> bool:
+        """Whether text may become a special token that it does not spell."""
+        return bool(self._forgeable)
+
+    def forged_token(self, text: str, tokenizer: Any) -> str | None:
+        """The first special token that a text becomes though it does not spell it."""
+        if not self._forgeable:
+            return None
+        encoding = tokenizer.encode(text, add_special_tokens=False)
+        for number, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
+            if self.is_forged(number, text[start:stop]):
+                return self._forgeable[number].content
+        return None
+
+    @property
     def switched_off(self) -> dict[str, dict[str, Any]]:
         """What the file would do to tokens, and what is not done: ``truncation`` and ``padding``."""
         settings = {"truncation": self._facts.truncation, "padding": self._facts.padding}

@@ -46,7 +46,13 @@ class TokenLength:
     def choices(self) -> dict[str, str]:
         """What of the identity came later: only where it changes tokens."""
         spellable = bool(self.file.special_tokens)
-        return self.specials.identity(spellable=spellable) | dict.fromkeys(self.file.switched_off, "off")
+        choices = self.specials.identity(spellable=spellable) | dict.fromkeys(self.file.switched_off, "off")
+        forged = {"forged": "error"} if self._refuses and self.file.is_forgeable else {}
+        return choices | forged
+
+    @property
+    def _refuses(self) -> bool:
+        return self.specials.in_text == "error"
 
     @cached_property
     def payloads(self) -> dict[str, str]:
@@ -64,8 +70,13 @@ class TokenLength:
     def read(self, row: Row) -> str:
         """The text of a row."""
         text = text_of(row, self.field)
-        if self.specials.in_text == "error" and text in self.file.spelling:
+        if not self._refuses:
+            return text
+        if text in self.file.spelling:
             raise NothingToMeasure(spells(text, self.file.spelling))
+        if (token := self.file.forged_token(text, self.tokenizer)) is not None:
+            what = f"the text becomes the special token {token!r} when the tokenizer normalizes it"
+            raise NothingToMeasure(f"{what}, which special_in_text forbids")
         return text
 
     def spelled(self, samples: list[str]) -> int:
