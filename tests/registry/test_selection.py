@@ -163,6 +163,27 @@ def test_what_an_engine_writes_beside_parts_is_left_out(local: Registry, tmp_pat
     }
 
 
+def test_backups_and_temporary_files_are_no_rows(local: Registry, tmp_path: Path) -> None:
+    """Goal: no row comes twice because an editor kept the file as it was. Method: the names that editors, patch, rsync and people
+    give to copies, beside the file itself, in a folder and behind a pattern; a copy that is named itself is taken."""
+    beside = {
+        "#a.jsonl#": "a backup of another file",
+        "a.jsonl.bak": "a backup of another file",
+        "a.jsonl.old": "a backup of another file",
+        "a.jsonl.orig": "a backup of another file",
+        "a.jsonl.tmp": "a temporary file",
+        "a.jsonl~": "a backup of another file",
+    }
+    for name in ("a.jsonl", *beside):
+        write_rows(tmp_path / "raw" / name, 0, 3)
+    for place in (tmp_path / "raw", tmp_path / "raw/*"):
+        version = local.register("web", place)
+        assert (shards(version), left_out(version)) == (["a.jsonl"], beside)
+    assert shards(local.register("web", tmp_path / "raw/a.jsonl.bak")) == ["a.jsonl.bak"]
+    with pytest.raises(errors.FilesLeftOut, match="a backup of another file"):
+        local.register("web", tmp_path / "raw", policy=Policy(strict=True))
+
+
 def test_links_are_followed_and_files_taken_once(local: Registry, tmp_path: Path) -> None:
     tree = folders.rsynced_tree(tmp_path)
     version = local.register("corpus", tree)
