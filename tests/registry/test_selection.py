@@ -280,6 +280,27 @@ def test_several_formats_are_a_question_and_never_bytes(local: Registry, tmp_pat
     assert local.register("photos", tmp_path / "photos")[0]["label"] == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "way"),
+    [
+        ("train.bin", bytes(range(200)), "--dtype uint16"),
+        ("main.rs", b"fn main() {}\n", "--per file"),
+        ("table.csv", b"a,a\n1,2\n", "--format csv"),
+        ("words.jsonl", b'"a"\n"b"\n', "--format jsonl"),
+        ("all.zip", b"PK\x03\x04" + bytes(40), "unpack"),
+        ("file.dat", bytes(range(256)), "say which with --format: npy, "),
+    ],
+)
+def test_a_file_of_no_known_format_has_a_way_on(
+    local: Registry, tmp_path: Path, name: str, data: bytes, way: str
+) -> None:
+    """Goal: the hint is the option that helps. Method: what people have and nothing recognises, by kind."""
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(errors.FileUnusable, match="of no known format") as caught:
+        local.register("web", tmp_path / name)
+    assert way in (caught.value.hint or "")
+
+
 def test_a_damaged_part_is_an_error_and_not_left_out(local: Registry, tmp_path: Path) -> None:
     """Goal: what is called like the data is data. Method: one of three parts is zeros, one is cut."""
     for number in range(3):
