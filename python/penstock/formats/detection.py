@@ -43,7 +43,7 @@ def detect(raws: list[RawFile], wanted: str | None, *, named: Collection[str] = 
     """
     from penstock.formats import FORMATS, format_named
 
-    if wanted is not None and wanted not in FORMATS:
+    if wanted is not None and not (isinstance(wanted, str) and wanted in FORMATS):
         raise UsageError(f"unknown format {wanted!r:.50}", hint=f"one of {', '.join(FORMATS)}")
     full = [raw for raw in raws if raw.size_bytes]
     if not full:

@@ -34,7 +34,17 @@ from penstock.registry.scratch import Held, with_scratch, writing
 from penstock.registry.selection.choice import choose, settle
 from penstock.registry.selection.partitions import add_columns
 from penstock.registry.version import Version
-from penstock.registry.version_entry import FORM, About, Root, Tag, VersionEntry, check_name, check_tag, read
+from penstock.registry.version_entry import (
+    FORM,
+    About,
+    Root,
+    Tag,
+    VersionEntry,
+    check_address,
+    check_name,
+    check_tag,
+    read,
+)
 from penstock.store import LayeredStore, Store, open_store, to_url
 from penstock.store.home import penstock_home
 from penstock.store.hostcache import read_object
@@ -90,6 +100,9 @@ class Registry:
         """
         check_name(name)
         places = _places(files)
+        if not isinstance(policy, Policy | None) or not isinstance(about, About | None):
+            wrong, kind = (about, "an About") if isinstance(policy, Policy | None) else (policy, "a Policy")
+            raise UsageError(f"expected {kind}, got {wrong!r:.100}")
         rules = policy or Policy()
         with events.span("registry.register", dataset=name), writing(self.store, "register"):
             sweep(self.place)
@@ -189,6 +202,9 @@ class Registry:
         """
         held = self._find(address)
         version = self._version(held)
+        if not isinstance(roots, Mapping):
+            hint = 'registry.relocate("web@1", {"s3://old": "s3://new"})'
+            raise UsageError(f"roots must map old places to new ones, got {roots!r:.100}", hint=hint)
         moved: list[str] = []
         for old, new in roots.items():
             before, after = to_url(old), to_url(new)
@@ -274,10 +290,7 @@ class Registry:
         return (self.place, store.scratch) if isinstance(store, LayeredStore) else (self.place,)
 
     def _find(self, address: str) -> Held:
-        name, _, which = address.partition("@")
-        check_name(name)
-        if "@" in address and not which:
-            raise AddressInvalid(address=address, reason="nothing follows the @")
+        name, which = check_address(address)
         if which.startswith("b3:"):
             return self._by_digest(name, which, address)
         for home in self._homes:
