@@ -48,6 +48,7 @@ from penstock.registry.version_entry import (
 from penstock.store import LayeredStore, Store, open_store, to_url
 from penstock.store.home import penstock_home
 from penstock.store.hostcache import read_object
+from penstock.store.location import is_web
 
 if TYPE_CHECKING:
     import numpy as np
@@ -164,9 +165,17 @@ class Registry:
 
     def datasets(self) -> list[str]:
         """Names of all datasets."""
+        if is_web(self.url):
+            hint = f"name the dataset that is meant, as in `penstock data show NAME --registry {self.url}`"
+            raise UsageError(f"{self.url} is a web server, which does not list its datasets", hint=hint)
+        return self.listed_datasets()
+
+    def listed_datasets(self) -> list[str]:
+        """The same, as far as they can be listed: of a place on a web server, those that are in the scratch."""
         dataset_names = {
             entry.name.rpartition("/")[0].removeprefix("datasets/")
             for home in self._homes
+            if not is_web(home.url)
             for entry in home.entries("datasets")
         }
         return sorted(dataset_names)
@@ -175,7 +184,7 @@ class Registry:
         """All versions of a dataset, oldest first."""
         versions = [self._version(held) for held in self._held(name)]
         if not versions:
-            raise AddressUnknown(address=name, registry=self.url, known=self.datasets())
+            raise AddressUnknown(address=name, registry=self.url, known=self.listed_datasets())
         return sorted(versions, key=lambda version: version.number)
 
     def tag(self, address: str, tag: str) -> Version:
@@ -188,8 +197,10 @@ class Registry:
         return self._version(held)
 
     def tags(self, name: str) -> dict[str, int]:
-        """The tags of a dataset and the numbers they stand at."""
+        """The tags of a dataset and the numbers they stand at; none on a web server, where a tag is found by its name alone."""
         top = names.tags_of(check_name(name)) + "/"
+        if is_web(self.url):
+            return {}
         tags = {
             entry.name.removeprefix(top).partition("/")[0] for entry in self.place.entries(top.rstrip("/"))
         }
@@ -332,7 +343,7 @@ class Registry:
     def _known(self, name: str) -> list[str]:
         numbers = names.numbers(self.place, names.versions_of(name))
         if not numbers:
-            return self.datasets()
+            return self.listed_datasets()
         return [f"{name}@{number}" for number in reversed(numbers)] + [
             f"{name}@{tag}" for tag in self.tags(name)
         ]

@@ -66,3 +66,8 @@ def common_root(urls: list[str]) -> str:
             break
         shared += 1
     return "/".join(parents[0][:shared])
+
+
+def is_web(url: str) -> bool:
+    """Whether it is a place on a web server: it has files, is never written, and few of them list folders."""
+    return url.startswith(("http://", "https://"))
