@@ -124,6 +124,9 @@ def test_splits_saved_to_disk_are_not_mixed(local: Registry, tmp_path: Path) -> 
         ("train/0.jsonl", "validation/0.jsonl"),
         ("en/train_0.jsonl", "en/dev_0.jsonl"),
         ("train_sft-00000-of-00001.jsonl", "test_sft-00000-of-00001.jsonl"),
+        ("wiki.train.tokens.jsonl", "wiki.valid.tokens.jsonl"),
+        ("corpus.jsonl", "test.jsonl"),
+        ("part-0.jsonl", "heldout/val/part-0.jsonl"),
     ],
 )
 def test_names_that_say_a_split_are_asked_about(
@@ -136,6 +139,35 @@ def test_names_that_say_a_split_are_asked_about(
     # What is named, or found by a pattern, is meant.
     assert local.register("web", [tmp_path / "raw" / name for name in names]).rows == 20
     assert local.register("web", tmp_path / "raw/**/*.jsonl").rows == 20
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train-0.jsonl", "more.jsonl"),
+        ("test-0.jsonl", "test-1.jsonl"),
+        ("contest.jsonl", "latest.jsonl"),
+        ("intro.md", "test.md"),
+        ("data.jsonl", "README.test.md"),
+    ],
+)
+def test_names_that_mix_nothing_are_not_asked_about(
+    local: Registry, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    for number, name in enumerate(names):
+        write_rows(tmp_path / "raw" / name, number * 10, 10)
+    assert local.register("web", tmp_path / "raw").rows
+
+
+def test_files_that_say_no_split_have_none(local: Registry, tmp_path: Path) -> None:
+    write_rows(tmp_path / "raw/corpus.jsonl", 0, 2)
+    write_rows(tmp_path / "raw/test.jsonl", 2, 1)
+    with pytest.raises(errors.SplitsMixed, match=r"files that say none \(files: 1\): test \(files: 1\)"):
+        local.register("web", tmp_path / "raw")
+    everything = local.register("web", tmp_path / "raw", policy=Policy(split="all"))
+    assert [row.get("split") for row in everything] == [None, None, "test"]
+    assert everything.account is not None
+    assert everything.account.notes == ("column 'split' comes from names of files and folders",)
 
 
 def test_a_wrong_split_names_those_there_are(local: Registry, tmp_path: Path) -> None:
