@@ -24,6 +24,7 @@ from penstock.registry.columns.measure import Limits, Measure, MeasureWatch, mea
 from penstock.registry.copies.derived import Derived, list_derived, prune_derived
 from penstock.registry.copies.export import export_version, with_fields
 from penstock.registry.difference import Difference, compare
+from penstock.registry.layout import keep_layouts
 from penstock.registry.lineage import Lineage, trace
 from penstock.registry.manifest import Manifest, decode, encode
 from penstock.registry.migration import Migrated, migrate, upgrade
@@ -118,6 +119,7 @@ class Registry:
             manifest, notes = add_columns(manifest, choice.partitions)
             choice.notes += notes
             version = self.publish(name, manifest, root=choice.root, about=about or About())
+            keep_layouts(version)
             version.account = choice.account()
             return version
 
