@@ -1,5 +1,6 @@
 """Opening with what people have at hand: paths, texts, names; and plain words for what cannot be meant."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,26 @@ def test_lanes_skips_and_threads_that_are_none_are_said(corpus: Corpus) -> None:
             ps.open(recipe, registry=corpus.registry, **options)
     with pytest.raises(UsageError, match="must be a Lane"):
         ps.batch_at(recipe, step=0, lane=0, registry=corpus.registry)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("step", [None, "1", 2.5, [1], True, -1, 2**70])
+def test_a_step_a_lane_and_texts_of_another_kind_are_said(corpus: Corpus, step: Any) -> None:
+    recipe = corpus.recipe("web@1")
+    with pytest.raises(RecipeInvalid, match="step: must be a whole number from 0 on"):
+        ps.batch_at(recipe, step=step, registry=corpus.registry)
+    with pytest.raises(RecipeInvalid, match="lane: must be"):
+        ps.Lane(step)
+    if not isinstance(step, str):
+        with pytest.raises(RecipeInvalid, match="file: must be the path of a recipe"):
+            ps.Recipe.load(step)
+        with pytest.raises(CursorForeign, match="it must be text"):
+            ps.Cursor.from_json(step)
+
+
+def test_the_ending_of_a_recipe_may_be_in_capitals(corpus: Corpus, tmp_path: Path) -> None:
+    document = {"batch": 2, "sources": [{"name": "web@1"}], "stages": [{"kind": "pack", "length": 8}]}
+    (tmp_path / "R.JSON").write_text(json.dumps(document))
+    assert ps.Recipe.load(tmp_path / "R.JSON").batch == ((0, 2),)
 
 
 def test_numbers_of_numpy_are_weights_like_others() -> None:

@@ -250,12 +250,16 @@ def test_files_that_disagree_are_named(tmp_path: Path, registry: Registry) -> No
         registry.register("a", tmp_path / "*.parquet")
 
 
-def test_summaries_beside_shards_are_left_out(tmp_path: Path, registry: Registry) -> None:
+def test_summaries_beside_shards_are_left_out_and_said(tmp_path: Path, registry: Registry) -> None:
     data = tmp_path / "data"
     data.mkdir()
     pq.write_table(pa.table({"a": [1, 2]}), data / "part-0.parquet")
     pq.write_metadata(pa.schema([("a", pa.int64())]), data / "_common_metadata")
-    assert registry.register("a", data).rows == 2
+    version = registry.register("a", data)
+    assert version.rows == 2
+    assert [(file.name, file.reason) for file in version.account.left_out] == [
+        ("_common_metadata", "a summary of the files beside it")
+    ]
 
 
 def test_damage_while_open_is_an_error_too(tmp_path: Path, registry: Registry) -> None:

@@ -1,7 +1,9 @@
 """Names, versions, tags, lineage and differences, on every kind of store."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -276,3 +278,39 @@ def test_equal_manifests_have_equal_bytes(local: Registry, write_rows: WriteRows
     manifest = local.register("web", write_rows("a.jsonl")).manifest
     assert manifest.form == FORM
     assert encode(manifest) == encode(manifest)
+
+
+#: What somebody may pass by mistake: nothing, a number, a list, a version instead of its address.
+MISTAKES: list[Any] = [None, 5, 2.5, b"web", ["web"], {"web": 1}, object()]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: type(mistake).__name__)
+def test_what_is_no_place_address_or_choice_is_said(
+    local: Registry, write_rows: WriteRows, mistake: Any
+) -> None:
+    """Goal: no bare TypeError or AttributeError. Method: values of other kinds wherever the registry takes a text or a choice."""
+    local.register("web", write_rows("a.jsonl", 2))
+    calls: list[Callable[[], Any]] = [
+        lambda: local.resolve(mistake),
+        lambda: local.versions(mistake),
+        lambda: local.tag("web@1", mistake),
+        lambda: local.tag(mistake, "gold"),
+        lambda: local.lineage(mistake),
+        lambda: local.relocate("web@1", {"/old": mistake} if mistake != {"web": 1} else mistake),
+        lambda: local.register(mistake, write_rows("a.jsonl", 2)),
+        lambda: Policy(delimiter=mistake),
+        lambda: Policy(skip_bad=mistake if mistake != 5 else -5),
+        lambda: Policy(strict=mistake),
+    ]
+    if mistake is not None:
+        calls += [
+            lambda: Registry(mistake),
+            lambda: Registry(local.url, scratch=mistake),
+            lambda: local.relocate("web@1", mistake),
+            lambda: local.register("web", write_rows("a.jsonl", 2), policy=mistake),
+            lambda: local.register("web", write_rows("a.jsonl", 2), about=mistake),
+            lambda: local.register("web", write_rows("a.jsonl", 2), format=mistake),
+        ]
+    for call in calls:
+        with pytest.raises(errors.PenstockError):
+            call()

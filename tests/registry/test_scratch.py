@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock.errors import RegistryReadOnly, StoreDenied, UsageError
+from penstock.cli.main import main
+from penstock.errors import AddressUnknown, RegistryReadOnly, StoreDenied, UsageError
 from penstock.registry import Registry
 from penstock.registry.tokenize.tokens import TokenLength
 from tests.data.corpus import Corpus, some_documents
 from tests.faulty.faults import Status
+from tests.faulty.nginx import nginx
 from tests.faulty.proxy import Proxy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,7 +206,7 @@ _AS_READER = """
     import penstock as ps
     from penstock.errors import RegistryReadOnly
     place, recipe = sys.argv[1:]
-    assert not os.access(place, os.W_OK)
+    assert not os.access(f"{place}/objects", os.W_OK)
     registry = ps.Registry(place)
     with ps.open(ps.Recipe.load(recipe), registry=registry) as feed:
         print(next(iter(feed)).digest)
@@ -215,15 +217,19 @@ _AS_READER = """
 """
 
 
-def test_a_directory_that_may_not_be_written_gets_a_scratch_at_home(own: Corpus, tmp_path: Path) -> None:
-    """Goal: the same for a directory. Method: a process without the right to write there, even as root."""
+@pytest.mark.parametrize("top", [0o555, 0o777], ids=["closed", "folders of others"])
+def test_a_directory_that_may_not_be_written_gets_a_scratch_at_home(
+    own: Corpus, tmp_path: Path, top: int
+) -> None:
+    """Goal: the same for a directory. Method: a process without the right to write there, even as root; also where everybody may
+    make folders, but those that are there belong to another."""
     place, home = own.folder / "registry", tmp_path / "home"
     recipe = tmp_path / "recipe.toml"
     write_recipe(own, recipe)
     expected = digests(own, Registry(place, scratch=tmp_path / "other"))[0]
     folders = [place, *(path for path in place.rglob("*") if path.is_dir())]
     for folder in folders:
-        folder.chmod(0o555)
+        folder.chmod(top if folder == place else 0o555)
     try:
         drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
         command = [*drop, sys.executable, "-c", textwrap.dedent(_AS_READER), str(place), str(recipe)]
@@ -239,6 +245,33 @@ def test_a_directory_that_may_not_be_written_gets_a_scratch_at_home(own: Corpus,
     assert first == str(expected)
     assert refused.startswith("cannot register in file://")
     assert tree(home / "scratch")
+
+
+def test_a_web_server_is_a_registry_that_lists_nothing(
+    own: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: a registry behind plain https is of use. Method: a real web server that refuses to list; versions, tags and plans are
+    found by name, and what would need a list says so."""
+    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path / "home"))
+    expected = digests(own, Registry(own.folder / "registry", scratch=tmp_path / "other"))
+    for number in range(2, 8):
+        (tmp_path / f"{number}.jsonl").write_text(f'{{"id": {number}}}\n')
+        own.registry.register("web", tmp_path / f"{number}.jsonl")
+    own.registry.tag("web@3", "gold")
+    with nginx(own.folder, tmp_path / "nginx") as url:
+        far = Registry(f"{url}/registry")
+        addresses = ("web", "web@3", "web@gold", f"web@{own.registry.resolve('web@5').digest}")
+        assert [far.resolve(address).number for address in addresses] == [7, 3, 3, 5]
+        assert [version.number for version in far.versions("web")] == list(range(1, 8))
+        assert digests(own, far) == expected
+        for address in ("web@8", "web@silver", "nothing"):
+            with pytest.raises(AddressUnknown):
+                far.resolve(address)
+        with pytest.raises(UsageError, match="does not list its datasets"):
+            far.datasets()
+        assert far.lineage("web@1").parents == [] and far.derived()
+        assert main(["data", "show", "web@3", "--registry", far.url]) == 0
+        assert "web@3" in capsys.readouterr().out
 
 
 def test_commands_take_a_scratch(own: Corpus, tmp_path: Path) -> None:

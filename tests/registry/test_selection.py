@@ -124,6 +124,9 @@ def test_splits_saved_to_disk_are_not_mixed(local: Registry, tmp_path: Path) -> 
         ("train/0.jsonl", "validation/0.jsonl"),
         ("en/train_0.jsonl", "en/dev_0.jsonl"),
         ("train_sft-00000-of-00001.jsonl", "test_sft-00000-of-00001.jsonl"),
+        ("wiki.train.tokens.jsonl", "wiki.valid.tokens.jsonl"),
+        ("corpus.jsonl", "test.jsonl"),
+        ("part-0.jsonl", "heldout/val/part-0.jsonl"),
     ],
 )
 def test_names_that_say_a_split_are_asked_about(
@@ -136,6 +139,35 @@ def test_names_that_say_a_split_are_asked_about(
     # What is named, or found by a pattern, is meant.
     assert local.register("web", [tmp_path / "raw" / name for name in names]).rows == 20
     assert local.register("web", tmp_path / "raw/**/*.jsonl").rows == 20
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train-0.jsonl", "more.jsonl"),
+        ("test-0.jsonl", "test-1.jsonl"),
+        ("contest.jsonl", "latest.jsonl"),
+        ("intro.md", "test.md"),
+        ("data.jsonl", "README.test.md"),
+    ],
+)
+def test_names_that_mix_nothing_are_not_asked_about(
+    local: Registry, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    for number, name in enumerate(names):
+        write_rows(tmp_path / "raw" / name, number * 10, 10)
+    assert local.register("web", tmp_path / "raw").rows
+
+
+def test_files_that_say_no_split_have_none(local: Registry, tmp_path: Path) -> None:
+    write_rows(tmp_path / "raw/corpus.jsonl", 0, 2)
+    write_rows(tmp_path / "raw/test.jsonl", 2, 1)
+    with pytest.raises(errors.SplitsMixed, match=r"files that say none \(files: 1\): test \(files: 1\)"):
+        local.register("web", tmp_path / "raw")
+    everything = local.register("web", tmp_path / "raw", policy=Policy(split="all"))
+    assert [row.get("split") for row in everything] == [None, None, "test"]
+    assert everything.account is not None
+    assert everything.account.notes == ("column 'split' comes from names of files and folders",)
 
 
 def test_a_wrong_split_names_those_there_are(local: Registry, tmp_path: Path) -> None:
@@ -161,6 +193,27 @@ def test_what_an_engine_writes_beside_parts_is_left_out(local: Registry, tmp_pat
         "lang=en/.part-2.snappy.parquet.crc": "hidden: its name begins with a dot",
         "lang=en/part-2.snappy.parquet": "it has no rows",
     }
+
+
+def test_backups_and_temporary_files_are_no_rows(local: Registry, tmp_path: Path) -> None:
+    """Goal: no row comes twice because an editor kept the file as it was. Method: the names that editors, patch, rsync and people
+    give to copies, beside the file itself, in a folder and behind a pattern; a copy that is named itself is taken."""
+    beside = {
+        "#a.jsonl#": "a backup of another file",
+        "a.jsonl.bak": "a backup of another file",
+        "a.jsonl.old": "a backup of another file",
+        "a.jsonl.orig": "a backup of another file",
+        "a.jsonl.tmp": "a temporary file",
+        "a.jsonl~": "a backup of another file",
+    }
+    for name in ("a.jsonl", *beside):
+        write_rows(tmp_path / "raw" / name, 0, 3)
+    for place in (tmp_path / "raw", tmp_path / "raw/*"):
+        version = local.register("web", place)
+        assert (shards(version), left_out(version)) == (["a.jsonl"], beside)
+    assert shards(local.register("web", tmp_path / "raw/a.jsonl.bak")) == ["a.jsonl.bak"]
+    with pytest.raises(errors.FilesLeftOut, match="a backup of another file"):
+        local.register("web", tmp_path / "raw", policy=Policy(strict=True))
 
 
 def test_links_are_followed_and_files_taken_once(local: Registry, tmp_path: Path) -> None:
@@ -257,6 +310,27 @@ def test_several_formats_are_a_question_and_never_bytes(local: Registry, tmp_pat
     (tmp_path / "photos/a.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
     (tmp_path / "photos/metadata.jsonl").write_text('{"file_name": "a.png", "label": 3}\n')
     assert local.register("photos", tmp_path / "photos")[0]["label"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "way"),
+    [
+        ("train.bin", bytes(range(200)), "--dtype uint16"),
+        ("main.rs", b"fn main() {}\n", "--per file"),
+        ("table.csv", b"a,a\n1,2\n", "--format csv"),
+        ("words.jsonl", b'"a"\n"b"\n', "--format jsonl"),
+        ("all.zip", b"PK\x03\x04" + bytes(40), "unpack"),
+        ("file.dat", bytes(range(256)), "say which with --format: npy, "),
+    ],
+)
+def test_a_file_of_no_known_format_has_a_way_on(
+    local: Registry, tmp_path: Path, name: str, data: bytes, way: str
+) -> None:
+    """Goal: the hint is the option that helps. Method: what people have and nothing recognises, by kind."""
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(errors.FileUnusable, match="of no known format") as caught:
+        local.register("web", tmp_path / name)
+    assert way in (caught.value.hint or "")
 
 
 def test_a_damaged_part_is_an_error_and_not_left_out(local: Registry, tmp_path: Path) -> None:

@@ -64,6 +64,8 @@ def test_a_stamp_changes_with_its_object(store: Store) -> None:
     store.put_if_absent("a", b"one")
     before = store.describe("a").stamp
     assert store.describe("a").stamp == before
+    # What a listing says is compared with what the object says later.
+    assert [entry.stamp for entry in store.entries()] == [before]
     store.delete("a")
     store.put_if_absent("a", b"other")
     assert store.describe("a").stamp != before

@@ -63,6 +63,7 @@ def test_an_address_is_read_as_it_was_written_in_a_shell_and_in_a_url(address: A
         ("org/row/17", VersionAddress("org/row/17")),
         ("web@v2.toml", VersionAddress("web@v2.toml")),
         ("./web@v2.toml", RecipeAddress("./web@v2.toml")),
+        ("R.TOML#step=7", RecipeAddress("R.TOML", Place(step=7))),
         ("a%20b/r.toml#step=7", RecipeAddress("a b/r.toml", Place(step=7))),
         (
             "recipe.toml#step=41207,lane=3/8,row=5,token=120",

@@ -35,6 +35,8 @@ def test_a_recipe_is_listed_however_it_is_written(tmp_path: Path) -> None:
     write(tmp_path / "inline.toml", INLINE)
     write(tmp_path / "nested.toml", 'batch = [[0, 4]]\n[[ sources ]]\nname = "web@1"\n')
     write(tmp_path / "dotted.json", JSON)
+    write(tmp_path / "CAPITALS.TOML", INLINE)
+    write(tmp_path / "CAPITALS.JSON", JSON)
     write(tmp_path / "日本.toml", f"# [[sources]]\n{INLINE}")
     write(tmp_path / "pyproject.toml", '[tool.x]\n# [[sources]] batch\nsources = "no"\nbatch = 1\n')
     write(tmp_path / "no-batch.toml", '[[sources]]\nname = "web@1"\n')
@@ -42,7 +44,9 @@ def test_a_recipe_is_listed_however_it_is_written(tmp_path: Path) -> None:
 
     answer = look(tmp_path)
 
-    assert answer["recipes"] == ["dotted.json", "inline.toml", "nested.toml", "tables.toml", "日本.toml"]
+    capitals = ["CAPITALS.JSON", "CAPITALS.TOML"]
+    others = ["dotted.json", "inline.toml", "nested.toml", "tables.toml", "日本.toml"]
+    assert answer["recipes"] == capitals + others
     assert (answer["left_out"], answer["reasons"]) == (0, {})
 
 

@@ -41,6 +41,7 @@ test("a place in a batch is taken apart and put together again", () => {
 test.each([
   ["run:runs/a", true],
   ["r.toml", true],
+  ["R.TOML", true],
   ["r.json#step=1", true],
   ["web@3", false],
   ["data/x.json@latest", false],

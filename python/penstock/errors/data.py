@@ -119,16 +119,22 @@ class ConfigsMixed(DataError):
 class SplitsMixed(DataError):
     """A folder has splits, and it was not said which to take."""
 
-    def __init__(self, *, place: str, splits: dict[str, list[str]]) -> None:
+    def __init__(self, *, place: str, splits: dict[str, list[str]], others: int = 0) -> None:
         self.place = place
         #: The files of each split.
         self.splits = splits
+        #: How many files say no split.
+        self.others = others
         first = "train" if "train" in splits else next(iter(splits))
         self.hint = (
             f"--split {first} takes that one; --split all takes all, with a field 'split' that says which"
         )
         counts = ", ".join(f"{name} (files: {len(files):,})" for name, files in splits.items())
-        super().__init__(f"{place} has several splits: {counts}")
+        if not others:
+            super().__init__(f"{place} has several splits: {counts}")
+            return
+        self.hint += "; a pattern takes what it matches"
+        super().__init__(f"{place} has a split beside files that say none (files: {others:,}): {counts}")
 
 
 class ExportRefused(FileUnusable):

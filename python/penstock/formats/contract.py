@@ -1,7 +1,7 @@
 """What a format has to do: recognise a file, scan it once, and open it for reading rows at random."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -92,6 +92,14 @@ class Policy:
     eot: int | None = None
 
     def __post_init__(self) -> None:
+        for choice in fields(self):
+            value, kind = getattr(self, choice.name), choice.type
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):  # type: ignore[arg-type]
+                raise UsageError(
+                    f"{choice.name} must be {getattr(kind, '__name__', kind)}, got {value!r:.50}"
+                )
+            if isinstance(value, int) and value < 0:
+                raise UsageError(f"{choice.name} must be at least 0, got {value}")
         if self.nan not in ("error", "float", "null"):
             raise UsageError(f"nan must be error, float or null, got {self.nan!r}")
         if self.per not in ("", "line", "file"):

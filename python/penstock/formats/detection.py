@@ -16,6 +16,7 @@ from penstock.formats.pointer import refuse_pointer
 _HEAD_BYTES = 64 << 10
 _SAMPLE_FILES = 16
 _EMPTY = "it is empty"
+_ZIP = b"PK\x03\x04"
 _PACKINGS = (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".snappy")
 #: What some writers put behind the ending: ``x.tfrecord-00000-of-00010``.
 _NUMBER = re.compile(r"-\d+-of-\d+$")
@@ -42,7 +43,7 @@ def detect(raws: list[RawFile], wanted: str | None, *, named: Collection[str] = 
     """
     from penstock.formats import FORMATS, format_named
 
-    if wanted is not None and wanted not in FORMATS:
+    if wanted is not None and not (isinstance(wanted, str) and wanted in FORMATS):
         raise UsageError(f"unknown format {wanted!r:.50}", hint=f"one of {', '.join(FORMATS)}")
     full = [raw for raw in raws if raw.size_bytes]
     if not full:
@@ -138,9 +139,7 @@ def _only_one(
             by_format.setdefault(name, []).append(raw.name)
     if not by_format:
         raise FileUnusable(
-            path=raws[0].url,
-            reason="its content is of no known format",
-            hint=f"say which with --format: {', '.join(name for name, _ in formats)}",
+            path=raws[0].url, reason="its content is of no known format", hint=_way_on(raws[0], formats)
         )
     for described in ("files", "documents"):
         rest = [raw for raw in raws if format_by_name[raw.name] not in (described, None)]
@@ -152,6 +151,24 @@ def _only_one(
         by_count = sorted(by_format.items(), key=lambda item: -len(item[1]))
         raise FormatsMixed(place=store.url if top is None else str(top), formats=dict(by_count))
     return next(iter(by_format))
+
+
+def _way_on(raw: RawFile, formats: list[tuple[str, Format]]) -> str:
+    """What to do with a file that nothing recognises."""
+    from penstock.formats.lines.text import is_text
+
+    head, name = raw.read(0, _HEAD_BYTES), raw.name.lower()
+    if name.endswith(".bin"):
+        flat = "a flat file of tokens does not say their type: --dtype uint16, or what it was written with"
+        return f"{flat}; a .bin of Megatron needs its .idx beside it"
+    called = next((of for of, candidate in formats if name.endswith(tuple(candidate.suffixes))), None)
+    if called is not None:
+        return f"it is called as files of {called} are: --format {called} reads it so, or says what is wrong"
+    if head.startswith(_ZIP):
+        return "if it is an archive, unpack it and register the folder"
+    if is_text(head):
+        return "it is text: --per file makes each file a row, --per line each of its lines"
+    return f"say which with --format: {', '.join(of for of, _ in formats)}"
 
 
 def _most_common(raws: list[RawFile], formats: list[tuple[str, Format]]) -> str | None:

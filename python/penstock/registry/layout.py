@@ -1,7 +1,8 @@
 """How the shards of a token version are laid out, as one document: opening a version of a thousand far shards is one request.
 
 An index says what its shard holds, but there is one per shard. For versions that are far away, what opening needs of all indexes is
-kept under the version's digest by whoever opens it first: ``layouts/<digest>.json``, a cache that is safe to delete.
+kept under the version's digest when it is registered: ``layouts/<digest>.json``, a cache that is safe to delete and is made again by
+whoever opens the version first.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from penstock.formats.shard_bytes import details_of, open_file
 from penstock.registry.manifest import Shard
 from penstock.registry.version import Version
 
+#: Formats of others whose files are tokens.
+_LAID_OUT = ("flat", "megatron", "npy")
 #: Indexes that are fetched at once.
 _FETCHERS = 16
 
@@ -40,6 +43,12 @@ class _Document(msgspec.Struct, frozen=True):
 
     digest: str
     layouts: list[ShardLayout]
+
+
+def keep_layouts(version: Version) -> None:
+    """Write the document of a version that was just registered, if its rows are tokens."""
+    if version.manifest.format in _LAID_OUT:
+        layouts_of(version)
 
 
 def layouts_of(version: Version) -> list[ShardLayout]:

@@ -29,7 +29,7 @@ class Lineage:
 def trace(registry: "Registry", version: "Version") -> Lineage:
     """Follow ``derived_from`` upward, and look for versions that name this one."""
     known: dict[str, Version] = {}
-    for name in registry.datasets():
+    for name in registry.listed_datasets():
         for other in registry.versions(name):
             known.setdefault(other.digest, other)
     children = sorted(v.address for v in known.values() if version.digest in v.about.derived_from)

@@ -7,8 +7,9 @@ writers who want the same number one wins and the others go on to the next. That
 import re
 from collections.abc import Callable
 
-from penstock.errors import NumbersContended
+from penstock.errors import NumbersContended, ObjectMissing
 from penstock.store import Store
+from penstock.store.location import is_web
 
 _NUMBERED = re.compile(r"(\d+)\.json")
 _ATTEMPTS_MAX = 1000
@@ -36,6 +37,8 @@ def document(sequence: str, number: int) -> str:
 
 def numbers(store: Store, sequence: str) -> list[int]:
     """The numbers that a sequence has, ascending."""
+    if is_web(store.url):
+        return list(range(1, _count(store, sequence) + 1))
     prefix = f"{sequence}/"
     existing = []
     for entry in store.entries(sequence):
@@ -43,6 +46,25 @@ def numbers(store: Store, sequence: str) -> list[int]:
         if (match := _NUMBERED.fullmatch(rest)) is not None:
             existing.append(int(match[1]))
     return sorted(existing)
+
+
+def _count(store: Store, sequence: str) -> int:
+    """How many documents a sequence has, by asking for some of them: numbers begin at 1 and none is left out."""
+
+    def has(number: int) -> bool:
+        try:
+            store.describe(document(sequence, number))
+        except ObjectMissing:
+            return False
+        return True
+
+    low, high = 0, 1
+    while has(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if has(middle) else (low, middle)
+    return low
 
 
 def append(

@@ -24,6 +24,7 @@ from penstock.registry.columns.measure import Limits, Measure, MeasureWatch, mea
 from penstock.registry.copies.derived import Derived, list_derived, prune_derived
 from penstock.registry.copies.export import export_version, with_fields
 from penstock.registry.difference import Difference, compare
+from penstock.registry.layout import keep_layouts
 from penstock.registry.lineage import Lineage, trace
 from penstock.registry.manifest import Manifest, decode, encode
 from penstock.registry.migration import Migrated, migrate, upgrade
@@ -34,10 +35,21 @@ from penstock.registry.scratch import Held, with_scratch, writing
 from penstock.registry.selection.choice import choose, settle
 from penstock.registry.selection.partitions import add_columns
 from penstock.registry.version import Version
-from penstock.registry.version_entry import FORM, About, Root, Tag, VersionEntry, check_name, check_tag, read
+from penstock.registry.version_entry import (
+    FORM,
+    About,
+    Root,
+    Tag,
+    VersionEntry,
+    check_address,
+    check_name,
+    check_tag,
+    read,
+)
 from penstock.store import LayeredStore, Store, open_store, to_url
 from penstock.store.home import penstock_home
 from penstock.store.hostcache import read_object
+from penstock.store.location import is_web
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,6 +102,9 @@ class Registry:
         """
         check_name(name)
         places = _places(files)
+        if not isinstance(policy, Policy | None) or not isinstance(about, About | None):
+            wrong, kind = (about, "an About") if isinstance(policy, Policy | None) else (policy, "a Policy")
+            raise UsageError(f"expected {kind}, got {wrong!r:.100}")
         rules = policy or Policy()
         with events.span("registry.register", dataset=name), writing(self.store, "register"):
             sweep(self.place)
@@ -104,6 +119,7 @@ class Registry:
             manifest, notes = add_columns(manifest, choice.partitions)
             choice.notes += notes
             version = self.publish(name, manifest, root=choice.root, about=about or About())
+            keep_layouts(version)
             version.account = choice.account()
             return version
 
@@ -151,9 +167,17 @@ class Registry:
 
     def datasets(self) -> list[str]:
         """Names of all datasets."""
+        if is_web(self.url):
+            hint = f"name the dataset that is meant, as in `penstock data show NAME --registry {self.url}`"
+            raise UsageError(f"{self.url} is a web server, which does not list its datasets", hint=hint)
+        return self.listed_datasets()
+
+    def listed_datasets(self) -> list[str]:
+        """The same, as far as they can be listed: of a place on a web server, those that are in the scratch."""
         dataset_names = {
             entry.name.rpartition("/")[0].removeprefix("datasets/")
             for home in self._homes
+            if not is_web(home.url)
             for entry in home.entries("datasets")
         }
         return sorted(dataset_names)
@@ -162,7 +186,7 @@ class Registry:
         """All versions of a dataset, oldest first."""
         versions = [self._version(held) for held in self._held(name)]
         if not versions:
-            raise AddressUnknown(address=name, registry=self.url, known=self.datasets())
+            raise AddressUnknown(address=name, registry=self.url, known=self.listed_datasets())
         return sorted(versions, key=lambda version: version.number)
 
     def tag(self, address: str, tag: str) -> Version:
@@ -175,8 +199,10 @@ class Registry:
         return self._version(held)
 
     def tags(self, name: str) -> dict[str, int]:
-        """The tags of a dataset and the numbers they stand at."""
+        """The tags of a dataset and the numbers they stand at; none on a web server, where a tag is found by its name alone."""
         top = names.tags_of(check_name(name)) + "/"
+        if is_web(self.url):
+            return {}
         tags = {
             entry.name.removeprefix(top).partition("/")[0] for entry in self.place.entries(top.rstrip("/"))
         }
@@ -189,6 +215,9 @@ class Registry:
         """
         held = self._find(address)
         version = self._version(held)
+        if not isinstance(roots, Mapping):
+            hint = 'registry.relocate("web@1", {"s3://old": "s3://new"})'
+            raise UsageError(f"roots must map old places to new ones, got {roots!r:.100}", hint=hint)
         moved: list[str] = []
         for old, new in roots.items():
             before, after = to_url(old), to_url(new)
@@ -274,10 +303,7 @@ class Registry:
         return (self.place, store.scratch) if isinstance(store, LayeredStore) else (self.place,)
 
     def _find(self, address: str) -> Held:
-        name, _, which = address.partition("@")
-        check_name(name)
-        if "@" in address and not which:
-            raise AddressInvalid(address=address, reason="nothing follows the @")
+        name, which = check_address(address)
         if which.startswith("b3:"):
             return self._by_digest(name, which, address)
         for home in self._homes:
@@ -319,7 +345,7 @@ class Registry:
     def _known(self, name: str) -> list[str]:
         numbers = names.numbers(self.place, names.versions_of(name))
         if not numbers:
-            return self.datasets()
+            return self.listed_datasets()
         return [f"{name}@{number}" for number in reversed(numbers)] + [
             f"{name}@{tag}" for tag in self.tags(name)
         ]

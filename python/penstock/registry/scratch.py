@@ -15,10 +15,11 @@ from penstock.registry.version_entry import VersionEntry
 from penstock.store import LayeredStore, Store, is_remote, open_store, to_url
 from penstock.store.home import penstock_home
 from penstock.store.local import LocalStore
+from penstock.store.location import is_web
 
-#: Schemes of places that nobody can write through us.
-_NEVER_WRITTEN = ("http://", "https://")
 _DIGITS = 16
+#: Folders that derived data is written to. Where everybody may make folders, those that are there may belong to another.
+_DERIVED = ("columns", "copies", "datasets", "derived", "eras", "objects", "plans", "work")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,11 @@ def with_scratch(place: Store, scratch: str | os.PathLike[str] | None) -> Store:
     if isinstance(place, LocalStore):
         # One that does not exist yet is made when it is first written to, or says then why it cannot be.
         # So does one that may not even be looked at.
-        sealed = os.path.isdir(place.root) and not place.is_writable()
+        sealed = os.path.isdir(place.root) and not place.is_writable(*_DERIVED)
         return LayeredStore(place, _default_scratch(place), sealed=True) if sealed else place
     if place.url.startswith("memory://"):
         return place
-    return LayeredStore(place, _default_scratch(place), sealed=place.url.startswith(_NEVER_WRITTEN))
+    return LayeredStore(place, _default_scratch(place), sealed=is_web(place.url))
 
 
 @contextmanager

@@ -78,13 +78,30 @@ def read(data: bytes, kind: type[T], *, name: str) -> T:
 
 def check_name(name: str) -> str:
     """The name of a dataset, or an error that says what is wrong with it."""
+    _check_text(name)
     if len(name) > _NAME_LENGTH_MAX or _NAME.fullmatch(name) is None:
         raise AddressInvalid(address=name, reason="the name has characters that names do not have")
     return name
 
 
+def check_address(address: str) -> tuple[str, str]:
+    """The two parts of an address: the name, and what follows the @."""
+    _check_text(address)
+    name, _, which = address.partition("@")
+    check_name(name)
+    if "@" in address and not which:
+        raise AddressInvalid(address=address, reason="nothing follows the @")
+    return name, which
+
+
+def _check_text(words: object) -> None:
+    if not isinstance(words, str):
+        raise AddressInvalid(address=f"{words!r:.100}", reason=f"it must be text, got {type(words).__name__}")
+
+
 def check_tag(tag: str) -> str:
     """A tag, which must not look like a number or a digest."""
+    _check_text(tag)
     if _NAME.fullmatch(tag) is None or "/" in tag or tag.isdigit() or tag.startswith("b3:"):
         raise AddressInvalid(address=tag, reason="a tag is a word that is neither a number nor a digest")
     return tag

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from penstock import events
 from penstock.errors import ObjectMissing, StoreDenied
 from penstock.store.contract import Entry, Store
+from penstock.store.location import is_web
 
 _LOG = logging.getLogger("penstock.store")
 _Answer = TypeVar("_Answer")
@@ -75,7 +76,13 @@ class LayeredStore:
         return self._read(lambda store: store.describe(name))
 
     def entries(self, prefix: str = "") -> Iterator[Entry]:
-        """Every object below a prefix, sorted by name; what both have, as the scratch has it."""
+        """Every object below a prefix, sorted by name; what both have, as the scratch has it.
+
+        Of a place on a web server, what the scratch has: the rest is found by name and not listed.
+        """
+        if is_web(self.place.url):
+            yield from self.scratch.entries(prefix)
+            return
         both = merge(self.scratch.entries(prefix), self.place.entries(prefix), key=lambda entry: entry.name)
         last = None
         for entry in both:

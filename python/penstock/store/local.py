@@ -152,10 +152,16 @@ class LocalStore:
         """The object's own file."""
         return self._path(name)
 
-    def is_writable(self) -> bool:
-        """Whether this process may make objects here, as far as permissions and the mount say; nothing is written."""
-        above = next((folder for folder in (self.root, *self.root.parents) if folder.exists()), self.root)
-        return os.access(above, os.W_OK | os.X_OK)
+    def is_writable(self, *folders: str) -> bool:
+        """Whether this process may make objects here and in these folders, as far as permissions and the mount say.
+
+        Nothing is written. A folder that does not exist counts as what is above it.
+        """
+        for place in (self.root, *(self.root / folder for folder in folders)):
+            above = next((folder for folder in (place, *place.parents) if folder.exists()), place)
+            if not os.access(above, os.W_OK | os.X_OK):
+                return False
+        return True
 
     def sweep(self, prefix: str) -> int:
         """Remove what killed writers left more than a day ago; how many files that were."""

@@ -11,7 +11,9 @@ SCHEMES = ("file", "memory", "s3", "gs", "az", "http", "https")
 
 def to_url(place: str | os.PathLike[str]) -> str:
     """A path or URL as a URL without a trailing slash."""
-    text = os.fspath(place)
+    text = os.fspath(place) if isinstance(place, str | os.PathLike) else place
+    if not isinstance(text, str):
+        raise UsageError(f"a place must be a path or a URL, got {place!r:.100}")
     scheme = text.partition("://")[0] if "://" in text else ""
     if not scheme:
         return _of_path(os.path.abspath(os.path.expanduser(text)))
@@ -66,3 +68,8 @@ def common_root(urls: list[str]) -> str:
             break
         shared += 1
     return "/".join(parents[0][:shared])
+
+
+def is_web(url: str) -> bool:
+    """Whether it is a place on a web server: it has files, is never written, and few of them list folders."""
+    return url.startswith(("http://", "https://"))

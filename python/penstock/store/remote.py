@@ -60,13 +60,17 @@ class RemoteStore:
 
     def entries(self, prefix: str = "") -> Iterator[Entry]:
         """Every object below a prefix, sorted by name."""
-        for name, size_bytes, stamp, _ in self.client.entries(prefix):
-            yield Entry(name=name, bytes=size_bytes, stamp=stamp)
+        for name, size_bytes, stamp, tag in self.client.entries(prefix):
+            yield Entry(name=name, bytes=size_bytes, stamp=_as_in_headers(tag) or stamp)
 
     def entries_beginning(self, text: str) -> tuple[list[Entry], list[str]]:
         """Every object whose name begins with a text, which may end within a part; and names that no request can name."""
         objects, unreadable = self.client.entries_beginning(text)
-        return [Entry(name=name, bytes=size, stamp=stamp) for name, size, stamp, _ in objects], unreadable
+        entries = [
+            Entry(name=name, bytes=size, stamp=_as_in_headers(tag) or stamp)
+            for name, size, stamp, tag in objects
+        ]
+        return entries, unreadable
 
     def delete(self, name: str) -> None:
         """Remove an object."""
@@ -75,6 +79,11 @@ class RemoteStore:
     def local_path(self, name: str) -> Path | None:
         """Nothing of it is on this machine."""
         return None
+
+
+def _as_in_headers(tag: str | None) -> str | None:
+    """An entity tag of a listing as an answer has it, so that both can be compared: Azure lists tags without their quotes."""
+    return f'"{tag}"' if tag and not tag.endswith('"') else tag
 
 
 def _again(url: str, options: dict[str, str], limits: Limits | None) -> RemoteStore:

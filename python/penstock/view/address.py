@@ -109,7 +109,7 @@ def parse(text: str) -> Address:
     path, hash_, rest = address.partition("#")
     if path.startswith(RUN):
         return RunAddress(_path(address, path.removeprefix(RUN)), _place(address, rest, hash_))
-    if path.endswith(RECIPES) and not ("@" in path and _VERSION.fullmatch(path)):
+    if path.lower().endswith(RECIPES) and not ("@" in path and _VERSION.fullmatch(path)):
         return RecipeAddress(_path(address, path), _place(address, rest, hash_))
     if hash_:
         raise _refusal(address, f"{path!r} is neither a recipe ({', '.join(RECIPES)}) nor a run ({RUN}NAME)")

@@ -23,7 +23,7 @@ export function formatPlace(place: Place): string {
 /** Whether an address is of a stream of batches, and not of a version. */
 export function isStream(address: string): boolean {
   const [stream = ""] = cut(address, "#");
-  return address.startsWith("run:") || address.includes("#") || (/\.(toml|json)$/.test(stream) && !/^[\w./-]+@[\w.:-]+$/.test(stream));
+  return address.startsWith("run:") || address.includes("#") || (/\.(toml|json)$/i.test(stream) && !/^[\w./-]+@[\w.:-]+$/.test(stream));
 }
 
 function cut(text: string, sign: string): [string, string] {

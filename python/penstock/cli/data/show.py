@@ -67,7 +67,7 @@ def show_version(address: str, *, registry: Place = None, json: Json = False) ->
 
 def _derivatives_of(registry: Registry, version: Version) -> list[tuple[str, str]]:
     """What tokenising a version made, with what is noteworthy about it."""
-    names = [name for name in registry.datasets() if name.startswith(f"{version.name}/tokens-")]
+    names = [name for name in registry.listed_datasets() if name.startswith(f"{version.name}/tokens-")]
     versions = [candidate for name in names for candidate in registry.versions(name)]
     return [
         (candidate.address, candidate.about.note)

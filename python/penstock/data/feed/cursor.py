@@ -46,6 +46,9 @@ class Cursor:
     @classmethod
     def from_json(cls, text: str | bytes) -> "Cursor":
         """A cursor from its text, refused when it was changed."""
+        if not isinstance(text, str | bytes):
+            reason = f"it must be text, got {type(text).__name__}"
+            raise CursorForeign(cursor="", recipe="", reason=reason)
         if len(text) > BYTES_MAX:
             raise CursorForeign(cursor="", recipe="", reason=f"it is longer than {BYTES_MAX} bytes")
         try:

@@ -28,6 +28,7 @@ from penstock.data.plan.row_copies import with_row_copies
 from penstock.data.plan.samples import PlanWatch
 from penstock.data.plan.to_rust import rust_plan
 from penstock.data.recipe.recipe import Recipe
+from penstock.data.recipe.schedule import is_whole
 from penstock.data.recipe.skips import Skips
 from penstock.data.records.reader import RecordReader
 from penstock.data.tap.feed_tap import SUFFIX, Tap, home
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.data.service import Service
 
 _log = logging.getLogger(__name__)
+_STEP_MAX = 1 << 62
 __all__ = ["Feed", "batch_at", "batch_of", "cursor_at", "open_feed"]
 
 
@@ -292,8 +294,8 @@ def _cursor(cursor: Cursor | str | bytes | None) -> Cursor | None:
 
 def batch_of(plan: Plan, step: int, lane: Lane) -> Batch:
     """The batch of one step of a plan."""
-    if step < 0:
-        raise RecipeInvalid(field="step", reason=f"must be 0 or more, got {step}")
+    if not is_whole(step) or not 0 <= step < _STEP_MAX:
+        raise RecipeInvalid(field="step", reason=f"must be a whole number from 0 on, got {step!r:.50}")
     check_lane(plan, lane, step, once=True)
     count = UndecodableCount(plan.recipe.undecodable_max)
     opened = open_source(plan, lane, step, count, ReadOptions(threads=0))

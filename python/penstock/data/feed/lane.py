@@ -6,6 +6,7 @@ lanes are dealt, which is what lets a run go on with a different n: the stream s
 
 from dataclasses import dataclass
 
+from penstock.data.recipe.schedule import is_whole
 from penstock.errors import RecipeInvalid
 
 
@@ -17,6 +18,11 @@ class Lane:
     of: int = 1
 
     def __post_init__(self) -> None:
+        for count in (self.number, self.of):
+            if not is_whole(count):
+                raise RecipeInvalid(
+                    field="lane", reason=f"must be whole numbers, got {count!r:.50}", hint="Lane(3, of=8)"
+                )
         if not 0 <= self.number < self.of:
             raise RecipeInvalid(
                 field="lane",

@@ -15,7 +15,7 @@ import numpy as np
 from penstock import _rust, events
 from penstock._rust import digest
 from penstock.data.plan.samples import Samples
-from penstock.data.plan.token_layout import shard_descriptions, stored_dtype
+from penstock.data.plan.token_layout import fixed_lengths, shard_descriptions, stored_dtype
 from penstock.data.stages import Pack, Pad, Stage, Truncate
 from penstock.errors import ObjectMissing, RecipeInvalid, SourceEmpty
 from penstock.registry import Registry
@@ -183,8 +183,11 @@ def _lengths(samples: Samples) -> Any:
     if samples.lengths is not None:
         return samples.lengths()
     tokens = samples.tokens
-    lengths = _rust.token_lengths(shard_descriptions(tokens), stored_dtype(tokens).itemsize)
-    return np.frombuffer(lengths, dtype=np.uint32)
+    itemsize = stored_dtype(tokens).itemsize
+    fixed = fixed_lengths(tokens, itemsize)
+    if fixed is not None:
+        return fixed
+    return np.frombuffer(_rust.token_lengths(shard_descriptions(tokens), itemsize), dtype=np.uint32)
 
 
 def _truncated(lengths: Any, cut: Truncate | None) -> tuple[Any, Any]:

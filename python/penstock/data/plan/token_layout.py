@@ -45,6 +45,15 @@ def row_length(alias: str, tokens: Version, dtype: np.dtype[Any]) -> int:
     return sizes.pop() // dtype.itemsize
 
 
+def fixed_lengths(tokens: Version, itemsize: int) -> "np.ndarray[Any, np.dtype[np.uint32]] | None":
+    """Tokens of each row of array files, whose rows are alike: no index has to be read for that. None for other files."""
+    if tokens.manifest.format != "npy":
+        return None
+    bytes_of_rows = [layout.fixed[1] for layout in layouts_of(tokens) if layout.fixed is not None]
+    rows = [shard.rows for shard in tokens.manifest.shards]
+    return np.repeat(np.array(bytes_of_rows, dtype=np.int64) // itemsize, rows).astype(np.uint32)
+
+
 def record_shards(version: Version) -> "list[ShardValues]":
     """Samples as the Rust side plans them without reading any: rows of no bytes, in a shard that is never opened."""
     return [(Path(version.address), b"", version.digest, version.rows, (0, 0))]

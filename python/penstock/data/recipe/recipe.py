@@ -173,14 +173,16 @@ class Recipe:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Recipe":
         """A recipe from a TOML file, or from a JSON file of the same form; paths in it are relative to the file."""
+        if not isinstance(path, str | os.PathLike):
+            raise RecipeInvalid(field="file", reason=f"must be the path of a recipe, got {path!r:.100}")
         place = Path(path)
+        form = "JSON" if place.suffix.lower() == ".json" else "TOML"
         try:
             text = place.read_text(encoding="utf-8-sig")
-            document = msgspec.json.decode(text) if place.suffix == ".json" else tomllib.loads(text)
+            document = msgspec.json.decode(text) if form == "JSON" else tomllib.loads(text)
         except OSError as reason:
             raise RecipeInvalid(field="file", reason=f"cannot read {place}: {reason.strerror}") from reason
         except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError) as reason:
-            form = "JSON" if place.suffix == ".json" else "TOML"
             raise RecipeInvalid(field="file", reason=f"{place} must be {form}: {reason}") from reason
         if not isinstance(document, dict):
             raise RecipeInvalid(field="file", reason=f"{place} holds no table")

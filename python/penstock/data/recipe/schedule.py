@@ -1,9 +1,19 @@
 """Schedules: values that change at given steps, as pairs of a first step and what holds from it on."""
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from penstock.errors import RecipeInvalid
+
+
+def is_whole(number: Any) -> bool:
+    """Whether it is a whole number, of Python or of numpy."""
+    try:
+        operator.index(number)
+    except TypeError:
+        return False
+    return not isinstance(number, bool)
 
 
 def read_schedule(

@@ -126,7 +126,11 @@ def check_length(length: Any) -> None:
 def check_token(field: str, token: Any) -> None:
     """That a token can be this number."""
     if type(token) is not int or not 0 <= token < 1 << 32:
-        raise RecipeInvalid(field=field, reason=f"must be the number of a token, got {token!r:.50}")
+        named = isinstance(token, str)
+        hint = 'names are for Tokenize(…, eos="</s>"), which knows the tokenizer' if named else None
+        raise RecipeInvalid(
+            field=field, reason=f"must be the number of a token, got {token!r:.50}", hint=hint
+        )
 
 
 def _lengths(value: Any) -> Lengths:

@@ -40,7 +40,7 @@ def list_derived(registry: "Registry") -> list[Derived]:
     """Every derived file and who uses it."""
     users: dict[str, list[str]] = {}
     copies = set()
-    for dataset in registry.datasets():
+    for dataset in registry.listed_datasets():
         for version in registry.versions(dataset):
             for shard in version.manifest.shards:
                 name = shard.derived.removeprefix("b3:") or shard.digest.removeprefix("b3:")
@@ -59,7 +59,7 @@ def list_derived(registry: "Registry") -> list[Derived]:
 
 def prune_derived(registry: "Registry", names: set[str]) -> int:
     """Delete copies by name. Payloads are shards of versions, which nothing deletes."""
-    versions = [version for dataset in registry.datasets() for version in registry.versions(dataset)]
+    versions = [version for dataset in registry.listed_datasets() for version in registry.versions(dataset)]
     freed = 0
     # Records first: whoever finds one expects the copy.
     for version in versions:

@@ -21,7 +21,7 @@ from penstock.registry.selection.local_tree import (
 )
 from penstock.store import join, to_path, to_url
 from penstock.store.local import stamp_of
-from penstock.store.location import is_remote, split
+from penstock.store.location import is_remote, is_web, split
 from penstock.store.remote import RemoteStore
 
 _FILES_MAX = 10_000_000
@@ -187,9 +187,8 @@ def _list(root: str, beginning: str, pattern: GlobPattern | None, candidates: Ca
     try:
         entries, unreadable = RemoteStore(root).entries_beginning(beginning)
     except StoreFailed as problem:
-        if not root.startswith(("http://", "https://")):
+        if not is_web(root):
             raise
-        # Web servers have files; few of them list folders.
         reason = "the file does not exist, and as a folder it cannot be listed"
         raise FileUnusable(path=root, reason=reason, hint="name each file by its URL") from problem
     folders = {entry.name.rpartition("/")[0] for entry in entries}

@@ -14,6 +14,7 @@ from penstock.errors import (
     StoreError,
     UsageError,
 )
+from penstock.formats import format_named
 from penstock.formats.contract import Policy, RawFile
 from penstock.formats.detection import detect, ending_of, shards_of
 from penstock.formats.media.files import divide_shards
@@ -25,7 +26,7 @@ from penstock.registry.selection.inventory import missing_parts, missing_shards
 from penstock.registry.selection.managed_table import refuse_tables
 from penstock.registry.selection.partitions import depth_of, partition_of
 from penstock.registry.selection.sidecars import is_readme_among, why_beside
-from penstock.registry.selection.splits import ALL, FIELD, split_of
+from penstock.registry.selection.splits import ALL, FIELD, TRAIN, split_of
 from penstock.store import is_remote, open_store, relative
 from penstock.store.location import common_root, to_path
 
@@ -220,8 +221,9 @@ def _take_split(candidates: Candidates, wanted: str | None) -> Mapping[str, str]
     if wanted == ALL:
         return split_by_url
     if wanted is None:
-        if len(by_split) > 1:
-            raise SplitsMixed(place=candidates.tops[0], splits=by_split)
+        others = _beside_held_out(candidates, split_by_url)
+        if len(by_split) > 1 or others:
+            raise SplitsMixed(place=candidates.tops[0], splits=by_split, others=others)
         return {}
     if wanted not in by_split:
         known = ", ".join(by_split) or "none"
@@ -237,6 +239,24 @@ def _take_split(candidates: Candidates, wanted: str | None) -> Mapping[str, str]
             )
     candidates.files = kept
     return {}
+
+
+def _beside_held_out(candidates: Candidates, split_by_url: Mapping[str, str]) -> int:
+    """How many files say no split, beside some like them that are of one that is held out, such as ``test``.
+
+    Files that say no split beside some of ``train`` are taken with them. A page called test.md is a page.
+    """
+    if all(split.startswith(TRAIN) for split in split_by_url.values()):
+        return 0
+    pages = tuple(suffix for name in ("documents", "files") for suffix in format_named(name).suffixes)
+    endings = {ending_of(url) for url in split_by_url if not url.lower().endswith(pages)}
+    return sum(
+        candidate.in_folder
+        and candidate.url not in split_by_url
+        and ending_of(candidate.url) in endings
+        and why_beside(_name(candidate)) is None
+        for candidate in candidates.files
+    )
 
 
 def _declared(candidates: Candidates) -> dict[str, dict[str, list[str]]]:

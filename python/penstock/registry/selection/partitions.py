@@ -59,7 +59,10 @@ def add_columns(
         here = [shard.partition.get(key) for shard in shards]
         kind = next((kind_of(value) for value in values_of.values() if value is not None), "null")
         fields[key] = Field(name=key, kind=kind, optional=any(value is None for value in here))
-    notes += [f"column {key!r} comes from the folders {key}=…" for key in fields]
+    for key in fields:
+        by_folder = any(f"/{key}=" in f"/{shard.name}" for shard in shards)
+        origin = f"the folders {key}=…" if by_folder else "names of files and folders"
+        notes.append(f"column {key!r} comes from {origin}")
     schema = [*manifest.schema, *fields.values()]
     return msgspec.structs.replace(manifest, shards=shards, schema=schema), notes
 

@@ -1,4 +1,4 @@
-"""Files that other tools and people leave beside data: marks, sums, descriptions, unfinished downloads.
+"""Files that other tools and people leave beside data: marks, sums, descriptions, backups, unfinished downloads.
 
 They are known by name. In a folder or behind a pattern they are left out, with a reason; a file that is named itself is
 always taken.
@@ -12,8 +12,11 @@ from penstock.formats.detection import ending_of
 #: Pattern of the file's own name -> why it is no data. The first that matches counts.
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("a mark of the engine that wrote the folder", ("_SUCCESS", "_started_*", "_committed_*", "_FAILURE")),
+    ("a summary of the files beside it", ("_metadata", "_common_metadata", "*.safetensors.index.json")),
     ("checksums", ("*.crc", "*.md5", "*.sha1", "*.sha256", "*.sha512", "SHA256SUMS", "MD5SUMS")),
     ("an unfinished download", ("*.incomplete", "*.crdownload", "*.partial", "*.part", "*.aria2", "*.!qB")),
+    ("a temporary file", ("*.tmp", "*.temp", "*.swp", "*.swo")),
+    ("a backup of another file", ("*~", "*.bak", "*.backup", "*.orig", "*.old", "#*#")),
     ("a lock", ("*.lock",)),
     ("a pointer of DVC to data that `dvc pull` fetches", ("*.dvc", "dvc.yaml")),
     ("a cache of Hugging Face datasets", ("cache-????????????????.arrow", "cache-????????????????_*.arrow")),

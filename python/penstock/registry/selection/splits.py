@@ -18,6 +18,8 @@ _WORDS = re.compile(r"[^-._ 0-9]+")
 #: The field that says of which split a row is, when several are taken.
 FIELD = "split"
 ALL = "all"
+#: The split that is learned from; others are held out.
+TRAIN = "train"
 
 
 def split_of(name: str, declared: dict[str, list[str]]) -> str | None:
@@ -33,7 +35,8 @@ def split_of(name: str, declared: dict[str, list[str]]) -> str | None:
     numbered = _NUMBERED.fullmatch(last)
     if numbered is not None and _keyword(numbered["split"]) is not None:
         return numbered["split"]
-    stem = last.partition(".")[0]
+    # As the Hub reads `wiki.train.tokens`: every word but the ending counts.
+    stem = last.rpartition(".")[0] or last
     return next((split for part in (stem, *reversed(folders)) if (split := _keyword(part)) is not None), None)
 
 

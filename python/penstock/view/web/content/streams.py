@@ -61,7 +61,7 @@ def find_streams(site: Site) -> StreamList:
                 search.runs.append(_name(folder, root, earlier))
                 continue
             for name in sorted(files):
-                if name.endswith(RECIPES) and _is_recipe(folder / name, search):
+                if name.lower().endswith(RECIPES) and _is_recipe(folder / name, search):
                     search.recipes.append(_name(folder / name, root, earlier))
     for what, names in (("recipes", search.recipes), ("runs", search.runs)):
         search.left_out[f"{what} more"] += max(0, len(names) - LISTED_MAX)
@@ -114,7 +114,7 @@ def _entries(folder: Path, site: Site, search: _Search) -> tuple[list[str], list
                 search.left_out["folders looked into only in part, since the list is limited"] += 1
                 break
             # Most names are of data: what cannot matter costs no look at the file.
-            matters = entry.name == "run.json" or entry.name.endswith(RECIPES)
+            matters = entry.name == "run.json" or entry.name.lower().endswith(RECIPES)
             try:
                 if entry.is_symlink() and _leads_out(entry, site):
                     search.left_out[_LEADS_OUT] += matters or entry.is_dir()
@@ -155,7 +155,7 @@ def _is_recipe(path: Path, search: _Search) -> bool:
         return False
     try:
         text = data.decode("utf-8-sig")
-        document = msgspec.json.decode(text) if path.suffix == ".json" else tomllib.loads(text)
+        document = msgspec.json.decode(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         search.left_out["files that look like recipes and are no TOML or JSON"] += 1
         return False
