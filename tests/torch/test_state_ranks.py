@@ -13,7 +13,9 @@ RANKS = 2
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `unequal_ranks` left. It asserts by itself what is refused, and that plain trees find the group."""
+    """What `unequal_ranks` left. It asserts by itself what is refused, that plain trees find the group, and that a rank which cannot take part in
+    a save ends it for all.
+    """
     out = tmp_path_factory.mktemp("unequal_ranks")
     run_program("unequal_ranks", out)
     return out
