@@ -75,7 +75,7 @@ class Program:
 
     def __init__(self, name: str, rank: int) -> None:
         torch.manual_seed(3)
-        self.rank = rank
+        self.name, self.rank = name, rank
         self.extra: dict[str, Any] = {}
         self.average: AveragedModel | None = None
         self.model = getattr(self, f"_{name}")()
@@ -88,6 +88,10 @@ class Program:
 
     def _broadcast(self) -> nn.Module:
         """Buffers that DDP takes from its first rank before every step."""
+        return ddp(Residual())
+
+    def _unsynced(self) -> nn.Module:
+        """An accumulation under way: until its end DDP leaves each rank the buffers that it has."""
         return ddp(Residual())
 
     def _own_buffers(self) -> nn.Module:
@@ -128,6 +132,10 @@ class Program:
 
     def step(self, number: int) -> None:
         draw = torch.Generator().manual_seed(1000 * number + self.rank)
+        if self.name == "unsynced" and number >= SAVED - 1:
+            with self.model.no_sync():
+                self.model(torch.randn(4, 3, 6, 6, generator=draw)).square().mean().backward()
+            return
         self.optimizer.zero_grad()
         if isinstance(self.model, nn.ModuleDict):
             rows = torch.randn(5, 6, generator=draw)
@@ -154,7 +162,7 @@ class Program:
         return {**texts, "python": str(random.getstate())}
 
 
-PROGRAMS = ("broadcast", "own_buffers", "synchronised", "averaged", "wide", "staged")
+PROGRAMS = ("broadcast", "unsynced", "own_buffers", "synchronised", "averaged", "wide", "staged")
 
 
 def train(out: Path, rank: int, *, resumed: bool) -> None:
