@@ -352,7 +352,7 @@ class Checkpoints:
         state = self._ranks.tree(into)
         names = (only,) if isinstance(only, str) else tuple(only)
         first = self._options.replicas == "first"
-        wish = Wish(strict, names, rename, cast, dict(resize or {}), first=first)
+        wish = Wish(strict, names, rename, cast, {} if resize is None else resize, first=first)
         self._seen = self.log.read().length
         meant = self._meant(checkpoint)
         self.report = fill(meant, state, wish, self.log)

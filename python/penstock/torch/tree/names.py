@@ -96,7 +96,7 @@ def _add(
 
 def _identity(tensor: torch.Tensor) -> object:
     """Equal for tensors that are the same memory in the same form."""
-    if is_lazy(tensor) or tensor.is_meta or tensor.layout is not torch.strided:
+    if is_lazy(tensor) or tensor.is_meta or tensor.is_nested or tensor.layout is not torch.strided:
         return id(tensor)
     local = local_of(tensor)
     if not local.numel():
