@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.errors import LayoutChanged, RanksDiffer, SaveFailed, TreeMismatch, UsageError
+from penstock.errors import LayoutChanged, PenstockError, RanksDiffer, SaveFailed, TreeMismatch, UsageError
 from penstock.state.contract import Held
 from penstock.state.inspect.verify import Verifier
 from penstock.state.load.host_mover import held_of
@@ -376,6 +376,42 @@ def test_the_limits_of_what_is_captured_by_all_hold(monkeypatch: pytest.MonkeyPa
     assert all(
         "'c' is not the same on all ranks" in message for message in gang(2, lambda rank: save(rank, "c"))
     )
+
+
+@pytest.mark.parametrize("moment", ["tree", "metrics", "late entries", "late metrics"])
+def test_a_rank_that_cannot_take_part_in_a_save_ends_it_for_all_at_once(tmp_path: Path, moment: str) -> None:
+    """Goal: no rank waits for one that has an error. Method: rank 1 fails in its tree, in its metrics, or when the state is captured already;
+    rank 0 gets the reason instead of a timeout, and the next save of the same step works, with the memory that the failed one gave back."""
+
+    def fail() -> dict[str, Any]:
+        raise KeyError("late")
+
+    def save(rank: int) -> list[str]:
+        said = []
+        with ps.Checkpoints(tmp_path, token="a", rank=rank, ranks=2, deadline_s=20) as ck:
+            for fails in (True, False):
+                tree: dict[str, Any] = {"b": np.zeros(8)}
+                options: dict[str, Any] = {}
+                if fails and rank == 1:
+                    match moment:
+                        case "tree":
+                            tree["bad"] = object()
+                        case "metrics":
+                            options = {"metrics": {"loss": "low"}}
+                        case "late entries":
+                            options = {"entries": fail}
+                        case "late metrics":
+                            options = {"metrics": fail}
+                try:
+                    said.append(str(ck.save(3, tree, **options).wait().step))
+                except (KeyError, PenstockError) as problem:
+                    said.append(str(problem))
+        return said
+
+    (reason, first), (own, second) = gang(2, save)
+    assert (first, second) == ("3", "3")
+    assert reason.startswith("the checkpoint of step 3 was not saved: rank 1: ")
+    assert own.strip("'") in reason
 
 
 def test_ranks_agree_on_how_replicas_are_treated(tmp_path: Path) -> None:

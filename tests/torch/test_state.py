@@ -1,6 +1,7 @@
 """A training run goes on from its state as if nothing had happened, and what cannot be saved is named."""
 
 import random
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,20 @@ def test_what_cannot_be_saved_is_named(tensor: torch.Tensor, reason: str) -> Non
     else:
         model.register_buffer("strange", tensor)
     with pytest.raises(errors.TreeInvalid, match=f"'model/strange' in the tree.*{reason}") as caught:
+        state(model).held()
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor_is_refused_by_its_name(layout: torch.layout) -> None:
+    model = nn.Linear(1, 1)
+    with warnings.catch_warnings():
+        # PyTorch says that its interface may change.
+        warnings.simplefilter("ignore")
+        model.register_buffer(
+            "rows", torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=layout)
+        )
+    with pytest.raises(errors.TreeInvalid, match="'model/rows' in the tree: a nested tensor") as caught:
         state(model).held()
     assert caught.value.hint
 

@@ -69,6 +69,23 @@ def test_what_finds_nothing_is_refused_with_the_nearest_names(
     assert tree.digest() == before
 
 
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ({"only": b"model"}, "only takes names"),
+        ({"only": ("model", None)}, "only takes names, got None"),
+        ({"resize": "pad"}, "resize takes a dict"),
+        ({"rename": "model"}, "rename takes a dict or a function"),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_a_mistake_in_use(
+    saved: Any, wish: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(errors.UsageError, match=message) as refused:
+        saved[2].load(saved[3], made(2)[2], **wish)
+    assert refused.value.hint
+
+
 def test_a_rename_function_that_finds_nothing_is_refused(saved: Any) -> None:
     checkpoints, checkpoint = saved[2:]
     with pytest.raises(errors.TreeMismatch):
@@ -113,14 +130,43 @@ def test_other_floating_point_types_are_converted_when_asked_for(saved: Any) -> 
     assert len(checkpoints.report.cast) == 5
     for ours, theirs in zip(fresh.parameters(), model.parameters(), strict=True):
         assert torch.equal(ours, theirs.to(torch.bfloat16))
-    # Moments keep their own type.
+    # Moments that had the type of their parameter have that of the new one: AdamW refuses a mixture.
     checkpoints.load(checkpoint, tree, cast=True)
     moment = tree.optimizers[0].state[fresh.embed.weight]["exp_avg"]
-    assert moment.dtype == torch.float32
+    assert moment.dtype == torch.bfloat16
     whole = {"count": torch.zeros(3, dtype=torch.int64)}
     pending = checkpoints.save(2, {"count": torch.zeros(3)}).wait()
     with pytest.raises(errors.TreeMismatch):
         checkpoints.load(pending, whole, cast=True)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adafactor, torch.optim.RMSprop])
+@pytest.mark.parametrize(
+    ("dtype", "other"), [(torch.float32, torch.bfloat16), (torch.bfloat16, torch.float32)]
+)
+def test_a_fresh_optimizer_steps_in_the_type_that_its_model_is_loaded_in(
+    tmp_path: Path, kind: Any, dtype: torch.dtype, other: torch.dtype
+) -> None:
+    """Goal: what was cast can be trained. Method: save a model and its moments in one type, load them into another one whose optimizer has
+    not stepped yet, and step: moments have the type that an optimizer would have given them, and their values."""
+    first, second = Net().to(dtype), Net().to(other)
+    optimizer, fresh = (kind(model.parameters(), lr=1e-2) for model in (first, second))
+    trained(first, optimizer)
+    checkpoints = ps.Checkpoints(tmp_path)
+    checkpoints.load(checkpoints.save(1, state(first, optimizer)).wait(), state(second, fresh), cast=True)
+    for mine, theirs in zip(second.parameters(), first.parameters(), strict=True):
+        for key, moment in optimizer.state[theirs].items():
+            assert fresh.state[mine][key].dtype == (other if moment.ndim else moment.dtype), key
+            assert torch.equal(fresh.state[mine][key], moment.to(fresh.state[mine][key].dtype)), key
+    trained(second, fresh)
+
+
+def test_types_that_are_not_converted_are_told_with_what_helps(tmp_path: Path) -> None:
+    checkpoints = ps.Checkpoints(tmp_path)
+    checkpoint = checkpoints.save(1, {"count": np.array([3]), "w": np.zeros(3)}).wait()
+    with pytest.raises(errors.TreeMismatch) as refused:
+        checkpoints.load(checkpoint, {"count": np.array([0.0]), "w": np.zeros(3)}, cast=True)
+    assert refused.value.hint == "make 'count' I64, which is not converted, or leave it out with only="
 
 
 @pytest.mark.parametrize(("words", "width", "how"), [(8, 4, "pad"), (8, 6, "pad"), (3, 4, "crop")])

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
 import penstock as ps
-from penstock.errors import LayoutChanged, RanksDiffer, SaveFailed, TreeInvalid
+from penstock.errors import LayoutChanged, RanksDiffer, SaveFailed, TreeInvalid, UsageError
 from penstock.torch import ddp, state
 from penstock.torch import gang as torch_gang
 from tests.process.jobs import wait_until
@@ -75,7 +75,7 @@ class Program:
 
     def __init__(self, name: str, rank: int) -> None:
         torch.manual_seed(3)
-        self.rank = rank
+        self.name, self.rank = name, rank
         self.extra: dict[str, Any] = {}
         self.average: AveragedModel | None = None
         self.model = getattr(self, f"_{name}")()
@@ -88,6 +88,10 @@ class Program:
 
     def _broadcast(self) -> nn.Module:
         """Buffers that DDP takes from its first rank before every step."""
+        return ddp(Residual())
+
+    def _unsynced(self) -> nn.Module:
+        """An accumulation under way: until its end DDP leaves each rank the buffers that it has."""
         return ddp(Residual())
 
     def _own_buffers(self) -> nn.Module:
@@ -128,6 +132,10 @@ class Program:
 
     def step(self, number: int) -> None:
         draw = torch.Generator().manual_seed(1000 * number + self.rank)
+        if self.name == "unsynced" and number >= SAVED - 1:
+            with self.model.no_sync():
+                self.model(torch.randn(4, 3, 6, 6, generator=draw)).square().mean().backward()
+            return
         self.optimizer.zero_grad()
         if isinstance(self.model, nn.ModuleDict):
             rows = torch.randn(5, 6, generator=draw)
@@ -154,7 +162,7 @@ class Program:
         return {**texts, "python": str(random.getstate())}
 
 
-PROGRAMS = ("broadcast", "own_buffers", "synchronised", "averaged", "wide", "staged")
+PROGRAMS = ("broadcast", "unsynced", "own_buffers", "synchronised", "averaged", "wide", "staged")
 
 
 def train(out: Path, rank: int, *, resumed: bool) -> None:
@@ -232,6 +240,53 @@ def plain(out: Path, rank: int) -> None:
     assert (loaded["w"].tolist(), loaded["own"].item(), loaded["rank"]) == ([0, 1, 2, 3, 4, 5], rank, rank)
 
 
+class Moody:
+    """Something of the program's own that cannot always say what it holds."""
+
+    fails = False
+
+    def state_dict(self) -> dict[str, int]:
+        if self.fails:
+            raise KeyError("mood")
+        return {"seen": 1}
+
+    def load_state_dict(self, loaded: dict[str, int]) -> None:
+        assert loaded == {"seen": 1}
+
+
+def _fail() -> dict[str, Any]:
+    raise KeyError("late")
+
+
+def unable(out: Path, rank: int) -> None:
+    """One rank cannot take part in a save: the others hear at once why, and the next save of the same step works."""
+    distributed.distributed_c10d._set_pg_timeout(timedelta(seconds=20))
+    net, moody = nn.Linear(3, 4), Moody()
+    distributed.broadcast(net.weight.detach(), 0)
+    tree, broken = state(net, extra={"moody": moody}), {"w": torch.ones(3), "bad": object()}
+    odd = rank == 1
+    for moment in ("tree", "metrics", "held", "late entries", "late metrics"):
+        with ps.Checkpoints(out / "unable" / moment, deadline_s=20) as checkpoints:
+            for fails in (True, False, True):
+                moody.fails = fails and odd and moment == "held"
+                late = {"entries": _fail} if moment == "late entries" else {"metrics": _fail}
+                options: dict[str, Any] = late if fails and odd and moment.startswith("late") else {}
+                if fails and odd and moment == "metrics":
+                    options = {"metrics": {"loss": torch.ones(2)}}
+                wanted = broken if fails and odd and moment == "tree" else tree
+                caught: Exception | None = None
+                try:
+                    checkpoints.save(7, wanted, **options).wait()
+                except (KeyError, TreeInvalid, UsageError, SaveFailed) as problem:
+                    caught = problem
+                assert (caught is not None) is fails, (moment, caught)
+                if fails:
+                    assert isinstance(caught, SaveFailed) is not odd, moment
+                    assert ("rank 1: " in str(caught)) is not odd, moment
+                distributed.barrier()
+            assert [checkpoint.step for checkpoint in checkpoints.list()] == [7]
+
+
 def lonely(out: Path, rank: int) -> None:
     """A rank that saves alone is told after a while, and gets an error of ours when the group's patience is over."""
     messages: list[str] = []
@@ -297,5 +352,6 @@ if __name__ == "__main__":
     gang(partial(train, resumed=True), folder, "resumed")
     gang(refuse, folder, "refuse")
     gang(plain, folder, "plain")
+    gang(unable, folder, "unable")
     gang(lonely, folder, "lonely")
     assert statuses([forked(partial(alone, folder))]) == [0]

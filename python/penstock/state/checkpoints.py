@@ -8,20 +8,17 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Unpack
 
 from msgspec.structs import replace
 
 from penstock import events
-from penstock.errors import (
-    CheckpointDamaged,
-    CheckpointUnknown,
-    PenstockError,
-    UsageError,
-)
+from penstock.errors import CheckpointDamaged, CheckpointUnknown, PenstockError, UsageError
 from penstock.events.points import reach
 from penstock.state.checkpoint import Checkpoint, checkpoint_of
 from penstock.state.contract import Tree
@@ -39,7 +36,7 @@ from penstock.state.log.history import Committed, History
 from penstock.state.log.incarnation import Member, fence
 from penstock.state.log.log import Log
 from penstock.state.log.pins import pin
-from penstock.state.log.prune import Pruned, prune
+from penstock.state.log.prune import Pruned, prune, prune_quietly
 from penstock.state.log.references import References
 from penstock.state.log.retention import Keep
 from penstock.state.log.watch import Watch
@@ -59,7 +56,7 @@ from penstock.state.save.capture import (
     take,
     undisturbed,
 )
-from penstock.state.save.durable import Finisher, SaveAttempt
+from penstock.state.save.durable import Finisher, SaveAttempt, tell_others
 from penstock.state.save.options import SaveKeywords, SaveOptions
 from penstock.state.save.patrol import Patrol
 from penstock.state.save.stowage import room_to_prepare
@@ -136,55 +133,63 @@ class Checkpoints:
             raise UsageError("these checkpoints were opened for reading", hint="open them without read_only")
         if type(step) is not int or step < 0:
             raise UsageError(f"step must be a whole number from 0, got {step!r}")
-        state = self._ranks.tree(tree)
-        try:
-            measured = {} if callable(metrics) else numbers_of(metrics or {})
-            self.check()
-            check_whole(state.root if isinstance(state, PlainTree) else state)
-        except PenstockError:
-            self._ranks.decline(state, step)
-            raise
-        self._ranks.agree_on_token(state, self._incarnation)
         attempt = self._attempts[step]
         self._attempts[step] += 1
+        with self._ranks.declining(tree, (step, attempt), self._begun):
+            state = self._ranks.tree(tree)
+            measured = metrics if callable(metrics) else numbers_of(metrics or {})
+            self.check()
+            check_whole(state.root if isinstance(state, PlainTree) else state)
+        self._ranks.agree_on_token(state, self._incarnation, step)
         with events.span("state.capture", step=step), undisturbed():
             reach("state.capture")
-            captured = self._capture(step, attempt, state, entries or {})
-        measured = numbers_of(metrics()) if callable(metrics) else measured
+            captured, numbers = self._capture((step, attempt), state, entries or {}, measured)
         pending = Pending(step, captured.taken.copies, time.perf_counter() - began)
         self._pending = [save for save in self._pending if not (save.done() and save.noticed)] + [pending]
-        self._saver.submit(self._finish, captured, attempt, measured, pending, began)
+        self._saver.submit(self._finish, captured, attempt, numbers, pending, began)
         return pending
 
-    def _capture(self, step: int, attempt: int, state: Tree, entries: Any) -> Capture:
-        """Copy a state, and write now what memory for captures does not hold."""
-        deadline_s = self._options.deadline_s
-        held, division, waves = self._ranks.divided(
-            state,
-            (step, attempt),
-            lambda: self._finisher or self._saver.submit(self._begin, state.rank, state.ranks).result(),
-            self._options.memory_bytes,
-        )
+    def _capture(
+        self, save: tuple[int, int], state: Tree, entries: Any, metrics: Any
+    ) -> tuple[Capture, dict[str, float]]:
+        """Copy a state, write now what memory for captures does not hold, and ask for what is known late."""
+        step, deadline_s = save[0], self._options.deadline_s
+        held, division, waves = self._ranks.divided(state, save, self._begun, self._options.memory_bytes)
         *first, last = waves
-        plan = plan_of(step, held, division, last)
-        earlier: list[Written] = []
-        for wave in first:
-            taken = take(step, held, wave, self._arenas, deadline_s=deadline_s)
+        with self._telling(save, state.rank, state.ranks):
+            plan = plan_of(step, held, division, last)
+            earlier: list[Written] = []
+            for wave in first:
+                taken = take(step, held, wave, self._arenas, deadline_s=deadline_s)
+                try:
+                    mine = SaveAttempt(*save, state.rank)
+                    writing = self._saver.submit(self._write_wave, taken, plan.chunk_bytes, mine, state.ranks)
+                    earlier.append(writing.result())
+                finally:
+                    self._arenas.give(taken.arena)
+            taken = take(step, held, last, self._arenas, deadline_s=deadline_s)
             try:
-                mine = SaveAttempt(step, attempt, state.rank)
-                writing = self._saver.submit(self._write_wave, taken, plan.chunk_bytes, mine, state.ranks)
-                earlier.append(writing.result())
-            finally:
+                captured = capture(state, entries() if callable(entries) else entries, plan, taken, earlier)
+                state.on_save(taken.copies)
+                return captured, numbers_of(metrics()) if callable(metrics) else metrics
+            except BaseException:
+                taken.copies.wait()
                 self._arenas.give(taken.arena)
-        taken = take(step, held, last, self._arenas, deadline_s=deadline_s)
+                raise
+
+    @contextmanager
+    def _telling(self, save: tuple[int, int], rank: int, ranks: int) -> Iterator[None]:
+        """Ranks that have agreed on a save wait for the part of each: whatever is raised inside is told to the others, by the saver's thread."""
         try:
-            captured = capture(state, entries() if callable(entries) else entries, plan, taken, earlier)
-            state.on_save(taken.copies)
-        except BaseException:
-            taken.copies.wait()
-            self._arenas.give(taken.arena)
+            yield
+        except Exception as problem:
+            if ranks > 1:
+                self._saver.submit(tell_others, partial(self._begin, rank, ranks), save, rank, problem)
             raise
-        return captured
+
+    def _begun(self, rank: int, ranks: int) -> Finisher:
+        """Begin in the thread that saves, unless that has happened."""
+        return self._finisher or self._saver.submit(self._begin, rank, ranks).result()
 
     def _write_wave(self, taken: Taken, chunk_bytes: int, mine: SaveAttempt, ranks: int) -> Written:
         taken.copies.wait()
@@ -231,7 +236,7 @@ class Checkpoints:
                 self._ranks.doubt()
             self._arenas.give(captured.taken.arena)
         if self.keep is not None and captured.rank == 0 and pending.error is None:
-            self._prune_quietly(self.keep)
+            prune_quietly(self.log, self.keep, self._references)
 
     def _begin(self, rank: int, ranks: int) -> Finisher:
         """The incarnation begins with its first save, or when it resumes."""
@@ -281,13 +286,6 @@ class Checkpoints:
             for file in base.manifest.files
         ]
         return base.digest, replace(base.manifest, files=files)
-
-    def _prune_quietly(self, keep: Keep) -> None:
-        try:
-            prune(self.log, keep, references=self._references)
-        except PenstockError as problem:
-            # The checkpoint exists; what should have gone is still there and goes next time.
-            events.record("state.prune_failed", reason=str(problem))
 
     def check(self) -> None:
         """Raise what went wrong behind training's back: a save that failed and nobody was told of, or ``Fenced`` once a newer
@@ -354,7 +352,7 @@ class Checkpoints:
         state = self._ranks.tree(into)
         names = (only,) if isinstance(only, str) else tuple(only)
         first = self._options.replicas == "first"
-        wish = Wish(strict, names, rename, cast, dict(resize or {}), first=first)
+        wish = Wish(strict, names, rename, cast, {} if resize is None else resize, first=first)
         self._seen = self.log.read().length
         meant = self._meant(checkpoint)
         self.report = fill(meant, state, wish, self.log)
@@ -384,8 +382,7 @@ class Checkpoints:
         """
         if token:
             self._ranks.token, self._ranks.drawn = token, True
-        state = self._ranks.tree(tree)
-        self._ranks.agree_on_token(state, self._incarnation)
+        state = self._ranks.joined(tree, self._incarnation)
         self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"
         assert self._member.incarnation is not None, "a fence has a number"
@@ -406,8 +403,7 @@ class Checkpoints:
         that is an error (``NothingLoads``), unless ``allow_empty``. ``fits`` leaves checkpoints out; it has to say the same on every rank.
         May be called again, to go back.
         """
-        state = self._ranks.tree(into)
-        self._ranks.agree_on_token(state, self._incarnation)
+        state = self._ranks.joined(into, self._incarnation)
         finisher = self._begin(state.rank, state.ranks)
         assert self._member is not None, "it began"
 

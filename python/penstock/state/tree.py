@@ -29,10 +29,15 @@ _DEPTH_MAX = 64
 
 def as_tree(state: Any, rank: int = 0, ranks: int = 1) -> Tree:
     """A state as a tree: itself, if it knows its own parts."""
-    if hasattr(state, "held") and hasattr(state, "values"):
+    if is_tree(state):
         known: Tree = state
         return known
     return PlainTree(state, rank, ranks)
+
+
+def is_tree(state: Any) -> bool:
+    """Whether a state knows its own parts, and which rank it is of."""
+    return hasattr(state, "held") and hasattr(state, "values")
 
 
 def group_of_program() -> Any:
@@ -46,13 +51,13 @@ def group_of_program() -> Any:
     return import_module("penstock.torch.gang")
 
 
-def exchange_of(tree: Tree) -> Callable[[bytes], list[bytes]] | None:
-    """How the ranks of a tree talk to each other: its own way, or the program's, if its ranks are the same ones."""
-    own: Callable[[bytes], list[bytes]] | None = getattr(tree, "exchange", None)
+def exchange_of(state: Any, rank: int, ranks: int) -> Callable[[bytes], list[bytes]] | None:
+    """How the ranks of a state talk to each other: its own way, or the program's, if its ranks are the same ones."""
+    own: Callable[[bytes], list[bytes]] | None = getattr(state, "exchange", None)
     if own is not None:
         return own
     group = group_of_program()
-    if group is None or group.rank_and_ranks() != (tree.rank, tree.ranks):
+    if group is None or group.rank_and_ranks() != (rank, ranks):
         return None
     exchange: Callable[[bytes], list[bytes]] = group.exchange
     return exchange

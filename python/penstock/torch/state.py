@@ -25,7 +25,7 @@ from penstock.torch.lane import lane_of_model
 from penstock.torch.loader import Loader, loader
 from penstock.torch.outsiders import Outsiders
 from penstock.torch.step_hooks import StepHooks
-from penstock.torch.tree import gradients
+from penstock.torch.tree import buffer_sync, gradients
 from penstock.torch.tree.documents import Document, Tensors, decode, encode, escaped, tensor_names
 from penstock.torch.tree.extra import Extra
 from penstock.torch.tree.names import Names, names_of
@@ -142,12 +142,14 @@ class State:
         self._incoming, self._rooms, self._gradients = {}, {}, None
 
     def entries(self) -> dict[str, Any]:
-        """The random generators of this rank, and which of its gradients are zero."""
+        """The random generators of this rank, whether its buffers stay its own, and which of its gradients are zero."""
         entries: dict[str, Any] = {randomness.ENTRY: randomness.capture()} if self._wants("rng") else {}
+        entries |= buffer_sync.entry_of(self.model, self.ranks)
         return {**entries, gradients.ENTRY: {"zeros": self._zeros}} if self._zeros else entries
 
     def load_entries(self, entries: dict[str, Any]) -> None:
-        """Put the random generators back, and gradients that were zero."""
+        """Put the random generators back, what becomes of buffers, and gradients that were zero."""
+        buffer_sync.load(self.model, entries, self.ranks)
         if gradients.ENTRY in entries and self._wants(gradients.ROOT):
             zeros = entries[gradients.ENTRY]["zeros"]
             gradients.Gradients(self.optimizers, names_of(self.model).of).put_zeros(zeros)

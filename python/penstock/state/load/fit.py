@@ -156,7 +156,7 @@ def kinds_shape(manifest: Manifest, name: str, wish: Wish) -> tuple[int, ...] | 
 
 
 def _can_adapt(tensor: Held, saved: Tensor, wish: Wish, resize: str | None) -> bool:
-    if saved.dtype != tensor.dtype and not (wish.cast and saved.dtype in FLOATS and tensor.dtype in TARGETS):
+    if saved.dtype != tensor.dtype and not (wish.cast and _are_floats(tensor, saved)):
         return False
     shape = tuple(tensor.shape)
     if saved.shape == shape:
@@ -165,6 +165,10 @@ def _can_adapt(tensor: Held, saved: Tensor, wish: Wish, resize: str | None) -> b
         return False
     sizes = zip(shape, saved.shape, strict=True)
     return all((here >= there) if resize == "pad" else (here <= there) for here, there in sizes)
+
+
+def _are_floats(tensor: Held, saved: Tensor) -> bool:
+    return saved.dtype in FLOATS and tensor.dtype in TARGETS
 
 
 def _refuse(report: LoadReport, different: list[tuple[Held, Tensor]], *, tell_names: bool) -> None:
@@ -182,10 +186,13 @@ def _refuse(report: LoadReport, different: list[tuple[Held, Tensor]], *, tell_na
 
 
 def _hints(missing: list[str], unexpected: list[str], different: list[tuple[Held, Tensor]]) -> Iterable[str]:
-    if any(
-        saved.dtype in FLOATS and own.dtype in TARGETS for own, saved in different if saved.dtype != own.dtype
-    ):
+    other_types = [(own, saved) for own, saved in different if saved.dtype != own.dtype]
+    fixed = [(own, saved) for own, saved in other_types if not _are_floats(own, saved)]
+    if len(fixed) < len(other_types):
         yield "cast=True converts floating-point types"
+    if fixed:
+        own, saved = fixed[0]
+        yield f"make {own.name!r} {saved.dtype}, which is not converted, or leave it out with only="
     for tensor, saved in different:
         if saved.shape != tuple(tensor.shape) and len(saved.shape) == len(tensor.shape):
             larger = all(here >= there for here, there in zip(tensor.shape, saved.shape, strict=True))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TypedDict
 
-from penstock.errors import SelectionEmpty
+from penstock.errors import SelectionEmpty, UsageError
 
 Rename = Mapping[str, str] | Callable[[str], str] | None
 #: Selects the random generators, which are entries of a rank and no part of the tree.
@@ -46,6 +46,17 @@ class Wish:
     resize: Mapping[str, str] = field(default_factory=dict)
     #: Whether contents that ranks kept to themselves are taken from the first rank, whoever asks.
     first: bool = False
+
+    def __post_init__(self) -> None:
+        for selector in self.only:
+            if not isinstance(selector, str):
+                raise UsageError(f"only takes names, got {selector!r}", hint='only="model"')
+        if not isinstance(self.resize, Mapping):
+            hint = 'resize={"model/embed.weight": "pad"}'
+            raise UsageError(f"resize takes a dict of names and modes, got {self.resize!r}", hint=hint)
+        if self.rename is not None and not isinstance(self.rename, Mapping) and not callable(self.rename):
+            hint = 'rename={"model": "ema"}: names in the tree, and what the checkpoint calls them'
+            raise UsageError(f"rename takes a dict or a function, got {self.rename!r}", hint=hint)
 
     @property
     def selects(self) -> bool:

@@ -30,7 +30,8 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from penstock.errors import CheckpointDamaged, NumbersContended, ObjectMissing
+from penstock import events
+from penstock.errors import CheckpointDamaged, NumbersContended, ObjectMissing, PenstockError
 from penstock.state.checkpoint import checkpoint_of
 from penstock.state.load.lookup import missing_parts
 from penstock.state.log.commit import quarantine
@@ -132,6 +133,14 @@ def prune(
     view, later = (_view(after, references), {}) if dry_run else _view_of(log, after, references, clock)
     files = _sweep(log.store, view, dry_run=dry_run)
     return Pruned(retired, {**damaged, **later}, tuple(files), sum(files.values()))
+
+
+def prune_quietly(log: Log, keep: Keep, references: References) -> None:
+    """Prune after a save. The checkpoint exists whatever comes of it; what should have gone is still there and goes next time."""
+    try:
+        prune(log, keep, references=references)
+    except PenstockError as problem:
+        events.record("state.prune_failed", reason=str(problem))
 
 
 def _look(log: Log, references: References, dry_run: bool, clock: Clock) -> tuple[History, dict[int, str]]:

@@ -5,7 +5,6 @@ new. Others meet in the store: at the first save, and whenever a list has change
 division without a word; every part names it, so a rank that follows another one is noticed before anything is committed.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -13,12 +12,9 @@ import msgspec
 from penstock.errors import ObjectMissing, RanksMissing, SaveFailed
 from penstock.state.ranks.clock import Clock, Wait
 from penstock.state.ranks.division import Division
+from penstock.state.ranks.failure import Exchange, check_failure, exchanged
 from penstock.state.ranks.holdings import Holdings
 from penstock.store import Store
-
-Exchange = Callable[[bytes], list[bytes]]
-#: What a rank says that cannot save.
-_FAILED = b"failed"
 
 
 class _Post(msgspec.Struct, frozen=True):
@@ -53,6 +49,7 @@ class Board:
             missing = [rank for rank in range(ranks) if rank not in posts]
             if not missing:
                 return [posts[rank] for rank in range(ranks)]
+            check_failure(self.store, f"parts/{self.incarnation}/{save}", step)
             if not wait.again():
                 raise RanksMissing(
                     what=f"what is held at the save of step {step}",
@@ -86,19 +83,16 @@ class Meeting:
         """A save failed: perhaps because ranks followed different divisions."""
         self._doubtful = True
 
-    def by_exchange(self, own: Holdings | None, exchange: Exchange, step: int) -> Division:
-        """The division of a save, by ranks that can talk to each other. A rank that cannot save gives None, and all learn of it."""
+    def by_exchange(self, own: Holdings, exchange: Exchange, step: int) -> Division:
+        """The division of a save, by ranks that can talk to each other."""
         known = "" if self._division is None else self._division.id
-        answers = _exchanged(exchange, _FAILED if own is None else f"{own.digest} {known}".encode(), step)
-        if failed := [rank for rank, said in enumerate(answers) if said == _FAILED]:
-            raise SaveFailed(step=step, reason=f"rank {failed[0]} could not say what it holds")
-        assert own is not None, "a rank that has nothing to say has failed"
+        answers = exchanged(exchange, f"{own.digest} {known}".encode(), step)
         digests, divisions = zip(*(said.decode().split(" ") for said in answers), strict=True)
         if self._division is not None and self._division.digests == digests and set(divisions) == {known}:
             return self._division
         # Of ranks with equal lists the first one tells it.
         tells = digests.index(own.digest) == self.rank
-        documents = _exchanged(exchange, own.document if tells else b"", step)
+        documents = exchanged(exchange, own.document if tells else b"", step)
         told_lists = {digests[rank]: document for rank, document in enumerate(documents) if document}
         return self._divided(list(digests), told_lists, step)
 
@@ -135,14 +129,3 @@ class Meeting:
         self._division = None
         self._division = Division(self.rank, digests, lists, step)
         return self._division
-
-
-def _exchanged(exchange: Exchange, document: bytes, step: int) -> list[bytes]:
-    """What every rank has given. Frameworks have errors of their own for ranks that do not come, and none of them says what to do."""
-    try:
-        return exchange(document)
-    except RuntimeError as problem:
-        hint = "every rank calls save, in the same order; if all do, look at the logs of the others first"
-        raise SaveFailed(
-            step=step, reason=f"other ranks did not say what they hold: {problem}", hint=hint
-        ) from problem

@@ -5,19 +5,24 @@ these calls in the same order. Nothing in the background uses the program's proc
 """
 
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from penstock.errors import PenstockError, SaveFailed
+from penstock.errors import PenstockError
 from penstock.state.contract import Held, Tree
 from penstock.state.ranks.division import Division
+from penstock.state.ranks.failure import RankFailure, decline, exchanged
 from penstock.state.ranks.holdings import Holdings
 from penstock.state.ranks.launcher import launch_of
 from penstock.state.ranks.meeting import Meeting
-from penstock.state.save.durable import Finisher
+from penstock.state.save.durable import Finisher, tell_others
 from penstock.state.save.stowage import Stowage, stow
-from penstock.state.tree import as_tree, exchange_of, group_of_program
+from penstock.state.tree import as_tree, exchange_of, group_of_program, is_tree
+
+#: Begins the incarnation as a rank of so many, unless it has begun.
+Begin = Callable[[int, int], Finisher]
 
 
 class Ranks:
@@ -51,16 +56,17 @@ class Ranks:
         """A state as a tree of this rank."""
         return as_tree(root, *self.place)
 
-    def agree_on_token(self, state: Tree, incarnation: int | None) -> None:
+    def agree_on_token(self, state: Tree, incarnation: int | None, step: int | None = None) -> None:
         """Have something by which ranks of this start know each other. Ranks that can talk make one up: a launcher's name is that
-        of a job, which may be started twice.
+        of a job, which may be started twice. ``step``: of the save that needs it.
         """
         if self.token:
             return
         token = uuid.uuid4().hex
-        exchange = exchange_of(state) if state.ranks > 1 else None
+        exchange = exchange_of(state, state.rank, state.ranks) if state.ranks > 1 else None
         if exchange is not None and incarnation is None:
-            self.token, self.drawn = exchange(token.encode())[0].decode(), True
+            tokens = exchanged(exchange, token.encode(), step)
+            self.token, self.drawn = tokens[0].decode(), True
         elif state.ranks == 1:
             self.token, self.drawn = token, True
         else:
@@ -71,7 +77,7 @@ class Ranks:
         self,
         state: Tree,
         save: tuple[int, int],
-        finisher: Callable[[], Finisher],
+        finisher: Begin,
         memory_bytes: int | None,
     ) -> tuple[list[Held], Division | None, list[Stowage]]:
         """What this rank holds, who writes what of what all ranks hold (None for one rank), and where a capture of it stands.
@@ -80,11 +86,8 @@ class Ranks:
         """
         if state.ranks > 1 and self._meeting is None:
             self._meeting = Meeting(state.rank, state.ranks)
-        try:
+        with self.declining(state, save, finisher):
             held = state.held()
-        except PenstockError:
-            self.decline(state, save[0])
-            raise
         holdings = Holdings(held, self._mode)
         if self._own is None or self._own.key != holdings.key:
             self._own, self._stowed = holdings, None
@@ -94,21 +97,46 @@ class Ranks:
         return held, division, self._stowed[1]
 
     def _division(
-        self, state: Tree, own: Holdings, save: tuple[int, int], finisher: Callable[[], Finisher]
+        self, state: Tree, own: Holdings, save: tuple[int, int], finisher: Begin
     ) -> Division | None:
         if self._meeting is None or state.ranks == 1:
             return None
-        exchange = exchange_of(state)
+        exchange = exchange_of(state, state.rank, state.ranks)
         if exchange is None:
-            return self._divided_in_store(self._meeting, own, save, finisher())
+            return self._divided_in_store(self._meeting, own, save, finisher(state.rank, state.ranks))
         return self._meeting.by_exchange(own, exchange, save[0])
 
-    def decline(self, state: Tree, step: int) -> None:
-        """Tell ranks that can be talked to that this one cannot take part in a save: they wait for what it holds."""
-        exchange = exchange_of(state) if state.ranks > 1 and self._meeting is not None else None
-        if exchange is not None and self._meeting is not None:
-            with suppress(SaveFailed):
-                self._meeting.by_exchange(None, exchange, step)
+    @contextmanager
+    def declining(self, root: Any, save: tuple[int, int], finisher: Begin) -> Iterator[None]:
+        """Whatever is raised inside is told to the other ranks: they wait for what this one holds, in one exchange, be it for a token or
+        for what is held. ``root`` may be no tree at all.
+        """
+        try:
+            yield
+        except Exception as problem:
+            rank, ranks = self._place_of(root)
+            exchange = exchange_of(root, rank, ranks) if ranks > 1 else None
+            if exchange is not None:
+                decline(exchange, RankFailure.of(rank, problem))
+            elif ranks > 1:
+                tell_others(partial(finisher, rank, ranks), save, rank, problem)
+            raise
+
+    def joined(self, root: Any, incarnation: int | None) -> Tree:
+        """A state as a tree of this rank, whose ranks have something to know each other by."""
+        try:
+            state = self.tree(root)
+        except Exception as problem:
+            rank, ranks = self._place_of(root)
+            exchange = exchange_of(root, rank, ranks) if ranks > 1 else None
+            if exchange is not None and not self.token and incarnation is None:
+                decline(exchange, RankFailure.of(rank, problem))
+            raise
+        self.agree_on_token(state, incarnation)
+        return state
+
+    def _place_of(self, root: Any) -> tuple[int, int]:
+        return (root.rank, root.ranks) if is_tree(root) else self.place
 
     @staticmethod
     def _divided_in_store(
@@ -119,7 +147,7 @@ class Ranks:
             return meeting.by_board(own, finisher.board, name, save[0])
         except PenstockError as problem:
             meeting.doubt()
-            finisher.tell(f"{finisher.incarnation}/{name}", meeting.rank, problem)
+            finisher.tell(save, meeting.rank, problem)
             raise
 
     def follow(self, division: Division | None, finisher: Finisher, save: str) -> None:

@@ -7,7 +7,8 @@ log say at the commit that files this save refers to are gone, all write what th
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -26,6 +27,7 @@ from penstock.state.log.records import Commit
 from penstock.state.log.references import References, is_ours
 from penstock.state.manifest import Manifest, Tensor
 from penstock.state.ranks.clock import Clock, Wait
+from penstock.state.ranks.failure import RankFailure, check_failure, tell_failure
 from penstock.state.ranks.meeting import Board
 from penstock.state.save.abandonment import Event
 from penstock.state.save.capture import Capture
@@ -124,8 +126,8 @@ class Finisher:
                     written = [self._write(capture, attempt, self.apart, None)]
                 else:
                     written.append(self._write_apart(capture, attempt, fresh))
-        except PenstockError as problem:
-            self.tell(folder, capture.rank, problem)
+        except Exception as problem:
+            self.tell((capture.step, attempt), capture.rank, problem)
             raise
         raise SaveFailed(step=capture.step, reason="files that it wrote were pruned before it was committed")
 
@@ -247,7 +249,7 @@ class Finisher:
                     parts[rank] = read_part(name, data)
             if len(parts) == capture.ranks:
                 return [parts[rank] for rank in range(capture.ranks)]
-            self._check_others(folder, capture.step)
+            check_failure(self.store, folder, capture.step)
             if not wait.again():
                 missing = [rank for rank in range(capture.ranks) if rank not in parts]
                 raise RanksMissing(
@@ -272,7 +274,7 @@ class Finisher:
             check_newest(history, self.incarnation, self.store.url)
             if (data := self._get(again)) is not None:
                 return msgspec.json.decode(data, type=Again)
-            self._check_others(again.rpartition("/")[0], capture.step)
+            check_failure(self.store, again.rpartition("/")[0], capture.step)
             if not wait.again():
                 raise RanksMissing(
                     what=f"the commit of step {capture.step}",
@@ -281,11 +283,11 @@ class Finisher:
                     waited_s=wait.waited_s,
                 )
 
-    def tell(self, folder: str, rank: int, problem: PenstockError) -> None:
-        """Let the other ranks know that this save will not come about."""
-        document = {"rank": rank, "reason": str(problem)}
+    def tell(self, save: tuple[int, int], rank: int, problem: Exception) -> None:
+        """Let the other ranks know that a save, by its step and attempt, will not come about."""
+        folder = f"parts/{self.incarnation}/{save[0]}-{save[1]}"
         try:
-            self.store.put_if_absent(f"parts/{folder}/failed.json", msgspec.json.encode(document))
+            tell_failure(self.store, folder, RankFailure.of(rank, problem))
         except StoreError:
             # Then they find out by the deadline.
             _LOG.warning("rank %d could not tell the others that it failed", rank)
@@ -302,11 +304,6 @@ class Finisher:
             "ranks hold different contents, so each keeps its own, and only as many ranks can resume from it: %s",
             shown,
         )
-
-    def _check_others(self, folder: str, step: int) -> None:
-        if (data := self._get(f"{folder}/failed.json")) is not None:
-            failure = msgspec.json.decode(data)
-            raise SaveFailed(step=step, reason=f"rank {failure['rank']}: {failure['reason']}")
 
     def _get(self, name: str) -> bytes | None:
         try:
@@ -333,3 +330,9 @@ class Finisher:
 
 def _part(rank: int, round_: int) -> str:
     return f"{rank}.json" if round_ == 0 else f"{rank}-{round_}.json"
+
+
+def tell_others(begin: Callable[[], Finisher], save: tuple[int, int], rank: int, problem: Exception) -> None:
+    """Let ranks that wait in the store for this one know that it cannot take part in a save. Whoever cannot be told finds out by the deadline."""
+    with suppress(PenstockError):
+        begin().tell(save, rank, problem)

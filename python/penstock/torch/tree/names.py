@@ -11,6 +11,7 @@ import torch
 from torch import distributed, nn
 from torch.nn.parameter import is_lazy
 
+from penstock.torch.tree.buffer_sync import syncs
 from penstock.torch.tree.layout import local_of
 
 #: Wrappers of PyTorch that put the model one attribute deeper.
@@ -74,7 +75,7 @@ def _modules(name: str, module: nn.Module, source: int | None) -> Iterator[tuple
 
 def _source_of(module: nn.Module, wrapper: str, source: int | None) -> int | None:
     """The rank whose buffers all ranks of a DistributedDataParallel get before their next step."""
-    if wrapper != "DistributedDataParallel" or not getattr(module, "broadcast_buffers", False):
+    if wrapper != "DistributedDataParallel" or not syncs(module):
         return source
     if hasattr(module, "buffer_hook"):
         # The program says itself where buffers come from.
@@ -95,7 +96,7 @@ def _add(
 
 def _identity(tensor: torch.Tensor) -> object:
     """Equal for tensors that are the same memory in the same form."""
-    if is_lazy(tensor) or tensor.is_meta or tensor.layout is not torch.strided:
+    if is_lazy(tensor) or tensor.is_meta or tensor.is_nested or tensor.layout is not torch.strided:
         return id(tensor)
     local = local_of(tensor)
     if not local.numel():

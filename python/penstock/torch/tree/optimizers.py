@@ -255,7 +255,11 @@ class Optimizing:
             dtype, shape = tensors[name]
             live = state.get(plain_key)
             if not isinstance(live, torch.Tensor) or tuple(live.shape) != tuple(shape):
-                state[plain_key] = _like_parameter(kept, plain_key, native.get(name, dtype), shape)
+                made_as = native.get(name, dtype)
+                if shape and made_as == tensors.get(f"model/{escaped(kept.name)}", ("", ()))[0]:
+                    # It was made in its parameter's type: in this one's the next step does not mix types.
+                    made_as = SAFETENSORS_NAMES[kept.parameter.dtype]
+                state[plain_key] = _like_parameter(kept, plain_key, made_as, shape)
             return
         if name not in values:
             return

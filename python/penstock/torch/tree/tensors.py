@@ -124,6 +124,10 @@ def check(name: str, tensor: torch.Tensor) -> None:
         )
     if tensor.is_meta:
         raise TreeInvalid(name=name, reason="a meta tensor has no contents", hint="module.to_empty(device=…)")
+    if tensor.is_nested:
+        raise TreeInvalid(
+            name=name, reason="a nested tensor has no one shape", hint="save its values and lengths"
+        )
     if kind := _foreign_kind(tensor):
         hint = "save its parts: give the module get_extra_state and set_extra_state, or skip= its name"
         raise TreeInvalid(name=name, reason=f"a {kind} is more than its elements", hint=hint)
