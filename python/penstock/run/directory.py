@@ -25,6 +25,7 @@ import msgspec
 from penstock.data import Recipe
 from penstock.data.recipe.document import written
 from penstock.errors import RunDamaged, RunUnknown
+from penstock.observe.steps.columns import FOLDER as STEPS
 from penstock.run.journal.append_file import sync_folder
 from penstock.run.journal.journal import FOLDER as JOURNAL
 
@@ -96,8 +97,10 @@ class RunDirectory:
             raise RunDamaged(file=str(path), place=0, reason=str(reason)) from reason
 
     def is_run(self) -> bool:
-        """Whether there is one."""
-        return (self.path / "run.json").is_file() or (self.path / JOURNAL).is_dir()
+        """Whether there is one, or a loop of somebody's own whose steps were recorded."""
+        return (self.path / "run.json").is_file() or any(
+            (self.path / folder).is_dir() for folder in (JOURNAL, STEPS)
+        )
 
     def describe(self, about: About) -> None:
         """Say what the run is, unless that is known."""
