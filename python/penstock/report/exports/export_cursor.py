@@ -5,6 +5,7 @@ A cursor is replaced as a whole after what it speaks of is on the disk. What a k
 
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +47,33 @@ def key_of(life: int, rank: int) -> str:
     return f"{life}-{rank}"
 
 
-def hold(path: Path) -> int:
-    """Become the only export that writes to a folder or file that is there, until what is returned is closed."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as reason:
-        raise ExportUnwritable(target=str(path), reason=reason.strerror or str(reason)) from reason
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise ExportTargetTaken(target=str(path), reason="another export is writing to it") from None
-    return handle
+class TargetLock:
+    """Held by the only export that writes to a folder or a file, until ``release`` or the end of the process."""
+
+    def __init__(self, path: Path, *, is_folder: bool) -> None:
+        try:
+            (path if is_folder else path.parent).mkdir(parents=True, exist_ok=True)
+            flags = os.O_RDONLY if is_folder else os.O_RDWR | os.O_CREAT
+            self._handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        except OSError as reason:
+            raise ExportUnwritable(target=str(path), reason=reason.strerror or str(reason)) from reason
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._handle)
+            raise ExportTargetTaken(target=str(path), reason="another export is writing to it") from None
+
+    def release(self) -> None:
+        """Let others write."""
+        os.close(self._handle)
+
+    def or_release(self, opened: Callable[[], ExportCursor]) -> ExportCursor:
+        """What is opened under the lock; a target that is not ours is left as it was."""
+        try:
+            return opened()
+        except BaseException:
+            self.release()
+            raise
 
 
 def read_cursor(path: Path, run: Path, kind: str) -> ExportCursor | None:

@@ -5,7 +5,6 @@ sums over a life, exact integers; what the program logged is one metric with the
 """
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from penstock.observe.steps import PARTS, UNMEASURED
 from penstock.observe.steps.flop_record import read_flop_notes
 from penstock.report.exports import protobuf_wire as wire
-from penstock.report.exports.export_cursor import hold, key_of, new_cursor, read_cursor, write_cursor
+from penstock.report.exports.export_cursor import TargetLock, key_of, new_cursor, read_cursor, write_cursor
 from penstock.report.exports.export_tally import ExportTally
 from penstock.report.exports.otlp_request import Receiver
 from penstock.report.exports.record_template import WORD, RecordTemplate
@@ -54,10 +53,9 @@ class OtlpSink:
         self.tally = ExportTally()
         digest = hashlib.blake2b(f"{run.resolve()}\0{receiver.url}".encode(), digest_size=12).hexdigest()
         folder = penstock_home() / "exports" / digest
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock = hold(folder)
-        self._cursor_path = folder / "cursor.json"
-        self.cursor = read_cursor(self._cursor_path, run, KIND) or new_cursor(run, KIND)
+        self._cursor_path = path = folder / "cursor.json"
+        self._lock = TargetLock(folder, is_folder=True)
+        self.cursor = self._lock.or_release(lambda: read_cursor(path, run, KIND) or new_cursor(run, KIND))
         self._mfu = StepMfu(read_flop_notes(run))
 
     def write(self, look: RunLook) -> None:
@@ -75,7 +73,7 @@ class OtlpSink:
 
     def close(self) -> None:
         """Let others send."""
-        os.close(self._lock)
+        self._lock.release()
 
     def _send(self, resource: bytes, metrics: Iterator[bytes]) -> None:
         scope = wire.message(1, wire.text(1, "penstock"))

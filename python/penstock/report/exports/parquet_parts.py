@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from penstock.errors import ExportTargetTaken, ExportUnwritable
 from penstock.observe.steps import UNMEASURED
-from penstock.report.exports.export_cursor import ExportCursor, cursor_of, hold, key_of, new_cursor
+from penstock.report.exports.export_cursor import ExportCursor, TargetLock, cursor_of, key_of, new_cursor
 from penstock.report.exports.export_tally import ExportTally
 from penstock.report.exports.run_look import RunLook, Stretch
 from penstock.report.exports.run_moments import new_moments
@@ -49,20 +49,27 @@ class ParquetSink:
         self.folder = Path(place)
         self.steps = self.folder / STEPS
         self.tally = ExportTally()
+        self._lock = TargetLock(self.folder, is_folder=True)
+        self.cursor = self._lock.or_release(lambda: self._found(run))
+
+    def _found(self, run: Path) -> ExportCursor:
+        parts = self._parts()
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = hold(self.folder)
             names = sorted(entry.name for entry in self.folder.iterdir())
             foreign = [name for name in names if name not in (STEPS, f"{MOMENTS}.parquet")]
-            if foreign or (names and not self._parts()):
-                raise ExportTargetTaken(target=place, reason=f"it holds {(foreign or names)[0]!r}")
+            is_empty = names == [STEPS] and not any(
+                not entry.name.startswith(".part-") for entry in self.steps.iterdir()
+            )
+            if foreign or (names and not parts and not is_empty):
+                raise ExportTargetTaken(target=str(self.folder), reason=f"it holds {(foreign or names)[0]!r}")
+            cursor = self._cursor_in(parts[-1], run) if parts else new_cursor(run, KIND)
             self.steps.mkdir(exist_ok=True)
             for beside in self.steps.glob(".part-*"):
+                # Of an export that was killed.
                 beside.unlink()
         except OSError as reason:
-            raise ExportUnwritable(target=place, reason=reason.strerror or str(reason)) from reason
-        parts = self._parts()
-        self.cursor = self._cursor_in(parts[-1], run) if parts else new_cursor(run, KIND)
+            raise ExportUnwritable(target=str(self.folder), reason=reason.strerror or str(reason)) from reason
+        return cursor
 
     def write(self, look: RunLook) -> None:
         """Everything new of a look."""
@@ -83,7 +90,7 @@ class ParquetSink:
 
     def close(self) -> None:
         """Let others write."""
-        os.close(self._lock)
+        self._lock.release()
 
     def _parts(self) -> list[Path]:
         if not self.steps.is_dir():

@@ -15,7 +15,14 @@ from penstock.errors import ExportTargetTaken, ExportUnwritable
 from penstock.observe.steps import PARTS, UNMEASURED
 from penstock.observe.steps.flop_record import read_flop_notes
 from penstock.report.exports import protobuf_wire as wire
-from penstock.report.exports.export_cursor import hold, key_of, new_cursor, read_cursor, write_cursor
+from penstock.report.exports.export_cursor import (
+    ExportCursor,
+    TargetLock,
+    key_of,
+    new_cursor,
+    read_cursor,
+    write_cursor,
+)
 from penstock.report.exports.export_tally import ExportTally
 from penstock.report.exports.record_template import (
     MOMENT,
@@ -54,17 +61,19 @@ class PerfettoSink:
         self.path = Path(place)
         self._cursor_path = self.path.with_name(self.path.name + CURSOR)
         self.tally = ExportTally()
-        cursor = read_cursor(self._cursor_path, run, KIND)
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if cursor is None and self.path.exists():
-                raise ExportTargetTaken(target=place, reason="it exists")
-            self.path.touch()
-        except OSError as reason:
-            raise ExportUnwritable(target=place, reason=reason.strerror or str(reason)) from reason
-        self._lock = hold(self.path)
-        self.cursor = cursor or new_cursor(run, KIND)
+        self._lock = TargetLock(self.path, is_folder=False)
+        self.cursor = self._lock.or_release(lambda: self._found(run))
         self._mfu = StepMfu(read_flop_notes(run))
+
+    def _found(self, run: Path) -> ExportCursor:
+        cursor = read_cursor(self._cursor_path, run, KIND)
+        if cursor is None and self.path.stat().st_size:
+            raise ExportTargetTaken(target=str(self.path), reason="it exists")
+        if cursor is None:
+            # A kill before the first packet must not leave a file that looks like somebody else's.
+            cursor = new_cursor(run, KIND)
+            write_cursor(self._cursor_path, cursor)
+        return cursor
 
     def write(self, look: RunLook) -> None:
         """Everything new of a look; it is on the disk when this returns."""
@@ -101,7 +110,7 @@ class PerfettoSink:
 
     def close(self) -> None:
         """Let others write."""
-        os.close(self._lock)
+        self._lock.release()
 
     def _track(self, name: str, parent: str | None = None, *, is_counter: bool = False) -> tuple[int, bytes]:
         """The number of a track, and what describes it if that was not written yet."""

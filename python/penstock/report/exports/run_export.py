@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -42,8 +42,6 @@ class Following:
     quiet_max_s: float = 600.0
     pause: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
-    #: Told after every look.
-    watch: Callable[[ExportTally], None] = field(default=lambda tally: None)
 
 
 def open_sink(target: ExportTarget, run: Path, headers: Mapping[str, str]) -> Sink:
@@ -72,7 +70,6 @@ def export_run(run: Path, sink: Sink, following: Following | None = None) -> boo
         if current != signature or is_quiet:
             look = look_at(run, sink.cursor, is_given_up=is_quiet)
             sink.write(look)
-            following.watch(sink.tally)
             if look.is_over:
                 return not is_quiet
             if current != signature:

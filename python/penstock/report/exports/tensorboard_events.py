@@ -17,7 +17,14 @@ import numpy.typing as npt
 from penstock.errors import ExportTargetTaken, ExportUnwritable
 from penstock.observe.steps.flop_record import read_flop_notes
 from penstock.report.exports import protobuf_wire as wire
-from penstock.report.exports.export_cursor import hold, key_of, new_cursor, read_cursor, write_cursor
+from penstock.report.exports.export_cursor import (
+    ExportCursor,
+    TargetLock,
+    key_of,
+    new_cursor,
+    read_cursor,
+    write_cursor,
+)
 from penstock.report.exports.export_tally import ExportTally
 from penstock.report.exports.rank_merge import MergedSteps, merged_steps
 from penstock.report.exports.record_template import HALF, WORD, RecordTemplate, Slot, varint_widths
@@ -66,17 +73,22 @@ class TensorboardSink:
 
     def __init__(self, place: str, run: Path) -> None:
         self.folder = Path(place)
-        self._lock = _held_folder(self.folder)
-        self.tally = ExportTally()
         self._cursor_path = self.folder / CURSOR
-        cursor = read_cursor(self._cursor_path, run, KIND)
-        if cursor is None:
-            others = sorted(entry.name for entry in self.folder.iterdir())
-            if others:
-                raise ExportTargetTaken(target=place, reason=f"it holds {others[0]!r}")
-            cursor = new_cursor(run, KIND)
-        self.cursor = cursor
+        self.tally = ExportTally()
+        self._lock = TargetLock(self.folder, is_folder=True)
+        self.cursor = self._lock.or_release(lambda: self._found(run))
         self._mfu = StepMfu(read_flop_notes(run))
+
+    def _found(self, run: Path) -> ExportCursor:
+        cursor = read_cursor(self._cursor_path, run, KIND)
+        others = sorted(entry.name for entry in self.folder.iterdir()) if cursor is None else []
+        if others:
+            raise ExportTargetTaken(target=str(self.folder), reason=f"it holds {others[0]!r}")
+        if cursor is None:
+            # A kill before the first look is over must not leave files that look like somebody else's.
+            cursor = new_cursor(run, KIND)
+            write_cursor(self._cursor_path, cursor)
+        return cursor
 
     def write(self, look: RunLook) -> None:
         """Everything new of a look; it is on the disk when this returns."""
@@ -119,7 +131,7 @@ class TensorboardSink:
 
     def close(self) -> None:
         """Let others write."""
-        os.close(self._lock)
+        self._lock.release()
 
     def _write_life(self, file: BinaryIO, look: RunLook, life: int) -> None:
         cursor = self.cursor
@@ -161,14 +173,6 @@ class TensorboardSink:
                     name, int(merged.steps[place]), float(column[place]), "too large for 32 bits"
                 )
             merged.is_there[name] = is_there & ~is_large
-
-
-def _held_folder(folder: Path) -> int:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as reason:
-        raise ExportUnwritable(target=str(folder), reason=reason.strerror or str(reason)) from reason
-    return hold(folder)
 
 
 def _opened(path: Path, length: int) -> BinaryIO:
