@@ -45,6 +45,11 @@ class ObservedLoop:
         #: The number of the step that is under way.
         self.number = 0
 
+    @property
+    def recorder(self) -> StepRecorder | None:
+        """What writes the rows; None before the loop and where nothing can be written."""
+        return self._recorder
+
     def __enter__(self) -> Self:
         if self._recorder is not None:
             raise UsageError(
