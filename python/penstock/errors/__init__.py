@@ -9,7 +9,10 @@
     │   └── NotAnEventFile       something else, or a damaged header
     ├── ObserveError             what is counted or measured
     │   ├── BatchUnreadable      rows or boundaries that cannot be read without waiting for a device
-    │   └── ModelUntraceable     a model whose operators cannot be seen on fake tensors
+    │   ├── ExportTargetTaken    a place that holds something else than earlier exports of the same run
+    │   ├── ExportUnwritable     the target of an export cannot be written
+    │   ├── ModelUntraceable     a model whose operators cannot be seen on fake tensors
+    │   └── ReceiverFailed       a receiver of metrics did not take them
     ├── StoreError               where bytes live
     │   ├── CacheUnusable        a directory cannot be the cache of this host
     │   ├── ObjectMissing        nothing has that name
@@ -162,8 +165,11 @@ from penstock.errors.events import (
 )
 from penstock.errors.observe import (
     BatchUnreadable,
+    ExportTargetTaken,
+    ExportUnwritable,
     ModelUntraceable,
     ObserveError,
+    ReceiverFailed,
 )
 from penstock.errors.process import (
     AgentMissing,
@@ -283,6 +289,8 @@ __all__ = [
     "EventFileUnusable",
     "EventFormatUnknown",
     "ExportRefused",
+    "ExportTargetTaken",
+    "ExportUnwritable",
     "FeedClosed",
     "Fenced",
     "FieldUnknown",
@@ -323,6 +331,7 @@ __all__ = [
     "RankUnknown",
     "RanksDiffer",
     "RanksMissing",
+    "ReceiverFailed",
     "RecipeInvalid",
     "RecordUnknown",
     "RegistryError",

@@ -4,6 +4,18 @@ from penstock.jax.batch import Batch
 from penstock.jax.jaxpr_flops import Flops, flops
 from penstock.jax.lane import lane_of
 from penstock.jax.loader import Loader, loader
+from penstock.jax.own_loop import ObservedLoop, observed
 from penstock.jax.state import State, state
 
-__all__ = ["Batch", "Flops", "Loader", "State", "flops", "lane_of", "loader", "state"]
+__all__ = [
+    "Batch",
+    "Flops",
+    "Loader",
+    "ObservedLoop",
+    "State",
+    "flops",
+    "lane_of",
+    "loader",
+    "observed",
+    "state",
+]

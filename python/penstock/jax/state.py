@@ -10,9 +10,11 @@ from penstock.data import Feed, Lane
 from penstock.data.feed.options import BatchKeywords
 from penstock.errors import TreeInvalid
 from penstock.jax import determinism, gang
+from penstock.jax.compile_events import CompileEvents
 from penstock.jax.lane import lane_of
 from penstock.jax.loader import Loader, all_devices, loader
 from penstock.jax.tensors import is_key
+from penstock.observe.steps import StepRecorder
 from penstock.state.contract import Copying, Held
 from penstock.state.inspect.fingerprint import fingerprint
 from penstock.state.tree import PlainTree
@@ -117,6 +119,10 @@ class State:
     def digest(self) -> bytes:
         """16 bytes that follow from every array that this process holds."""
         return fingerprint(self.held())
+
+    def observe(self, recorder: StepRecorder) -> CompileEvents:
+        """Tell a recorder what is compiled, until what is returned is closed. A call of the step is dispatch: ``run.span("forward")`` tells it from your own code."""
+        return CompileEvents(recorder)
 
     def timer(self) -> None:
         """JAX tells nobody when a part of a compiled step is over."""

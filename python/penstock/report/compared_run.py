@@ -4,73 +4,64 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from penstock.observe.steps import UNMEASURED, read_steps
-from penstock.report.diagnosis.observation import Observation, observation_of
+from penstock.report.curves.step_table import RunSteps, run_steps
+from penstock.report.diagnosis.observation import observation_of
 from penstock.report.diagnosis.step_view import steps_of
-from penstock.report.loop_summary import LOSS
 from penstock.report.run_comparison import ComparedRun
 from penstock.report.run_evidence import evidence_of
-from penstock.run.directory import RunDirectory
 from penstock.run.journal import journal
 from penstock.run.journal import step_records as records
 
+#: What the program's loss is called.
+LOSS = "loss"
 #: Facts of a start that decide bits, or that people look for first.
 _SETTINGS = ("recipe", "seed", "deterministic", "ranks", "lanes", "threads", "program", "pinned")
 
 
 def compared_run(run: Path) -> ComparedRun:
-    """Its steps that count and that all ranks recorded."""
+    """Its steps that count and that all ranks recorded. A loop without a run has no records: its losses are those of its rows."""
     evidence = evidence_of(run)
     views = [view for view in map(steps_of, evidence.timelines) if view is not None]
     observation = observation_of(views, 0)
-    if RunDirectory(run).is_only_observed():
-        return _compared_loop(run, evidence.name, observation)
     whole = records.read(run)
     timed = {step: place for place, step in enumerate(observation.steps.tolist())}
-    common = [step for step in whole if step in timed]
+    common = [step for step in whole if step in timed] if whole else [*timed]
     places = np.array([timed[step] for step in common], np.int64)
     times = observation.times.max(axis=0)[places] / 1e9 if len(places) else np.empty(0)
     tokens = observation.matrix("tokens")
+    if whole:
+        losses = np.array([whole[step].ranks[0].whole_loss for step in common], np.float64)
+        bits = [
+            tuple(whole[step].ranks[rank].loss_bits for rank in sorted(whole[step].ranks)) for step in common
+        ]
+    else:
+        losses, bits = _losses_of_rows(run_steps(run, evidence.timelines), common)
     return ComparedRun(
         name=evidence.name,
         steps=np.array(common, np.int64),
         times=times,
         tokens=None if tokens is None else tokens.sum(axis=0)[places].astype(np.float64),
-        losses=np.array([whole[step].ranks[0].whole_loss for step in common], np.float64),
-        loss_bits=[
-            tuple(whole[step].ranks[rank].loss_bits for rank in sorted(whole[step].ranks)) for step in common
-        ],
-        batches=[whole[step].batch for step in common],
+        losses=losses,
+        loss_bits=bits,
+        batches=[whole[step].batch for step in common] if whole else [""] * len(common),
         settings=_settings(run),
     )
 
 
-def _compared_loop(run: Path, name: str, observation: Observation) -> ComparedRun:
-    """A loop that was only observed: losses are those of its rows, and of batches and settings nothing is known."""
-    losses: dict[int, dict[int, float]] = {}
-    # Lives come in order, so what was executed again counts as it was the last time.
-    for rows in read_steps(run, columns=(LOSS,)):
-        for step, loss in zip(rows.columns["step"].tolist(), rows.columns.get(LOSS, ()), strict=False):
-            losses.setdefault(step, {})[rows.rank] = float(loss)
-    steps = observation.steps
-    tokens = observation.matrix("tokens")
-    by_step = [losses.get(step, {}) for step in steps.tolist()]
-    return ComparedRun(
-        name=name,
-        steps=steps,
-        times=observation.times.max(axis=0) / 1e9 if observation.times.size else np.empty(0),
-        tokens=None if tokens is None else tokens.sum(axis=0).astype(np.float64),
-        losses=np.array([_mean(ranks) for ranks in by_step], np.float64),
-        loss_bits=[tuple(ranks[rank].hex() for rank in sorted(ranks)) for ranks in by_step],
-        batches=[""] * len(steps),
-        settings={},
-    )
-
-
-def _mean(losses: dict[int, float]) -> float:
-    known = [loss for loss in losses.values() if loss != UNMEASURED]
-    return sum(known) / len(known) if known else float("nan")
+def _losses_of_rows(
+    steps: RunSteps, common: list[int]
+) -> tuple[npt.NDArray[np.float64], list[tuple[str, ...]]]:
+    """The mean over ranks, and the bits of each."""
+    means = dict(zip(steps.steps.tolist(), steps.across(LOSS).mean.tolist(), strict=True))
+    by_rank = []
+    for rank in steps.ranks:
+        column = steps.scalars.get(rank.rank, {}).get(LOSS)
+        if column is not None:
+            by_rank.append(dict(zip(rank.columns["step"].tolist(), column.tolist(), strict=True)))
+    bits = [tuple(float.hex(losses[step]) for losses in by_rank if step in losses) for step in common]
+    return np.array([means[step] for step in common], np.float64), bits
 
 
 def _settings(run: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from penstock.errors import RunUnknown
 from penstock.observe.steps import read_stacks
 from penstock.observe.steps.columns import INTEGERS
+from penstock.observe.steps.compile_file import read_compiles
 from penstock.observe.steps.flop_record import COLUMNS, read_flop_notes
 from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.run_timeline import run_timeline
@@ -31,6 +32,7 @@ def evidence_of(run: str | os.PathLike[str]) -> Evidence:
         faults=tuple(timeline.faults),
         flops=tuple(read_flop_notes(path)),
         alignments=tuple(timeline.alignments),
+        compiles=tuple(read_compiles(path)),
     )
 
 

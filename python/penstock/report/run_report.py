@@ -1,17 +1,19 @@
 """The report of a run: diagnosis, ledger, breakdown, speed, stalls and memory, computed once for every screen (O4)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from penstock.observe.steps import StackSample
+from penstock.observe.steps.compile_file import CompileSpan
 from penstock.observe.steps.flop_record import FlopNote
 from penstock.report.accounts.account_names import STEP_PARTS, UNKNOWN
 from penstock.report.accounts.host_alignment import HostAlignment
 from penstock.report.accounts.ledger import Ledger, ledger_from
 from penstock.report.accounts.timeline import UNMEASURED, RankTimeline, Times
+from penstock.report.diagnosis.compile_time import less_compiling
 from penstock.report.diagnosis.diagnosis import Diagnosis, diagnosis_of
 from penstock.report.diagnosis.observation import Observation, observation_of
 from penstock.report.diagnosis.program_line import line_of
@@ -39,6 +41,8 @@ class Evidence:
     flops: tuple[FlopNote, ...] = ()
     #: How clocks of hosts stand to each other; empty where there is one.
     alignments: tuple[HostAlignment, ...] = ()
+    #: What was compiled while steps went on.
+    compiles: tuple[CompileSpan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
     )
     ledger = ledger_from(timelines)
     views = [steps_of(one, steps) for one in timelines]
-    known = [view for view in views if view is not None]
+    known = [less_compiling(view, evidence.compiles) for view in views if view is not None]
     faults = list(evidence.faults)
     silent = [one.rank for one, view in zip(timelines, views, strict=True) if view is None]
     if silent and known:
@@ -96,6 +100,7 @@ def report_of(evidence: Evidence, steps: range | None = None, rank: int | None =
     observation = observation_of(
         known, wall, None if is_part else ledger, evidence.stacks, evidence.lost_rows, faults
     )
+    observation = replace(observation, compiles=evidence.compiles)
     return RunReport(
         name=evidence.name,
         diagnosis=diagnosis_of(observation),

@@ -1,8 +1,6 @@
 """Any PyTorch loop, observed: the rows of a run without its data, checkpoints or launcher."""
 
 import os
-import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +12,9 @@ from torch.optim import Optimizer
 
 from penstock.data.feed.framework_batch import FrameworkBatch
 from penstock.errors import UsageError
-from penstock.observe.steps.columns import FOLDER
+from penstock.observe.steps import list_steps
 from penstock.observe.steps.flop_record import FlopCount, FlopRecord
+from penstock.observe.steps.loop_record import LoopRecord, waited_for
 from penstock.observe.steps.recorder import StepRecorder, recorder_of
 from penstock.state.ranks.launcher import place_of
 from penstock.torch import gang
@@ -23,11 +22,8 @@ from penstock.torch.device.marks import marks_of, memory_of
 from penstock.torch.device.readback import Readback, readback
 from penstock.torch.step_hooks import StepHooks
 
-#: Values of a device that are not here yet; the oldest are given up when there are more.
-_COMING_MAX = 1024
 #: What batches of tokens are called, by people and by Hugging Face.
 _TOKENS = ("tokens", "input_ids")
-_NAME = re.compile(r"(\d+)-(\d+)-\d+\.pst")
 Item = TypeVar("Item")
 
 
@@ -41,9 +37,14 @@ class ObservedLoop:
         self._flops: FlopRecord | None = None
         self._recorder: StepRecorder | None = None
         self._hooks: StepHooks | None = None
-        self._coming: deque[tuple[int, str, Readback]] = deque(maxlen=_COMING_MAX)
+        self._record: LoopRecord | None = None
         #: The number of the step that is under way.
         self.number = 0
+
+    @property
+    def recorder(self) -> StepRecorder | None:
+        """What writes the rows; None before the loop and where nothing can be written."""
+        return self._recorder
 
     def __enter__(self) -> Self:
         if self._recorder is not None:
@@ -61,15 +62,16 @@ class ObservedLoop:
                 self._flops = FlopRecord(self._flop_count, self._recorder, name)
             marks = marks_of(device, self._recorder)
             self._hooks = StepHooks(self._model, self._optimizers, self._recorder, marks)
-            self._begin()
+            self._record = LoopRecord(self._recorder, self.number)
+            self._record.begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._recorder is None or self._hooks is None:
+        if self._recorder is None or self._hooks is None or self._record is None:
             return
-        self._look()
+        self._record.look()
         self._hooks.close()
         if value is None:
             # Nothing comes after the last step.
@@ -78,50 +80,21 @@ class ObservedLoop:
 
     def data(self, batches: Iterable[Item]) -> Iterator[Item]:
         """The same batches; the time that each is waited for is counted as ``data``."""
-        items = iter(batches)
-        while True:
-            if self._recorder is not None:
-                self._recorder.enter("data")
-            try:
-                item = next(items, _END)
-            finally:
-                if self._recorder is not None:
-                    self._recorder.leave()
-            if item is _END:
-                return
-            yield item
+        return waited_for(batches, self._recorder)
 
     def step(self, *, loss: Any = None, batch: Any = None, **scalars: SupportsFloat) -> None:
         """A step is over: what it gave, as numbers or tensors with one element, for which nothing waits; and the batch, whose tokens are counted."""
-        if self._recorder is None or self._hooks is None:
+        if self._recorder is None or self._hooks is None or self._record is None:
             return
-        named = {**({} if loss is None else {"loss": loss}), **scalars}
-        for name, value in named.items():
-            known = readback(value)
-            if isinstance(known, Readback):
-                self._coming.append((self.number, name, known))
-            else:
-                self._recorder.scalar(self.number, name, float(known))
         if batch is not None:
             self._count(self._recorder, batch)
             if self._flops is not None:
                 self._flops.add(batch)
-        self._hooks.turn(self._recorder.end(self.number))
-        self._look()
-        self.number += 1
-        self._begin()
-
-    def _begin(self) -> None:
-        assert self._recorder is not None, "it is entered"
-        self._recorder.begin(self.number)
-        self._recorder.enter("user")
-
-    def _look(self) -> None:
-        """Values that are here by now."""
-        assert self._recorder is not None, "it is entered"
-        while self._coming and self._coming[0][2].is_here():
-            step, name, value = self._coming.popleft()
-            self._recorder.scalar(step, name, float(value.item()))
+        named = {**({} if loss is None else {"loss": loss}), **scalars}
+        self._record.number = self.number
+        self._hooks.turn(self._record.end({name: _known(value) for name, value in named.items()}))
+        self.number = self._record.number
+        self._record.begin()
 
     def _count(self, recorder: StepRecorder, batch: Any) -> None:
         """Tokens by shape alone; only a batch of ours knows which of them are padding."""
@@ -136,7 +109,10 @@ class ObservedLoop:
             recorder.fact("tokens", batch.numel())
 
 
-_END: Any = object()
+def _known(value: Any) -> float | Readback:
+    """A number, or one that is on its way to the host: nothing waits for it."""
+    read = readback(value)
+    return read if isinstance(read, Readback) else float(read)
 
 
 def observed(
@@ -160,7 +136,5 @@ def observed(
 
 def _life(into: Path, rank: int) -> int:
     """The next life below a directory; of ranks that are a group, what rank 0 has chosen."""
-    folder = into / FOLDER
-    names = [_NAME.fullmatch(path.name) for path in folder.iterdir()] if folder.is_dir() else []
-    mine = 1 + max((int(name[1]) for name in names if name and int(name[2]) == rank), default=-1)
+    mine = 1 + max((life for life, number in list_steps(into) if number == rank), default=-1)
     return int(gang.share(str(mine).encode()))

@@ -15,6 +15,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from penstock.observe.steps import StepRecorder
+from penstock.torch.compile_watch import CompileWatch
 from penstock.torch.device.marks import DeviceMarks
 
 #: Wrappers around a model that are looked through to see whether it is theirs.
@@ -32,6 +33,7 @@ class StepHooks:
         marks: DeviceMarks | None,
     ) -> None:
         self._recorder, self._marks = recorder, marks
+        self._compiles = CompileWatch(recorder)
         #: Parts that are open, innermost last, and how often each was entered again inside of itself.
         self._open: list[str] = []
         self._again: Counter[str] = Counter()
@@ -76,11 +78,13 @@ class StepHooks:
         """The step is over: what an error has left open is closed."""
         self._open.clear()
         self._again.clear()
+        self._compiles.look()
         if self._marks is not None:
             self._marks.turn(row)
 
     def close(self) -> None:
         """Everything is as it was."""
+        self._compiles.look()
         for undo in reversed(self._undo):
             undo()
         self._undo = []

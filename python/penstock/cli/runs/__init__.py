@@ -9,7 +9,8 @@ app = command_app(
         "  penstock runs list runs\n"
         "  penstock runs show runs/exp1\n"
         "  penstock runs prove runs/exp1 --steps 1000:1100\n"
-        "  penstock runs replay runs/exp1 --step 41207"
+        "  penstock runs replay runs/exp1 --step 41207\n"
+        "  penstock runs export runs/exp1 --to tensorboard:logs/exp1"
     ),
 )
 
@@ -22,6 +23,10 @@ COMMANDS = {
         "prove",
     ),
     "replay": ("Execute one step again from the nearest checkpoint, and compare.", "replay"),
+    "export": (
+        "Write the steps of a run for TensorBoard, parquet, Perfetto or an OpenTelemetry receiver, once or as it grows.",
+        "export",
+    ),
 }
 
 for _name, (_purpose, _module) in COMMANDS.items():

@@ -5,7 +5,7 @@ directory. All moments are CLOCK_BOOTTIME in ns.
 """
 
 from penstock.observe.steps.columns import DEVICE, HOST, PARTS, UNMEASURED
-from penstock.observe.steps.reader import Anchor, Fault, StepRows, read_anchors, read_steps
+from penstock.observe.steps.reader import Anchor, Fault, StepRows, list_steps, read_anchors, read_steps
 from penstock.observe.steps.recorder import StepRecorder
 from penstock.observe.steps.stack_file import StackSample, read_stacks
 
@@ -19,6 +19,7 @@ __all__ = [
     "StackSample",
     "StepRecorder",
     "StepRows",
+    "list_steps",
     "read_anchors",
     "read_stacks",
     "read_steps",

@@ -69,14 +69,27 @@ class _Header(msgspec.Struct, frozen=True):
     boot_id: str = ""
 
 
-def read_steps(run_dir: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> list[StepRows]:
-    """The rows of every rank of every life, by life and rank. With ``columns`` only those are read, which is faster."""
+def read_steps(
+    run_dir: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    table: tuple[int, int] | None = None,
+) -> list[StepRows]:
+    """The rows of every rank of every life, by life and rank, or those of one ``table`` of ``list_steps``. With ``columns`` only those are read,
+    which is faster.
+    """
     wanted = None if columns is None else [*dict.fromkeys(("step", "begin", "end", *columns))]
     files: dict[tuple[int, int], list[tuple[StepFile | None, list[Fault]]]] = {}
     for life, rank, path in _files(run_dir):
-        files.setdefault((life, rank), []).append(_opened(path, wanted))
+        if table in (None, (life, rank)):
+            files.setdefault((life, rank), []).append(_opened(path, wanted))
     names = INTEGERS if wanted is None else wanted
     return [_joined(life, rank, parts, names) for (life, rank), parts in sorted(files.items())]
+
+
+def list_steps(run_dir: str | os.PathLike[str]) -> list[tuple[int, int]]:
+    """Life and rank of every table there is; opens none."""
+    return sorted({(life, rank) for life, rank, _ in _files(run_dir)})
 
 
 def read_anchors(run_dir: str | os.PathLike[str]) -> list[Anchor]:

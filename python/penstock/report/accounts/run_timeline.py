@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.errors import RunDamaged
 from penstock.observe.steps import DEVICE, HOST, PARTS, UNMEASURED, StepRows, read_anchors, read_steps
+from penstock.observe.steps.compile_file import CompileSpan, read_compiles, stretches_of
 from penstock.report.accounts.account_names import UNKNOWN
 from penstock.report.accounts.clock_map import ClockMap
 from penstock.report.accounts.host_alignment import HostAlignment, alignments_of
@@ -53,6 +54,8 @@ class _Sources:
     clocks: ClockMap
     supervised: dict[int, SupervisedLife]
     ends: dict[tuple[int, int], Entry]
+    #: When each rank of each life was compiling.
+    compiles: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
 
 
 def run_timeline(
@@ -68,6 +71,7 @@ def run_timeline(
         clocks,
         supervised_lives(entries, home),
         {(entry.incarnation, entry.rank): entry for entry in entries if entry.kind == "end"},
+        _compiles(run),
     )
     for table in rows.values():
         timeline.lost_rows += table.lost_rows
@@ -83,6 +87,13 @@ def run_timeline(
     timeline.alignments = alignments_of(timeline.ranks)
     timeline.faults = timeline.faults[:_FAULTS_MAX]
     return timeline
+
+
+def _compiles(run: Path) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    spans: dict[tuple[int, int], list[CompileSpan]] = {}
+    for span in read_compiles(run):
+        spans.setdefault((span.life, span.rank), []).append(span)
+    return {key: stretches_of(of_rank) for key, of_rank in spans.items()}
 
 
 def _records(run: Path, faults: list[str]) -> list[LifeRecord]:
@@ -272,6 +283,8 @@ def _with_spans(
         if gone is not None and ordered is not None and gone < ordered:
             spans.append(("backoff", gone, ordered))
     spans = [("suspended", begin, end) for begin, end in clocks.suspends(life.number, rank)] + spans
+    compiles = sources.compiles.get((life.number, rank), [])
+    spans += [("compile", begin, end) for begin, end in compiles if life.first <= begin and end <= life.last]
     kept: list[tuple[str, int, int]] = []
     for span in spans:
         if not any(_cross(span, other) for other in kept):

@@ -1,5 +1,7 @@
 """Causes that the ledger shows: restarts and compiling."""
 
+from collections import Counter
+
 from penstock.report.accounts.incidents import REPAIR_PARTS
 from penstock.report.diagnosis.cause import Cause, seconds
 from penstock.report.diagnosis.observation import Observation
@@ -46,18 +48,29 @@ def restarts(observation: Observation) -> list[Cause]:
 
 
 def compiling(observation: Observation) -> list[Cause]:
-    """What compiling takes, for each rank."""
+    """What compiling takes, for each rank; where something is compiled again and again, what, how often and why."""
     ledger = observation.ledger
     spent = 0 if ledger is None else ledger.accounts["compile"] // max(len(ledger.ranks), 1)
     if ledger is None or spent <= 0:
         return []
     lives = max(len(rank.lives) for rank in ledger.ranks)
     how_long = f"{seconds(spent // lives)} in each of {lives} lives" if lives > 1 else f"{seconds(spent)}"
+    again = [span for span in observation.compiles if span.why]
+    reasons = Counter(span.why for span in again)
+    reason, times = reasons.most_common(1)[0] if reasons else ("", 0)
+    places = Counter(span.what for span in again if span.what)
     return [
         Cause(
             "compiling",
             spent,
             f"compiling takes {how_long}",
-            next_step="keep the compiler's cache (TORCHINDUCTOR_CACHE_DIR) where the next life finds it; avoid new shapes",
+            f"at {places.most_common(1)[0][0]}" if places else "",
+            f"compiled again {len(again)} times, {times} of them because {reason}" if again else "",
+            "avoid new shapes (pad or bucket them, or torch.compile(dynamic=True))"
+            if again
+            else "keep the compiler's cache (TORCHINDUCTOR_CACHE_DIR) where the next life finds it; avoid new shapes",
+            {"compiled": len(observation.compiles), "compiled_again": len(again)}
+            if observation.compiles
+            else {},
         )
     ]

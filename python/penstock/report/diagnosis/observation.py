@@ -11,6 +11,7 @@ from functools import reduce
 import numpy as np
 
 from penstock.observe.steps import StackSample
+from penstock.observe.steps.compile_file import CompileSpan
 from penstock.report.accounts.ledger import Ledger
 from penstock.report.accounts.timeline import UNMEASURED, Times
 
@@ -53,6 +54,8 @@ class Observation:
     #: Rows that were recorded and lost, and what else is wrong with them.
     lost_rows: int = 0
     faults: tuple[str, ...] = ()
+    #: What was compiled while steps went on.
+    compiles: tuple[CompileSpan, ...] = ()
     #: Times of steps by rank, cut to the steps that all ranks have.
     times: Times = field(default_factory=lambda: np.empty((0, 0), np.int64))
 
@@ -153,4 +156,4 @@ def observation_of(
     masks = [np.isin(rank.columns["step"], common) for rank in ordered]
     times = [rank.times[mask] for rank, mask in zip(ordered, masks, strict=True)]
     cut = tuple(rank.chosen(mask) for rank, mask in zip(ordered, masks, strict=True))
-    return Observation(cut, wall, ledger, tuple(stacks), lost_rows, tuple(faults), np.stack(times))
+    return Observation(cut, wall, ledger, tuple(stacks), lost_rows, tuple(faults), times=np.stack(times))
