@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Rows of a block.
 pub const BLOCK_ROWS: usize = 4096;
 /// So many of the newest rows stay out of a block: a device may still give values for them.
-const LATE_ROWS: usize = 64;
+pub(crate) const LATE_ROWS: usize = 64;
 /// What waits in memory for the thread, in rows and values.
 const QUEUE_MAX: usize = 16_384;
 /// So much is missing after a kill, and as much again where the machine is busy.
