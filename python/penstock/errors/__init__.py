@@ -86,6 +86,7 @@
     │   ├── RunUnknown           no run is in that directory
     │   ├── RunDamaged           a journal or records that cannot be read
     │   ├── TimelineInvalid      a timeline of a run that breaks the form, with the field
+    │   ├── AlertsInvalid        a file of alerts that breaks the form, with the key
     │   ├── RunUnwritable        a journal or records that cannot be written, such as on a full disk
     │   ├── RunStopped           a policy decided to stop
     │   ├── SilentCorruption     a step that was executed again gave other bits
@@ -198,6 +199,7 @@ from penstock.errors.root import (
     UsageError,
 )
 from penstock.errors.run import (
+    AlertsInvalid,
     NotEqual,
     RepetitionFailed,
     RepetitionImpossible,
@@ -261,6 +263,7 @@ __all__ = [
     "AddressInvalid",
     "AddressUnknown",
     "AgentMissing",
+    "AlertsInvalid",
     "BadRow",
     "BatchDamaged",
     "BatchUnreadable",

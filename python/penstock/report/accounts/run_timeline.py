@@ -61,7 +61,9 @@ def run_timeline(run: Path, home: Path, columns: Sequence[str] = HOST) -> RunTim
     return timeline
 
 
-def rank_timelines(run: Path, home: Path, columns: Sequence[str], ranks: Sequence[int]) -> Iterator[RankTimeline]:
+def rank_timelines(
+    run: Path, home: Path, columns: Sequence[str], ranks: Sequence[int]
+) -> Iterator[RankTimeline]:
     """Some ranks, one after another, so that only one has to be in memory."""
     sources = _sources(run, home)
     for rank in ranks:

@@ -42,13 +42,22 @@ class RankState:
     #: Steps that were seen to end.
     steps_seen: int = 0
     is_closed: bool = False
+    #: Whether other ranks are in a later life than this one was.
+    is_replaced: bool = False
     lost_rows: int = 0
     faults: int = 0
     memory: dict[str, int] = field(default_factory=dict)
     feed_depth: int | None = None
     scalars: dict[str, float] = field(default_factory=dict)
+    #: By name of a number: the step that gave it last.
+    scalar_steps: dict[str, int] = field(default_factory=dict)
     #: Numbers of the program that are not finite, since the watch began.
     not_finite: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is expected of it."""
+        return self.is_closed or self.is_replaced
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -157,8 +166,11 @@ class RankRows:
         for name in columns:
             scalar = name.removeprefix(SCALAR)
             is_shown = scalar in state.scalars or len(state.scalars) < SCALARS_MAX
-            if name.startswith(SCALAR) and is_shown and (value := _last(columns[name])) is not None:
-                state.scalars[scalar] = value
+            if name.startswith(SCALAR) and is_shown:
+                places = np.flatnonzero(columns[name] != UNMEASURED)
+                if len(places):
+                    state.scalars[scalar] = float(columns[name][places[-1]])
+                    state.scalar_steps[scalar] = int(columns["step"][places[-1]])
 
     def _count_not_finite(self) -> None:
         """Of rows whose numbers are there: all but the newest, which get them a little later."""

@@ -115,9 +115,7 @@ class RunFigures:
                 keep = np.ones(len(columns["step"]), bool)
                 if rows is not None and begin is not None:
                     keep = (columns["life"] != rows.state.life) | (columns["begin"] < begin)
-                self._sums.add(
-                    {name: column[keep] for name, column in columns.items()}, view.times[keep]
-                )
+                self._sums.add({name: column[keep] for name, column in columns.items()}, view.times[keep])
             ends = [int(ends[-1]) for life in timeline.lives if len(ends := _measured(life.steps.ends))]
             if ends:
                 self._known[timeline.rank] = ends[-1]
@@ -144,7 +142,9 @@ class RunFigures:
 
     def _with(self, tables: Sequence[IntegerColumns]) -> SummedSteps:
         """The sums, with rows that may still change."""
-        first = min((int(table["step"].min()) for table in tables if len(table["step"])), default=self._sums.end)
+        first = min(
+            (int(table["step"].min()) for table in tables if len(table["step"])), default=self._sums.end
+        )
         newest = self._sums.newest(first)
         for table in tables:
             newest.add(table, table["time"])

@@ -41,7 +41,7 @@ class Snapshot:
     @property
     def is_running(self) -> bool:
         """Whether a rank may still write."""
-        return any(not rank.is_closed for rank in self.ranks)
+        return any(not rank.is_over for rank in self.ranks)
 
 
 class RunWatch:
@@ -73,6 +73,9 @@ class RunWatch:
         if not is_gone:
             self._figures.refresh(followed, self._ranks, at_once=at_once)
         states = [rows.state for rows in followed]
+        newest = max((state.life for state in states), default=0)
+        for state in states:
+            state.is_replaced = state.life < newest
         recent = recent_speed(followed, self._figures.notes)
         return Snapshot(
             name=self.name,
@@ -144,4 +147,3 @@ class RunWatch:
 
 def _impossible(figures: Figures) -> str:
     return str(figures.mfu.get("reason", "")) if "impossible" in figures.mfu else ""
-
