@@ -10,6 +10,7 @@ from penstock.cli.runs.metrics import show_metrics
 from penstock.cli.runs.place import run_at
 from penstock.cli.runs.run_text import clock, newest_start
 from penstock.report.run_story import sentence
+from penstock.report.watch.alert_book import alert_entries
 from penstock.run.directory import RunDirectory
 from penstock.run.journal import journal
 from penstock.run.journal import step_records as records
@@ -47,7 +48,8 @@ def show(
         return show_account(place, json=json)
     if metrics:
         return show_metrics(place, json=json)
-    entries = journal.read(place)
+    entries = [*journal.read(place), *alert_entries(place)]
+    entries.sort(key=lambda entry: (entry.incarnation, entry.at, entry.rank))
     if json:
         for entry in entries:
             print_json(_document(entry))

@@ -17,7 +17,7 @@ def main() -> int:
     parser.add_argument("--serve")
     parser.add_argument("--until", type=int)
     asked = parser.parse_args()
-    words = [word for word in _words(asked)]
+    words = _words(asked)
     if asked.guard:
         from penstock.report.watch.guard import guard
 

@@ -22,6 +22,7 @@ import msgspec
 
 from penstock.report.watch.alert_rules import AlertRules
 from penstock.report.watch.alert_state import AlertEvent
+from penstock.run.journal.journal import Entry
 
 FOLDER = "alerts"
 #: A file takes at most so much; later alerts are told and not kept.
@@ -111,12 +112,14 @@ class AlertBook:
                 run=self._name,
                 host=self._host,
                 rank=entry.rank,
+                life=entry.life,
+                step=entry.step,
             )
         )
 
     def _write(self, entry: AlertEntry) -> None:
         word = {"firing": "alert", "cleared": "alert over"}.get(entry.state, "alert, trouble")
-        print(f"penstock: {word}: {_harmless(f'{entry.run}: {entry.text}')}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"penstock: {word}: {_harmless(f'{entry.run}: {entry.text}')}" + "\n")
         try:
             self.path.parent.mkdir(exist_ok=True)
             with self.path.open("ab") as file:
@@ -126,11 +129,7 @@ class AlertBook:
                     file.write(begin + msgspec.json.encode(entry) + b"\n")
         except OSError as problem:
             if not self._told_unwritable:
-                print(
-                    f"penstock: alerts are not written down: {_harmless(str(problem))}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                sys.stderr.write(f"penstock: alerts are not written down: {_harmless(str(problem))}" + "\n")
             self._told_unwritable = True
 
 
@@ -214,6 +213,21 @@ def read_alerts(run: str | os.PathLike[str]) -> list[AlertEntry]:
     folder = Path(run) / FOLDER
     paths = sorted(folder.glob("*.jsonl")) if folder.is_dir() else []
     return sorted((entry for path in paths for entry in _read_file(path)), key=lambda entry: entry.at)
+
+
+def alert_entries(run: str | os.PathLike[str]) -> list[Entry]:
+    """The same as lines of the run's story."""
+    return [
+        Entry(
+            entry.at,
+            "alert",
+            max(entry.life, 0),
+            entry.rank or 0,
+            None if entry.step < 0 else entry.step,
+            msgspec.to_builtins(entry),
+        )
+        for entry in read_alerts(run)
+    ]
 
 
 def _read_file(path: Path) -> Iterator[AlertEntry]:

@@ -55,9 +55,9 @@ def guard(words: list[str], until: int | None) -> int:
             [descriptor for descriptor in (process, woken) if descriptor is not None], [], [], wait_s
         )
     if failures >= _FAILURES_MAX:
-        print(
-            f"penstock: warning: the watcher failed {failures} times and is not started again; training goes on",
-            file=sys.stderr,
+        sys.stderr.write(
+            f"penstock: warning: the watcher failed {failures} times and is not started again; training goes on"
+             "\n"
         )
     return 1 if failures >= _FAILURES_MAX else 0
 

@@ -175,7 +175,7 @@ class Watcher:
         """Once."""
         if words not in self._told:
             self._told.add(words)
-            print(f"penstock: warning: {words}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"penstock: warning: {words}" + "\n")
 
 
 def _nobody(snapshots: list[Snapshot]) -> None:
