@@ -30,8 +30,8 @@ for_s = 1.5
 after_s = 0
 [alerts.goodput]
 below = 0.12
-for_s = 0.3
-after_s = 0
+for_s = 1
+after_s = 1.5
 [alerts.memory_growth]
 above = 600
 for_s = 1.5

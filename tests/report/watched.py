@@ -61,7 +61,7 @@ def train(stream: Stream, out: Path, case: str) -> None:
             pause(20 * STEP_S)
         if case == "goodput" and step == 39:
             # Still there, for a watcher to look at.
-            pause(2.0)
+            pause(2.5)
         if case == "memory_growth":
             kept.append(np.ones(500_000))
         run.report(loss=1.0)
