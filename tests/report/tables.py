@@ -19,7 +19,14 @@ class Table:
     def __init__(self, run: Path, life: int = 0, rank: int = 0, *, at: int | None = None) -> None:
         self.folder = run / FOLDER
         self.folder.mkdir(parents=True, exist_ok=True)
-        header = {"form": 1, "life": life, "rank": rank, "pid": os.getpid(), "host": "here", "boot_id": boot_id()}
+        header = {
+            "form": 1,
+            "life": life,
+            "rank": rank,
+            "pid": os.getpid(),
+            "host": "here",
+            "boot_id": boot_id(),
+        }
         self.stem = f"{life:06d}-{rank:04d}"
         self.writer = StepWriter(
             self.folder, self.stem, header=json.dumps(header), columns=list(INTEGERS), bytes_max=1 << 30

@@ -41,7 +41,9 @@ def check_equal(snapshot: Snapshot, run: Path) -> None:
     assert snapshot.figures.speed == report["speed"]
     assert snapshot.figures.mfu == report["mfu"]
     assert snapshot.figures.goodput["runtime"] == report["ledger"]["goodput"]["runtime"]
-    assert sum(count for count, _ in snapshot.figures.incidents.values()) == len(report["ledger"]["incidents"])
+    assert sum(count for count, _ in snapshot.figures.incidents.values()) == len(
+        report["ledger"]["incidents"]
+    )
 
 
 def at_rest(watch: RunWatch) -> Snapshot:

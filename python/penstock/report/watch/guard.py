@@ -57,7 +57,7 @@ def guard(words: list[str], until: int | None) -> int:
     if failures >= _FAILURES_MAX:
         sys.stderr.write(
             f"penstock: warning: the watcher failed {failures} times and is not started again; training goes on"
-             "\n"
+            "\n"
         )
     return 1 if failures >= _FAILURES_MAX else 0
 
