@@ -169,8 +169,18 @@ def test_an_alert_that_an_earlier_watcher_raised_is_not_raised_again() -> None:
     """Goal: a watcher that was killed is back without a second alert. Method: states restored from what was written down."""
     rule = AlertRule(name="x", kind="threshold", signal="scalar.x", above=10, for_s=0, clear_for_s=0)
     states = AlertStates(AlertRules((rule,)))
-    states.restore({("x", 0): True, ("gone", None): True})
-    assert states.firing() == [("x", 0)]
+    states.restore({"x": True, "gone": True})
+    assert states.firing() == ["x"]
     assert states.refresh(seen(1, x=11.0), 1.0, ranks={0}, is_first=True) == []
     (event,) = states.refresh(seen(2, x=1.0), 2.0, ranks={0}, is_first=True)
     assert event.state == "cleared"
+
+
+def test_what_stops_all_ranks_is_one_alert_that_names_the_worst() -> None:
+    """Goal: nobody is called 64 times. Method: 64 ranks of which all are late, one of them later."""
+    ranks = [RankState(rank, 0, step=5, ended_ns=1) for rank in range(64)]
+    ages = {rank: 100.0 + (rank == 17) for rank in range(64)}
+    snapshot = Snapshot("run", Path("run"), ranks, Figures(), ages, 0.1, None, None, "")
+    states = AlertStates(AlertRules((DEFAULTS["stall"],)))
+    (event,) = states.refresh(snapshot, 1.0, ranks=set(range(64)), is_first=True)
+    assert (event.state, event.rank, event.value) == ("firing", 17, 101.0)

@@ -68,6 +68,8 @@ def _line(sample: Sample) -> str:
 
 def _escaped(label: str) -> str:
     """Half a surrogate, as in a name of a file that is no text, would make the whole answer unreadable."""
+    if label.isalnum():
+        return label
     readable = label.encode("utf-8", "backslashreplace").decode()
     return readable.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 

@@ -64,13 +64,13 @@ class AlertBook:
         self._commands = _Commands(rules, self._report) if rules.command else None
         self._told_unwritable = False
 
-    def firing_before(self) -> dict[tuple[str, int | None], bool]:
+    def firing_before(self) -> dict[str, bool]:
         """Which alerts an earlier watcher of this host left firing."""
-        states: dict[tuple[str, int | None], bool] = {}
+        states: dict[str, bool] = {}
         self.fired.clear()
         for entry in _read_file(self.path):
             if entry.state in ("firing", "cleared"):
-                states[entry.alert, entry.rank] = entry.state == "firing"
+                states[entry.alert] = entry.state == "firing"
                 self.fired[entry.alert] = self.fired.get(entry.alert, 0) + (entry.state == "firing")
         return states
 

@@ -4,6 +4,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,15 +61,10 @@ def _seen(rule: AlertRule, value: float | None) -> str:
 
 
 @dataclass(slots=True)
-class _Watched:
-    """One rule on one rank, or on the run."""
+class _History:
+    """Of one rule on one rank, or on the run."""
 
-    bad_since: float | None = None
-    good_since: float | None = None
-    is_firing: bool = False
-    #: When it was seen first, and the history of its value.
-    seen_since: float | None = None
-    history: "deque[tuple[float, float]]" = field(default_factory=deque)
+    values: "deque[tuple[float, float]]" = field(default_factory=deque)
     every: int = 1
     count: int = 0
     #: The step that gave the value last, and when that was seen.
@@ -78,65 +74,95 @@ class _Watched:
     def note(self, now: float, value: float, window_s: float) -> None:
         """Keep it, as one of at most so many."""
         if self.count % self.every == 0 and math.isfinite(value):
-            self.history.append((now, value))
+            self.values.append((now, value))
         self.count += 1
-        while self.history and self.history[0][0] < now - window_s:
-            self.history.popleft()
-        if len(self.history) > _HISTORY:
-            self.history = deque(list(self.history)[::2])
+        while self.values and self.values[0][0] < now - window_s:
+            self.values.popleft()
+        if len(self.values) > _HISTORY:
+            self.values = deque(list(self.values)[::2])
             self.every *= 2
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Where a rule stands."""
+
+    #: When it was looked at first.
+    seen_since: float
+    bad_since: float | None = None
+    good_since: float | None = None
+    is_firing: bool = False
+
+
+class _Seen(NamedTuple):
+    """What is compared with the limits, and whose it is."""
+
+    measure: float
+    rank: int | None
+    state: RankState
+
+
 class AlertStates:
-    """Of all rules of one run."""
+    """Of all rules of one run. A rule looks at the worst rank: what stops all of them is one alert."""
 
     def __init__(self, rules: AlertRules) -> None:
         self.rules = rules
-        self._watched: dict[tuple[str, int | None], _Watched] = {}
+        self._turns: dict[str, _Turn] = {}
+        self._histories: dict[tuple[str, int | None], _History] = {}
         self._not_finite: dict[int, deque[tuple[float, int]]] = {}
 
-    def firing(self) -> list[tuple[str, int | None]]:
-        """Rules and ranks of alerts that last."""
-        return [key for key, watched in self._watched.items() if watched.is_firing]
+    def firing(self) -> list[str]:
+        """Alerts that last."""
+        return [name for name, turn in self._turns.items() if turn.is_firing]
 
-    def restore(self, firing: Mapping[tuple[str, int | None], bool]) -> None:
+    def restore(self, firing: Mapping[str, bool]) -> None:
         """Alerts that an earlier watcher left firing; they are not raised again."""
         known = {rule.name for rule in self.rules.rules}
-        for key, is_firing in firing.items():
-            if is_firing and key[0] in known:
-                self._watched[key] = _Watched(is_firing=True, bad_since=0.0)
+        for name, is_firing in firing.items():
+            if is_firing and name in known:
+                self._turns[name] = _Turn(0.0, bad_since=0.0, is_firing=True)
 
     def refresh(self, snapshot: Snapshot, now: float, *, ranks: set[int], is_first: bool) -> list[AlertEvent]:
         """What fires or ends now, of some ranks, and of the run where this host is the first. ``now``: of a clock that nobody sets."""
         events: list[AlertEvent] = []
+        if not snapshot.ranks:
+            return events
         for state in snapshot.ranks:
             if state.rank in ranks:
                 self._count_not_finite(state, now)
         for rule in self.rules.rules:
-            for rank, state, value, mark in self._values(rule, snapshot, now, ranks, is_first=is_first):
-                watched = self._watched.setdefault((rule.name, rank), _Watched())
-                if watched.seen_since is None:
-                    watched.seen_since = now
-                measure = self._measure(rule, watched, now, value, mark, snapshot)
-                event = _turn(rule, watched, now, measure)
-                if event is not None:
-                    events.append(
-                        AlertEvent(
-                            event,
-                            rule,
-                            rank,
-                            -1 if state is None else state.life,
-                            -1 if state is None else state.step,
-                            measure,
-                            0.0 if not watched.bad_since else now - watched.bad_since,
-                            snapshot.impossible if rule.signal == "mfu_impossible" else "",
-                        )
-                    )
+            turn = self._turns.setdefault(rule.name, _Turn(now))
+            worst = self._worst(rule, snapshot, now, ranks, is_first=is_first)
+            change = _turn(rule, turn, now, None if worst is None else worst.measure)
+            if change is not None and worst is not None:
+                lasting_s = 0.0 if not turn.bad_since else now - turn.bad_since
+                detail = snapshot.impossible if rule.signal == "mfu_impossible" else ""
+                life, step = worst.state.life, worst.state.step
+                events.append(
+                    AlertEvent(change, rule, worst.rank, life, step, worst.measure, lasting_s, detail)
+                )
         return events
 
-    def _values(
+    def _worst(
         self, rule: AlertRule, snapshot: Snapshot, now: float, ranks: set[int], *, is_first: bool
-    ) -> Iterator[tuple[int | None, RankState | None, float | None, int | None]]:
+    ) -> _Seen | None:
+        """Of all ranks that have something to compare."""
+        worst: _Seen | None = None
+        for rank, state, value, mark in self._values(rule, snapshot, ranks, is_first=is_first):
+            history = self._histories.setdefault((rule.name, rank), _History())
+            measure = _measure(rule, history, now, value, mark, snapshot)
+            if measure is None:
+                continue
+            is_worse = worst is None or not math.isnan(worst.measure)
+            if is_worse and worst is not None and not math.isnan(measure):
+                is_worse = measure < worst.measure if rule.below is not None else measure > worst.measure
+            if is_worse:
+                worst = _Seen(measure, rank, state)
+        return worst
+
+    def _values(
+        self, rule: AlertRule, snapshot: Snapshot, ranks: set[int], *, is_first: bool
+    ) -> Iterator[tuple[int | None, RankState, float | None, int | None]]:
         """Rank, its state, the value, and the step that gave it."""
         figures = snapshot.figures
         runtime = figures.goodput.get("runtime")
@@ -189,35 +215,33 @@ class AlertStates:
         while len(seen) > 1 and seen[1][0] < now - _NOT_FINITE_S:
             seen.popleft()
 
-    def _measure(
-        self,
-        rule: AlertRule,
-        watched: _Watched,
-        now: float,
-        value: float | None,
-        mark: int | None,
-        snapshot: Snapshot,
-    ) -> float | None:
-        """What is compared with the limits; None where nothing can be said."""
-        if rule.kind == "absence":
-            if rule.signal != "step":
-                if mark != watched.mark or not watched.marked_at:
-                    watched.mark, watched.marked_at = mark, now
-                return now - watched.marked_at if snapshot.is_running else 0.0
-            usual_s = snapshot.usual_step_s or 0.0
-            return value if value is None or value >= rule.usual_steps * usual_s else 0.0
-        if value is None:
-            return None
-        if rule.kind == "threshold":
-            return value
-        is_ratio = rule.kind == "ratio"
-        watched.note(now, value, math.inf if is_ratio else rule.window_s)
-        if len(watched.history) < _HISTORY_MIN:
-            return None
-        if is_ratio:
-            middle = float(np.median([seen for _, seen in watched.history]))
-            return value / middle if middle else None
-        return _slope(watched.history, relative=rule.relative)
+
+def _measure(
+    rule: AlertRule,
+    history: _History,
+    now: float,
+    value: float | None,
+    mark: int | None,
+    snapshot: Snapshot,
+) -> float | None:
+    """What is compared with the limits; None where nothing can be said."""
+    if rule.kind == "absence":
+        if rule.signal != "step":
+            if mark != history.mark or not history.marked_at:
+                history.mark, history.marked_at = mark, now
+            return now - history.marked_at if snapshot.is_running else 0.0
+        usual_s = snapshot.usual_step_s or 0.0
+        return value if value is None or value >= rule.usual_steps * usual_s else 0.0
+    if value is None or rule.kind == "threshold":
+        return value
+    is_ratio = rule.kind == "ratio"
+    history.note(now, value, math.inf if is_ratio else rule.window_s)
+    if len(history.values) < _HISTORY_MIN:
+        return None
+    if is_ratio:
+        middle = float(np.median([seen for _, seen in history.values]))
+        return value / middle if middle else None
+    return _slope(history.values, relative=rule.relative)
 
 
 def _slope(history: "deque[tuple[float, float]]", *, relative: bool) -> float | None:
@@ -232,36 +256,35 @@ def _slope(history: "deque[tuple[float, float]]", *, relative: bool) -> float | 
     return slope / abs(mean) if relative else slope
 
 
-def _turn(rule: AlertRule, watched: _Watched, now: float, measure: float | None) -> str | None:
+def _turn(rule: AlertRule, turn: _Turn, now: float, measure: float | None) -> str | None:
     """``firing`` or ``cleared``, where it becomes that now."""
-    assert watched.seen_since is not None, "it was seen"
     if measure is None:
         # Nothing to see is neither good nor bad: a count of seconds begins again with the next value.
-        watched.good_since = None
-        watched.bad_since = watched.bad_since if watched.is_firing else None
+        turn.good_since = None
+        turn.bad_since = turn.bad_since if turn.is_firing else None
         return None
     if rule.kind == "absence":
         is_bad = is_due = measure >= rule.for_s
         is_good = not is_bad
     else:
         is_bad, is_good = rule.is_bad(measure), rule.is_good(measure)
-        if is_bad and watched.bad_since is None:
-            watched.bad_since = now
-        is_due = is_bad and watched.bad_since is not None and now - watched.bad_since >= rule.for_s
-    if not watched.is_firing:
+        if is_bad and turn.bad_since is None:
+            turn.bad_since = now
+        is_due = is_bad and turn.bad_since is not None and now - turn.bad_since >= rule.for_s
+    if not turn.is_firing:
         if not is_bad:
-            watched.bad_since = None
-        elif is_due and now - watched.seen_since >= rule.after_s:
-            watched.bad_since = watched.bad_since or now
-            watched.is_firing, watched.good_since = True, None
+            turn.bad_since = None
+        elif is_due and now - turn.seen_since >= rule.after_s:
+            turn.bad_since = turn.bad_since or now
+            turn.is_firing, turn.good_since = True, None
             return "firing"
         return None
     if not is_good:
-        watched.good_since = None
+        turn.good_since = None
         return None
-    watched.good_since = now if watched.good_since is None else watched.good_since
-    if now - watched.good_since < rule.clear_for_s:
+    turn.good_since = now if turn.good_since is None else turn.good_since
+    if now - turn.good_since < rule.clear_for_s:
         return None
-    watched.is_firing = False
-    watched.bad_since = watched.good_since = None
+    turn.is_firing = False
+    turn.bad_since = turn.good_since = None
     return "cleared"

@@ -16,6 +16,8 @@ from penstock.report.accounts.timeline import Times
 
 #: Rows whose values may still come, and the one before them, whose time they say.
 PENDING_MAX = 65
+#: So many are settled at a time.
+_SETTLED_MIN = 128
 SCALAR = "scalar."
 IntegerColumns = dict[str, Times]
 #: Numbers of a program that are kept apart.
@@ -75,6 +77,8 @@ class RankRows:
         #: Rows that may still change, in order: their numbers, and their columns.
         self._numbers: Times = np.empty(0, np.int64)
         self._columns: Columns = {}
+        #: What ``pending`` has made of them.
+        self._pending: IntegerColumns | None = None
         #: The newest row of which scalars were counted.
         self._counted = -1
         #: Whether something happened after which sums must begin anew: a first row, a step that does not follow the one before.
@@ -96,6 +100,8 @@ class RankRows:
             self._numbers, self._columns = np.empty(0, np.int64), {}
             self.is_broken = True
         numbers = np.array(news.numbers, np.int64)
+        if len(numbers) or news.is_anew:
+            self._pending = None
         if len(numbers):
             known = int(self._numbers[-1]) if len(self._numbers) else -1
             self._add(numbers, arrays_of(news.columns()))
@@ -110,23 +116,33 @@ class RankRows:
 
     def pending(self) -> IntegerColumns:
         """Rows that are not settled and count, as far as these rows tell."""
-        table = self._table(len(self._numbers))
-        if not len(self._numbers):
-            return table
-        later = np.minimum.accumulate(table["step"][::-1])[::-1]
-        keep = np.concatenate([table["step"][:-1] < later[1:], [True]])
-        return {name: column[keep] for name, column in table.items()}
+        if self._pending is None:
+            table = self._table(len(self._numbers))
+            if (table["step"][1:] <= table["step"][:-1]).any():
+                later = np.minimum.accumulate(table["step"][::-1])[::-1]
+                keep = np.concatenate([table["step"][:-1] < later[1:], [True]])
+                table = {name: column[keep] for name, column in table.items()}
+            self._pending = table
+        return self._pending
 
     def _add(self, numbers: Times, columns: Columns) -> None:
         """Rows that replace those with the same numbers, and follow the others."""
         kept = int(np.searchsorted(self._numbers, numbers[0]))
-        self._columns = stacked([{name: column[:kept] for name, column in self._columns.items()}, columns])
+        if not kept:
+            self._columns = columns
+        elif columns.keys() == self._columns.keys():
+            self._columns = {
+                name: np.concatenate([self._columns[name][:kept], column]) for name, column in columns.items()
+            }
+        else:
+            before = {name: column[:kept] for name, column in self._columns.items()}
+            self._columns = stacked([before, columns])
         self._numbers = np.concatenate([self._numbers[:kept], numbers])
 
     def _settled(self) -> IntegerColumns | None:
         """Take the rows that nothing can change any more out of the pending ones."""
         count = len(self._numbers) - PENDING_MAX
-        if count <= 0:
+        if count < _SETTLED_MIN:
             return None
         table = self._table(count)
         self._numbers = self._numbers[count:]
@@ -164,9 +180,11 @@ class RankRows:
             elif value is not None:
                 state.feed_depth = int(value)
         for name in columns:
+            if not name.startswith(SCALAR):
+                continue
             scalar = name.removeprefix(SCALAR)
             is_shown = scalar in state.scalars or len(state.scalars) < SCALARS_MAX
-            if name.startswith(SCALAR) and is_shown:
+            if is_shown:
                 places = np.flatnonzero(columns[name] != UNMEASURED)
                 if len(places):
                     state.scalars[scalar] = float(columns[name][places[-1]])

@@ -28,7 +28,7 @@ from penstock.report.watch.step_sums import StepSums, SummedSteps
 from penstock.store.home import penstock_home
 
 #: Of a core that reading everything may take, and that computing figures may take.
-_SHARE = 0.02
+_SHARE = 0.01
 _COLUMNS = ("tokens", "flops_executed", *COLUMNS)
 
 

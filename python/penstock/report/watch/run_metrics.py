@@ -1,7 +1,7 @@
 """What is seen of runs, as families of Prometheus. What is not known has no sample (O7)."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from penstock.data.monitor import metrics as feed_metrics
@@ -53,28 +53,14 @@ FAMILIES: dict[str, Family] = {
 _MEMORY = {"rss": "rss", "memory_peak": "peak", "memory_reserved": "reserved"}
 
 
-class RunAlerts:
-    """What there is to say about the alerts of a run."""
-
-    def __init__(
-        self, names: tuple[str, ...], firing: list[tuple[str, int | None]], fired: Mapping[str, int]
-    ) -> None:
-        self.names, self.firing, self.fired = names, firing, fired
-
-    def samples(self, run: str) -> Iterator[Sample]:
-        """One for each alert, and one for each rank on which it lasts."""
-        lasting = {name for name, _ in self.firing}
-        for name in self.names:
-            if name not in lasting:
-                yield Sample("penstock_alert_firing", 0, {"run": run, "alert": name, "rank": ""})
-        for name, rank in self.firing:
-            yield Sample(
-                "penstock_alert_firing",
-                1,
-                {"run": run, "alert": name, "rank": "" if rank is None else str(rank)},
-            )
-        for name in self.names:
-            yield Sample("penstock_alerts_fired_total", self.fired.get(name, 0), {"run": run, "alert": name})
+def alert_samples(
+    run: str, names: Sequence[str], firing: Sequence[str], fired: Mapping[str, int]
+) -> Iterator[Sample]:
+    """Which alerts of a run last, and how often each has fired."""
+    for name in names:
+        yield Sample("penstock_alert_firing", int(name in firing), {"run": run, "alert": name})
+    for name in names:
+        yield Sample("penstock_alerts_fired_total", fired.get(name, 0), {"run": run, "alert": name})
 
 
 def run_samples(snapshot: Snapshot) -> Iterator[Sample]:

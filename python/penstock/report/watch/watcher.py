@@ -23,7 +23,7 @@ from penstock.report.quantities import duration
 from penstock.report.watch.alert_book import AlertBook
 from penstock.report.watch.alert_rules import AlertRules, rules_of
 from penstock.report.watch.alert_state import AlertStates
-from penstock.report.watch.run_metrics import RunAlerts, run_samples, text_of
+from penstock.report.watch.run_metrics import alert_samples, run_samples, text_of
 from penstock.report.watch.run_watch import RunWatch, Snapshot
 
 EVERY_S = 1.0
@@ -81,8 +81,8 @@ class _Watched:
         """Everything about it."""
         if self.snapshot is not None:
             yield from run_samples(self.snapshot)
-            names = tuple(rule.name for rule in self.states.rules.rules)
-            yield from RunAlerts(names, self.states.firing(), self.book.fired).samples(self.snapshot.name)
+            names = [rule.name for rule in self.states.rules.rules]
+            yield from alert_samples(self.snapshot.name, names, self.states.firing(), self.book.fired)
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class Watcher:
         """As of the last refresh."""
         return self._text
 
-    def alerts(self, run: Path) -> list[tuple[str, int | None]]:
+    def alerts(self, run: Path) -> list[str]:
         """Alerts of a run that last."""
         return self._watched[run].states.firing() if run in self._watched else []
 
@@ -216,7 +216,7 @@ def watch(
         watcher.close()
 
 
-def snapshot_json(snapshot: Snapshot, alerts: list[tuple[str, int | None]]) -> dict[str, Any]:
+def snapshot_json(snapshot: Snapshot, alerts: list[str]) -> dict[str, Any]:
     """A run as plain values."""
     figures = snapshot.figures
     return {
@@ -230,7 +230,7 @@ def snapshot_json(snapshot: Snapshot, alerts: list[tuple[str, int | None]]) -> d
             kind: {"count": count, "device_ns": cost} for kind, (count, cost) in figures.incidents.items()
         },
         "recent": {"mfu": snapshot.recent_mfu, "tokens_per_s": snapshot.recent_tokens_per_s},
-        "alerts": [{"alert": name, "rank": rank} for name, rank in alerts],
+        "alerts": alerts,
         "ranks": [
             {
                 "rank": state.rank,
@@ -252,7 +252,7 @@ def snapshot_json(snapshot: Snapshot, alerts: list[tuple[str, int | None]]) -> d
     }
 
 
-def line_of(snapshot: Snapshot, alerts: list[tuple[str, int | None]]) -> str:
+def line_of(snapshot: Snapshot, alerts: list[str]) -> str:
     """A run in a line."""
     figures, speed = snapshot.figures, snapshot.figures.speed
     if snapshot.is_gone:
@@ -268,7 +268,7 @@ def line_of(snapshot: Snapshot, alerts: list[tuple[str, int | None]]) -> str:
     losses = [state.scalars["loss"] for state in snapshot.ranks if "loss" in state.scalars]
     if losses:
         words.append(f"loss {losses[0]:.6g}")
-    words += sorted({f"ALERT {name}" for name, _ in alerts})
+    words += [f"ALERT {name}" for name in alerts]
     return f"{snapshot.name}: {', '.join(words)}"
 
 
